@@ -1,0 +1,133 @@
+# shellcheck shell=bash
+# What demo, test and benches/run share: messages, installing what is missing, the release build.
+# Sourced from bash with `set -euo pipefail`; expects to be run from the repository's root.
+
+# say MESSAGE...: one line of progress.
+say() { printf '%s\n' "$*"; }
+
+# die MESSAGE...: ends the script with a message on standard error.
+die() {
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 1
+}
+
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# seconds_now: seconds since the epoch with milliseconds, for the times of steps.
+seconds_now() { date +%s.%3N; }
+
+# elapsed START: seconds since START with one decimal.
+elapsed() { awk -v from="$1" -v to="$(seconds_now)" 'BEGIN { printf "%.1f", to - from }'; }
+
+# apt_get ARGUMENTS...: apt-get without questions; its output is shown only where it fails.
+apt_get() {
+	local log
+	log=$(mktemp)
+	if DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -y "$@" </dev/null >"$log" 2>&1; then
+		rm -f "$log"
+	else
+		tail -n 20 "$log" >&2
+		rm -f "$log"
+		return 1
+	fi
+}
+
+# ensure_packages PACKAGE...: installs the Debian packages that are missing; silent where none is.
+ensure_packages() {
+	local missing=() package
+	for package in "$@"; do
+		case "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)" in
+		*' ok installed') ;;
+		*) missing+=("$package") ;;
+		esac
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	command -v apt-get >/dev/null || die "needs the equivalent of these Debian packages: ${missing[*]}"
+	is_root || die "needs Debian packages; as root: apt-get install ${missing[*]}"
+	say "Installing ${missing[*]} (apt-get)"
+	# The package lists of a fresh machine are absent or old; they are fetched only where the first try fails.
+	apt_get install --no-install-recommends "${missing[@]}" 2>/dev/null && return 0
+	apt_get update || die "apt-get update failed (see above): is the network up?"
+	apt_get install --no-install-recommends "${missing[@]}" || die "apt-get install ${missing[*]} failed (see above)"
+}
+
+# ensure_tools COMMAND:PACKAGE...: installs the packages whose command is not on the PATH, wherever an
+# existing one came from.
+ensure_tools() {
+	local pair missing=()
+	for pair in "$@"; do
+		command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+	done
+	[ ${#missing[@]} -eq 0 ] || ensure_packages "${missing[@]}"
+}
+
+# rust_is_recent: whether cargo's compiler satisfies the workspace's rust-version.
+rust_is_recent() {
+	local needed found
+	needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+	found=$(rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
+	[ -n "$found" ] && [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
+}
+
+# ensure_rust: a recent stable Rust and a C compiler (for zstd). An installed toolchain that is recent
+# enough is used as it is: there is no toolchain file, so rustup never fetches another.
+ensure_rust() {
+	local bin="${CARGO_HOME:-$HOME/.cargo}/bin"
+	ensure_tools cc:gcc
+	[ -e /usr/include/stdlib.h ] || ensure_packages libc6-dev
+	if ! command -v cargo >/dev/null && [ -x "$bin/cargo" ]; then PATH="$bin:$PATH"; fi
+	rust_is_recent && return 0
+	if command -v rustup >/dev/null; then
+		say "Installing the stable Rust toolchain (rustup)"
+		rustup toolchain install stable --profile minimal </dev/null || die "rustup could not install Rust: is the network up?"
+		export RUSTUP_TOOLCHAIN=stable
+	else
+		install_rustup
+		PATH="$bin:$PATH"
+	fi
+	rust_is_recent || die "needs the Rust version that Cargo.toml names, or newer; found: $(rustc --version 2>&1)"
+}
+
+# ensure_rust_component NAME: clippy or rustfmt for the toolchain in use.
+ensure_rust_component() {
+	cargo "${1/rustfmt/fmt}" --version >/dev/null 2>&1 && return 0
+	say "Installing $1 (rustup)"
+	rustup component add "$1" </dev/null || die "cannot install $1; try: rustup component add $1"
+}
+
+# install_rustup: the official installer, without touching the user's shell profile.
+install_rustup() {
+	local installer
+	ensure_tools curl:curl
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || ensure_packages ca-certificates
+	say "Installing Rust (rustup)"
+	installer=$(mktemp)
+	curl --proto '=https' --tlsv1.2 --retry 3 -sSf -o "$installer" https://sh.rustup.rs ||
+		die "could not download the Rust installer: is the network up?"
+	RUSTUP_INIT_SKIP_PATH_CHECK=yes sh "$installer" -y --quiet --no-modify-path --profile minimal \
+		--default-toolchain stable </dev/null || die "the Rust installer failed (see above)"
+	rm -f "$installer"
+}
+
+# release_binary: where build_release leaves the program.
+release_binary() { printf '%s/release/wiretail\n' "${CARGO_TARGET_DIR:-$PWD/target}"; }
+
+# build_release: builds the program with optimisations.
+build_release() {
+	say "Building wiretail (release)"
+	cargo build --release --locked --quiet --package wiretail </dev/null || die "the release build failed (see above)"
+	[ -x "$(release_binary)" ] || die "the build left no $(release_binary)"
+}
+
+# namespaces_work: whether this user may create network namespaces and veth pairs here.
+namespaces_work() {
+	local probe="wiretail-probe-$$"
+	local works=1
+	is_root || return 1
+	command -v ip >/dev/null || return 1
+	ip netns add "$probe" 2>/dev/null || return 1
+	if ip -n "$probe" link add probe0 type veth peer name probe1 2>/dev/null &&
+		ip -n "$probe" link add probe2 type bridge 2>/dev/null; then works=0; fi
+	ip netns delete "$probe"
+	return "$works"
+}
