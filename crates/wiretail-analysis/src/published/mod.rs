@@ -1,0 +1,231 @@
+//! What the published PostgreSQL pipeline prints for a pair of captures, byte for byte.
+//!
+//! The authors of the low-latency NFV papers evaluate their captures with a handful of SQL queries
+//! (<https://github.com/gallenmu/latency-limbo>, `_includes/experiment/dbscripts`). Whoever compares
+//! with their figures needs the same nine tables, down to the number of decimals. This module is
+//! therefore a restatement of those queries and no place for improvements: the rest of the crate
+//! has its own, stricter notion of matching. Unlike that, it needs both captures in memory.
+//!
+//! Layers: [`Key`] is what the import keeps of a frame; [`mod@numeric`] is PostgreSQL's decimal
+//! division; [`mod@percentiles`] are the 275 percentiles; [`tables`] puts them together.
+//!
+//! # Semantics
+//!
+//! - A key seen twice in `pre` drops all its matches; a key seen twice in `post` yields two.
+//! - A match counts if 0 < latency < 5 s.
+//! - The latency tables keep matches with `post.ts >= min(post.ts) + trim`; the counts, rates and
+//!   gaps trim each side from its own first stamp and know nothing of matches.
+//! - Mean rates are taken over the seconds that saw a packet.
+//!
+//! # Degenerate input
+//!
+//! As PostgreSQL 15 answers the published queries:
+//!
+//! - Without matches `hist.csv` and `worst.csv` have only their header, and `percentiles.csv` has
+//!   all 275 rows with an empty value.
+//! - Without `pre` packets after trimming the transfer rate is a division by zero: the query fails
+//!   after its header, so `transferrate.csv` is the header alone.
+//! - Without `post` packets the transfer rate is `0.00000000000000000000` and the mean rate empty.
+//! - An empty key (a frame of at most twelve bytes) is a key like any other, written `""`.
+//!
+//! Two definitions where the SQL has none: matches equal in latency and both stamps are ordered by
+//! key, and stamps so far apart that a difference needs more than 63 bits, on which PostgreSQL gives
+//! up, are worked out exactly.
+
+pub mod key;
+pub mod numeric;
+pub mod percentiles;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::{Display, Write};
+use std::num::NonZeroU64;
+
+pub use key::Key;
+use numeric::{Decimal, numeric_div};
+
+/// Latencies from here on count as unmatched, in ns.
+const LATENCY_LIMIT_NS: i64 = 5_000_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A packet as the pipeline imports it: 64 bytes, a cache line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// When the tap saw it, in ns since the capture clock's epoch.
+    pub ts_ns: i64,
+    /// What it is recognised by.
+    pub key: Key,
+}
+
+/// The pipeline's three parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameters {
+    /// How much to leave out after the first stamp of each side, in ns.
+    pub trim_ns: i64,
+    /// Width of the buckets of latencies and gaps, in ns.
+    pub bucket_ns: NonZeroU64,
+    /// How many of the highest latencies to list.
+    pub worst: usize,
+}
+
+impl Default for Parameters {
+    /// The published defaults: no trim, buckets of 100 ns, the 5000 worst.
+    fn default() -> Self {
+        Self { trim_ns: 0, bucket_ns: NonZeroU64::MIN.saturating_add(99), worst: 5000 }
+    }
+}
+
+/// A packet found at both taps.
+#[derive(Debug, Clone, Copy)]
+struct Match {
+    latency_ns: i64,
+    pre_ns: i64,
+    post_ns: i64,
+    key: Key,
+}
+
+/// The nine tables of the published pipeline, each as the end of its file's name and its CSV text.
+pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'static str, String); 9] {
+    let Parameters { trim_ns, bucket_ns, worst } = *parameters;
+    let mut matches = matched(pre, post, trim_ns);
+    let mut latencies: Vec<u64> = matches.iter().map(|m| m.latency_ns.unsigned_abs()).collect();
+    latencies.sort_unstable();
+    let (pre_stamps, post_stamps) = (trimmed_stamps(pre, trim_ns), trimmed_stamps(post, trim_ns));
+    let (pre_rates, post_rates) = (rates(&pre_stamps), rates(&post_stamps));
+
+    let hist = runs(latencies.iter().map(|latency| floor_to(*latency, bucket_ns)));
+    let stats = format!(
+        "pre_received,post_received,pre_received_trimmed,post_received_trimmed\n{},{},{},{}\n",
+        pre.len(),
+        post.len(),
+        pre_stamps.len(),
+        post_stamps.len()
+    );
+    [
+        ("hist.csv", two_columns("latency_bucket,count", &hist)),
+        ("worst.csv", worst_table(&mut matches, worst)),
+        ("percentiles.csv", percentiles::table(&latencies)),
+        ("transferrate.csv", transfer_rate(&pre_rates, &post_rates)),
+        ("stats.csv", stats),
+        ("packetratepre.csv", two_columns("ts,count", &pre_rates)),
+        ("packetratepost.csv", two_columns("ts,count", &post_rates)),
+        ("jitterpre.csv", two_columns("bucket,count", &gaps(&pre_stamps, bucket_ns))),
+        ("jitterpost.csv", two_columns("bucket,count", &gaps(&post_stamps, bucket_ns))),
+    ]
+}
+
+/// Every egress packet that has exactly one ingress packet of its key, in order of `post`.
+fn matched(pre: &[Packet], post: &[Packet], trim_ns: i64) -> Vec<Match> {
+    let mut unique: HashMap<&Key, Option<i64>> = HashMap::with_capacity(pre.len());
+    for packet in pre {
+        unique.entry(&packet.key).and_modify(|ts| *ts = None).or_insert(Some(packet.ts_ns));
+    }
+    let is_kept = trim(post, trim_ns);
+    let find = |packet: &Packet| {
+        let pre_ns = (*unique.get(&packet.key)?)?;
+        // A difference that overflows is out of range too.
+        let latency_ns = packet.ts_ns.checked_sub(pre_ns)?;
+        (1..LATENCY_LIMIT_NS).contains(&latency_ns).then_some(Match {
+            latency_ns,
+            pre_ns,
+            post_ns: packet.ts_ns,
+            key: packet.key,
+        })
+    };
+    post.iter().filter(|packet| is_kept(packet)).filter_map(find).collect()
+}
+
+/// Tells packets at or after the first stamp plus `trim_ns` from those before.
+fn trim(packets: &[Packet], trim_ns: i64) -> impl Fn(&Packet) -> bool {
+    let first = packets.iter().map(|packet| packet.ts_ns).min().unwrap_or(0);
+    let start = i128::from(first) + i128::from(trim_ns);
+    move |packet| i128::from(packet.ts_ns) >= start
+}
+
+fn trimmed_stamps(packets: &[Packet], trim_ns: i64) -> Vec<i64> {
+    let is_kept = trim(packets, trim_ns);
+    let mut stamps: Vec<i64> = packets.iter().filter(|p| is_kept(p)).map(|p| p.ts_ns).collect();
+    stamps.sort_unstable();
+    stamps
+}
+
+/// Packets in each second that saw any, counted from the first of the sorted stamps.
+fn rates(stamps: &[i64]) -> Vec<(i64, u64)> {
+    let Some(&first) = stamps.first() else { return Vec::new() };
+    let start_of_second = |ts: &i64| {
+        let since_first = ts.abs_diff(first);
+        first.saturating_add_unsigned(since_first - since_first % SECOND_NS)
+    };
+    runs(stamps.iter().map(start_of_second))
+}
+
+/// Buckets of the times from one of the sorted stamps to the next.
+fn gaps(stamps: &[i64], bucket_ns: NonZeroU64) -> Vec<(u64, u64)> {
+    let gap = |pair: &[i64]| floor_to(pair[1].abs_diff(pair[0]), bucket_ns);
+    let mut buckets: Vec<u64> = stamps.windows(2).map(gap).collect();
+    buckets.sort_unstable();
+    runs(buckets.into_iter())
+}
+
+fn floor_to(value: u64, bucket: NonZeroU64) -> u64 {
+    value - value % bucket
+}
+
+/// How often each value of a sorted sequence occurs.
+fn runs<T: PartialEq>(sorted: impl Iterator<Item = T>) -> Vec<(T, u64)> {
+    let mut runs: Vec<(T, u64)> = Vec::new();
+    for value in sorted {
+        match runs.last_mut() {
+            Some((last, count)) if *last == value => *count += 1,
+            _ => runs.push((value, 1)),
+        }
+    }
+    runs
+}
+
+fn two_columns<T: Display>(header: &str, rows: &[(T, u64)]) -> String {
+    let mut csv = format!("{header}\n");
+    for (value, count) in rows {
+        push_line(&mut csv, format_args!("{value},{count}"));
+    }
+    csv
+}
+
+fn push_line(csv: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(csv, "{line}");
+}
+
+fn worst_table(matches: &mut [Match], worst: usize) -> String {
+    let order = |m: &Match| (Reverse(m.latency_ns), m.pre_ns, m.post_ns, m.key);
+    let worst = worst.min(matches.len());
+    if worst < matches.len() {
+        matches.select_nth_unstable_by_key(worst, order);
+    }
+    let listed = &mut matches[..worst];
+    listed.sort_unstable_by_key(order);
+
+    let mut csv = String::from("latency,prets,postts,encode\n");
+    for m in listed {
+        // CSV tells an empty text from an absent value by its quotes.
+        let quotes = if m.key.as_bytes().is_empty() { "\"\"" } else { "" };
+        push_line(&mut csv, format_args!("{},{},{},{}{quotes}", m.latency_ns, m.pre_ns, m.post_ns, m.key));
+    }
+    csv
+}
+
+/// The share of packets that arrived, and the mean rate over the seconds that saw a packet.
+fn transfer_rate(pre: &[(i64, u64)], post: &[(i64, u64)]) -> String {
+    let packets = |rates: &[(i64, u64)]| rates.iter().map(|(_, count)| count).sum::<u64>();
+    let mean = |rates: &[(i64, u64)]| {
+        numeric_div(Decimal::from(packets(rates)), Decimal::from(rates.len() as u64)).unwrap_or_default()
+    };
+    let mut csv =
+        String::from("pre_received,post_received,transferrate,pre_pkts_per_second,post_pkts_per_second\n");
+    if let Some(rate) = numeric_div(Decimal::from(packets(post)), Decimal::from(packets(pre))) {
+        let (pre_packets, post_packets) = (packets(pre), packets(post));
+        push_line(&mut csv, format_args!("{pre_packets},{post_packets},{rate},{},{}", mean(pre), mean(post)));
+    }
+    csv
+}
