@@ -187,13 +187,17 @@ pub struct Matching {
     pub duplicates_pre: u64,
     /// Further copies at egress of a packet that had already arrived.
     pub duplicates_post: u64,
-    /// Keys that came again at ingress after their packet had arrived: matched anew, and a sign of
-    /// a key that repeats too soon.
+    /// Keys that came again at ingress, later than the window, while their packet was still missing:
+    /// that packet counts as lost. A sign of a key that repeats too soon.
     pub reused: u64,
     /// Packets given up early because more than the matcher's limit were under way; they count as lost or extra.
     pub evicted: u64,
-    /// Packets cut off by the start and the end of the captures: left out of `lost` and `extra` because only one tap was recording then.
-    pub trimmed: u64,
+    /// Those among `lost` that were seen at ingress after the last packet at egress: lost, or the
+    /// egress capture stopped too early.
+    pub lost_at_end: u64,
+    /// Those among `extra` that were seen at egress before the first packet at ingress: foreign, or
+    /// the ingress capture started too late.
+    pub extra_at_start: u64,
     /// The single events behind the counts, in order of time, up to a limit a kind.
     pub events: Vec<Event>,
 }
@@ -324,7 +328,8 @@ pub struct Percentile {
     pub percentile: f64,
     /// The value of rank ceil(p n), in ns.
     pub value_ns: i64,
-    /// Lower bound of the 95 % confidence interval, in ns: an order statistic of the sample.
+    /// Lower bound of the 95 % confidence interval, in ns: an order statistic of the sample, or 0
+    /// where no value of the sample bounds the percentile from below (fewer than six values).
     pub low_ns: i64,
     /// Upper bound, in ns. None where no value of the sample bounds the percentile from above: it
     /// may lie beyond the largest value seen.

@@ -1,0 +1,216 @@
+//! Reordering by RFC 4737, exactly and in memory for the breaks in the order, not for the packets.
+//!
+//! The sequence is the order at ingress, so a foreign packet at egress has no place in it and can't
+//! disturb it. Packets that follow one another both in sequence and in arrival form a run; the
+//! metrics need two lists of runs: the packets that were the latest sent so far (to find which one
+//! overtook), and the arrivals with nothing smaller behind them (to count n-reordering).
+
+use std::collections::VecDeque;
+
+use wiretail_schema::summary::{NReordering, Reordering};
+
+/// Runs kept in each list. A packet that is overtaken by more than that many breaks in the order
+/// gets the extent and n of the oldest run kept.
+const RUNS_MAX: usize = 1 << 16;
+
+/// Packets consecutive in sequence and in arrival.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    sequence: u64,
+    arrival: u64,
+    len: u64,
+}
+
+impl Run {
+    fn last_sequence(&self) -> u64 {
+        self.sequence + self.len - 1
+    }
+}
+
+/// Streaming reordering metrics; feed it the sequence numbers in the order of arrival.
+#[derive(Debug, Clone, Default)]
+pub struct ReorderingTally {
+    arrived: u64,
+    reordered: u64,
+    /// Largest sequence number so far, plus one ("NextExp" in the RFC).
+    next: u64,
+    /// Arrivals that were larger than all before, ascending.
+    largest: VecDeque<Run>,
+    /// Arrivals that no later one is smaller than, ascending: the nearest smaller arrival is at the back.
+    smaller: VecDeque<Run>,
+    extent_max: u64,
+    extent_sum: u64,
+    n_max: u64,
+    /// Packets that are exactly n-reordered: n = 1, 2, then 3, 4-7, 8-15 and so on.
+    n_counts: Vec<u64>,
+    late_time_ns_max: i64,
+}
+
+impl ReorderingTally {
+    /// Takes the next arrival. Returns, for a reordered packet, the sequence number of the packet
+    /// that arrived first of those sent after it.
+    #[inline]
+    pub fn arrive(&mut self, sequence: u64) -> Option<u64> {
+        let arrival = self.arrived;
+        self.arrived += 1;
+        if sequence >= self.next {
+            self.next = sequence + 1;
+            extend(&mut self.largest, sequence, arrival);
+            extend(&mut self.smaller, sequence, arrival);
+            return None;
+        }
+        Some(self.arrive_late(sequence, arrival))
+    }
+
+    #[inline(never)]
+    fn arrive_late(&mut self, sequence: u64, arrival: u64) -> u64 {
+        self.reordered += 1;
+        let overtaker = self.first_larger(sequence);
+        let extent = arrival - overtaker.arrival;
+        self.extent_max = self.extent_max.max(extent);
+        self.extent_sum += extent;
+        let n = self.run_of_larger(sequence, arrival);
+        if n > 0 {
+            self.n_max = self.n_max.max(n);
+            let class = n_class(n);
+            if self.n_counts.len() <= class {
+                self.n_counts.resize(class + 1, 0);
+            }
+            self.n_counts[class] += 1;
+        }
+        extend(&mut self.smaller, sequence, arrival);
+        overtaker.sequence
+    }
+
+    /// The earliest arrival with a larger sequence number. It was the largest when it came.
+    fn first_larger(&self, sequence: u64) -> Run {
+        let i = self.largest.partition_point(|run| run.last_sequence() <= sequence);
+        let run = self.largest[i.min(self.largest.len() - 1)];
+        let skip = (sequence + 1).saturating_sub(run.sequence);
+        Run { sequence: run.sequence + skip, arrival: run.arrival + skip, len: 1 }
+    }
+
+    /// How many arrivals immediately before this one all have larger sequence numbers.
+    fn run_of_larger(&mut self, sequence: u64, arrival: u64) -> u64 {
+        while let Some(run) = self.smaller.back_mut() {
+            if run.sequence > sequence {
+                self.smaller.pop_back();
+                continue;
+            }
+            run.len = run.len.min(sequence - run.sequence);
+            let nearest = run.arrival + run.len - 1;
+            return arrival - nearest - 1;
+        }
+        arrival
+    }
+
+    /// Notes by how much a reordered packet came later than the packet that overtook it, in ns.
+    pub fn late_by(&mut self, late_ns: i64) {
+        self.late_time_ns_max = self.late_time_ns_max.max(late_ns);
+    }
+
+    /// The metrics so far.
+    pub fn result(&self) -> Reordering {
+        let at_least = |class: usize| self.n_counts.iter().skip(class).sum();
+        let thresholds =
+            [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
+        let n_reordering = thresholds
+            .map(|(n, class)| NReordering { n, packets: at_least(class) })
+            .filter(|entry| entry.packets > 0)
+            .collect();
+        Reordering {
+            arrived: self.arrived,
+            reordered: self.reordered,
+            ratio: self.reordered as f64 / self.arrived.max(1) as f64,
+            extent_max: self.extent_max,
+            extent_mean: self.extent_sum as f64 / self.reordered.max(1) as f64,
+            late_time_ns_max: self.late_time_ns_max,
+            n_reordering_max: self.n_max,
+            n_reordering,
+        }
+    }
+}
+
+/// 1, 2, 3, then one class a power of two: 4-7, 8-15, ...
+fn n_class(n: u64) -> usize {
+    if n < 4 { n as usize } else { n.ilog2() as usize + 2 }
+}
+
+#[inline]
+fn extend(runs: &mut VecDeque<Run>, sequence: u64, arrival: u64) {
+    if let Some(run) = runs.back_mut()
+        && run.sequence + run.len == sequence
+        && run.arrival + run.len == arrival
+    {
+        run.len += 1;
+        return;
+    }
+    if runs.len() == RUNS_MAX {
+        runs.pop_front();
+    }
+    runs.push_back(Run { sequence, arrival, len: 1 });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definitions of RFC 4737, packet by packet.
+    fn brute_force(arrivals: &[u64]) -> (u64, u64, u64, u64, Vec<u64>) {
+        let (mut reordered, mut extent_max, mut extent_sum) = (0, 0, 0);
+        let mut ns = Vec::new();
+        for (i, &s) in arrivals.iter().enumerate() {
+            if let Some(j) = arrivals[..i].iter().position(|&earlier| earlier > s) {
+                reordered += 1;
+                extent_max = extent_max.max((i - j) as u64);
+                extent_sum += (i - j) as u64;
+            }
+            ns.push(arrivals[..i].iter().rev().take_while(|&&earlier| earlier > s).count() as u64);
+        }
+        ns.retain(|n| *n > 0);
+        (reordered, extent_max, extent_sum, ns.iter().copied().max().unwrap_or(0), ns)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn equals_the_definitions(
+            keep in prop::collection::vec(prop::bool::weighted(0.9), 0..200),
+            swaps in prop::collection::vec((0..200usize, 0..200usize), 0..12),
+        ) {
+            let mut arrivals: Vec<u64> = keep.iter().enumerate().filter(|(_, k)| **k).map(|(i, _)| i as u64).collect();
+            let len = arrivals.len();
+            if len > 0 {
+                for (a, b) in swaps {
+                    let moved = arrivals.remove(a % len);
+                    arrivals.insert(b % len, moved);
+                }
+            }
+            let mut tally = ReorderingTally::default();
+            for (i, &s) in arrivals.iter().enumerate() {
+                let overtaker = arrivals[..i].iter().find(|&&earlier| earlier > s).copied();
+                prop_assert_eq!(tally.arrive(s), overtaker);
+            }
+            let result = tally.result();
+            let (reordered, extent_max, extent_sum, n_max, ns) = brute_force(&arrivals);
+            prop_assert_eq!((result.reordered, result.extent_max, tally.extent_sum, result.n_reordering_max), (reordered, extent_max, extent_sum, n_max));
+            for entry in &result.n_reordering {
+                prop_assert_eq!(entry.packets, ns.iter().filter(|n| **n >= entry.n).count() as u64);
+            }
+            let shown = result.n_reordering.iter().map(|e| e.n).max().unwrap_or(0);
+            prop_assert!(n_max == 0 || (shown <= n_max && n_max < (shown + 1).max(2 * shown)));
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_rfc() {
+        // RFC 4737, table 1: 1 2 3 5 6 7 8 4 9 10: packet 4 is reordered with extent 4, and 4-reordered.
+        let mut tally = ReorderingTally::default();
+        for s in [1, 2, 3, 5, 6, 7, 8, 4, 9, 10] {
+            tally.arrive(s);
+        }
+        let result = tally.result();
+        assert_eq!((result.reordered, result.extent_max, result.n_reordering_max), (1, 4, 4));
+    }
+}
