@@ -1,0 +1,224 @@
+//! Which flow a frame belongs to.
+//!
+//! Two levels: a direct-mapped cache that answers for frames of the usual kind without hashing more
+//! than a multiplication (captures hold some flows that alternate), and behind it a map of all flows.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wiretail_schema::packet::FlowRule;
+
+use crate::key::SIGNATURE;
+use crate::layers::{self, protocol};
+use crate::read::{Frame, LinkType};
+
+/// Flows that are told apart unless the caller says otherwise; later ones count together.
+pub const FLOWS_MAX: usize = 4096;
+
+/// Slots of the cache. Only those that are in use take room in the processor's cache.
+const SLOTS: usize = 4096;
+
+/// What makes a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum FlowKey {
+    V4 {
+        addresses: [u8; 8],
+        ports: Option<[u8; 4]>,
+        protocol: u8,
+    },
+    V6 {
+        addresses: Box<[u8; 32]>,
+        ports: Option<[u8; 4]>,
+        protocol: u8,
+    },
+    Stream(u16),
+    Ethertype(u16),
+    /// Frames that the rule says nothing about.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    addresses: u64,
+    ports: u32,
+    /// Index plus one; 0 marks an empty slot.
+    index: u32,
+}
+
+/// Gives every flow an index, from 0 in order of appearance.
+#[derive(Debug, Clone)]
+pub struct FlowTable {
+    rule: FlowRule,
+    limit: usize,
+    slots: Vec<Slot>,
+    /// Stream id to index plus one.
+    flows: HashMap<FlowKey, u32>,
+    names: Vec<String>,
+    overflown: bool,
+}
+
+impl FlowTable {
+    /// A table of at most [`FLOWS_MAX`] flows.
+    pub fn new(rule: FlowRule) -> Self {
+        Self::with_limit(rule, FLOWS_MAX)
+    }
+
+    /// A table of at most `limit` flows (at least one); all others share one more, named "others".
+    pub fn with_limit(rule: FlowRule, limit: usize) -> Self {
+        let limit = limit.clamp(1, u32::MAX as usize - 2);
+        let names = if rule == FlowRule::None { vec!["all".to_owned()] } else { Vec::new() };
+        let slots = if rule == FlowRule::FiveTuple { vec![Slot::default(); SLOTS] } else { Vec::new() };
+        Self { rule, limit, slots, flows: HashMap::new(), names, overflown: false }
+    }
+
+    /// What tells flows apart.
+    pub fn rule(&self) -> FlowRule {
+        self.rule
+    }
+
+    /// The flows' names, by index: "10.0.0.16:1024 > 192.168.1.2:53 udp", "stream 3".
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Index of the flow "others"; None as long as every flow has its own.
+    pub fn others(&self) -> Option<u32> {
+        self.overflown.then_some(self.limit as u32)
+    }
+
+    /// The index of the frame's flow.
+    #[inline]
+    pub fn index(&mut self, frame: &Frame<'_>) -> u32 {
+        match self.rule {
+            FlowRule::FiveTuple => self.five_tuple(frame),
+            FlowRule::Stream => self.stream(frame),
+            FlowRule::None => 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn five_tuple(&mut self, frame: &Frame<'_>) -> u32 {
+        let Some((headers, _)) = layers::udp4(frame) else { return self.find(&five_tuple_key(frame)) };
+        let addresses = u64::from_le_bytes(array(&headers[26..34]));
+        let ports = u32::from_le_bytes(array(&headers[34..38]));
+        // Fibonacci hashing: the product's upper bits depend on all of the factor's.
+        let mixed = (addresses ^ u64::from(ports).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let at = (mixed >> 52) as usize % SLOTS;
+        let slot = self.slots[at];
+        if slot.addresses == addresses && slot.ports == ports && slot.index != 0 {
+            return slot.index - 1;
+        }
+        self.miss(addresses, ports, at)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn miss(&mut self, addresses: u64, ports: u32, at: usize) -> u32 {
+        let index = self.find(&FlowKey::V4 {
+            addresses: addresses.to_le_bytes(),
+            ports: Some(ports.to_le_bytes()),
+            protocol: protocol::UDP,
+        });
+        self.slots[at] = Slot { addresses, ports, index: index + 1 };
+        index
+    }
+
+    fn stream(&mut self, frame: &Frame<'_>) -> u32 {
+        let id = match layers::udp4(frame) {
+            Some((_, payload)) => stream_id(payload),
+            None => layers::parse(frame).and_then(|ip| stream_id(ip.transport()?.payload)),
+        };
+        self.find(&id.map_or(FlowKey::Unknown, FlowKey::Stream))
+    }
+
+    fn find(&mut self, key: &FlowKey) -> u32 {
+        if let Some(&index) = self.flows.get(key) {
+            return index;
+        }
+        if self.flows.len() >= self.limit {
+            if !self.overflown {
+                self.overflown = true;
+                self.names.push("others".to_owned());
+            }
+            return self.limit as u32;
+        }
+        let index = self.flows.len() as u32;
+        self.flows.insert(key.clone(), index);
+        self.names.push(key.name());
+        index
+    }
+}
+
+#[inline(always)]
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(bytes);
+    array
+}
+
+/// The stream id of Wiretail's load generator: u16 little endian behind the packet's id (4 bytes) and 0x55.
+fn stream_id(payload: &[u8]) -> Option<u16> {
+    match payload.first_chunk::<7>()? {
+        [_, _, _, _, SIGNATURE, low, high] => Some(u16::from_le_bytes([*low, *high])),
+        _ => None,
+    }
+}
+
+#[cold]
+fn five_tuple_key(frame: &Frame<'_>) -> FlowKey {
+    let Some(ip) = layers::parse(frame) else {
+        return match (frame.link, layers::network(frame)) {
+            (LinkType::Ethernet | LinkType::Sll | LinkType::Sll2, Some((ethertype, _))) => {
+                FlowKey::Ethertype(ethertype)
+            }
+            _ => FlowKey::Unknown,
+        };
+    };
+    let (ports, protocol) = (ip.ports(), ip.protocol);
+    match <[u8; 8]>::try_from(ip.addresses) {
+        Ok(addresses) => FlowKey::V4 { addresses, ports, protocol },
+        Err(_) => FlowKey::V6 { addresses: Box::new(array(ip.addresses)), ports, protocol },
+    }
+}
+
+impl FlowKey {
+    fn name(&self) -> String {
+        match self {
+            Self::V4 { addresses, ports, protocol } => {
+                let (from, to) = addresses.split_at(4);
+                let address = |bytes: &[u8]| Ipv4Addr::from(array::<4>(bytes)).to_string();
+                pair_name(&address(from), &address(to), *ports, *protocol)
+            }
+            Self::V6 { addresses, ports, protocol } => {
+                let (from, to) = addresses.split_at(16);
+                let address = |bytes: &[u8]| match ports {
+                    Some(_) => format!("[{}]", Ipv6Addr::from(array::<16>(bytes))),
+                    None => Ipv6Addr::from(array::<16>(bytes)).to_string(),
+                };
+                pair_name(&address(from), &address(to), *ports, *protocol)
+            }
+            Self::Stream(id) => format!("stream {id}"),
+            Self::Ethertype(ethertype) => format!("ethertype 0x{ethertype:04x}"),
+            Self::Unknown => "unknown".to_owned(),
+        }
+    }
+}
+
+fn pair_name(from: &str, to: &str, ports: Option<[u8; 4]>, protocol: u8) -> String {
+    let protocol = match protocol {
+        protocol::ICMP => "icmp",
+        protocol::TCP => "tcp",
+        protocol::UDP => "udp",
+        protocol::ICMP6 => "icmp6",
+        protocol::SCTP => "sctp",
+        protocol::UDP_LITE => "udplite",
+        other => &format!("protocol {other}"),
+    };
+    match ports {
+        Some([a, b, c, d]) => {
+            let (from_port, to_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            format!("{from}:{from_port} > {to}:{to_port} {protocol}")
+        }
+        None => format!("{from} > {to} {protocol}"),
+    }
+}

@@ -1,0 +1,300 @@
+//! Which packet a frame is: the number that it has at both taps.
+//!
+//! | rule | reads | survives |
+//! |---|---|---|
+//! | `moonsniff` | 4 bytes behind the UDP header, then 0x55: the number itself | all that leaves the payload alone |
+//! | `offset:OFF+LEN` | 1 to 8 bytes of the payload: the number itself, little endian | the same |
+//! | `bytes:A-B` | the frame's bytes A to B (exclusive), hashed | a change of what is outside; with zeroed checksums also theirs |
+//! | `invariant` | protocol, identification, lengths, sequence numbers, payload, hashed | routing, NAT, VLAN tagging, TTL, DSCP |
+//! | `payload` | the transport payload, hashed | the same, and new identifications |
+//! | `ip-id` | IPv4 identification, protocol, length: the number itself | routing, NAT, VLAN tagging |
+//!
+//! Hashes are the 64 bits of XXH3 (<https://github.com/Cyan4973/xxHash>).
+
+use wiretail_schema::packet::KeyRule;
+use wiretail_schema::units::UnitError;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::layers::{self, Ip, protocol};
+use crate::read::{Frame, LinkType};
+
+/// Bytes of payload that `invariant` reads unless told to read less.
+pub const INVARIANT_PAYLOAD: usize = 128;
+
+/// What the byte behind MoonSniff's identifier is.
+pub(crate) const SIGNATURE: u8 = 0x55;
+
+/// What `--key auto` tries, in this order: the counter that a load generator wrote for the purpose;
+/// the rule of the published evaluations; then rules for any traffic, from the one that the most
+/// devices leave alone and that tells the most packets apart, to the weakest.
+pub const AUTO_RULES: [KeyRule; 5] = [
+    KeyRule::Moonsniff,
+    KeyRule::Bytes { start: 12, end: 64, zero_checksums: true },
+    KeyRule::Invariant,
+    KeyRule::Payload,
+    KeyRule::IpId,
+];
+
+const RULE: &str = "a key rule: moonsniff, invariant, payload, ip-id, bytes:A-B (such as bytes:12-64) or \
+                    offset:OFF+LEN with LEN from 1 to 8 (such as offset:0+4)";
+const ZEROING_RULE: &str = "a key rule that checksums can be zeroed in (--zero-checksums): only bytes:A-B is";
+const ZEROED: &str = ",zero-checksums";
+
+/// Reads a rule as `--key` takes it. `zero_checksums` (the flag `--zero-checksums`) goes with
+/// `bytes:A-B` only; the text may say it itself: `bytes:12-64,zero-checksums`.
+pub fn parse_key_rule(text: &str, zero_checksums: bool) -> Result<KeyRule, UnitError> {
+    let error = |expected| UnitError { text: text.to_owned(), expected };
+    let rule = match text.trim() {
+        "moonsniff" => KeyRule::Moonsniff,
+        "invariant" => KeyRule::Invariant,
+        "payload" => KeyRule::Payload,
+        "ip-id" => KeyRule::IpId,
+        other => parse_range(other, zero_checksums).ok_or_else(|| error(RULE))?,
+    };
+    match rule {
+        KeyRule::Bytes { .. } => Ok(rule),
+        _ if zero_checksums => Err(error(ZEROING_RULE)),
+        _ => Ok(rule),
+    }
+}
+
+fn parse_range(text: &str, zero_checksums: bool) -> Option<KeyRule> {
+    let number = |digits: &str| {
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| digits.parse::<usize>().ok()).flatten().filter(|&n| n <= crate::read::MAX_FRAME)
+    };
+    if let Some(range) = text.strip_prefix("bytes:") {
+        let (range, zeroed) = match range.strip_suffix(ZEROED) {
+            Some(range) => (range, true),
+            None => (range, zero_checksums),
+        };
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (number(start)?, number(end)?);
+        return (start < end).then_some(KeyRule::Bytes { start, end, zero_checksums: zeroed });
+    }
+    let (offset, len) = text.strip_prefix("offset:")?.split_once('+')?;
+    let (offset, len) = (number(offset)?, number(len)?);
+    (1..=8).contains(&len).then_some(KeyRule::Offset { offset, len })
+}
+
+/// The rule as `--key` takes it.
+pub fn key_rule_text(rule: &KeyRule) -> String {
+    match rule {
+        KeyRule::Moonsniff => "moonsniff".to_owned(),
+        KeyRule::Invariant => "invariant".to_owned(),
+        KeyRule::Payload => "payload".to_owned(),
+        KeyRule::IpId => "ip-id".to_owned(),
+        KeyRule::Bytes { start, end, zero_checksums } => {
+            format!("bytes:{start}-{end}{}", if *zero_checksums { ZEROED } else { "" })
+        }
+        KeyRule::Offset { offset, len } => format!("offset:{offset}+{len}"),
+    }
+}
+
+/// Applies a key rule to frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keyer {
+    rule: KeyRule,
+    payload_limit: usize,
+}
+
+impl Keyer {
+    /// A keyer that reads all that its rule names.
+    pub fn new(rule: &KeyRule) -> Self {
+        Self::with_payload_limit(rule, usize::MAX)
+    }
+
+    /// A keyer whose `invariant` and `payload` rules read at most `limit` bytes of transport
+    /// payload: what both captures hold where their snap lengths differ.
+    pub fn with_payload_limit(rule: &KeyRule, limit: usize) -> Self {
+        Self { rule: rule.clone(), payload_limit: limit }
+    }
+
+    /// The rule applied.
+    pub fn rule(&self) -> &KeyRule {
+        &self.rule
+    }
+
+    /// The frame's key; None where the rule finds nothing in it.
+    #[inline]
+    pub fn key(&self, frame: &Frame<'_>) -> Option<u64> {
+        match self.rule {
+            KeyRule::Moonsniff => moonsniff(frame),
+            KeyRule::Bytes { start: 12, end: 64, zero_checksums: true } => published(frame),
+            KeyRule::Bytes { start, end, zero_checksums } => bytes(frame, start, end, zero_checksums),
+            KeyRule::Offset { offset, len } => offset_number(frame, offset, len),
+            KeyRule::Invariant => invariant(frame, self.payload_limit.min(INVARIANT_PAYLOAD)),
+            KeyRule::Payload => payload(frame, self.payload_limit),
+            KeyRule::IpId => ip_id(frame),
+        }
+    }
+}
+
+/// MoonSniff's identifier: `id` as u32 little endian behind the UDP header, then 0x55.
+#[inline(always)]
+pub(crate) fn moonsniff(frame: &Frame<'_>) -> Option<u64> {
+    match layers::udp4(frame) {
+        Some((_, payload)) => signed_number(payload),
+        None => moonsniff_elsewhere(frame),
+    }
+}
+
+#[cold]
+fn moonsniff_elsewhere(frame: &Frame<'_>) -> Option<u64> {
+    if frame.link == LinkType::MoonsniffId {
+        return frame.data.first_chunk::<4>().map(|id| u64::from(u32::from_le_bytes(*id)));
+    }
+    let ip = layers::parse(frame)?;
+    if ip.protocol != protocol::UDP {
+        return None;
+    }
+    signed_number(ip.transport()?.payload)
+}
+
+#[inline(always)]
+fn signed_number(payload: &[u8]) -> Option<u64> {
+    let [a, b, c, d, SIGNATURE] = *payload.first_chunk::<5>()? else { return None };
+    Some(u64::from(u32::from_le_bytes([a, b, c, d])))
+}
+
+/// Where the published rule reads in a frame.
+const PUBLISHED: std::ops::Range<usize> = 12..64;
+
+/// The frame's bytes 12 to 64 as the published evaluations compare them, and how many there are (less
+/// in shorter frames): in an untagged IPv4 frame without options the IPv4 header checksum
+/// and the TCP or UDP checksum are zero.
+#[inline]
+pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
+    let mut key = [0; 52];
+    if let Some(whole) = data.first_chunk::<64>() {
+        key.copy_from_slice(&whole[PUBLISHED]);
+        zero_checksums(&mut key);
+        return (key, 52);
+    }
+    let short = data.get(PUBLISHED.start..).unwrap_or_default();
+    key[..short.len()].copy_from_slice(short);
+    zero_checksums(&mut key);
+    (key, short.len())
+}
+
+/// `key` starts at the frame's byte 12.
+#[inline(always)]
+fn zero_checksums(key: &mut [u8; 52]) {
+    if key[..3] == [0x08, 0x00, 0x45] {
+        key[12..14].fill(0);
+        match key[11] {
+            protocol::UDP => key[28..30].fill(0),
+            protocol::TCP => key[38..40].fill(0),
+            _ => {}
+        }
+    }
+}
+
+/// The published rule as a hash. None for frames that end before byte 13.
+#[inline(always)]
+pub(crate) fn published(frame: &Frame<'_>) -> Option<u64> {
+    if frame.link == LinkType::MoonsniffId {
+        return None;
+    }
+    match published_key(frame.data) {
+        (key, 52) => Some(xxh3_64(&key)),
+        (_, 0) => None,
+        (key, len) => Some(xxh3_64(&key[..len])),
+    }
+}
+
+/// Bytes `start..end` of the frame, or what there is of them; None where there is nothing.
+fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u64> {
+    let data = frame.data.get(..end).unwrap_or(frame.data);
+    if frame.link == LinkType::MoonsniffId || data.len() <= start {
+        return None;
+    }
+    // Checksums lie within the published range only; what is around it is hashed where it lies.
+    let zeroed = zeroed && frame.link == LinkType::Ethernet && end > PUBLISHED.start;
+    if !zeroed || start >= PUBLISHED.end {
+        return Some(xxh3_64(&data[start..]));
+    }
+    let (head, middle_len) = published_key(frame.data);
+    let middle_end = data.len().min(PUBLISHED.start + middle_len);
+    let middle_start = start.max(PUBLISHED.start);
+    let mut hash = Xxh3::new();
+    hash.update(data.get(start..PUBLISHED.start).unwrap_or_default());
+    hash.update(
+        head.get(middle_start - PUBLISHED.start..middle_end.saturating_sub(PUBLISHED.start))
+            .unwrap_or_default(),
+    );
+    hash.update(data.get(PUBLISHED.end..).unwrap_or_default());
+    Some(hash.digest())
+}
+
+/// `len` payload bytes at `offset` as a little-endian number.
+#[inline(always)]
+pub(crate) fn offset_number(frame: &Frame<'_>, offset: usize, len: usize) -> Option<u64> {
+    let payload = match layers::udp4(frame) {
+        Some((_, payload)) => payload,
+        None => layers::parse(frame)?.transport()?.payload,
+    };
+    let bytes = payload.get(offset..)?.get(..len)?;
+    let mut number = [0; 8];
+    number.get_mut(..len)?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(number))
+}
+
+/// What routers, NAT and taggers leave alone. A later fragment has no transport header: its place
+/// in the datagram stands for it.
+fn invariant(frame: &Frame<'_>, payload_limit: usize) -> Option<u64> {
+    let ip = layers::parse(frame)?;
+    let mut text = [0u8; 32 + INVARIANT_PAYLOAD];
+    text[0] = ip.protocol;
+    // IPv6 has an identification in fragments only.
+    text[1..5].copy_from_slice(&ip.identification.to_le_bytes());
+    text[5..7].copy_from_slice(&ip.fragment.to_le_bytes());
+    let (payload, payload_len) = match ip.transport() {
+        Some(transport) => {
+            let header = transport.header;
+            match ip.protocol {
+                // Sequence and acknowledgement number, then the flags.
+                protocol::TCP => {
+                    text[7..15].copy_from_slice(&header[4..12]);
+                    text[15] = header[13];
+                }
+                // Type and code, then identifier and sequence number.
+                protocol::ICMP | protocol::ICMP6 => {
+                    text[7..9].copy_from_slice(&header[..2]);
+                    text[9..13].copy_from_slice(&header[4..8]);
+                }
+                _ => {}
+            }
+            (transport.payload, transport.payload_len)
+        }
+        None if ip.is_later_fragment() => (ip.body, ip.body_len),
+        // A transport header that the capture cut.
+        None => return None,
+    };
+    text[16..20].copy_from_slice(&payload_len.to_le_bytes());
+    let payload = &payload[..payload.len().min(payload_limit)];
+    let end = 20 + payload.len();
+    text.get_mut(20..end)?.copy_from_slice(payload);
+    Some(xxh3_64(&text[..end]))
+}
+
+/// The transport payload. None where there is none: a bare acknowledgement looks like every other.
+fn payload(frame: &Frame<'_>, limit: usize) -> Option<u64> {
+    let payload = match layers::udp4(frame) {
+        Some((_, payload)) => payload,
+        None => layers::parse(frame)?.transport()?.payload,
+    };
+    let payload = &payload[..payload.len().min(limit)];
+    (!payload.is_empty()).then(|| xxh3_64(payload))
+}
+
+/// Protocol, fragment, total length and identification, side by side. IPv6 has no identification.
+fn ip_id(frame: &Frame<'_>) -> Option<u64> {
+    let ip: Ip<'_> = layers::parse(frame)?;
+    ip.is_v4().then(|| {
+        u64::from(ip.protocol) << 48
+            | u64::from(ip.fragment) << 32
+            | u64::from(ip.len) << 16
+            | u64::from(ip.identification)
+    })
+}

@@ -1,0 +1,181 @@
+//! From frames to the 24-byte records that the analysis works on: the hot path.
+
+use wiretail_schema::packet::{FlowRule, KeyRule, Record};
+
+use crate::error::CaptureError;
+use crate::flow::FlowTable;
+use crate::key::{self, Keyer};
+use crate::read::{CaptureReader, Frame};
+
+/// What was seen on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames looked at.
+    pub packets: u64,
+    /// Frames that the key rule found nothing in; they give no record.
+    pub packets_without_key: u64,
+    /// Bytes on the wire of all frames, without frame check sequences.
+    pub wire_bytes: u64,
+    /// Shortest captured length, in bytes; `u32::MAX` before the first frame.
+    pub caplen_min: u32,
+    /// Longest captured length, in bytes.
+    pub caplen_max: u32,
+    /// Frames that are longer on the wire than in the capture.
+    pub cut_by_snaplen: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            packets: 0,
+            packets_without_key: 0,
+            wire_bytes: 0,
+            caplen_min: u32::MAX,
+            caplen_max: 0,
+            cut_by_snaplen: 0,
+        }
+    }
+}
+
+impl Counts {
+    #[inline(always)]
+    fn count(&mut self, frame: &Frame<'_>) {
+        let caplen = frame.data.len() as u32;
+        self.packets += 1;
+        self.wire_bytes += u64::from(frame.wire_len);
+        self.caplen_min = self.caplen_min.min(caplen);
+        self.caplen_max = self.caplen_max.max(caplen);
+        self.cut_by_snaplen += u64::from(caplen < frame.wire_len);
+    }
+}
+
+/// Turns frames into records: one for each tap. [`RecordReader`] puts it behind a capture of one tap;
+/// where one file holds both, the caller gives each frame to the tap of its interface.
+#[derive(Debug, Clone)]
+pub struct Tap {
+    keyer: Keyer,
+    flows: FlowTable,
+    counts: Counts,
+}
+
+impl Tap {
+    /// A tap that has seen nothing.
+    pub fn new(keyer: Keyer, flows: FlowTable) -> Self {
+        Self { keyer, flows, counts: Counts::default() }
+    }
+
+    /// The frame's record; None where it has no key.
+    #[inline]
+    pub fn record(&mut self, frame: &Frame<'_>) -> Option<Record> {
+        self.counts.count(frame);
+        let Some(key) = self.keyer.key(frame) else {
+            self.counts.packets_without_key += 1;
+            return None;
+        };
+        let flow = self.flows.index(frame);
+        Some(Record { ts_ns: frame.ts_ns, key, flow, wire_len: frame.wire_len })
+    }
+
+    /// What was seen so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The flows seen so far.
+    pub fn flows(&self) -> &FlowTable {
+        &self.flows
+    }
+
+    /// How packets are recognised.
+    pub fn keyer(&self) -> &Keyer {
+        &self.keyer
+    }
+
+    /// One buffer of frames, with the key and flow rules fixed in the loop.
+    #[inline(always)]
+    fn batch<K, F>(
+        &mut self,
+        reader: &mut CaptureReader,
+        out: &mut Vec<Record>,
+        key: K,
+        flow: F,
+    ) -> Result<bool, CaptureError>
+    where
+        K: Fn(&Keyer, &Frame<'_>) -> Option<u64>,
+        F: Fn(&mut FlowTable, &Frame<'_>) -> u32,
+    {
+        let Self { keyer, flows, counts } = self;
+        // A local copy: counters that the loop can keep in registers.
+        let mut seen = *counts;
+        let more = reader.read(&mut |frame: &Frame<'_>| {
+            seen.count(frame);
+            match key(keyer, frame) {
+                Some(key) => {
+                    let flow = flow(flows, frame);
+                    out.push(Record { ts_ns: frame.ts_ns, key, flow, wire_len: frame.wire_len });
+                }
+                None => seen.packets_without_key += 1,
+            }
+        });
+        *counts = seen;
+        more
+    }
+}
+
+/// Reads a capture as records, a buffer at a time.
+pub struct RecordReader {
+    reader: CaptureReader,
+    tap: Tap,
+}
+
+impl RecordReader {
+    /// Records of all frames that `reader` gives.
+    pub fn new(reader: CaptureReader, keyer: Keyer, flows: FlowTable) -> Self {
+        Self { reader, tap: Tap::new(keyer, flows) }
+    }
+
+    /// Appends the records of the next buffer-full of frames (some thousands). Ok(false) at the
+    /// end; that call appends nothing.
+    ///
+    /// # Errors
+    /// As [`CaptureReader::read`].
+    pub fn read_batch(&mut self, out: &mut Vec<Record>) -> Result<bool, CaptureError> {
+        let Self { reader, tap } = self;
+        // The usual rules get a loop of their own, without a decision a packet.
+        match (tap.keyer.rule(), tap.flows.rule()) {
+            (KeyRule::Moonsniff, FlowRule::FiveTuple) => tap.batch(
+                reader,
+                out,
+                |_, frame| key::moonsniff(frame),
+                |flows, frame| flows.five_tuple(frame),
+            ),
+            (KeyRule::Bytes { start: 12, end: 64, zero_checksums: true }, FlowRule::FiveTuple) => tap.batch(
+                reader,
+                out,
+                |_, frame| key::published(frame),
+                |flows, frame| flows.five_tuple(frame),
+            ),
+            _ => tap.batch(reader, out, |keyer, frame| keyer.key(frame), |flows, frame| flows.index(frame)),
+        }
+    }
+
+    /// The capture being read.
+    pub fn reader(&self) -> &CaptureReader {
+        &self.reader
+    }
+
+    /// What was seen so far.
+    pub fn counts(&self) -> &Counts {
+        self.tap.counts()
+    }
+
+    /// The flows seen so far.
+    pub fn flows(&self) -> &FlowTable {
+        self.tap.flows()
+    }
+
+    /// How packets are recognised.
+    pub fn keyer(&self) -> &Keyer {
+        self.tap.keyer()
+    }
+}

@@ -1,0 +1,117 @@
+//! Captures built byte by byte, for the tests of this crate.
+
+use std::io::{self, Read};
+
+use crate::{CaptureError, CaptureReader, Frame, LinkType, OpenOptions};
+
+/// A frame that outlives the read buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnedFrame {
+    pub(crate) ts_ns: i64,
+    pub(crate) interface: u32,
+    pub(crate) link: LinkType,
+    pub(crate) wire_len: u32,
+    pub(crate) data: Vec<u8>,
+}
+
+impl From<&Frame<'_>> for OwnedFrame {
+    fn from(frame: &Frame<'_>) -> Self {
+        let Frame { ts_ns, interface, link, wire_len, data } = *frame;
+        Self { ts_ns, interface, link, wire_len, data: data.to_vec() }
+    }
+}
+
+/// Opens a capture in memory.
+pub(crate) fn open(bytes: &[u8]) -> Result<CaptureReader, CaptureError> {
+    open_with(bytes, &OpenOptions::default())
+}
+
+/// Opens a capture in memory with options.
+pub(crate) fn open_with(bytes: &[u8], options: &OpenOptions) -> Result<CaptureReader, CaptureError> {
+    CaptureReader::from_reader("test", Box::new(io::Cursor::new(bytes.to_vec())), options)
+}
+
+/// All frames of a capture.
+pub(crate) fn collect(reader: &mut CaptureReader) -> Result<Vec<OwnedFrame>, CaptureError> {
+    let mut frames = Vec::new();
+    while reader.read(&mut |frame: &Frame<'_>| frames.push(frame.into()))? {}
+    Ok(frames)
+}
+
+/// A source that gives its bytes in pieces of the given sizes, over and over.
+pub(crate) struct Pieces {
+    bytes: Vec<u8>,
+    at: usize,
+    sizes: Vec<usize>,
+    turn: usize,
+}
+
+impl Pieces {
+    /// `sizes` must not be empty; a size of 0 counts as 1.
+    pub(crate) fn new(bytes: &[u8], sizes: &[usize]) -> Self {
+        Self { bytes: bytes.to_vec(), at: 0, sizes: sizes.to_vec(), turn: 0 }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.sizes[self.turn % self.sizes.len()].max(1);
+        self.turn += 1;
+        let count = size.min(buffer.len()).min(self.bytes.len() - self.at);
+        buffer[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// An Ethernet/IPv4/UDP frame of `len` bytes (43 or more) with the counter `id`, as MoonSniff's load
+/// generator writes it: 10.0.0.1:1000 to 10.0.0.2:2000.
+pub(crate) fn udp4(id: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, 0x08, 0x00];
+    let ip_len = (len - 14) as u16;
+    frame.extend([0x45, 0]);
+    frame.extend(ip_len.to_be_bytes());
+    frame.extend((id as u16).to_be_bytes());
+    frame.extend([0, 0, 64, 17, 0xaa, 0xbb, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend(1000u16.to_be_bytes());
+    frame.extend(2000u16.to_be_bytes());
+    frame.extend((ip_len - 20).to_be_bytes());
+    frame.extend([0xcc, 0xdd]);
+    frame.extend(id.to_le_bytes());
+    frame.push(0x55);
+    frame.resize(len, 0);
+    frame
+}
+
+/// Builds a pcap file.
+pub(crate) struct PcapBuilder {
+    pub(crate) bytes: Vec<u8>,
+    big_endian: bool,
+    tick_ns: i64,
+}
+
+impl PcapBuilder {
+    /// The file header: snap length 65535, Ethernet.
+    pub(crate) fn new(big_endian: bool, nano: bool) -> Self {
+        let tick_ns = if nano { 1 } else { 1000 };
+        let mut builder = Self { bytes: Vec::new(), big_endian, tick_ns };
+        builder.word(if nano { 0xa1b2_3c4d } else { 0xa1b2_c3d4 });
+        builder.word(if big_endian { 0x0002_0004 } else { 0x0004_0002 });
+        builder.word(0).word(0).word(65_535).word(1);
+        builder
+    }
+
+    fn word(&mut self, word: u32) -> &mut Self {
+        self.bytes.extend(if self.big_endian { word.to_be_bytes() } else { word.to_le_bytes() });
+        self
+    }
+
+    /// Adds a frame.
+    pub(crate) fn frame(&mut self, ts_ns: i64, data: &[u8], wire_len: u32) -> &mut Self {
+        self.word((ts_ns / 1_000_000_000) as u32);
+        self.word((ts_ns % 1_000_000_000 / self.tick_ns) as u32);
+        self.word(data.len() as u32).word(wire_len);
+        self.bytes.extend(data);
+        self
+    }
+}
