@@ -1,1 +1,41 @@
-//! placeholder
+//! Results as a page: an [`Analysis`] becomes one self-contained HTML file.
+//!
+//! Four layers, each standing on the one before it:
+//!
+//! - [`format`]: numbers for people ("12.34 µs"), the exact ones stay beside them;
+//! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
+//!   markup; it escapes whatever it is given, so that a file name cannot become an element);
+//! - `plot`: a [`Figure`] to SVG;
+//! - `page` and `compare`: the documents.
+//!
+//! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
+//! without scripts, and never asks for anything outside its file; the script adds hover and the
+//! CSV downloads. Nothing here computes a statistic: what the page shows stands in the summary.
+
+use wiretail_schema::figure::Figure;
+use wiretail_schema::summary::Analysis;
+
+mod compare;
+mod csv;
+pub mod format;
+mod hover;
+mod html;
+mod legend;
+mod marks;
+mod page;
+mod plot;
+mod scale;
+mod tables;
+
+pub use compare::{Change, Difference, DifferenceRow, comparison};
+pub use csv::csv;
+
+/// The report: one HTML file with verdicts, findings, figures and tables.
+pub fn report(analysis: &Analysis) -> String {
+    page::report(analysis)
+}
+
+/// A figure as a stand-alone SVG file.
+pub fn svg(figure: &Figure) -> String {
+    plot::stand_alone(figure)
+}

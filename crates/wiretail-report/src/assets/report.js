@@ -1,0 +1,216 @@
+// Hover and CSV downloads. The page is complete without this script: figures are drawn already.
+"use strict";
+(() => {
+  const THIN = "\u202f";
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // The place of a value on a scale: the same three lines as in scale.rs.
+  const place = {
+    linear: (v) => v,
+    log: (v) => (v > 0 ? Math.log10(v) : NaN),
+    nines: (p) => (p >= 0 && p < 100 ? -Math.log10((100 - p) / 100) : NaN),
+  };
+  const at = (axis, value) =>
+    axis.start + ((place[axis.scale](value) - axis.from) / (axis.to - axis.from)) * (axis.end - axis.start);
+
+  // Digits of the CSV with their thousands apart; nothing is rounded here.
+  const grouped = (digits) => {
+    const [whole, fraction] = digits.replace("-", "\u2212").split(".");
+    return whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (fraction === undefined ? "" : "." + fraction);
+  };
+  const significant = (value, count) => {
+    const magnitude = Number(value.toExponential(count - 1).split("e")[1]);
+    const decimals = Math.max(0, Math.min(12, count - 1 - magnitude));
+    return grouped(value.toFixed(decimals));
+  };
+  const duration = (ns) => {
+    const size = Math.abs(ns);
+    for (const [unit, length] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
+      if (size >= 0.99995 * length) return significant(ns / length, 4) + THIN + unit;
+    }
+    return grouped(String(ns)) + THIN + "ns";
+  };
+  const rate = (pps) =>
+    pps >= 1e6 ? significant(pps / 1e6, 4) + THIN + "Mpps"
+    : pps >= 1e3 ? significant(pps / 1e3, 4) + THIN + "kpps"
+    : grouped(String(pps)) + THIN + "pps";
+
+  // A value for people, and in full where that says more.
+  const shown = (unit, digits) => {
+    const value = Number(digits);
+    switch (unit) {
+      case "nanoseconds": return [duration(value), grouped(digits) + THIN + "ns"];
+      case "seconds": return [duration(value * 1e9), grouped(digits) + THIN + "s"];
+      case "packets-per-second": return [rate(value), grouped(digits) + THIN + "pps"];
+      case "ratio": return [value === 0 ? "0" + THIN + "%" : significant(value * 100, 4) + THIN + "%", grouped(digits)];
+      case "percentile": return [grouped(digits) + THIN + "%", grouped(digits) + THIN + "%"];
+      default: return [grouped(digits), grouped(digits)];
+    }
+  };
+  const withExact = (unit, digits) => {
+    const [text, exact] = shown(unit, digits);
+    return text === exact ? text : `${text} (${exact})`;
+  };
+
+  const points = (data) => {
+    const all = [];
+    data.series.forEach((series, number) => {
+      for (const row of series.rows.split("\n")) {
+        if (!row) continue;
+        const fields = row.split(",");
+        const [x, y] = fields;
+        const point = { number, series: series.name, x, y, width: series.width };
+        if (fields.length >= 4) [point.low, point.high] = [fields[2], fields[3]];
+        point.weak = fields[fields.length - 1] === "false";
+        const left = at(data.x, Number(x));
+        point.px = left;
+        if (series.width) {
+          const axis = data.x;
+          const edge = Number.isNaN(left) ? axis.start : left;
+          point.px = (edge + at(axis, Number(x) + series.width)) / 2;
+        }
+        point.py = at(data.y, Number(y));
+        if (Number.isFinite(point.px) && Number.isFinite(point.py)) all.push(point);
+      }
+    });
+    return all;
+  };
+
+  const csv = (data) => {
+    const lines = [data.header];
+    for (const series of data.series) {
+      for (const row of series.rows.split("\n")) if (row) lines.push(series.field + "," + row);
+    }
+    return lines.join("\n") + "\n";
+  };
+
+  // Lines, steps and bars are read along x; clouds of points by distance.
+  const nearest = (data, all, x, y) => {
+    let best = null;
+    let least = Infinity;
+    for (const point of all) {
+      const dx = point.px - x;
+      const dy = point.py - y;
+      const distance = data.mark === "point" ? dx * dx + dy * dy : Math.abs(dx) + Math.abs(dy) * 1e-4;
+      if (distance < least) [best, least] = [point, distance];
+    }
+    return best;
+  };
+
+  const setUp = (figure) => {
+    const data = JSON.parse(figure.querySelector(".figure-data").textContent);
+    const svg = figure.querySelector("svg");
+    const frame = figure.querySelector(".frame");
+    let all = null;
+    let current = null;
+
+    const link = figure.querySelector("a.csv");
+    link.href = "#";
+    link.addEventListener("click", () => {
+      if (link.href.startsWith("blob:")) return;
+      link.href = URL.createObjectURL(new Blob([csv(data)], { type: "text/csv;charset=utf-8" }));
+    });
+
+    const tip = document.createElement("div");
+    tip.className = "tip";
+    tip.setAttribute("role", "status");
+    tip.hidden = true;
+    frame.append(tip);
+    const pin = document.createElementNS(SVG, "g");
+    pin.setAttribute("class", "pin");
+    const cross = document.createElementNS(SVG, "path");
+    const ring = document.createElementNS(SVG, "circle");
+    ring.setAttribute("r", "4.5");
+    pin.append(cross, ring);
+
+    const line = (label, text, kind) => {
+      const p = document.createElement("p");
+      if (kind) p.className = kind;
+      const b = document.createElement("b");
+      b.textContent = label;
+      p.append(b, " " + text);
+      tip.append(p);
+    };
+
+    const describe = (point) => {
+      tip.replaceChildren();
+      const several = data.series.length > 1;
+      if (several) line(point.series, "", "who s" + (point.number % 6));
+      if (point.width) {
+        const end = String(Number((Number(point.x) + point.width).toPrecision(15)));
+        const upTo = `${shown(data.x.unit, point.x)[0]} to ${shown(data.x.unit, end)[0]}`;
+        line(data.x.label, `${upTo} (${shown(data.x.unit, point.x)[1]})`);
+      } else {
+        line(data.x.label, withExact(data.x.unit, point.x));
+      }
+      line(data.y.label, withExact(data.y.unit, point.y));
+      if (point.low) {
+        const high = point.high ? withExact(data.y.unit, point.high) : "open: may lie beyond the largest value seen";
+        line("95" + THIN + "% CI", `${withExact(data.y.unit, point.low)} to ${high}`);
+      }
+      if (point.weak) line("not supported", "n(1\u2212p) < 10", "weak");
+      for (const [name, value] of [["x", point.x], ["y", point.y], ["series", point.series], ["low", point.low], ["high", point.high]]) {
+        if (value === undefined) delete tip.dataset[name];
+        else tip.dataset[name] = value;
+      }
+    };
+
+    const show = (point) => {
+      if (!point) return;
+      if (point !== current) describe(point);
+      current = point;
+      cross.setAttribute("d", `M${point.px} ${data.y.start}V${data.y.end}M${data.x.start} ${point.py}H${data.x.end}`);
+      ring.setAttribute("cx", point.px);
+      ring.setAttribute("cy", point.py);
+      if (!pin.isConnected) svg.append(pin);
+      tip.hidden = false;
+      // Beside the point, on the side that has room.
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      const [x, y] = [point.px * scale, point.py * scale];
+      const { offsetWidth: width, offsetHeight: height } = tip;
+      const visible = frame.scrollLeft + frame.clientWidth;
+      const left = x + 14 + width > visible ? x - 14 - width : x + 14;
+      tip.style.left = Math.max(frame.scrollLeft, left) + "px";
+      tip.style.top = Math.max(0, y - height - 10) + "px";
+    };
+    const hide = () => {
+      tip.hidden = true;
+      pin.remove();
+      current = null;
+    };
+    const load = () => (all ??= points(data));
+
+    const follow = (event) => {
+      const matrix = svg.getScreenCTM();
+      if (!matrix) return;
+      const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
+      show(nearest(data, load(), point.x, point.y));
+    };
+    svg.addEventListener("pointermove", follow);
+    svg.addEventListener("pointerdown", follow);
+    svg.addEventListener("pointerleave", hide);
+    svg.addEventListener("blur", hide);
+
+    svg.addEventListener("keydown", (event) => {
+      const steps = { ArrowRight: 1, ArrowLeft: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity };
+      if (event.key === "Escape") return hide();
+      const number = current ? current.number : 0;
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+        const count = data.series.length;
+        if (count < 2) return;
+        const other = (number + (event.key === "ArrowUp" ? count - 1 : 1)) % count;
+        const candidates = load().filter((point) => point.number === other);
+        const from = current ?? candidates[0];
+        event.preventDefault();
+        return show(from && nearest({ mark: "line" }, candidates, from.px, from.py));
+      }
+      if (!(event.key in steps)) return;
+      event.preventDefault();
+      const own = load().filter((point) => point.number === number).sort((a, b) => a.px - b.px);
+      const start = current ? own.indexOf(current) + steps[event.key] : event.key === "End" ? own.length - 1 : 0;
+      show(own[Math.max(0, Math.min(own.length - 1, start))]);
+    });
+  };
+
+  document.querySelectorAll("figure[data-figure]").forEach(setUp);
+})();

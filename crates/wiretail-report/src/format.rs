@@ -1,0 +1,257 @@
+//! Numbers for people: a unit that fits, four digits that count, thousands apart by a thin space.
+//!
+//! Every number that is shortened here stands somewhere beside it in full: [`exact_ns`] for titles
+//! and tooltips, the CSV files and `summary.json` for programs.
+
+use std::fmt::Write;
+
+/// Between a number and its unit, and between thousands: narrow and never a line break.
+pub const THIN: char = '\u{202f}';
+
+const MINUS: char = '\u{2212}';
+
+/// A whole number with its thousands apart.
+pub fn count(value: u64) -> String {
+    group(&value.to_string())
+}
+
+/// A signed whole number with its thousands apart and a real minus sign.
+pub fn signed(value: i64) -> String {
+    let digits = group(&value.unsigned_abs().to_string());
+    if value < 0 { format!("{MINUS}{digits}") } else { digits }
+}
+
+/// A span of time in whole nanoseconds: "12 345 ns".
+pub fn exact_ns(ns: i64) -> String {
+    format!("{}{THIN}ns", signed(ns))
+}
+
+/// A span of time with four digits that count, in the unit that fits: "12.34 µs".
+pub fn duration(ns: f64) -> String {
+    if !ns.is_finite() {
+        return "unknown".to_owned();
+    }
+    let (size, unit) = time_unit(ns.abs());
+    let whole = size == 1.0 && ns.fract() == 0.0;
+    format!("{}{THIN}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
+}
+
+/// A span of time as short as it can be told, for limits and ticks: "350 µs", "1 ms".
+pub fn duration_short(ns: f64) -> String {
+    let (size, unit) = time_unit(ns.abs());
+    format!("{}{THIN}{unit}", short(ns / size))
+}
+
+/// The largest of ns, µs, ms and s that is no larger than `ns`, and its size in ns.
+pub fn time_unit(ns: f64) -> (f64, &'static str) {
+    match ns {
+        // One part in 10,000 below, because 999.96 µs would round to 1000 µs.
+        ns if ns >= 0.999_95e9 => (1e9, "s"),
+        ns if ns >= 0.999_95e6 => (1e6, "ms"),
+        ns if ns >= 0.999_95e3 => (1e3, "µs"),
+        _ => (1.0, "ns"),
+    }
+}
+
+/// A share between 0 and 1 in percent, with three digits that count: "0.0333 %".
+pub fn ratio(share: f64) -> String {
+    let percent = share * 100.0;
+    if share == 0.0 {
+        format!("0{THIN}%")
+    } else if percent.abs() < 1e-5 {
+        format!("{}{THIN}%", scientific(percent, 3))
+    } else if percent >= 99.9 && percent < 100.0 {
+        format!("{}{THIN}%", trimmed(&format!("{percent:.7}")))
+    } else {
+        format!("{}{THIN}%", trimmed(&digits(percent, 3)))
+    }
+}
+
+/// A percentile in percent as it was written: "99.999 %".
+pub fn percentile(percent: f64) -> String {
+    format!("{}{THIN}%", short(percent))
+}
+
+/// A rate: "10.03 kpps".
+pub fn rate(pps: f64) -> String {
+    let (size, unit) = rate_unit(pps.abs());
+    format!("{}{THIN}{unit}", trimmed(&digits(pps / size, 4)))
+}
+
+/// The largest of pps, kpps and Mpps that is no larger than `pps`, and its size.
+pub fn rate_unit(pps: f64) -> (f64, &'static str) {
+    match pps {
+        pps if pps >= 1e6 => (1e6, "Mpps"),
+        pps if pps >= 1e3 => (1e3, "kpps"),
+        _ => (1.0, "pps"),
+    }
+}
+
+/// A number with `significant` digits that count and its thousands apart.
+pub fn digits(value: f64, significant: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    // The exponent after rounding: 0.99996 with four digits is 1.000, not 1.0000.
+    let rounded = format!("{:.*e}", significant.saturating_sub(1), value);
+    let magnitude: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    let decimals = (significant as i32 - 1 - magnitude).clamp(0, 12) as usize;
+    fixed(value, decimals)
+}
+
+/// A number in full where it is short, without trailing zeros: "12.5", "99.999", "10 000".
+pub fn short(value: f64) -> String {
+    // Nine decimals hide the error of a binary fraction, 0.30000000000000004.
+    let text = format!("{:.9}", value.abs());
+    let text = trimmed(&text);
+    let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    fixed(if text == "0" { 0.0 } else { value }, decimals)
+}
+
+/// A number with this many decimals and its thousands apart: the labels of one axis share them.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let sign = if value < 0.0 { MINUS.to_string() } else { String::new() };
+    let dot = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{}{dot}{fraction}", group(whole))
+}
+
+/// A large number as a multiple of a power of ten: "10⁶", "2·10⁶".
+pub fn power_of_ten(value: f64) -> String {
+    let text = scientific(value, 1);
+    text.strip_prefix("1·").map_or(text.clone(), str::to_owned)
+}
+
+/// A number as digits times a power of ten: "1.2·10⁻⁷".
+pub fn scientific(value: f64, significant: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    let text = format!("{:.*e}", significant.saturating_sub(1), value);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    format!("{}·10{}", trimmed(mantissa).replace('-', "\u{2212}"), superscript(exponent))
+}
+
+/// Digits and sign as superscripts.
+pub fn superscript(digits: &str) -> String {
+    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let raise = |c: char| match c {
+        '-' => '⁻',
+        c => c.to_digit(10).map_or(c, |d| RAISED[d as usize]),
+    };
+    digits.chars().map(raise).collect()
+}
+
+/// A stamp since the Unix epoch as date and time in UTC; None for clocks that start elsewhere
+/// (before September 2001 the number has fewer than 19 digits).
+pub fn utc(ns: i64) -> Option<String> {
+    if ns < 1_000_000_000_000_000_000 {
+        return None;
+    }
+    let seconds = ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let mut text = format!("{year}-{month:02}-{day:02} ");
+    write!(text, "{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60).ok()?;
+    Some(text)
+}
+
+/// Days since 1970-01-01 as year, month and day (the proleptic Gregorian calendar; eras of 400
+/// years that start in March put the leap day last).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Puts a thin space before every third digit from the right.
+fn group(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(THIN);
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Without the zeros (and the point) that a decimal ends in.
+fn trimmed(text: &str) -> String {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thin spaces as `_`, to be seen.
+    fn seen(text: String) -> String {
+        text.replace(THIN, "_")
+    }
+
+    #[test]
+    fn durations_take_the_unit_that_fits() {
+        for (ns, text) in [
+            (0.0, "0_ns"),
+            (12.5, "12.50_ns"),
+            (999.0, "999_ns"),
+            (1000.0, "1.000_µs"),
+            (12_345.0, "12.35_µs"),
+            (999_949.0, "999.9_µs"),
+            (999_996.0, "1.000_ms"),
+            (5_000_000_001.0, "5.000_s"),
+            (123_456_000_000_000.0, "123_456_s"),
+            (-100.0, "\u{2212}100_ns"),
+            (-2_500.0, "\u{2212}2.500_µs"),
+        ] {
+            assert_eq!(seen(duration(ns)), text, "{ns}");
+        }
+        assert_eq!(seen(duration_short(350_000.0)), "350_µs");
+        assert_eq!(seen(duration_short(1e6)), "1_ms");
+        assert_eq!(seen(exact_ns(-1_234_567)), "\u{2212}1_234_567_ns");
+    }
+
+    #[test]
+    fn shares_keep_their_digits_at_both_ends() {
+        for (share, text) in [
+            (0.0, "0_%"),
+            (1.0, "100_%"),
+            (0.5, "50_%"),
+            (0.000_333_3, "0.0333_%"),
+            (0.999_99, "99.999_%"),
+            (1e-9, "1·10⁻⁷_%"),
+        ] {
+            assert_eq!(seen(ratio(share)), text, "{share}");
+        }
+        assert_eq!(seen(percentile(99.999_99)), "99.99999_%");
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(seen(count(300_000)), "300_000");
+        assert_eq!(seen(count(999)), "999");
+        assert_eq!(seen(signed(-5_000)), "\u{2212}5_000");
+        assert_eq!(seen(rate(10_031.9)), "10.03_kpps");
+        assert_eq!(seen(short(0.1 + 0.2)), "0.3");
+        assert_eq!(seen(short(-12_000.5)), "\u{2212}12_000.5");
+        assert_eq!(scientific(0.000_012, 3), "1.2·10⁻⁵");
+    }
+
+    #[test]
+    fn stamps_become_dates() {
+        assert_eq!(utc(1_700_000_000_000_000_000).as_deref(), Some("2023-11-14 22:13:20 UTC"));
+        assert_eq!(utc(1_709_164_800_000_000_000).as_deref(), Some("2024-02-29 00:00:00 UTC"));
+        assert_eq!(utc(4_000_000_000), None);
+    }
+}

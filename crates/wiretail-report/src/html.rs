@@ -1,0 +1,176 @@
+//! The only writer of markup, for HTML and SVG alike.
+//!
+//! A [`Markup`] grows by whole elements; names of elements and attributes are literals, and every
+//! text and attribute value passes the one escape below. A file name can therefore not become
+//! markup, and there is no escape to forget. Scripts and styles are literals too, except for data,
+//! which is JSON with `<` written as `\u003c`, so that it cannot end its element.
+
+use std::fmt::{self, Display, Write};
+
+use serde_json::Value;
+
+/// Markup that is well-formed by construction.
+#[derive(Debug, Default)]
+pub struct Markup {
+    text: String,
+}
+
+impl Markup {
+    /// Empty markup with room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { text: String::with_capacity(capacity) }
+    }
+
+    /// Starts an element; finish it with [`Tag::body`], [`Tag::text`] or [`Tag::close`].
+    pub fn tag(&mut self, name: &'static str) -> Tag<'_> {
+        self.text.push('<');
+        self.text.push_str(name);
+        Tag { markup: self, name }
+    }
+
+    /// Text, escaped.
+    pub fn text(&mut self, text: impl Display) -> &mut Self {
+        write!(Escaped(&mut self.text), "{text}").expect("writing to a string does not fail");
+        self
+    }
+
+    /// A document type or another line that stands outside elements.
+    pub fn prologue(&mut self, line: &'static str) {
+        self.text.push_str(line);
+    }
+
+    /// A style or script element, whose text must not be escaped and is therefore a literal.
+    pub fn asset(&mut self, name: &'static str, text: &'static str) {
+        debug_assert!(!text.contains("</"), "an asset cannot hold an end tag");
+        let _ = write!(self.text, "<{name}>\n{text}</{name}>\n");
+    }
+
+    /// Data for the script.
+    pub fn json(&mut self, class: &'static str, data: &Value) {
+        let json = data.to_string().replace('<', "\\u003c");
+        let _ = write!(self.text, "<script type=\"application/json\" class=\"{class}\">{json}</script>\n");
+    }
+
+    /// A line end, for people who read the source.
+    pub fn line(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// The finished text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// An element whose attributes are being written.
+#[must_use = "an element is not finished before body, text or close"]
+pub struct Tag<'a> {
+    markup: &'a mut Markup,
+    name: &'static str,
+}
+
+impl<'a> Tag<'a> {
+    /// An attribute; its value is escaped.
+    pub fn attr(self, name: &'static str, value: impl Display) -> Self {
+        let text = &mut self.markup.text;
+        let _ = write!(text, " {name}=\"");
+        let _ = write!(Escaped(text), "{value}");
+        text.push('"');
+        self
+    }
+
+    /// The attribute `class`.
+    pub fn class(self, names: impl Display) -> Self {
+        self.attr("class", names)
+    }
+
+    /// The element's content, and its end.
+    pub fn body(self, content: impl FnOnce(&mut Markup)) -> &'a mut Markup {
+        let Self { markup, name } = self;
+        markup.text.push('>');
+        content(markup);
+        let _ = write!(markup.text, "</{name}>");
+        markup
+    }
+
+    /// The element with a text alone.
+    pub fn text(self, text: impl Display) -> &'a mut Markup {
+        self.body(|m| {
+            m.text(text);
+        })
+    }
+
+    /// The element without content: void in HTML (`meta`), childless in SVG (`path`).
+    pub fn close(self) -> &'a mut Markup {
+        self.markup.text.push_str("/>");
+        self.markup
+    }
+}
+
+/// Escapes what is written through it. The characters that XML does not allow become U+FFFD, so
+/// that a stand-alone SVG stays readable whatever a file name holds.
+struct Escaped<'a>(&'a mut String);
+
+impl fmt::Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            match c {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                '\t' | '\n' | '\r' => self.0.push(c),
+                '\0'..='\u{1f}' | '\u{7f}' | '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
+                // Marks that turn the direction of the text could make a name look like another.
+                '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => self.0.push('\u{fffd}'),
+                c => self.0.push(c),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_and_attributes_are_escaped() {
+        let mut m = Markup::default();
+        m.tag("p").attr("title", "\"><script>alert('1')</script>").text("<img src=x onerror=alert(1)>&");
+        assert_eq!(
+            m.finish(),
+            "<p title=\"&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;\">\
+             &lt;img src=x onerror=alert(1)&gt;&amp;</p>"
+        );
+    }
+
+    #[test]
+    fn elements_nest_and_close() {
+        let mut m = Markup::default();
+        m.tag("g").class("a b").body(|m| {
+            m.tag("path").attr("d", "M0 0").close();
+            m.text("x");
+        });
+        assert_eq!(m.finish(), "<g class=\"a b\"><path d=\"M0 0\"/>x</g>");
+    }
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let mut m = Markup::default();
+        m.json("d", &json!({"name": "</script><script>alert(1)</script><!--"}));
+        let text = m.finish();
+        assert_eq!(text.matches('<').count(), 2, "{text}");
+        assert!(text.contains("\\u003c/script>"), "{text}");
+    }
+
+    #[test]
+    fn characters_that_xml_forbids_are_replaced() {
+        let mut m = Markup::default();
+        m.text("a\u{0}b\u{1b}[31m\u{202e}gpj.exe");
+        assert_eq!(m.finish(), "a\u{fffd}b\u{fffd}[31m\u{fffd}gpj.exe");
+    }
+}
