@@ -1,10 +1,35 @@
-//! placeholder
+//! The pure heart of Wiretail: from packet records to numbers.
+//!
+//! Invariant: nothing here reads a file, a clock or the environment, prints, or starts a thread.
+//! Times, seeds and sizes are arguments; results are data of `wiretail-schema`.
+//!
+//! A packet record takes this way:
+//!
+//! 1. [`tap`]: each tap by itself: rate, gaps, quality of the stamps;
+//! 2. [`probe`]: the first packets of both taps: which key recognises them, do the clocks agree;
+//! 3. [`matching`]: both taps merged: what became of every packet, streaming;
+//! 4. [`measurement`]: the outcomes tallied: [`counts`] (exact delays), [`reordering`],
+//!    [`variation`], [`worst`], [`intervals`];
+//! 5. [`summarize`](mod@summarize): the tallies as a document, with [`quantile`] for percentiles and their confidence
+//!    intervals, [`verdict`] for the budgets and [`findings`](mod@findings) for what the reader must know;
+//! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side.
+//!
+//! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
+//! results that must equal its own to the byte.
+
+pub mod comparison;
 pub mod counts;
+pub mod figures;
+pub mod findings;
 pub mod intervals;
 pub mod matching;
+pub mod measurement;
+pub mod probe;
 pub mod published;
 pub mod quantile;
 pub mod reordering;
+pub mod summarize;
 pub mod tap;
 pub mod variation;
+pub mod verdict;
 pub mod worst;

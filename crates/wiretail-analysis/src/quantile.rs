@@ -68,8 +68,8 @@ pub fn distribution(counts: &Counts) -> Distribution {
     }
     let mean = sum as f64 / n as f64;
     let mut squares = 0.0;
-    let ranks = percentile_ranks(n);
-    let mut wanted = Wanted::new(ranks.iter().flat_map(|r| [Some(r.low), Some(r.rank), r.high]).flatten());
+    let ranks = percentile_ranks(n, &PERCENTILES);
+    let mut wanted = Wanted::new(&ranks);
     counts.for_each(|value, times| {
         let deviation = value as f64 - mean;
         squares += deviation * deviation * times as f64;
@@ -103,8 +103,20 @@ impl Ranks {
     }
 }
 
-fn percentile_ranks(n: u64) -> Vec<Ranks> {
-    let shares = PERCENTILES.iter().filter_map(|&p| Share::from_billionths(p));
+/// Nearest-rank percentiles at `shares`, in billionths; empty where there are no values.
+pub fn percentiles_at(counts: &Counts, shares: &[u64]) -> Vec<Percentile> {
+    let n = counts.count();
+    if n == 0 {
+        return Vec::new();
+    }
+    let ranks = percentile_ranks(n, shares);
+    let mut wanted = Wanted::new(&ranks);
+    counts.for_each(|value, times| wanted.visit(value, times));
+    ranks.iter().map(|r| r.percentile(n, &wanted)).collect()
+}
+
+fn percentile_ranks(n: u64, shares: &[u64]) -> Vec<Ranks> {
+    let shares = shares.iter().filter_map(|&p| Share::from_billionths(p));
     shares
         .map(|share| {
             let (low, high) = interval_ranks(n, share.fraction());
@@ -122,8 +134,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(ranks: impl Iterator<Item = u64>) -> Self {
-        let mut ranks: Vec<_> = ranks.filter(|rank| *rank > 0).map(|rank| (rank, 0)).collect();
+    fn new(ranks: &[Ranks]) -> Self {
+        let all = ranks.iter().flat_map(|r| [Some(r.low), Some(r.rank), r.high]).flatten();
+        let mut ranks: Vec<_> = all.filter(|rank| *rank > 0).map(|rank| (rank, 0)).collect();
         ranks.sort_unstable();
         ranks.dedup();
         Self { ranks, next: 0, passed: 0 }

@@ -1,0 +1,305 @@
+//! The plots of a report, as data.
+
+use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+use wiretail_schema::summary::Summary;
+use wiretail_schema::units::Share;
+
+use crate::counts::Counts;
+use crate::quantile::{PERCENTILES, percentiles_at};
+use crate::tap::TapTally;
+use crate::verdict::thousands;
+
+/// Most bars in a histogram.
+const BARS_MAX: f64 = 80.0;
+/// Points of the percentile distribution for each further nine.
+const POINTS_PER_NINE: u32 = 30;
+
+/// All plots, in the order shown.
+pub fn figures(summary: &Summary, delays: &Counts, pre: &TapTally, post: &TapTally) -> Vec<Figure> {
+    vec![
+        percentiles(summary, delays),
+        worst(summary),
+        cdf(summary),
+        histogram(summary, delays),
+        interval_extremes(summary),
+        gaps(summary, pre, post),
+        rates(summary),
+    ]
+}
+
+fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
+    Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
+}
+
+fn delay_axis(scale: Scale) -> Axis {
+    axis("one-way delay", "delay_ns", Unit::Nanoseconds, scale)
+}
+
+fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
+    Series { name: name.to_owned(), x, y, low: vec![], high: vec![], supported: vec![], bar_width: None }
+}
+
+/// Budgets as lines, where they do not squeeze the data: up to a hundred times the largest value on
+/// a logarithmic axis, twice on a linear one.
+fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceLine> {
+    let reach = if scale == Scale::Log { 100 } else { 2 };
+    let near = |limit: i64| limit <= summary.delay.max_ns.saturating_mul(reach);
+    let verdicts = summary.verdicts.iter().filter(|verdict| near(verdict.limit_ns));
+    verdicts
+        .map(|verdict| ReferenceLine { on, value: verdict.limit_ns as f64, label: verdict.budget.clone() })
+        .collect()
+}
+
+fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
+    // The percentiles of every table, and more between them for the shape.
+    let n = delays.count();
+    let nines = (n as f64).log10().ceil().max(1.0) as u32;
+    let between = (0..nines * POINTS_PER_NINE).map(|i| {
+        let above = 10f64.powf(-f64::from(i) / f64::from(POINTS_PER_NINE));
+        ((1.0 - above) * Share::ONE as f64).round() as u64
+    });
+    let supported_end = Share::ONE - Share::ONE / n.max(2);
+    let mut shares: Vec<u64> = PERCENTILES
+        .iter()
+        .copied()
+        .chain(between)
+        .filter(|share| *share > 0 && *share <= supported_end.max(PERCENTILES[0]))
+        .collect();
+    shares.sort_unstable();
+    shares.dedup();
+    let points = percentiles_at(delays, &shares);
+    let mut line = series(
+        "one-way delay",
+        points.iter().map(|p| p.percentile).collect(),
+        points.iter().map(|p| p.value_ns as f64).collect(),
+    );
+    line.low = points.iter().map(|p| p.low_ns as f64).collect();
+    line.high = points.iter().map(|p| p.high_ns.unwrap_or(summary.delay.max_ns) as f64).collect();
+    line.supported = points.iter().map(|p| p.supported).collect();
+    Figure {
+        id: "percentiles".to_owned(),
+        title: "Percentile distribution".to_owned(),
+        caption: format!(
+            "Each further nine takes the same space, position log10(1/(1-p)). Nearest-rank percentiles of {} packets; \
+             the band is the distribution-free 95 % confidence interval, open at the top where it reaches the largest \
+             value seen; faint where fewer than ten packets lie above.",
+            thousands(n),
+        ),
+        x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
+        y: delay_axis(Scale::Log),
+        mark: Mark::Step,
+        series: vec![line],
+        lines: budget_lines(summary, AxisName::Y, Scale::Log),
+    }
+}
+
+fn worst(summary: &Summary) -> Figure {
+    let seconds = |ns: i64| (ns - summary.post.first_ns) as f64 / 1e9;
+    let mut by_time: Vec<_> = summary.worst.iter().collect();
+    by_time.sort_by_key(|worst| worst.post_ns);
+    let points = series(
+        "worst packets",
+        by_time.iter().map(|worst| seconds(worst.post_ns)).collect(),
+        by_time.iter().map(|worst| worst.delay_ns as f64).collect(),
+    );
+    Figure {
+        id: "worst".to_owned(),
+        title: format!("The {} worst packets over time", thousands(summary.worst.len() as u64)),
+        caption:
+            "Each point is a packet, at the time of its arrival. Lines across are regular interruptions; a \
+                  pattern that wanders is a timer beating against the packet rate."
+                .to_owned(),
+        x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
+        y: delay_axis(Scale::Log),
+        mark: Mark::Point,
+        series: vec![points],
+        lines: budget_lines(summary, AxisName::Y, Scale::Log),
+    }
+}
+
+fn cdf(summary: &Summary) -> Figure {
+    let n = summary.delay.count as f64;
+    let line = series(
+        "one-way delay",
+        summary.curve.iter().map(|point| point.delay_ns as f64).collect(),
+        summary.curve.iter().map(|point| point.cumulative as f64 / n).collect(),
+    );
+    Figure {
+        id: "cdf".to_owned(),
+        title: "Cumulative distribution".to_owned(),
+        caption: "Share of the arrived packets at or below each delay.".to_owned(),
+        x: delay_axis(Scale::Log),
+        y: axis("share of packets", "share", Unit::Ratio, Scale::Linear),
+        mark: Mark::Step,
+        series: vec![line],
+        lines: vec![],
+    }
+}
+
+/// Counts in bins of equal width from `from_ns` up to and including the bin of `to_ns`.
+struct Bins {
+    from_ns: i64,
+    width_ns: i64,
+    counts: Vec<u64>,
+    beyond: u64,
+}
+
+impl Bins {
+    /// Bins of a round width (1, 2 or 5 times a power of ten, on the grid of the stamps).
+    fn new(counts: &Counts, from_ns: i64, to_ns: i64, grid_ns: f64) -> Self {
+        let width_ns = round_width((to_ns - from_ns) as f64 / BARS_MAX, grid_ns);
+        let from_ns = from_ns.div_euclid(width_ns) * width_ns;
+        let bins = (to_ns - from_ns) / width_ns + 1;
+        let mut bins = Self { from_ns, width_ns, counts: vec![0; bins as usize], beyond: 0 };
+        counts.for_each(|value, count| {
+            let bin = (value - bins.from_ns).div_euclid(bins.width_ns);
+            match usize::try_from(bin).ok().and_then(|bin| bins.counts.get_mut(bin)) {
+                Some(cell) => *cell += count,
+                None => bins.beyond += count,
+            }
+        });
+        bins
+    }
+
+    fn lefts(&self) -> Vec<f64> {
+        (0..self.counts.len() as i64).map(|i| (self.from_ns + i * self.width_ns) as f64).collect()
+    }
+
+    fn heights(&self) -> Vec<f64> {
+        self.counts.iter().map(|count| *count as f64).collect()
+    }
+}
+
+/// The smallest width of at least `least` that is 1, 2 or 5 times a power of ten ns, or on a grid
+/// that these do not fit, as many grid steps: bins of uneven numbers of grid steps would show a
+/// pattern that is not in the data.
+fn round_width(least: f64, grid_ns: f64) -> i64 {
+    let decades = (0..19).map(|decade| 10f64.powi(decade));
+    let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
+    let fits = |width: f64| grid_ns <= 1.0 || (width / grid_ns).fract() == 0.0;
+    let widths = steps.map(|step| if fits(step) { step } else { step * grid_ns });
+    widths.filter(|width| *width >= least.max(1.0) && width.fract() == 0.0).fold(i64::MAX as f64, f64::min)
+        as i64
+}
+
+fn at_percentile(percentiles: &[wiretail_schema::summary::Percentile], wanted: f64) -> Option<i64> {
+    percentiles.iter().find(|p| p.percentile == wanted).map(|p| p.value_ns)
+}
+
+fn histogram(summary: &Summary, delays: &Counts) -> Figure {
+    let grid = summary.pre.clock.grid_ns.max(summary.post.clock.grid_ns);
+    let to = at_percentile(&summary.delay.percentiles, 99.9).unwrap_or(summary.delay.max_ns);
+    let bins = Bins::new(delays, summary.delay.min_ns, to, grid);
+    let mut bars = series("one-way delay", bins.lefts(), bins.heights());
+    bars.bar_width = Some(bins.width_ns as f64);
+    Figure {
+        id: "histogram".to_owned(),
+        title: "Histogram up to the 99.9th percentile".to_owned(),
+        caption: format!(
+            "Packets in bins of {} ns; {} packets beyond the right edge are left to the percentile distribution.",
+            thousands(bins.width_ns as u64),
+            thousands(bins.beyond),
+        ),
+        x: delay_axis(Scale::Linear),
+        y: axis("packets", "packets", Unit::Packets, Scale::Linear),
+        mark: Mark::Bar,
+        series: vec![bars],
+        lines: vec![],
+    }
+}
+
+fn interval_extremes(summary: &Summary) -> Figure {
+    let x: Vec<f64> = summary.intervals.iter().map(|i| i.start_ns as f64 / 1e9).collect();
+    let length = summary.intervals.first().map_or(0, |i| i.length_ns);
+    Figure {
+        id: "interval-max".to_owned(),
+        title: "Largest and smallest delay over time".to_owned(),
+        caption: format!(
+            "Per interval of {} s. A rising lower line is drift of the clocks; a rising upper one is a queue that fills.",
+            length as f64 / 1e9,
+        ),
+        x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
+        y: delay_axis(Scale::Log),
+        mark: Mark::Step,
+        series: vec![
+            series("largest", x.clone(), summary.intervals.iter().map(|i| i.max_ns as f64).collect()),
+            series("smallest", x, summary.intervals.iter().map(|i| i.min_ns as f64).collect()),
+        ],
+        lines: vec![],
+    }
+}
+
+fn gaps(summary: &Summary, pre: &TapTally, post: &TapTally) -> Figure {
+    let taps = [("ingress", &summary.pre, pre), ("egress", &summary.post, post)];
+    let to = taps.iter().filter_map(|(_, capture, _)| at_percentile(&capture.gaps.percentiles, 99.9)).max();
+    let from = taps.iter().map(|(_, capture, _)| capture.gaps.min_ns).min();
+    let grid = summary.pre.clock.grid_ns.max(summary.post.clock.grid_ns);
+    let (from, to) = (from.unwrap_or(0), to.unwrap_or(0).max(from.unwrap_or(0)));
+    let mut width_ns = 0;
+    let curves = taps.map(|(name, _, tap)| {
+        let bins = Bins::new(tap.gap_counts(), from, to, grid);
+        width_ns = bins.width_ns;
+        series(name, bins.lefts(), bins.heights())
+    });
+    Figure {
+        id: "gaps".to_owned(),
+        title: "Gaps between packets".to_owned(),
+        caption: format!(
+            "Time from each packet to the next on either wire, in bins of {} ns, up to the 99.9th percentile. What \
+             differs between the curves was done by the device under test.",
+            thousands(width_ns as u64),
+        ),
+        x: axis("gap", "gap_ns", Unit::Nanoseconds, Scale::Linear),
+        y: axis("gaps", "gaps", Unit::Packets, Scale::Log),
+        mark: Mark::Step,
+        series: curves.into(),
+        lines: vec![],
+    }
+}
+
+fn rates(summary: &Summary) -> Figure {
+    let curves = [("ingress", &summary.pre), ("egress", &summary.post)].map(|(name, capture)| {
+        series(
+            name,
+            capture.rate.iter().map(|second| second.second as f64).collect(),
+            capture.rate.iter().map(|second| second.packets as f64).collect(),
+        )
+    });
+    Figure {
+        id: "rates".to_owned(),
+        title: "Packet rate".to_owned(),
+        caption: "Packets in each second since the first packet of either wire; the last second is rarely a whole one."
+            .to_owned(),
+        x: axis("time since the first packet", "time_s", Unit::Seconds, Scale::Linear),
+        y: axis("packet rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
+        mark: Mark::Step,
+        series: curves.into(),
+        lines: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_are_round_and_on_the_grid() {
+        assert_eq!(round_width(0.3, 1.0), 1);
+        assert_eq!(round_width(37.0, 1.0), 50);
+        assert_eq!(round_width(37.0, 12.5), 50);
+        assert_eq!(round_width(6.0, 12.5), 25);
+        assert_eq!(round_width(3.0, 6.4), 32);
+        assert_eq!(round_width(10.0, 1000.0), 1000);
+    }
+
+    #[test]
+    fn bins_hold_every_value() {
+        let mut counts = Counts::new(10);
+        (0..1000).for_each(|i| counts.add(i * 7));
+        let bins = Bins::new(&counts, 0, 5000, 1.0);
+        assert_eq!(bins.counts.iter().sum::<u64>() + bins.beyond, 1000);
+        assert_eq!(bins.width_ns, 100);
+        // 0, 7, ... 98: fifteen values below 100.
+        assert_eq!(bins.counts[0], 15);
+    }
+}

@@ -1,0 +1,274 @@
+//! From the tallies to the document: every number beside what it rests on.
+
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::summary::{
+    Capture, Clock, CurvePoint, Delay, Flow, FlowDelay, Flows, Key, Loss, Percentile, SUMMARY_SCHEMA,
+    Summary, Truncation, Variation, Worst,
+};
+use wiretail_schema::units::Budget;
+
+use crate::counts::Counts;
+use crate::findings::findings;
+use crate::intervals::drift;
+use crate::measurement::{FLOWS_MAX, Measurement};
+use crate::quantile::{Distribution, distribution, share_bounds};
+use crate::tap::TapTally;
+use crate::verdict::verdict;
+
+/// Points of the distribution function that the document holds.
+const CURVE_POINTS: usize = 400;
+/// A two-sided 95 % interval leaves this out at either end.
+const TAIL: f64 = 0.025;
+
+/// What is known of a capture beside its packets.
+#[derive(Debug, Clone)]
+pub struct CaptureFacts {
+    /// File name as given.
+    pub path: String,
+    /// Format in words.
+    pub format: String,
+    /// The interface chosen, by index.
+    pub interface: Option<u32>,
+    /// Where the stamps come from.
+    pub clock_source: String,
+    /// Resolution of the stamps in the file, in ns.
+    pub resolution_ns: f64,
+    /// Packets without a key.
+    pub packets_without_key: u64,
+    /// Where the file ended within a record.
+    pub truncated: Option<Truncation>,
+}
+
+/// What a summary is made from, beside the tallies.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Version of the program.
+    pub version: String,
+    /// What was analysed, in words.
+    pub title: String,
+    /// The ingress capture.
+    pub pre: CaptureFacts,
+    /// The egress capture.
+    pub post: CaptureFacts,
+    /// How packets were recognised.
+    pub key: Key,
+    /// What tells flows apart.
+    pub flow_rule: FlowRule,
+    /// Names of the flows, by their index at the ingress tap.
+    pub flow_names: Vec<String>,
+    /// Latency budgets to judge.
+    pub budgets: Vec<Budget>,
+}
+
+/// The document, and the delays it was made from. None where no packet was matched: there is no delay then.
+pub fn summarize(
+    context: Context,
+    measurement: Measurement,
+    pre: &TapTally,
+    post: &TapTally,
+) -> Option<(Summary, Counts)> {
+    let delays = measurement.delays();
+    let found = distribution(&delays);
+    if found.count == 0 {
+        return None;
+    }
+    let sent = measurement.sent();
+    let intervals = measurement.intervals.result();
+    let (flows, flow_places) = flows(&measurement, &context);
+    let mut summary = Summary {
+        schema: SUMMARY_SCHEMA.to_owned(),
+        wiretail_version: context.version,
+        title: context.title,
+        pre: capture(context.pre, pre),
+        post: capture(context.post, post),
+        key: context.key,
+        verdicts: Vec::new(),
+        findings: Vec::new(),
+        delay: delay(&found, &intervals),
+        loss: loss(&measurement, sent),
+        reordering: measurement.reordering.result(),
+        variation: variation(&measurement, &found),
+        flows,
+        intervals,
+        curve: curve(&delays),
+        matching: measurement.matching,
+        worst: measurement
+            .worst
+            .into_sorted()
+            .into_iter()
+            .map(|worst| Worst {
+                delay_ns: worst.delay_ns,
+                pre_ns: worst.pre_ns,
+                post_ns: worst.pre_ns + worst.delay_ns,
+                pre_index: worst.pre_index,
+                flow: flow_places.get((worst.flow as usize).min(FLOWS_MAX)).copied(),
+            })
+            .collect(),
+    };
+    summary.matching.events.sort_by_key(|event| (event.pre_ns.or(event.post_ns), event.kind));
+    let failures_beyond = |limit_ns: i64| {
+        let mut late = 0;
+        delays.for_each(|delay, count| late += if delay > limit_ns { count } else { 0 });
+        late + summary.matching.lost + summary.matching.out_of_window
+    };
+    // A negative latency is an error of the clocks: it says nothing about the budget.
+    let judged = sent - summary.matching.negative;
+    summary.verdicts = context
+        .budgets
+        .iter()
+        .map(|budget| verdict(budget, judged, failures_beyond(budget.limit.ns)))
+        .collect();
+    summary.findings = findings(&summary);
+    Some((summary, delays))
+}
+
+fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
+    let (first_ns, last_ns) = tap.span_ns();
+    let (identical, backward, backward_ns_max) = tap.irregular_steps();
+    let (grid_ns, grid_stamps) = tap.grid_ns();
+    Capture {
+        path: facts.path,
+        format: facts.format,
+        interface: facts.interface,
+        packets: tap.packets() + facts.packets_without_key,
+        packets_without_key: facts.packets_without_key,
+        wire_bytes: tap.wire_bytes(),
+        first_ns,
+        last_ns,
+        rate_pps_mean: tap.rate_pps_mean(),
+        rate: tap.seconds().to_vec(),
+        gaps: tap.gaps(),
+        clock: Clock {
+            source: facts.clock_source,
+            resolution_ns: facts.resolution_ns,
+            grid_ns,
+            grid_stamps,
+            identical,
+            backward,
+            backward_ns_max,
+        },
+        truncated: facts.truncated,
+    }
+}
+
+fn delay(found: &Distribution, intervals: &[wiretail_schema::summary::Interval]) -> Delay {
+    let slope = drift(intervals);
+    Delay {
+        count: found.count,
+        min_ns: found.min_ns,
+        mean_ns: found.mean_ns,
+        max_ns: found.max_ns,
+        stddev_ns: found.stddev_ns,
+        percentiles: found.percentiles.clone(),
+        drift_ns_per_s: slope.map(|(slope, _)| slope),
+        drift_error_ns_per_s: slope.map(|(_, error)| error),
+    }
+}
+
+fn loss(measurement: &Measurement, sent: u64) -> Loss {
+    let (lost, late) = (measurement.matching.lost, measurement.matching.out_of_window);
+    let (ratio_low, ratio_high) = share_bounds(lost + late, sent, TAIL);
+    Loss {
+        sent,
+        lost,
+        late,
+        ratio: (lost + late) as f64 / sent.max(1) as f64,
+        ratio_low,
+        ratio_high,
+        longest_run: measurement.loss_runs.longest,
+        longest_run_start: measurement.loss_runs.longest_start,
+        runs: measurement.loss_runs.runs,
+    }
+}
+
+fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
+    let (jitter, jitter_max) = measurement.variation.jitter_ns();
+    // RFC 5481, section 4.2: the delay less the smallest delay of the sample.
+    let less_smallest = |percentile: &Percentile| Percentile {
+        value_ns: percentile.value_ns - found.min_ns,
+        low_ns: (percentile.low_ns - found.min_ns).max(0),
+        high_ns: percentile.high_ns.map(|high| high - found.min_ns),
+        ..*percentile
+    };
+    Variation {
+        ipdv: measurement.variation.ipdv(),
+        pdv: found.percentiles.iter().map(less_smallest).collect(),
+        rfc3550_jitter_ns: jitter,
+        rfc3550_jitter_ns_max: jitter_max,
+    }
+}
+
+/// The flows, most packets first, and the place of each in that order by its index at the tap.
+fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<u32>) {
+    let mut order: Vec<usize> = (0..measurement.flows.len()).collect();
+    order.sort_by_key(|&i| (i == FLOWS_MAX, std::cmp::Reverse(measurement.flows[i].sent()), i));
+    let mut places = vec![0; order.len()];
+    let mut largest = Vec::new();
+    for (place, &i) in order.iter().enumerate() {
+        places[i] = place as u32;
+        let tally = &measurement.flows[i];
+        let name = match context.flow_names.get(i) {
+            Some(name) if i < FLOWS_MAX => name.clone(),
+            _ => "others".to_owned(),
+        };
+        let found = distribution(&tally.delays);
+        largest.push(Flow {
+            name,
+            sent: tally.sent(),
+            lost: tally.lost,
+            reordered: tally.reordered,
+            delay: (found.count > 0).then_some(FlowDelay {
+                count: found.count,
+                min_ns: found.min_ns,
+                mean_ns: found.mean_ns,
+                max_ns: found.max_ns,
+                percentiles: found.percentiles,
+            }),
+        });
+    }
+    let count = context.flow_names.len().max(measurement.flows.len()) as u64;
+    (Flows { rule: context.flow_rule, count, largest }, places)
+}
+
+/// The distribution function at some hundred ranks, evenly spread over the nines on one side and
+/// over the ranks on the other, each with its exact delay and count.
+fn curve(delays: &Counts) -> Vec<CurvePoint> {
+    let n = delays.count();
+    let half = CURVE_POINTS / 2;
+    let nines = (n as f64).log10();
+    let from_above = (0..=half).map(|i| 10f64.powf(nines * (1.0 - i as f64 / half as f64)));
+    let ranks = (1..half).map(|i| (n as f64 * i as f64 / half as f64) as u64);
+    let mut ranks: Vec<u64> =
+        ranks.chain(from_above.map(|above| n + 1 - (above as u64).clamp(1, n))).collect();
+    ranks.sort_unstable();
+    let mut points = Vec::new();
+    let mut wanted = ranks.into_iter().peekable();
+    let mut cumulative = 0;
+    delays.for_each(|delay_ns, count| {
+        cumulative += count;
+        let mut reached = points.is_empty();
+        while wanted.next_if(|rank| *rank <= cumulative).is_some() {
+            reached = true;
+        }
+        if reached {
+            points.push(CurvePoint { delay_ns, cumulative });
+        }
+    });
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_starts_and_ends_with_the_extremes() {
+        let mut counts = Counts::new(100);
+        (0..5000).for_each(|i| counts.add(i % 1000 + i / 4990 * 3000));
+        let points = curve(&counts);
+        assert!(points.len() <= CURVE_POINTS + 2 && points.len() > 100);
+        assert_eq!(points[0], CurvePoint { delay_ns: 0, cumulative: 5 });
+        assert_eq!(points.last(), Some(&CurvePoint { delay_ns: 3999, cumulative: 5000 }));
+        assert!(points.is_sorted_by_key(|p| (p.delay_ns, p.cumulative)));
+    }
+}
