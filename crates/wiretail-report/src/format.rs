@@ -60,7 +60,7 @@ pub fn ratio(share: f64) -> String {
         format!("0{THIN}%")
     } else if percent.abs() < 1e-5 {
         format!("{}{THIN}%", scientific(percent, 3))
-    } else if percent >= 99.9 && percent < 100.0 {
+    } else if (99.9..100.0).contains(&percent) {
         format!("{}{THIN}%", trimmed(&format!("{percent:.7}")))
     } else {
         format!("{}{THIN}%", trimmed(&digits(percent, 3)))
@@ -174,7 +174,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 fn group(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() * 2);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(THIN);
         }
         out.push(digit);

@@ -48,7 +48,7 @@ impl Markup {
     /// Data for the script.
     pub fn json(&mut self, class: &'static str, data: &Value) {
         let json = data.to_string().replace('<', "\\u003c");
-        let _ = write!(self.text, "<script type=\"application/json\" class=\"{class}\">{json}</script>\n");
+        let _ = writeln!(self.text, "<script type=\"application/json\" class=\"{class}\">{json}</script>");
     }
 
     /// A line end, for people who read the source.

@@ -207,32 +207,46 @@ impl<'a> Plot<'a> {
     fn lines(&self, m: &mut Markup) {
         let mut lines: Vec<&ReferenceLine> = self.figure.lines.iter().collect();
         lines.sort_by(|a, b| b.value.total_cmp(&a.value));
+        let (shown, beyond): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|line| self.ruler(line.on).shows(line.value));
         let mut taken: Vec<(AxisName, f64)> = Vec::new();
-        let mut beyond = 0;
-        for line in lines {
-            let ruler = if line.on == AxisName::X { &self.x } else { &self.y };
-            let Some(at) = ruler.at(line.value).filter(|_| ruler.shows(line.value)) else {
-                let arrow = if line.on == AxisName::X { '→' } else { '↑' };
-                let y = self.y.end + 14.0 + 15.0 * f64::from(beyond);
-                text(m, "ref-label", self.x.end - 6.0, y, "end", &format!("{} {arrow}", line.label));
-                beyond += 1;
-                continue;
-            };
-            let crowded =
-                taken.iter().filter(|(on, other)| *on == line.on && (other - at).abs() < 17.0).count();
+        for line in shown {
+            let at = self.ruler(line.on).clamped(line.value);
+            let near = |other: &&(AxisName, f64)| other.0 == line.on && (other.1 - at).abs() < 17.0;
+            let crowded = taken.iter().filter(near).count();
             taken.push((line.on, at));
-            if line.on == AxisName::Y {
-                path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
-                let below = crowded > 0 || at - self.y.end < 14.0;
-                let y = if below { at + 13.0 } else { at - 5.0 };
-                text(m, "ref-label", self.x.start + 8.0, y, "start", &line.label);
-            } else {
-                path(m, "ref", format!("M{} {}V{}", n(at), n(self.y.start), n(self.y.end)));
-                let flip = at + legend::text_width(&line.label) + 10.0 > self.x.end;
-                let (x, anchor) = if flip { (at - 6.0, "end") } else { (at + 6.0, "start") };
-                text(m, "ref-label", x, self.y.end + 14.0 + 15.0 * crowded as f64, anchor, &line.label);
+            match line.on {
+                AxisName::Y => self.horizontal(m, at, &line.label, crowded),
+                AxisName::X => self.vertical(m, at, &line.label, crowded),
             }
         }
+        for (index, line) in beyond.into_iter().enumerate() {
+            let arrow = if line.on == AxisName::X { '→' } else { '↑' };
+            let y = self.y.end + 14.0 + 15.0 * index as f64;
+            text(m, "ref-label", self.x.end - 6.0, y, "end", &format!("{} {arrow}", line.label));
+        }
+    }
+
+    fn ruler(&self, name: AxisName) -> &Ruler {
+        match name {
+            AxisName::X => &self.x,
+            AxisName::Y => &self.y,
+        }
+    }
+
+    /// A line across, labelled above it, or below where another line or the edge is near.
+    fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: usize) {
+        path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
+        let y = if crowded > 0 || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
+        text(m, "ref-label", self.x.start + 8.0, y, "start", label);
+    }
+
+    /// A line from top to bottom, labelled at its upper end, one row lower for each line near it.
+    fn vertical(&self, m: &mut Markup, at: f64, label: &str, crowded: usize) {
+        path(m, "ref", format!("M{} {}V{}", n(at), n(self.y.start), n(self.y.end)));
+        let flip = at + legend::text_width(label) + 10.0 > self.x.end;
+        let (x, anchor) = if flip { (at - 6.0, "end") } else { (at + 6.0, "start") };
+        text(m, "ref-label", x, self.y.end + 14.0 + 15.0 * crowded as f64, anchor, label);
     }
 
     fn axes(&self, m: &mut Markup) {

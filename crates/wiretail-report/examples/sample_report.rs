@@ -1,0 +1,69 @@
+//! Writes a report from synthetic numbers into a directory, as `wiretail analyze --out` does from
+//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, and `comparison.html`.
+//!
+//!     cargo run -p wiretail-report --example sample_report -- DIRECTORY [hostile]
+//!
+//! With `hostile`, every name from outside tries to become markup. The numbers come from a seeded
+//! generator and are computed from one another as in an analysis, so that tests can hold the page
+//! against `summary.json`.
+
+use std::path::Path;
+
+use wiretail_report::{Change, Difference, DifferenceRow};
+use wiretail_schema::figure::Unit;
+use wiretail_schema::summary::Analysis;
+
+#[path = "sample/figures.rs"]
+mod figures;
+#[path = "sample/numbers.rs"]
+mod numbers;
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().expect("usage: sample_report DIRECTORY [hostile]");
+    let hostile = arguments.next().is_some_and(|word| word == "hostile");
+    let directory = Path::new(&directory);
+    std::fs::create_dir_all(directory)?;
+
+    let (summary, packets) = numbers::summary(1, hostile);
+    let analysis = Analysis { figures: figures::all(&summary, &packets), summary };
+    let started = std::time::Instant::now();
+    let page = wiretail_report::report(&analysis);
+    println!("report: {} bytes in {:?}", page.len(), started.elapsed());
+    std::fs::write(directory.join("report.html"), page)?;
+    std::fs::write(directory.join("summary.json"), serde_json::to_vec_pretty(&analysis.summary)?)?;
+    for figure in &analysis.figures {
+        std::fs::write(directory.join(format!("{}.csv", figure.id)), wiretail_report::csv(figure))?;
+        std::fs::write(directory.join(format!("{}.svg", figure.id)), wiretail_report::svg(figure))?;
+    }
+
+    let (other, _) = numbers::summary(2, hostile);
+    let names =
+        if hostile { ["<b>a</b>", "\"><script>alert(2)</script>"] } else { ["tickless", "periodic tick"] };
+    let rows = rows(&analysis, &other.delay.percentiles);
+    let results = [(names[0].to_owned(), analysis.summary), (names[1].to_owned(), other)];
+    let page = wiretail_report::comparison(&format!("{} against {}", names[0], names[1]), &results, &rows);
+    std::fs::write(directory.join("comparison.html"), page)
+}
+
+fn rows(a: &Analysis, b: &[wiretail_schema::summary::Percentile]) -> Vec<DifferenceRow> {
+    let pairs = a.summary.delay.percentiles.iter().zip(b).filter(|(a, _)| a.supported);
+    pairs
+        .map(|(a, b)| {
+            let value = (b.value_ns - a.value_ns) as f64;
+            let low = (b.low_ns - a.high_ns.unwrap_or(a.value_ns)) as f64;
+            let high = b.high_ns.map(|high| (high - a.low_ns) as f64);
+            let change = match (low, high) {
+                (low, _) if low > 0.0 => Change::Worse,
+                (_, Some(high)) if high < 0.0 => Change::Better,
+                _ => Change::Unclear,
+            };
+            let difference = Difference { value, low: Some(low), high, change };
+            DifferenceRow {
+                quantity: format!("p{} delay", a.percentile),
+                unit: Unit::Nanoseconds,
+                differences: vec![Some(difference)],
+            }
+        })
+        .collect()
+}
