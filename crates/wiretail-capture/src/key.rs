@@ -165,29 +165,44 @@ const PUBLISHED: std::ops::Range<usize> = 12..64;
 /// and the TCP or UDP checksum are zero.
 #[inline]
 pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
-    let mut key = [0; 52];
     if let Some(whole) = data.first_chunk::<64>() {
+        let mut key = [0; 52];
         key.copy_from_slice(&whole[PUBLISHED]);
-        zero_checksums(&mut key);
-        return (key, 52);
+        return (zero_checksums(&key), 52);
     }
     let short = data.get(PUBLISHED.start..).unwrap_or_default();
+    let mut key = [0; 52];
     key[..short.len()].copy_from_slice(short);
-    zero_checksums(&mut key);
-    (key, short.len())
+    (zero_checksums(&key), short.len())
 }
 
-/// `key` starts at the frame's byte 12.
+/// `key` starts at the frame's byte 12. Masks whole words instead of storing two bytes: the hash
+/// that follows reads words, and a processor cannot forward a narrow store to a wider load.
 #[inline(always)]
-fn zero_checksums(key: &mut [u8; 52]) {
-    if key[..3] == [0x08, 0x00, 0x45] {
-        key[12..14].fill(0);
-        match key[11] {
-            protocol::UDP => key[28..30].fill(0),
-            protocol::TCP => key[38..40].fill(0),
-            _ => {}
-        }
+fn zero_checksums(key: &[u8; 52]) -> [u8; 52] {
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&key[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let is_plain_ipv4 = word(0) & 0xff_ffff == 0x45_0008;
+    let when = |condition: bool, mask: u64| if is_plain_ipv4 && condition { mask } else { u64::MAX };
+    let protocol = key[11];
+    let words = [
+        (0, word(0)),
+        (8, word(8) & when(true, 0xffff_0000_ffff_ffff)),
+        (16, word(16)),
+        (24, word(24) & when(protocol == protocol::UDP, 0xffff_0000_ffff_ffff)),
+        (32, word(32) & when(protocol == protocol::TCP, 0x0000_ffff_ffff_ffff)),
+        (40, word(40)),
+        // Overlaps the one before; nothing in it is masked.
+        (44, word(44)),
+    ];
+    let mut zeroed = [0; 52];
+    for (at, word) in words {
+        zeroed[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
+    zeroed
 }
 
 /// The published rule as a hash. None for frames that end before byte 13.

@@ -1,6 +1,6 @@
 //! Captures built byte by byte, for the tests of this crate.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use crate::{CaptureError, CaptureReader, Frame, LinkType, OpenOptions};
 
@@ -114,4 +114,123 @@ impl PcapBuilder {
         self.bytes.extend(data);
         self
     }
+}
+
+/// Builds a pcapng file.
+pub(crate) struct PcapngBuilder {
+    pub(crate) bytes: Vec<u8>,
+    big_endian: bool,
+}
+
+impl PcapngBuilder {
+    /// A section header, 28 bytes.
+    pub(crate) fn new(big_endian: bool) -> Self {
+        let mut builder = Self { bytes: Vec::new(), big_endian };
+        let version = if big_endian { [0, 1, 0, 0] } else { [1, 0, 0, 0] };
+        let body = [&builder.word(0x1a2b_3c4d)[..], &version, &[0xff; 8]].concat();
+        builder.block(0x0a0d_0d0a, &body);
+        builder
+    }
+
+    fn word(&self, word: u32) -> [u8; 4] {
+        if self.big_endian { word.to_be_bytes() } else { word.to_le_bytes() }
+    }
+
+    fn half(&self, half: u16) -> [u8; 2] {
+        if self.big_endian { half.to_be_bytes() } else { half.to_le_bytes() }
+    }
+
+    /// Adds a block, its body padded to 4 bytes.
+    pub(crate) fn block(&mut self, block_type: u32, body: &[u8]) -> &mut Self {
+        let padded = body.len().next_multiple_of(4);
+        let len = self.word(padded as u32 + 12);
+        self.bytes.extend(self.word(block_type));
+        self.bytes.extend(len);
+        self.bytes.extend(body);
+        self.bytes.resize(self.bytes.len() + padded - body.len(), 0);
+        self.bytes.extend(len);
+        self
+    }
+
+    /// Adds an interface description with options (code and value).
+    pub(crate) fn interface(&mut self, link: u16, options: &[(u16, &[u8])]) -> &mut Self {
+        let mut body = [&self.half(link)[..], &[0; 2], &self.word(65_535)].concat();
+        for (code, value) in options {
+            body.extend(self.half(*code));
+            body.extend(self.half(value.len() as u16));
+            body.extend(*value);
+            body.resize(body.len().next_multiple_of(4), 0);
+        }
+        if !options.is_empty() {
+            body.extend([0; 4]);
+        }
+        self.block(1, &body)
+    }
+
+    /// Adds an enhanced packet block.
+    pub(crate) fn enhanced(&mut self, interface: u32, ticks: u64, data: &[u8], wire_len: u32) -> &mut Self {
+        let mut body = Vec::new();
+        for word in [interface, (ticks >> 32) as u32, ticks as u32, data.len() as u32, wire_len] {
+            body.extend(self.word(word));
+        }
+        body.extend(data);
+        self.block(6, &body)
+    }
+
+    /// Adds a block of the obsolete kind.
+    pub(crate) fn obsolete(&mut self, interface: u16, ticks: u64, data: &[u8]) -> &mut Self {
+        let mut body = [self.half(interface), [0xff; 2]].concat();
+        for word in [(ticks >> 32) as u32, ticks as u32, data.len() as u32, data.len() as u32] {
+            body.extend(self.word(word));
+        }
+        body.extend(data);
+        self.block(2, &body)
+    }
+}
+
+/// An mscap file of stamps and identifiers.
+pub(crate) fn mscap(records: &[(u64, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (stamp, id) in records {
+        bytes.extend(stamp.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+/// An ERF record. Ethernet types get their padding, and room in the wire length for the frame check sequence.
+pub(crate) fn erf_record(
+    record_type: u8,
+    port: u8,
+    stamp: u64,
+    extensions: &[[u8; 8]],
+    data: &[u8],
+) -> Vec<u8> {
+    let is_ethernet = record_type == 2;
+    let len = 16 + extensions.len() * 8 + usize::from(is_ethernet) * 2 + data.len();
+    let wire_len = data.len() + usize::from(is_ethernet) * 4;
+    let mut bytes = stamp.to_le_bytes().to_vec();
+    bytes.push(record_type | if extensions.is_empty() { 0 } else { 0x80 });
+    bytes.push(4 | port);
+    bytes.extend((len as u16).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend((wire_len as u16).to_be_bytes());
+    bytes.extend(extensions.as_flattened());
+    if is_ethernet {
+        bytes.extend([0, 0]);
+    }
+    bytes.extend(data);
+    bytes
+}
+
+/// Compresses as one gzip member.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).expect("writing to memory does not fail");
+    encoder.finish().expect("writing to memory does not fail")
+}
+
+/// Compresses as one zstd frame.
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ::zstd::stream::encode_all(bytes, 1).expect("writing to memory does not fail")
 }

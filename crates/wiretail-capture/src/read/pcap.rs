@@ -10,7 +10,7 @@
 //! | 16 | snap length | the frame, not padded |
 //! | 20 | link type (16 bits), flags, length of the frame check sequence | |
 
-use super::{Decoded, Frame, LinkType, MAX_FRAME, strip_fcs};
+use super::{Decoded, Fault, Frame, Interface, LinkType, MAX_FRAME, strip_fcs};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -18,7 +18,7 @@ const MAGIC_US: u32 = 0xa1b2_c3d4;
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
 
 /// What the file header says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pcap {
     /// Whether the file's byte order is big endian.
     big_endian: bool,
@@ -26,7 +26,8 @@ pub(crate) struct Pcap {
     tick_ns: u32,
     /// Largest captured length that can be true.
     caplen_max: u32,
-    pub(crate) link: LinkType,
+    link: LinkType,
+    interfaces: [Interface; 1],
     /// Bytes of frame check sequence that every frame carries.
     fcs_len: u32,
 }
@@ -34,9 +35,14 @@ pub(crate) struct Pcap {
 /// Why a file header was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeadError {
+    /// Less than the 24 bytes are there.
     Truncated,
-    UnknownLinkType { offset: u64, number: u32 },
+    /// The link type's number.
+    UnknownLinkType(u32),
 }
+
+/// Where the link type stands in the file header.
+pub(crate) const LINK_TYPE_AT: u64 = 20;
 
 impl Pcap {
     /// Whether the file starts as a pcap file does.
@@ -69,15 +75,17 @@ impl Pcap {
         // length of the frame check sequence in 16-bit units.
         let number = network & 0xffff;
         let fcs_len = if network & 0x0400_0000 != 0 { (network >> 28) * 2 } else { 0 };
-        let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType { offset: 20, number })?;
+        let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType(number))?;
         // Some writers put more into a record than their header announces, but never more than an
         // IP packet holds.
         let caplen_max = snaplen.clamp(65_535, MAX_FRAME as u32);
-        Ok((Self { big_endian, tick_ns, caplen_max, link, fcs_len }, FILE_HEADER))
+        let resolution_ns = f64::from(tick_ns);
+        let interfaces = [Interface { index: 0, name: None, link: Some(link), resolution_ns }];
+        Ok((Self { big_endian, tick_ns, caplen_max, link, interfaces, fcs_len }, FILE_HEADER))
     }
 
-    pub(crate) fn resolution_ns(&self) -> f64 {
-        f64::from(self.tick_ns)
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -108,8 +116,9 @@ impl Pcap {
         while let Some((header, rest)) = left.split_first_chunk::<RECORD_HEADER>() {
             let (seconds, ticks) = (word(header, 0), word(header, 4));
             let (caplen, wire_len) = (word(header, 8), word(header, 12));
-            if caplen > self.caplen_max || ticks >= ticks_a_second {
-                decoded.damage = Some(self.damage(caplen, ticks));
+            // Records of no bytes are what a file holds that was allocated ahead and never closed.
+            if caplen > self.caplen_max || ticks >= ticks_a_second || (caplen | wire_len) == 0 {
+                decoded.fault = Some(Fault::Damage(self.damage(caplen, ticks)));
                 break;
             }
             let Some((data, next)) = rest.split_at_checked(caplen as usize) else {
@@ -131,6 +140,8 @@ impl Pcap {
     fn damage(&self, caplen: u32, ticks: u32) -> String {
         if caplen > self.caplen_max {
             format!("a record claims {caplen} captured bytes, at most {} can be true", self.caplen_max)
+        } else if caplen == 0 {
+            "a record of a packet of no bytes; zeros from here on?".to_owned()
         } else {
             let unit = if self.tick_ns == 1 { "ns" } else { "µs" };
             format!("a record's time has {ticks} {unit} within the second, more than a second holds")

@@ -1,0 +1,200 @@
+//! MoonSniff's capture format: 12 bytes a packet, no header.
+//!
+//! | offset | field, little endian |
+//! |---|---|
+//! | 0 | u64, stamp in ns |
+//! | 8 | u32, the packet's identifier |
+//!
+//! Source: MoonGen, `lua/moonsniff-io.lua` (`struct mscap`) and `src/moonsniff.cpp`
+//! (<https://github.com/emmericp/MoonGen>). The Lua writer's stamps have all their bits. The C++
+//! writer (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its stamps start
+//! again from zero every 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of
+//! that between two packets cannot be told from a shorter one.
+
+use super::{Decoded, Fault, Frame, Interface, LinkType};
+
+const RECORD: usize = 12;
+const WRAP: u64 = 1 << 32;
+/// Stamps up to here (the year 2262) can be read.
+const STAMP_MAX: u64 = i64::MAX as u64;
+/// Stamps from here on (the year 2033) are not what a file without a name is recognised by: all
+/// text lies above.
+const PROBE_STAMP_MAX: u64 = 2_000_000_000_000_000_000;
+/// Records that are looked at to tell the format.
+const PROBES: usize = 64;
+/// Longest pause between the records that the format is told by, in ns.
+const PROBE_STEP_MAX: u64 = 10_000_000_000;
+
+/// The state of unwrapping.
+#[derive(Debug, Clone)]
+pub(crate) struct Mscap {
+    /// The last stamp, as the file has it.
+    last: u64,
+    /// What the wraps so far add, in ns.
+    wrapped: u64,
+    /// Whether a stamp of more than 32 bits was seen: the file does not wrap.
+    wide: bool,
+    interfaces: [Interface; 1],
+}
+
+impl Mscap {
+    pub(crate) fn new() -> Self {
+        let link = Some(LinkType::MoonsniffId);
+        let interfaces = [Interface { index: 0, name: None, link, resolution_ns: 1.0 }];
+        Self { last: 0, wrapped: 0, wide: false, interfaces }
+    }
+
+    /// Whether a file that starts with `head` makes sense as mscap. `is_named_so`: its name says so
+    /// and only what is impossible is refused.
+    pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {
+        let (records, _) = head.as_chunks::<RECORD>();
+        let mut stamps = records.iter().take(PROBES).map(|record| split(record).0);
+        let Some(mut last) = stamps.next() else { return is_named_so && !head.is_empty() };
+        if is_named_so {
+            return last <= STAMP_MAX;
+        }
+        let is_zero = head.iter().all(|&byte| byte == 0);
+        let count = records.len();
+        !is_zero
+            && count >= 2
+            && last < PROBE_STAMP_MAX
+            && stamps.all(|stamp| {
+                let wraps = last < WRAP && stamp < WRAP;
+                let is_step = stamp < PROBE_STAMP_MAX && (wraps || stamp.abs_diff(last) <= PROBE_STEP_MAX);
+                last = stamp;
+                is_step
+            })
+    }
+
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    pub(crate) fn clock_source(&self) -> String {
+        match self.wrapped / WRAP {
+            0 => "MoonSniff, stamps of the network card".to_owned(),
+            wraps => format!("MoonSniff, stamps of the network card, {wraps} wraps at 4.295 s unwrapped"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decode<S: FnMut(&Frame<'_>)>(&mut self, bytes: &[u8], sink: &mut S) -> Decoded {
+        let mut decoded = Decoded { need: RECORD, ..Decoded::default() };
+        for record in bytes.as_chunks::<RECORD>().0 {
+            let (stamp, id) = split(record);
+            if stamp > STAMP_MAX {
+                let detail = format!("a stamp of {stamp} ns lies beyond the year 2262");
+                decoded.fault = Some(Fault::Damage(detail));
+                break;
+            }
+            // The writer allocates its file ahead and cuts it when it closes it.
+            if stamp == 0 && *id == [0; 4] && self.last != 0 {
+                let detail = "a record of zeros: was the file allocated ahead and never closed?".to_owned();
+                decoded.fault = Some(Fault::Damage(detail));
+                break;
+            }
+            decoded.consumed += RECORD;
+            decoded.frames += 1;
+            let ts_ns = self.unwrap(stamp) as i64;
+            sink(&Frame { ts_ns, interface: 0, link: LinkType::MoonsniffId, wire_len: 0, data: id });
+        }
+        decoded
+    }
+
+    /// The stamp with the wraps before it. No sum overflows: stamps that are added to have 32 bits,
+    /// and a wrap takes two records.
+    #[inline(always)]
+    fn unwrap(&mut self, stamp: u64) -> u64 {
+        if stamp >= WRAP {
+            self.wide = true;
+            self.wrapped = 0;
+        } else if !self.wide {
+            if self.last > stamp + WRAP / 2 {
+                self.wrapped += WRAP;
+            } else if stamp > self.last + WRAP / 2 && self.wrapped > 0 {
+                // A late record from before the wrap.
+                self.wrapped -= WRAP;
+            }
+        }
+        self.last = stamp;
+        self.wrapped + stamp
+    }
+}
+
+fn split(record: &[u8; RECORD]) -> (u64, &[u8; 4]) {
+    let [a, b, c, d, e, f, g, h, id @ ..] = record;
+    (u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]), id)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::test_support::{collect, mscap, open};
+    use crate::{CaptureError, CaptureReader, LinkType, OpenOptions};
+
+    #[test]
+    fn stamps_and_identifiers_are_read() {
+        let mut reader = open(&mscap(&[(5_000_000_000, 1), (5_000_100_000, 2)])).unwrap();
+        assert_eq!(reader.description(), "mscap, MoonSniff identifiers");
+        let frames = collect(&mut reader).unwrap();
+        assert_eq!(frames[1].ts_ns, 5_000_100_000);
+        assert_eq!((frames[1].link, frames[1].data.as_slice()), (LinkType::MoonsniffId, &[2, 0, 0, 0][..]));
+        assert!(reader.truncation().is_none());
+    }
+
+    #[test]
+    fn a_size_that_is_no_multiple_of_12_is_flagged() {
+        let bytes = mscap(&[(100, 1), (200, 2), (300, 3)]);
+        let mut reader = open(&bytes[..31]).unwrap();
+        assert_eq!(collect(&mut reader).unwrap().len(), 2);
+        let truncation = reader.truncation().unwrap();
+        assert_eq!(truncation.offset, 24);
+        assert!(truncation.detail.contains("7 of its 12"), "{}", truncation.detail);
+    }
+
+    #[test]
+    fn zeros_of_a_file_that_was_not_closed_are_no_packets() {
+        let mut bytes = mscap(&[(100, 1), (200, 2)]);
+        bytes.resize(100_000, 0);
+        let mut reader = open(&bytes).unwrap();
+        assert_eq!(collect(&mut reader).unwrap().len(), 2);
+        assert_eq!(reader.truncation().unwrap().offset, 24);
+    }
+
+    #[test]
+    fn one_record_needs_the_name() {
+        let bytes = mscap(&[(100, 1)]);
+        assert!(matches!(open(&bytes).err().unwrap(), CaptureError::UnknownFormat { .. }));
+        let source = Box::new(std::io::Cursor::new(bytes));
+        let mut reader = CaptureReader::from_reader("pre.mscap", source, &OpenOptions::default()).unwrap();
+        assert_eq!(collect(&mut reader).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn full_stamps_are_left_alone() {
+        let stamps = [10, 3_500_000_000, 4_294_967_290, 4_294_967_300, 4_294_967_299, 9_000_000_000];
+        let records: Vec<_> = stamps.iter().map(|&stamp| (stamp, 7)).collect();
+        let frames = collect(&mut open(&mscap(&records)).unwrap()).unwrap();
+        assert!(frames.iter().map(|f| f.ts_ns as u64).eq(stamps));
+    }
+
+    proptest! {
+        /// Whatever the C++ writer cut off comes back, small steps backward included.
+        #[test]
+        fn wraps_are_undone(
+            start in 1u64..1 << 32,
+            steps in prop::collection::vec(-1_000_000i64..2_000_000_000, 1..200),
+        ) {
+            let mut time = start;
+            let mut times = vec![time];
+            for step in steps {
+                time = time.saturating_add_signed(step).max(1 + (start >> 32 << 32));
+                times.push(time);
+            }
+            let records: Vec<_> = times.iter().map(|&time| (time % (1 << 32), 9)).collect();
+            let frames = collect(&mut open(&mscap(&records)).unwrap()).unwrap();
+            prop_assert!(frames.iter().map(|f| f.ts_ns as u64).eq(times));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! pcapng's interface descriptions: names, clocks, and which interface of one section is which of another.
+
+use super::{Interface, InterfaceChoice, LinkType};
+
+/// Interfaces that a file may describe, over all its sections.
+const INTERFACES_MAX: usize = 4096;
+
+const IF_NAME: u16 = 2;
+const IF_TSRESOL: u16 = 9;
+const IF_FCSLEN: u16 = 13;
+const IF_TSOFFSET: u16 = 14;
+
+/// From ticks to nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ticks {
+    /// A tick has this many ns.
+    Multiply(u64),
+    /// This many ticks are a ns.
+    Divide(u64),
+    /// A tick is 2^-n s.
+    Shift(u32),
+    /// A tick is so short that all of 64 bits are no ns.
+    Nothing,
+}
+
+/// An interface's clock: `if_tsresol` and `if_tsoffset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clock {
+    ticks: Ticks,
+    offset_ns: i64,
+}
+
+impl Clock {
+    /// `resolution` as the option has it: bit 7 chooses 2^-n s over 10^-n s.
+    fn new(resolution: u8, offset_s: i64) -> Self {
+        let exponent = u32::from(resolution & 0x7f);
+        let ticks = match resolution {
+            0x80.. => Ticks::Shift(exponent),
+            0..=9 => Ticks::Multiply(10u64.pow(9 - exponent)),
+            _ => 10u64.checked_pow(exponent - 9).map_or(Ticks::Nothing, Ticks::Divide),
+        };
+        Self { ticks, offset_ns: offset_s.saturating_mul(1_000_000_000) }
+    }
+
+    fn resolution_ns(self) -> f64 {
+        match self.ticks {
+            Ticks::Multiply(factor) => factor as f64,
+            Ticks::Divide(divisor) => 1.0 / divisor as f64,
+            Ticks::Shift(exponent) => 1e9 / 2f64.powi(exponent as i32),
+            Ticks::Nothing => 0.0,
+        }
+    }
+
+    /// Rounds down below a nanosecond; a time that 64 bits of ns cannot hold is the last one they can.
+    #[inline(always)]
+    pub(super) fn to_ns(self, ticks: u64) -> i64 {
+        let ns = match self.ticks {
+            Ticks::Multiply(factor) => ticks.saturating_mul(factor),
+            Ticks::Divide(divisor) => ticks / divisor,
+            // 10^9 is less than 2^30, so the product fits.
+            Ticks::Shift(exponent) => {
+                u64::try_from(u128::from(ticks) * 1_000_000_000 >> exponent).unwrap_or(u64::MAX)
+            }
+            Ticks::Nothing => 0,
+        };
+        i64::try_from(ns).unwrap_or(i64::MAX).saturating_add(self.offset_ns)
+    }
+}
+
+/// What a section says of an interface.
+#[derive(Debug, Clone)]
+pub(super) struct Description {
+    /// Its index in the file.
+    pub(super) index: u32,
+    pub(super) link: Option<LinkType>,
+    pub(super) link_number: u32,
+    pub(super) clock: Clock,
+    /// Bytes of frame check sequence that every frame carries.
+    pub(super) fcs_len: u32,
+    /// Whether its frames are delivered.
+    pub(super) is_wanted: bool,
+}
+
+/// The interfaces of the current section and of the whole file.
+pub(super) struct Sections {
+    choice: Option<InterfaceChoice>,
+    current: Vec<Description>,
+    interfaces: Vec<Interface>,
+    described: usize,
+}
+
+impl Sections {
+    pub(super) fn new(choice: Option<InterfaceChoice>) -> Self {
+        Self { choice, current: Vec::new(), interfaces: Vec::new(), described: 0 }
+    }
+
+    /// A section begins: its interfaces are numbered anew.
+    pub(super) fn start(&mut self) {
+        self.current.clear();
+    }
+
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Interfaces of the current section.
+    pub(super) fn count(&self) -> usize {
+        self.current.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, interface: u32) -> Option<&Description> {
+        self.current.get(interface as usize)
+    }
+
+    pub(super) fn wants(&self, interface: u32) -> bool {
+        self.get(interface).is_none_or(|description| description.is_wanted)
+    }
+
+    /// Reads the body of an interface description block.
+    pub(super) fn add(&mut self, body: &[u8], big_endian: bool) -> Result<(), String> {
+        self.described += 1;
+        if self.described > INTERFACES_MAX {
+            return Err(format!("more than {INTERFACES_MAX} interface descriptions"));
+        }
+        let half = |at: usize| match body.get(at..).and_then(|rest| rest.first_chunk::<2>()) {
+            Some(bytes) if big_endian => u16::from_be_bytes(*bytes),
+            Some(bytes) => u16::from_le_bytes(*bytes),
+            None => 0,
+        };
+        let link_number = u32::from(half(0));
+        let (mut name, mut resolution, mut offset_s, mut fcs_len) = (None, 6, 0, 0);
+        // Link type, reserved, snap length; then the options, each padded to 4 bytes.
+        let mut at = 8;
+        while at + 4 <= body.len() {
+            let (code, len) = (half(at), usize::from(half(at + 2)));
+            let Some(value) = body.get(at + 4..at + 4 + len) else {
+                return Err(format!("an option of an interface description claims {len} bytes"));
+            };
+            match (code, value) {
+                (0, _) => break,
+                (IF_NAME, text) => {
+                    name = Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+                }
+                (IF_TSRESOL, &[byte, ..]) => resolution = byte,
+                (IF_FCSLEN, &[byte, ..]) => fcs_len = u32::from(byte),
+                (IF_TSOFFSET, &[a, b, c, d, e, f, g, h, ..]) => {
+                    let bytes = [a, b, c, d, e, f, g, h];
+                    offset_s = if big_endian { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) };
+                }
+                _ => {}
+            }
+            at += 4 + len.next_multiple_of(4);
+        }
+        let clock = Clock::new(resolution, offset_s);
+        let link = LinkType::from_number(link_number);
+        let resolution_ns = clock.resolution_ns();
+        let index = self.index_of(Interface { index: 0, name, link, resolution_ns });
+        let is_wanted = self.choice.as_ref().is_none_or(|choice| choice.is(&self.interfaces[index as usize]));
+        self.current.push(Description { index, link, link_number, clock, fcs_len, is_wanted });
+        Ok(())
+    }
+
+    /// The index of an interface in the file. Sections are what is left of files that were put one
+    /// behind the other: an interface of the same name, or without names at the same position, is
+    /// the same one.
+    fn index_of(&mut self, interface: Interface) -> u32 {
+        let position = self.current.len();
+        let is_taken = |index: u32| self.current.iter().any(|description| description.index == index);
+        let same = self.interfaces.iter().find(|known| {
+            let is_same = match &interface.name {
+                Some(_) => known.name == interface.name,
+                None => known.name.is_none() && known.index as usize == position,
+            };
+            is_same && known.link == interface.link && !is_taken(known.index)
+        });
+        if let Some(known) = same {
+            return known.index;
+        }
+        let index = self.interfaces.len() as u32;
+        self.interfaces.push(Interface { index, ..interface });
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resolution_gives_whole_nanoseconds_rounded_down() {
+        let ns = |resolution, ticks| Clock::new(resolution, 0).to_ns(ticks);
+        assert_eq!(ns(0, 7), 7_000_000_000);
+        assert_eq!(ns(6, 1_234_567), 1_234_567_000);
+        assert_eq!(ns(9, 1_234_567), 1_234_567);
+        assert_eq!(ns(10, 19), 1);
+        assert_eq!(ns(12, 1_999), 1);
+        assert_eq!(ns(28, u64::MAX), 1);
+        assert_eq!(ns(29, u64::MAX), 0);
+        assert_eq!(ns(127, u64::MAX), 0);
+        assert_eq!(ns(0x80, 3), 3_000_000_000);
+        assert_eq!(ns(0x80 | 32, 3 << 31), 1_500_000_000);
+        assert_eq!(ns(0x80 | 32, 1), 0);
+        assert_eq!(ns(0xff, u64::MAX), 0);
+        assert_eq!(ns(0x80 | 94, u64::MAX), 0);
+        assert_eq!(ns(0, u64::MAX), i64::MAX);
+        assert_eq!(ns(0x80, u64::MAX), i64::MAX);
+        assert_eq!(Clock::new(0x80 | 10, 0).resolution_ns(), 976_562.5);
+        assert_eq!(Clock::new(12, 0).resolution_ns(), 0.001);
+    }
+
+    #[test]
+    fn offsets_are_seconds() {
+        assert_eq!(Clock::new(9, -2).to_ns(5), -1_999_999_995);
+        assert_eq!(Clock::new(9, i64::MAX).to_ns(5), i64::MAX);
+        assert_eq!(Clock::new(9, i64::MIN).to_ns(0), i64::MIN);
+    }
+}

@@ -1,0 +1,370 @@
+//! The reader itself: source, decompressor, buffer and format put together.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use wiretail_schema::summary::Truncation;
+
+use super::compression::Compression;
+use super::detect::{self, Format, HEAD};
+use super::input::Input;
+use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, OpenOptions, Timestamps, trailer};
+use crate::error::CaptureError;
+
+/// Counts what the file gave, beneath the decompressor, and remembers whether it was the file that failed.
+#[derive(Debug, Default)]
+struct SourceState {
+    bytes: AtomicU64,
+    failed: AtomicBool,
+}
+
+struct Counted {
+    source: Box<dyn Read + Send>,
+    state: Arc<SourceState>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let result = self.source.read(buffer);
+        match &result {
+            Ok(count) => _ = self.state.bytes.fetch_add(*count as u64, Ordering::Relaxed),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.state.failed.store(true, Ordering::Relaxed),
+        }
+        result
+    }
+}
+
+/// A capture that is being read.
+pub struct CaptureReader {
+    name: String,
+    input: Input,
+    compression: Option<Compression>,
+    format: Format,
+    source: Arc<SourceState>,
+    source_len: Option<u64>,
+    options: OpenOptions,
+    /// Bytes that the next record needs, as the last decoding said.
+    need: usize,
+    /// Whether the buffer holds bytes that were never decoded.
+    primed: bool,
+    frames: u64,
+    trailers: trailer::Counts,
+    truncation: Option<Truncation>,
+    done: bool,
+}
+
+impl CaptureReader {
+    /// Opens a file, or standard input where `path` is `-`, and reads its head. Compression and
+    /// format are told by the content; the name decides only for formats that have no magic.
+    ///
+    /// # Errors
+    /// The file cannot be read, is empty, is no capture, or is one of an unsupported link type.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, CaptureError> {
+        let name = path.display().to_string();
+        if name == "-" {
+            return Self::start(name, Box::new(io::stdin()), None, options);
+        }
+        let error = |source| CaptureError::Io { file: name.clone(), offset: 0, source };
+        let file = File::open(path).map_err(error)?;
+        let metadata = file.metadata().map_err(error)?;
+        let source_len = metadata.is_file().then_some(metadata.len());
+        Self::start(name, Box::new(file), source_len, options)
+    }
+
+    /// Reads from any source; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_reader(
+        name: &str,
+        reader: Box<dyn Read + Send>,
+        options: &OpenOptions,
+    ) -> Result<Self, CaptureError> {
+        Self::start(name.to_owned(), reader, None, options)
+    }
+
+    fn start(
+        name: String,
+        reader: Box<dyn Read + Send>,
+        source_len: Option<u64>,
+        options: &OpenOptions,
+    ) -> Result<Self, CaptureError> {
+        let source = Arc::new(SourceState::default());
+        let mut input = Input::new(Box::new(Counted { source: reader, state: Arc::clone(&source) }));
+        let io_error = |source| CaptureError::Io { file: name.clone(), offset: 0, source };
+        input.fill_to(HEAD).map_err(io_error)?;
+        if input.bytes().is_empty() {
+            return Err(CaptureError::Empty { file: name });
+        }
+        let compression = Compression::detect(input.bytes());
+        if let Some(compression) = compression {
+            input = Input::new(compression.decoder(input.into_reader()).map_err(io_error)?);
+            input.fill_to(HEAD).map_err(|error| match source.failed.load(Ordering::Relaxed) {
+                true => io_error(error),
+                false => compression.error(&name, 0, &error),
+            })?;
+        }
+        let (format, head_len) = detect::format(&name, compression, input.bytes(), options)?;
+        input.consume(head_len);
+        Ok(Self {
+            name,
+            input,
+            compression,
+            format,
+            source,
+            source_len,
+            options: options.clone(),
+            need: 0,
+            primed: true,
+            frames: 0,
+            trailers: trailer::Counts::default(),
+            truncation: None,
+            done: false,
+        })
+    }
+
+    /// Decodes the next buffer-full (about 256 KiB) of frames into `sink`. Ok(false) when the end
+    /// has been reached; that call delivers no frame.
+    ///
+    /// A file that ends within a record or is damaged after good frames is not an error: reading
+    /// stops there and [`truncation`](Self::truncation) tells where and why.
+    ///
+    /// # Errors
+    /// The source cannot be read; the file is damaged so that not one frame could be had; a packet
+    /// has no timestamp or a link type that is not supported; the interface asked for is not there.
+    pub fn read<S: FnMut(&Frame<'_>)>(&mut self, sink: &mut S) -> Result<bool, CaptureError> {
+        if self.options.timestamps == Timestamps::Header {
+            return self.read_frames(sink);
+        }
+        let mut counts = self.trailers;
+        let result = self.read_frames(&mut |frame: &Frame<'_>| {
+            if let Some(frame) = counts.restamp(frame) {
+                sink(&frame);
+            }
+        });
+        self.trailers = counts;
+        let more = result?;
+        if counts.are_hopeless(!more) {
+            self.done = true;
+            return Err(CaptureError::NoTrailer { file: self.name.clone(), frames: counts.without });
+        }
+        Ok(more)
+    }
+
+    #[inline]
+    fn read_frames<S: FnMut(&Frame<'_>)>(&mut self, sink: &mut S) -> Result<bool, CaptureError> {
+        while !self.done {
+            if self.primed {
+                self.primed = false;
+            } else if let Err(error) = self.input.fill(self.need) {
+                self.source_failed(error)?;
+                break;
+            }
+            let decoded = self.format.decode(self.input.bytes(), sink);
+            let frames = decoded.frames;
+            self.account(decoded)?;
+            if frames > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes note of what a decoding did and decides whether it was the last one.
+    fn account(&mut self, decoded: Decoded) -> Result<(), CaptureError> {
+        self.input.consume(decoded.consumed);
+        self.need = decoded.need;
+        self.frames += decoded.frames;
+        match decoded.fault {
+            None if self.input.ended() && decoded.consumed == 0 => self.finish(),
+            None => Ok(()),
+            Some(Fault::Damage(detail)) => self.stop(detail),
+            Some(fault) => {
+                self.done = true;
+                Err(fault.error(self.name.clone(), self.input.consumed()))
+            }
+        }
+    }
+
+    /// The source has ended and nothing more can be decoded.
+    fn finish(&mut self) -> Result<(), CaptureError> {
+        self.done = true;
+        let left = self.input.bytes().len();
+        let skipping = self.format.skipping();
+        if left > 0 || skipping > 0 {
+            let detail = match self.need {
+                _ if skipping > 0 => format!("the file ends {skipping} bytes before the end of a block"),
+                0 => format!("the file ends within a record's header, {left} bytes into it"),
+                need => format!("the file ends within a record: {left} of its {need} bytes are there"),
+            };
+            self.stop(detail)?;
+        }
+        self.check_interface()
+    }
+
+    /// Whether the interface asked for was there; known at the end only.
+    fn check_interface(&self) -> Result<(), CaptureError> {
+        let Some(wanted) = &self.options.interface else { return Ok(()) };
+        if self.interfaces().iter().any(|interface| wanted.is(interface)) {
+            return Ok(());
+        }
+        let available = match self.interfaces() {
+            [] => "none".to_owned(),
+            some => some.iter().map(Interface::describe).collect::<Vec<_>>().join(", "),
+        };
+        Err(CaptureError::NoInterface { file: self.name.clone(), wanted: wanted.to_string(), available })
+    }
+
+    /// Ends reading at the current offset: a flag where there is something to analyse, an error otherwise.
+    fn stop(&mut self, detail: String) -> Result<(), CaptureError> {
+        self.done = true;
+        let offset = self.input.consumed();
+        if self.frames == 0 {
+            return Err(CaptureError::Damaged { file: self.name.clone(), offset, detail });
+        }
+        self.truncation = Some(Truncation { offset, detail });
+        self.check_interface()
+    }
+
+    /// A decompressor that fails on good bytes of the file found damage; else the file itself is out of reach.
+    fn source_failed(&mut self, error: io::Error) -> Result<(), CaptureError> {
+        self.done = true;
+        match self.compression {
+            Some(compression) if !self.source.failed.load(Ordering::Relaxed) => {
+                let offset = self.input.consumed();
+                if self.frames == 0 {
+                    return Err(compression.error(&self.name, offset, &error));
+                }
+                self.stop(format!("the {} data are damaged: {error}", compression.name()))
+            }
+            _ => Err(CaptureError::Io {
+                file: self.name.clone(),
+                offset: self.compressed_offset(),
+                source: error,
+            }),
+        }
+    }
+
+    /// Format, compression and link types, for people: "pcap (ns, little endian), zstd, Ethernet".
+    pub fn description(&self) -> String {
+        let mut text = self.format.describe();
+        if let Some(compression) = self.compression {
+            text.push_str(", ");
+            text.push_str(compression.name());
+        }
+        let mut links = Vec::new();
+        for interface in self.chosen_interfaces() {
+            let link = interface.link.map_or("unsupported link type", |link| link.name());
+            if !links.contains(&link) {
+                links.push(link);
+            }
+        }
+        if !links.is_empty() {
+            text.push_str(", ");
+            text.push_str(&links.join(" + "));
+        }
+        text
+    }
+
+    /// Resolution of the timestamps that the format gives, in ns; the coarsest where interfaces differ.
+    pub fn resolution_ns(&self) -> f64 {
+        match self.options.timestamps {
+            Timestamps::Trailer => trailer::RESOLUTION_NS,
+            Timestamps::Header => self.chosen_interfaces().map(|i| i.resolution_ns).fold(0.0, f64::max),
+        }
+    }
+
+    fn chosen_interfaces(&self) -> impl Iterator<Item = &Interface> {
+        let wanted = self.options.interface.as_ref();
+        self.interfaces().iter().filter(move |&interface| wanted.is_none_or(|w| w.is(interface)))
+    }
+
+    /// Where the timestamps come from, as far as the file says.
+    pub fn clock_source(&self) -> String {
+        match self.options.timestamps {
+            Timestamps::Trailer => trailer::CLOCK_SOURCE.to_owned(),
+            Timestamps::Header => self.format.clock_source(),
+        }
+    }
+
+    /// Where and why reading stopped before the end; None as long as all is well.
+    pub fn truncation(&self) -> Option<Truncation> {
+        self.truncation.clone()
+    }
+
+    /// The interfaces seen so far, in the order of the file.
+    pub fn interfaces(&self) -> &[Interface] {
+        self.format.interfaces()
+    }
+
+    /// Frames read so far, those of other interfaces and those without a trailer included.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Frames that were left out because they carry no stamp in their trailer.
+    pub fn frames_without_trailer(&self) -> u64 {
+        self.trailers.without
+    }
+
+    /// Bytes consumed of the (decompressed) capture.
+    pub fn offset(&self) -> u64 {
+        self.input.consumed()
+    }
+
+    /// Bytes read from the file, as it is stored.
+    pub fn compressed_offset(&self) -> u64 {
+        self.source.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Length of the file as it is stored, where it is known: not of a pipe.
+    pub fn total_len(&self) -> Option<u64> {
+        self.source_len
+    }
+
+    /// How the capture was opened.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// Bytes of memory that the read buffer holds; bounded whatever the file claims.
+    pub fn buffer_capacity(&self) -> usize {
+        self.input.capacity()
+    }
+}
+
+impl Fault {
+    fn error(self, file: String, offset: u64) -> CaptureError {
+        match self {
+            Self::Damage(detail) => CaptureError::Damaged { file, offset, detail },
+            Self::UnknownLinkType { number, expected, hint } => {
+                CaptureError::UnknownLinkType { file, offset, number, expected, hint }
+            }
+            Self::NoTimestamp => CaptureError::NoTimestamp { file, offset },
+        }
+    }
+}
+
+impl Interface {
+    /// For people: "0 (eth0)".
+    fn describe(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{} ({name})", self.index),
+            None => self.index.to_string(),
+        }
+    }
+}
+
+impl InterfaceChoice {
+    /// Whether `interface` is the one asked for.
+    pub(super) fn is(&self, interface: &Interface) -> bool {
+        match self {
+            Self::Index(index) => *index == interface.index,
+            Self::Name(name) => interface.name.as_ref() == Some(name),
+        }
+    }
+}

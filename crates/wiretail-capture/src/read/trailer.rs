@@ -1,0 +1,102 @@
+//! libmoon's legacy trailer: the network card (Intel X550 and X552) appends the receive stamp to
+//! the frame, and libmoon writes the buffer to the file as it is.
+//!
+//! The last eight bytes are two words, little endian: nanoseconds within the second, then seconds
+//! (libmoon, `lua/packet.lua`, `pkt:getTimestamp`: high * 10^9 + low;
+//! <https://github.com/libmoon/libmoon>). They count for the frame length in the record header.
+
+use super::Frame;
+
+pub(super) const RESOLUTION_NS: f64 = 1.0;
+pub(super) const CLOCK_SOURCE: &str = "network card, stamp behind each frame (libmoon trailer)";
+
+/// Frames without a stamp, before the first with one, that are looked at before giving up.
+const PATIENCE: u64 = 1000;
+
+/// Shortest frame that can carry a stamp: an Ethernet header before it.
+const SHORTEST: usize = 14 + 8;
+
+/// How many frames had a stamp.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    with: u64,
+    pub(super) without: u64,
+}
+
+impl Counts {
+    /// The frame with its trailer taken off and read. None where the capture cut the frame or the
+    /// bytes are no stamp.
+    #[inline(always)]
+    pub(super) fn restamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
+        let stamped = restamp(frame);
+        self.with += u64::from(stamped.is_some());
+        self.without += u64::from(stamped.is_none());
+        stamped
+    }
+
+    /// Whether this is no capture with trailers; `at_end`: no further frame comes.
+    pub(super) fn are_hopeless(&self, at_end: bool) -> bool {
+        self.with == 0 && (self.without >= PATIENCE || at_end && self.without > 0)
+    }
+}
+
+#[inline(always)]
+fn restamp<'a>(frame: &Frame<'a>) -> Option<Frame<'a>> {
+    if frame.data.len() != frame.wire_len as usize || frame.data.len() < SHORTEST {
+        return None;
+    }
+    let (data, stamp) = frame.data.split_last_chunk::<8>()?;
+    let word = |at: usize| u32::from_le_bytes([stamp[at], stamp[at + 1], stamp[at + 2], stamp[at + 3]]);
+    let (nanoseconds, seconds) = (word(0), word(4));
+    let ts_ns = i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds);
+    (nanoseconds < 1_000_000_000).then_some(Frame { ts_ns, wire_len: frame.wire_len - 8, data, ..*frame })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_support::{PcapBuilder, collect, open_with, udp4};
+    use crate::{CaptureError, OpenOptions, Timestamps};
+
+    fn options() -> OpenOptions {
+        OpenOptions { timestamps: Timestamps::Trailer, ..OpenOptions::default() }
+    }
+
+    fn stamped(id: u32, seconds: u32, nanoseconds: u32) -> Vec<u8> {
+        let mut frame = udp4(id, 60);
+        frame.extend(nanoseconds.to_le_bytes());
+        frame.extend(seconds.to_le_bytes());
+        frame
+    }
+
+    #[test]
+    fn stamps_come_from_the_frames_and_are_taken_off() {
+        let mut file = PcapBuilder::new(false, false);
+        file.frame(7_000, &stamped(1, 3, 999_999_999), 68);
+        file.frame(8_000, &stamped(2, 4_000_000_000, 12), 68);
+        // Cut by the snap length: its last bytes are not the trailer.
+        file.frame(9_000, &stamped(3, 5, 12)[..60], 68);
+        let mut reader = open_with(&file.bytes, &options()).unwrap();
+        let frames = collect(&mut reader).unwrap();
+        let seen: Vec<_> = frames.iter().map(|f| (f.ts_ns, f.data.clone(), f.wire_len)).collect();
+        let expected = vec![(3_999_999_999, udp4(1, 60), 60), (4_000_000_000_000_000_012, udp4(2, 60), 60)];
+        assert_eq!(seen, expected);
+        assert_eq!(reader.frames_without_trailer(), 1);
+        assert_eq!(reader.resolution_ns(), 1.0);
+        assert!(reader.clock_source().contains("libmoon"));
+    }
+
+    #[test]
+    fn a_capture_without_trailers_is_an_error() {
+        let mut file = PcapBuilder::new(false, true);
+        let mut frame = udp4(1, 60);
+        frame[52..].fill(0xff);
+        file.frame(1, &frame, 60).frame(2, &frame, 60);
+        let error = collect(&mut open_with(&file.bytes, &options()).unwrap()).unwrap_err();
+        assert!(matches!(error, CaptureError::NoTrailer { frames: 2, .. }), "{error}");
+        for _ in 0..5000 {
+            file.frame(3, &frame, 60);
+        }
+        let error = collect(&mut open_with(&file.bytes, &options()).unwrap()).unwrap_err();
+        assert!(matches!(error, CaptureError::NoTrailer { .. }), "{error}");
+    }
+}
