@@ -38,6 +38,7 @@ pub mod read;
 pub mod record;
 #[cfg(test)]
 mod test_support;
+pub mod write;
 
 pub use error::CaptureError;
 pub use flow::{FLOWS_MAX, FlowTable};
