@@ -85,9 +85,10 @@ fn overlay(results: &[(String, Summary)]) -> Figure {
     Figure {
         id: "percentiles".to_owned(),
         title: "One-way delay by percentile".to_owned(),
-        caption: "Each further nine takes the same space: 99.999\u{202f}% is one packet in 100\u{202f}000. A curve \
+        caption:
+            "Each further nine takes the same space: 99.999\u{a0}% is one packet in 100\u{202f}000. A curve \
                   ends at its largest delay; dashed parts rest on fewer than ten packets."
-            .to_owned(),
+                .to_owned(),
         x: Axis {
             label: "percentile".to_owned(),
             column: "percentile".to_owned(),
@@ -162,7 +163,8 @@ fn key_numbers(m: &mut Markup, results: &[(String, Summary)]) {
     for budget in union(results, |s| s.verdicts.iter().map(|v| v.budget.clone()).collect()) {
         rows.push(row(format!("budget {budget}"), &|s| outcome(s, &budget)));
     }
-    let caption = "Side by side; percentiles in italics are not supported: n(1−p) < 10";
+    let caption =
+        "Side by side; under each percentile its 95 % CI; those in italics are not supported: n(1−p) < 10";
     table(m, caption, &names, rows);
 }
 
@@ -184,7 +186,9 @@ fn percentile(summary: &Summary, wanted: f64) -> Cell {
     let high = p.high_ns.map_or("open".to_owned(), format::exact_ns);
     let interval =
         format!("{}; 95 % CI {} to {high}", format::exact_ns(p.value_ns), format::exact_ns(p.low_ns));
-    Cell::ns(p.value_ns).exact(interval).class(if p.supported { "number" } else { "number weak" })
+    let high = p.high_ns.map_or("open".to_owned(), |ns| format::duration(ns as f64));
+    let note = format!("{} to {high}", format::duration(p.low_ns as f64));
+    Cell::ns(p.value_ns).exact(interval).note(note).class(if p.supported { "number" } else { "number weak" })
 }
 
 fn outcome(summary: &Summary, budget: &str) -> Cell {

@@ -5,8 +5,11 @@
 
 use std::fmt::Write;
 
-/// Between a number and its unit, and between thousands: narrow and never a line break.
+/// Between thousands: narrow and never a line break.
 pub const THIN: char = '\u{202f}';
+
+/// Between a number and its unit: never a line break.
+pub const SPACE: char = '\u{a0}';
 
 const MINUS: char = '\u{2212}';
 
@@ -23,7 +26,7 @@ pub fn signed(value: i64) -> String {
 
 /// A span of time in whole nanoseconds: "12 345 ns".
 pub fn exact_ns(ns: i64) -> String {
-    format!("{}{THIN}ns", signed(ns))
+    format!("{}{SPACE}ns", signed(ns))
 }
 
 /// A span of time with four digits that count, in the unit that fits: "12.34 µs".
@@ -33,13 +36,19 @@ pub fn duration(ns: f64) -> String {
     }
     let (size, unit) = time_unit(ns.abs());
     let whole = size == 1.0 && ns.fract() == 0.0;
-    format!("{}{THIN}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
+    format!("{}{SPACE}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
+}
+
+/// A change of time in each second, with three digits that count: "0.42 ns/s".
+pub fn slope(ns_per_s: f64) -> String {
+    let (size, unit) = time_unit(ns_per_s.abs());
+    format!("{}{SPACE}{unit}/s", digits(ns_per_s / size, 3))
 }
 
 /// A span of time as short as it can be told, for limits and ticks: "350 µs", "1 ms".
 pub fn duration_short(ns: f64) -> String {
     let (size, unit) = time_unit(ns.abs());
-    format!("{}{THIN}{unit}", short(ns / size))
+    format!("{}{SPACE}{unit}", short(ns / size))
 }
 
 /// The largest of ns, µs, ms and s that is no larger than `ns`, and its size in ns.
@@ -57,25 +66,25 @@ pub fn time_unit(ns: f64) -> (f64, &'static str) {
 pub fn ratio(share: f64) -> String {
     let percent = share * 100.0;
     if share == 0.0 {
-        format!("0{THIN}%")
+        format!("0{SPACE}%")
     } else if percent.abs() < 1e-5 {
-        format!("{}{THIN}%", scientific(percent, 3))
+        format!("{}{SPACE}%", scientific(percent, 3))
     } else if (99.9..100.0).contains(&percent) {
-        format!("{}{THIN}%", trimmed(&format!("{percent:.7}")))
+        format!("{}{SPACE}%", trimmed(&format!("{percent:.7}")))
     } else {
-        format!("{}{THIN}%", trimmed(&digits(percent, 3)))
+        format!("{}{SPACE}%", trimmed(&digits(percent, 3)))
     }
 }
 
 /// A percentile in percent as it was written: "99.999 %".
 pub fn percentile(percent: f64) -> String {
-    format!("{}{THIN}%", short(percent))
+    format!("{}{SPACE}%", short(percent))
 }
 
 /// A rate: "10.03 kpps".
 pub fn rate(pps: f64) -> String {
     let (size, unit) = rate_unit(pps.abs());
-    format!("{}{THIN}{unit}", trimmed(&digits(pps / size, 4)))
+    format!("{}{SPACE}{unit}", trimmed(&digits(pps / size, 4)))
 }
 
 /// The largest of pps, kpps and Mpps that is no larger than `pps`, and its size.
@@ -195,9 +204,9 @@ fn trimmed(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Thin spaces as `_`, to be seen.
+    /// Spaces as `_`, to be seen.
     fn seen(text: String) -> String {
-        text.replace(THIN, "_")
+        text.replace([THIN, SPACE], "_")
     }
 
     #[test]

@@ -32,6 +32,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Legend {
     entries: Vec<Entry>,
+    width: f64,
     mark: Mark,
     many: bool,
 }
@@ -46,22 +47,34 @@ impl Legend {
             wanted.extend(names.map(|(i, s)| (Kind::Curve(i), shortened(&s.name))));
         }
         if figure.series.iter().any(|s| !s.low.is_empty() && !s.high.is_empty()) {
-            wanted.push((Kind::Band, "95\u{202f}% confidence interval".to_owned()));
+            wanted.push((Kind::Band, "95\u{a0}% confidence interval".to_owned()));
         }
         if figure.series.iter().any(|s| s.supported.contains(&false)) {
             wanted.push((Kind::Weak, "not supported: n(1\u{2212}p) < 10".to_owned()));
         }
         let (mut x, mut row) = (0.0, 0);
         let mut entries = Vec::new();
+        let mut widest: f64 = 0.0;
         for (kind, text) in wanted {
             let needed = SAMPLE + text_width(&text);
             if x > 0.0 && x + needed > width {
                 (x, row) = (0.0, row + 1);
             }
             entries.push(Entry { kind, text, x, row });
+            widest = widest.max(x + needed);
             x += needed + GAP;
         }
-        Self { entries, mark: figure.mark, many }
+        Self { entries, width: widest, mark: figure.mark, many }
+    }
+
+    /// Whether the legend fits into one row of this width.
+    pub fn fits(&self, width: f64) -> bool {
+        self.width <= width && self.entries.last().is_none_or(|last| last.row == 0)
+    }
+
+    /// Width of the widest row.
+    pub fn width(&self) -> f64 {
+        self.width
     }
 
     /// Height of all rows.
@@ -136,7 +149,7 @@ pub fn text_width(text: &str) -> f64 {
     const SIZE: f64 = 12.0;
     let em = |c: char| match c {
         '\u{202f}' => 0.2,
-        '.' | ',' | ' ' | 'i' | 'l' | 'j' | '·' | ':' => 0.28,
+        '.' | ',' | ' ' | '\u{a0}' | 'i' | 'l' | 'j' | '·' | ':' => 0.28,
         'f' | 't' | 'r' | '(' | ')' | '-' => 0.34,
         'm' | 'w' | '%' | '@' | 'M' | 'W' => 0.86,
         c if c.is_uppercase() => 0.68,

@@ -65,12 +65,15 @@ fn header(m: &mut Markup, summary: &Summary) {
         m.tag("p").class("kicker").text("Wiretail · tail latency report");
         m.tag("h1").text(&summary.title);
         m.tag("p").class("lead").body(|m| {
-            m.tag("span").class("file").text(&summary.pre.path);
-            m.text(" → ");
-            m.tag("span").class("file").text(&summary.post.path);
+            // Not again where the title says it already.
+            if summary.title != format!("{} {}", summary.pre.path, summary.post.path) {
+                m.tag("span").class("file").text(&summary.pre.path);
+                m.text(" → ").tag("span").class("file").text(&summary.post.path);
+                m.text(" · ");
+            }
             let seconds = summary.pre.last_ns.saturating_sub(summary.pre.first_ns) as f64;
             m.text(format_args!(
-                " · {} packets in {} at {}",
+                "{} packets in {} at {}",
                 format::count(summary.pre.packets),
                 format::duration(seconds),
                 format::rate(summary.pre.rate_pps_mean)
@@ -122,13 +125,13 @@ fn card(m: &mut Markup, verdict: &Verdict) {
         });
         m.tag("p").class("reason").text(&verdict.reason);
         m.tag("p").class("basis").text(format_args!(
-            "{} lost or late of {} packets; the budget allows {}. Share of failures, 95{thin}% bounds: {} to {}.",
+            "{} lost or late of {} packets; the budget allows {}. Share of failures, 95{space}% bounds: {} to {}.",
             format::count(verdict.failures),
             format::count(verdict.packets),
             format::short((verdict.failures_allowed * 10.0).round() / 10.0),
             format::ratio(verdict.failure_ratio_low),
             format::ratio(verdict.failure_ratio_high),
-            thin = format::THIN,
+            space = format::SPACE,
         ));
     });
 }
@@ -191,7 +194,7 @@ fn clocks(summary: &Summary) -> String {
          confidence interval.",
         grid(pre.grid_ns),
         grid(post.grid_ns),
-        format::THIN
+        format::SPACE
     )
 }
 
@@ -211,7 +214,7 @@ fn percentile_tile(m: &mut Markup, p: &Percentile, count: u64) {
         format!("CI {} to {high}", format::duration(p.low_ns as f64)),
         format!("{} of {} beyond", format::short(above), format::count(count)),
     ];
-    let unsupported = (!p.supported).then_some("not supported: n(1−p) < 10");
+    let unsupported = (!p.supported).then_some("not supported: n(1−p)\u{a0}<\u{a0}10");
     let name = format!("p{} delay", format::short(p.percentile));
     tile(m, &name, &format::duration(p.value_ns as f64), &format::exact_ns(p.value_ns), &lines, unsupported);
 }

@@ -46,6 +46,8 @@ pub struct Plot<'a> {
     x_ticks: Ticks,
     y_ticks: Ticks,
     legend: Legend,
+    /// Whether the legend stands beside the vertical axis' name.
+    beside: bool,
     empty: bool,
 }
 
@@ -64,11 +66,17 @@ impl<'a> Plot<'a> {
         let x_reach = reach(figure, AxisName::X, &figure.x, x_data);
         let y_reach = reach(figure, AxisName::Y, &figure.y, y_data);
         let x_domain = scale::domain(&figure.x, pad(figure, x_reach), false, figure.x.scale == Scale::Log);
-        let y_domain = scale::domain(&figure.y, y_reach, from_zero(figure, y_reach), true);
+        let mut y_domain = scale::domain(&figure.y, y_reach, from_zero(figure, y_reach), true);
+        if figure.mark == Mark::Bar && figure.y.scale == Scale::Log {
+            // A bar of the lowest value, a single packet, must be seen too.
+            y_domain.low = y_reach.low * 0.6;
+        }
 
         let legend = Legend::new(figure, width - 80.0);
         let two_rows = figure.x.scale == Scale::Nines;
-        let top = HEAD + legend.height();
+        // Beside the vertical axis' name where there is room, else in rows of its own.
+        let beside = legend.fits(width - 60.0 - legend::text_width(&figure.y.label) * 1.6);
+        let top = HEAD + if beside { 0.0 } else { legend.height() };
         let bottom = height - if two_rows { 58.0 } else { 44.0 };
         let y_ticks = scale::ticks(&figure.y, y_domain, bottom - top, 34.0);
         let widest = y_ticks.major.iter().map(|t| legend::text_width(&t.label)).fold(0.0, f64::max);
@@ -84,6 +92,7 @@ impl<'a> Plot<'a> {
             x_ticks,
             y_ticks,
             legend,
+            beside,
             empty,
         }
     }
@@ -119,7 +128,11 @@ impl<'a> Plot<'a> {
             self.curves(m);
             self.lines(m);
             self.axes(m);
-            self.legend.draw(m, self.x.start, HEAD - 4.0);
+            if self.beside {
+                self.legend.draw(m, self.x.end - self.legend.width(), -1.0);
+            } else {
+                self.legend.draw(m, self.x.start, HEAD - 4.0);
+            }
             if self.empty {
                 let (x, y) = ((self.x.start + self.x.end) / 2.0, (self.y.start + self.y.end) / 2.0);
                 text(m, "none", x, y, "middle", "no data to draw");
@@ -179,7 +192,9 @@ impl<'a> Plot<'a> {
                             Mark::Step => marks::step(&thinned, self.x.end),
                             _ => marks::line(&thinned),
                         };
-                        path(m, "line", firm);
+                        // Both taps' rates are often equal: the first one shines through.
+                        let under = many && index == 0 && self.figure.mark == Mark::Step;
+                        path(m, if under { "line under" } else { "line" }, firm);
                         path(m, "line weak", weak);
                     }
                 }
@@ -212,7 +227,8 @@ impl<'a> Plot<'a> {
         let mut taken: Vec<(AxisName, f64)> = Vec::new();
         for line in shown {
             let at = self.ruler(line.on).clamped(line.value);
-            let near = |other: &&(AxisName, f64)| other.0 == line.on && (other.1 - at).abs() < 17.0;
+            let room = if line.on == AxisName::Y { 17.0 } else { legend::text_width(&line.label) + 20.0 };
+            let near = |other: &&(AxisName, f64)| other.0 == line.on && (other.1 - at).abs() < room;
             let crowded = taken.iter().filter(near).count();
             taken.push((line.on, at));
             match line.on {
@@ -241,12 +257,13 @@ impl<'a> Plot<'a> {
         text(m, "ref-label", self.x.start + 8.0, y, "start", label);
     }
 
-    /// A line from top to bottom, labelled at its upper end, one row lower for each line near it.
+    /// A line from top to bottom, labelled at its lower end (distributions fill the upper one), one
+    /// row higher for each line near it.
     fn vertical(&self, m: &mut Markup, at: f64, label: &str, crowded: usize) {
         path(m, "ref", format!("M{} {}V{}", n(at), n(self.y.start), n(self.y.end)));
         let flip = at + legend::text_width(label) + 10.0 > self.x.end;
         let (x, anchor) = if flip { (at - 6.0, "end") } else { (at + 6.0, "start") };
-        text(m, "ref-label", x, self.y.end + 14.0 + 15.0 * crowded as f64, anchor, label);
+        text(m, "ref-label", x, self.y.start - 8.0 - 15.0 * crowded as f64, anchor, label);
     }
 
     fn axes(&self, m: &mut Markup) {
@@ -330,7 +347,10 @@ fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
         Scale::Nines => value >= data.low && value <= data.high,
     };
     let lines = figure.lines.iter().filter(|line| line.on == on && near(line.value));
-    lines.fold(data, |extent, line| extent.with(line.value))
+    let headroom = if axis.scale == Scale::Nines { 1.0 } else { 1.08 };
+    lines.fold(data, |extent, line| {
+        extent.with(line.value * if line.value > data.high { headroom } else { 1.0 })
+    })
 }
 
 /// Points need air at the ends of the axis, lines do not.

@@ -121,7 +121,7 @@ pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Exte
             }
             if round {
                 let (size, _) = displayed(axis.unit, low.abs().max(high.abs()));
-                let step = step((high - low) / size, 5.0) * size;
+                let step = step((high - low) / size, 8.0) * size;
                 (low, high) = ((low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step);
             }
         }
@@ -247,7 +247,7 @@ pub fn with_unit(unit: Unit, value: f64) -> String {
         Unit::Packets => format::short(value),
         Unit::PacketsPerSecond => {
             let (size, name) = format::rate_unit(value);
-            format!("{}{}{name}", format::short(value / size), format::THIN)
+            format!("{}{}{name}", format::short(value / size), format::SPACE)
         }
         Unit::Ratio => format::ratio(value),
         Unit::Percentile => format::percentile(value),
@@ -293,7 +293,10 @@ mod tests {
 
     fn labels(axis: &Axis, low: f64, high: f64, length: f64) -> (Vec<String>, &'static str) {
         let ticks = ticks(axis, Extent { low, high }, length, 80.0);
-        (ticks.major.into_iter().map(|t| t.label.replace(format::THIN, " ")).collect(), ticks.unit)
+        (
+            ticks.major.into_iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect(),
+            ticks.unit,
+        )
     }
 
     #[test]
@@ -322,7 +325,8 @@ mod tests {
     fn log_ticks_carry_their_unit_and_have_minor_lines() {
         let ns = axis(Unit::Nanoseconds, Scale::Log);
         let all = ticks(&ns, Extent { low: 1e3, high: 1e6 }, 400.0, 60.0);
-        let shown: Vec<_> = all.major.iter().map(|t| t.label.replace(format::THIN, " ")).collect();
+        let shown: Vec<_> =
+            all.major.iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["1 µs", "10 µs", "100 µs", "1 ms"]);
         assert_eq!(all.minor.len(), 24);
         assert!(all.minor.contains(&30_000.0));
@@ -345,7 +349,8 @@ mod tests {
         assert_eq!(ruler.at(100.0), None);
         let all =
             ticks(&axis(Unit::Percentile, Scale::Nines), Extent { low: 0.0, high: 99.999 }, 700.0, 60.0);
-        let shown: Vec<_> = all.major.iter().map(|t| t.label.replace(format::THIN, " ")).collect();
+        let shown: Vec<_> =
+            all.major.iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"]);
         assert_eq!(all.major[6].below.as_deref(), Some("1 in 100\u{202f}000"));
     }

@@ -20,6 +20,7 @@ const EVENTS_SHOWN: usize = 50;
 pub struct Cell {
     shown: String,
     exact: Option<String>,
+    note: Option<String>,
     class: &'static str,
 }
 
@@ -31,7 +32,7 @@ impl Cell {
 
     /// A number.
     pub fn number(shown: impl Display) -> Self {
-        Self { shown: shown.to_string(), exact: None, class: "number" }
+        Self { shown: shown.to_string(), class: "number", ..Self::default() }
     }
 
     /// A number of packets or the like.
@@ -54,6 +55,15 @@ impl Cell {
         Self::number(format::ratio(share)).exact(share.to_string())
     }
 
+    fn is_number(&self) -> bool {
+        self.class.starts_with("number")
+    }
+
+    /// With a second line under it.
+    pub fn note(self, note: impl Display) -> Self {
+        Self { note: Some(note.to_string()), ..self }
+    }
+
     /// With the exact value.
     pub fn exact(self, exact: impl Display) -> Self {
         Self { exact: Some(exact.to_string()), ..self }
@@ -72,26 +82,28 @@ pub fn table(
     head: &[Cow<'_, str>],
     rows: impl IntoIterator<Item = Vec<Cell>>,
 ) {
-    m.tag("div").class("scroll").attr("tabindex", 0).attr("role", "region").attr("aria-label", caption).body(
-        |m| {
-            m.tag("table").body(|m| {
-                m.tag("caption").text(caption);
-                m.tag("thead").body(|m| {
-                    m.tag("tr").body(|m| {
-                        for name in head {
-                            m.tag("th").attr("scope", "col").text(name);
-                        }
-                    });
-                });
-                m.tag("tbody").body(|m| {
-                    for row in rows {
-                        m.tag("tr").body(|m| row_cells(m, row));
-                        m.line();
+    let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
+    let region = m.tag("div").class("scroll").attr("tabindex", 0).attr("role", "region");
+    region.attr("aria-label", caption).body(|m| {
+        m.tag("table").body(|m| {
+            m.tag("caption").text(caption);
+            m.tag("thead").body(|m| {
+                m.tag("tr").body(|m| {
+                    for (column, name) in head.iter().enumerate() {
+                        let numbers = rows.iter().any(|row| row.get(column).is_some_and(Cell::is_number));
+                        let tag = m.tag("th").attr("scope", "col");
+                        if numbers { tag.class("number") } else { tag }.text(name);
                     }
                 });
             });
-        },
-    );
+            m.tag("tbody").body(|m| {
+                for row in rows {
+                    m.tag("tr").body(|m| row_cells(m, row));
+                    m.line();
+                }
+            });
+        });
+    });
     m.line();
 }
 
@@ -103,7 +115,12 @@ fn row_cells(m: &mut Markup, row: Vec<Cell>) {
             Some(exact) => tag.attr("title", exact),
             None => tag,
         };
-        tag.text(cell.shown);
+        tag.body(|m| {
+            m.text(cell.shown);
+            if let Some(note) = cell.note {
+                m.tag("small").text(note);
+            }
+        });
     }
 }
 
@@ -172,7 +189,7 @@ fn delay(m: &mut Markup, summary: &Summary) {
 }
 
 fn drift(ns_per_s: Option<f64>, error: Option<f64>) -> Cell {
-    let per_second = |ns: f64| format!("{}/s", format::duration(ns));
+    let per_second = format::slope;
     match (ns_per_s, error) {
         (Some(ns), Some(error)) => Cell::number(format!("{} ± {}", per_second(ns), per_second(error))),
         (Some(ns), None) => Cell::number(per_second(ns)),
@@ -267,7 +284,7 @@ fn events(m: &mut Markup, summary: &Summary) {
 fn stamp(ns: Option<i64>, origin: i64) -> Cell {
     let Some(ns) = ns else { return Cell::number("none") };
     let seconds = ns.saturating_sub(origin) as f64 / 1e9;
-    Cell::number(format!("{}{}s", format::fixed(seconds, 6), format::THIN)).exact(format_args!("{ns} ns"))
+    Cell::number(format!("{}{}s", format::fixed(seconds, 6), format::SPACE)).exact(format_args!("{ns} ns"))
 }
 
 fn plural(count: usize, noun: &str) -> String {
@@ -401,7 +418,7 @@ fn captures(m: &mut Markup, summary: &Summary) {
         vec![Cell::text(name), cell(taps[0]), cell(taps[1])]
     };
     let date = |ns: i64| {
-        format::utc(ns).unwrap_or_else(|| format!("{}{}s", format::fixed(ns as f64 / 1e9, 6), format::THIN))
+        format::utc(ns).unwrap_or_else(|| format!("{}{}s", format::fixed(ns as f64 / 1e9, 6), format::SPACE))
     };
     let rows = vec![
         row("file", &|c| Cell::text(&c.path).class("file")),

@@ -1,7 +1,8 @@
 // Hover and CSV downloads. The page is complete without this script: figures are drawn already.
 "use strict";
 (() => {
-  const THIN = "\u202f";
+  const THIN = "\u202f"; // between thousands
+  const SPACE = "\u00a0"; // before a unit
   const SVG = "http://www.w3.org/2000/svg";
 
   // The place of a value on a scale: the same three lines as in scale.rs.
@@ -26,24 +27,24 @@
   const duration = (ns) => {
     const size = Math.abs(ns);
     for (const [unit, length] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-      if (size >= 0.99995 * length) return significant(ns / length, 4) + THIN + unit;
+      if (size >= 0.99995 * length) return significant(ns / length, 4) + SPACE + unit;
     }
-    return grouped(String(ns)) + THIN + "ns";
+    return grouped(String(ns)) + SPACE + "ns";
   };
   const rate = (pps) =>
-    pps >= 1e6 ? significant(pps / 1e6, 4) + THIN + "Mpps"
-    : pps >= 1e3 ? significant(pps / 1e3, 4) + THIN + "kpps"
-    : grouped(String(pps)) + THIN + "pps";
+    pps >= 1e6 ? significant(pps / 1e6, 4) + SPACE + "Mpps"
+    : pps >= 1e3 ? significant(pps / 1e3, 4) + SPACE + "kpps"
+    : grouped(String(pps)) + SPACE + "pps";
 
   // A value for people, and in full where that says more.
   const shown = (unit, digits) => {
     const value = Number(digits);
     switch (unit) {
-      case "nanoseconds": return [duration(value), grouped(digits) + THIN + "ns"];
-      case "seconds": return [duration(value * 1e9), grouped(digits) + THIN + "s"];
-      case "packets-per-second": return [rate(value), grouped(digits) + THIN + "pps"];
-      case "ratio": return [value === 0 ? "0" + THIN + "%" : significant(value * 100, 4) + THIN + "%", grouped(digits)];
-      case "percentile": return [grouped(digits) + THIN + "%", grouped(digits) + THIN + "%"];
+      case "nanoseconds": return [duration(value), grouped(digits) + SPACE + "ns"];
+      case "seconds": return [duration(value * 1e9), grouped(digits) + SPACE + "s"];
+      case "packets-per-second": return [rate(value), grouped(digits) + SPACE + "pps"];
+      case "ratio": return [value === 0 ? "0" + SPACE + "%" : significant(value * 100, 4) + SPACE + "%", grouped(digits)];
+      case "percentile": return [grouped(digits) + SPACE + "%", grouped(digits) + SPACE + "%"];
       default: return [grouped(digits), grouped(digits)];
     }
   };
@@ -146,7 +147,7 @@
       line(data.y.label, withExact(data.y.unit, point.y));
       if (point.low) {
         const high = point.high ? withExact(data.y.unit, point.high) : "open: may lie beyond the largest value seen";
-        line("95" + THIN + "% CI", `${withExact(data.y.unit, point.low)} to ${high}`);
+        line("95" + SPACE + "% CI", `${withExact(data.y.unit, point.low)} to ${high}`);
       }
       if (point.weak) line("not supported", "n(1\u2212p) < 10", "weak");
       for (const [name, value] of [["x", point.x], ["y", point.y], ["series", point.series], ["low", point.low], ["high", point.high]]) {
@@ -211,6 +212,9 @@
       show(own[Math.max(0, Math.min(own.length - 1, start))]);
     });
   };
+
+  // Paper cannot be unfolded.
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));
 
   document.querySelectorAll("figure[data-figure]").forEach(setUp);
 })();
