@@ -224,16 +224,17 @@ impl<'a> Plot<'a> {
         lines.sort_by(|a, b| b.value.total_cmp(&a.value));
         let (shown, beyond): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|line| self.ruler(line.on).shows(line.value));
-        let mut taken: Vec<(AxisName, f64)> = Vec::new();
+        let mut heights: Vec<f64> = Vec::new();
+        let mut labels: Vec<(f64, f64, usize)> = Vec::new();
         for line in shown {
             let at = self.ruler(line.on).clamped(line.value);
-            let room = if line.on == AxisName::Y { 17.0 } else { legend::text_width(&line.label) + 20.0 };
-            let near = |other: &&(AxisName, f64)| other.0 == line.on && (other.1 - at).abs() < room;
-            let crowded = taken.iter().filter(near).count();
-            taken.push((line.on, at));
             match line.on {
-                AxisName::Y => self.horizontal(m, at, &line.label, crowded),
-                AxisName::X => self.vertical(m, at, &line.label, crowded),
+                AxisName::Y => {
+                    let crowded = heights.iter().any(|other| (other - at).abs() < 17.0);
+                    heights.push(at);
+                    self.horizontal(m, at, &line.label, crowded);
+                }
+                AxisName::X => self.vertical(m, at, &line.label, &mut labels),
             }
         }
         for (index, line) in beyond.into_iter().enumerate() {
@@ -251,19 +252,24 @@ impl<'a> Plot<'a> {
     }
 
     /// A line across, labelled above it, or below where another line or the edge is near.
-    fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: usize) {
+    fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: bool) {
         path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
-        let y = if crowded > 0 || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
+        let y = if crowded || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
         text(m, "ref-label", self.x.start + 8.0, y, "start", label);
     }
 
-    /// A line from top to bottom, labelled at its lower end (distributions fill the upper one), one
-    /// row higher for each line near it.
-    fn vertical(&self, m: &mut Markup, at: f64, label: &str, crowded: usize) {
+    /// A line from top to bottom, labelled at its lower end (distributions fill the upper one) in
+    /// the lowest row that has room; `taken` holds the labels placed: from, to, row.
+    fn vertical(&self, m: &mut Markup, at: f64, label: &str, taken: &mut Vec<(f64, f64, usize)>) {
         path(m, "ref", format!("M{} {}V{}", n(at), n(self.y.start), n(self.y.end)));
-        let flip = at + legend::text_width(label) + 10.0 > self.x.end;
+        let width = legend::text_width(label) + 12.0;
+        let flip = at + width > self.x.end;
+        let (from, to) = if flip { (at - width, at) } else { (at, at + width) };
+        let free = |row: &usize| !taken.iter().any(|(f, t, r)| r == row && *f < to && from < *t);
+        let row = (0..).find(free).unwrap_or(0);
+        taken.push((from, to, row));
         let (x, anchor) = if flip { (at - 6.0, "end") } else { (at + 6.0, "start") };
-        text(m, "ref-label", x, self.y.start - 8.0 - 15.0 * crowded as f64, anchor, label);
+        text(m, "ref-label", x, self.y.start - 8.0 - 15.0 * row as f64, anchor, label);
     }
 
     fn axes(&self, m: &mut Markup) {

@@ -173,7 +173,7 @@ fn log_ticks(unit: Unit, domain: Extent, wanted: f64) -> Ticks {
     let (from, to) = (domain.low.log10(), domain.high.log10());
     let decades = to - from;
     let stride = (decades / wanted.max(2.0)).ceil().max(1.0) as i32;
-    let finer = decades * 3.0 <= wanted;
+    let finer = decades * 3.0 <= wanted * 1.4;
     let mut ticks = Ticks { major: Vec::new(), minor: Vec::new(), unit: "" };
     for exponent in (from.floor() as i32)..=(to.ceil() as i32) {
         for digit in 1..=9 {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn log_ticks_carry_their_unit_and_have_minor_lines() {
         let ns = axis(Unit::Nanoseconds, Scale::Log);
-        let all = ticks(&ns, Extent { low: 1e3, high: 1e6 }, 400.0, 60.0);
+        let all = ticks(&ns, Extent { low: 1e3, high: 1e6 }, 300.0, 60.0);
         let shown: Vec<_> =
             all.major.iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["1 µs", "10 µs", "100 µs", "1 ms"]);
