@@ -51,7 +51,6 @@ pub struct FlowTable {
     rule: FlowRule,
     limit: usize,
     slots: Vec<Slot>,
-    /// Stream id to index plus one.
     flows: HashMap<FlowKey, u32>,
     names: Vec<String>,
     overflown: bool,
@@ -220,5 +219,88 @@ fn pair_name(from: &str, to: &str, ports: Option<[u8; 4]>, protocol: u8) -> Stri
             format!("{from}:{from_port} > {to}:{to_port} {protocol}")
         }
         None => format!("{from} > {to} {protocol}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{frame, ipv6_udp, tcp4, udp4};
+
+    fn index(table: &mut FlowTable, data: &[u8]) -> u32 {
+        table.index(&frame(LinkType::Ethernet, data))
+    }
+
+    /// A frame of the flow with this source port.
+    fn from_port(port: u16) -> Vec<u8> {
+        let mut data = udp4(1, 60);
+        data[34..36].copy_from_slice(&port.to_be_bytes());
+        data
+    }
+
+    #[test]
+    fn flows_are_numbered_in_order_of_appearance_and_named() {
+        let mut table = FlowTable::new(FlowRule::FiveTuple);
+        let six = ipv6_udp(&[], 17);
+        let mut arp = udp4(1, 60);
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let mut icmp = udp4(1, 60);
+        icmp[23] = 1;
+        let mut other = icmp.clone();
+        other[23] = 47;
+        for (at, data) in [udp4(1, 60), tcp4(1, 0, b""), arp, icmp, other].iter().enumerate() {
+            assert_eq!(index(&mut table, data), at as u32);
+            assert_eq!(index(&mut table, data), at as u32);
+        }
+        assert_eq!(table.index(&frame(LinkType::RawIp, &six)), 5);
+        assert_eq!(table.index(&frame(LinkType::MoonsniffId, &[1, 2, 3, 4])), 6);
+        let expected = [
+            "10.0.0.1:1000 > 10.0.0.2:2000 udp",
+            "10.0.0.1:1000 > 10.0.0.2:2000 tcp",
+            "ethertype 0x0806",
+            "10.0.0.1 > 10.0.0.2 icmp",
+            "10.0.0.1 > 10.0.0.2 protocol 47",
+            "[2001:db8::1]:1000 > [2001:db8::2]:2000 udp",
+            "unknown",
+        ];
+        assert_eq!(table.names(), expected);
+        assert_eq!(table.others(), None);
+    }
+
+    #[test]
+    fn the_cache_and_the_map_agree() {
+        let mut table = FlowTable::new(FlowRule::FiveTuple);
+        for _ in 0..3 {
+            for port in 0..4000 {
+                assert_eq!(index(&mut table, &from_port(port)), u32::from(port));
+            }
+        }
+        // The same five numbers in a frame that takes the long way.
+        let tagged = crate::test_support::tagged(&from_port(17), &[0x8100]);
+        assert_eq!(index(&mut table, &tagged), 17);
+    }
+
+    #[test]
+    fn flows_beyond_the_limit_share_one() {
+        let mut table = FlowTable::with_limit(FlowRule::FiveTuple, 3);
+        let indices: Vec<_> = (0..6).map(|port| index(&mut table, &from_port(port))).collect();
+        assert_eq!(indices, [0, 1, 2, 3, 3, 3]);
+        assert_eq!(index(&mut table, &from_port(1)), 1);
+        assert_eq!(table.names().len(), 4);
+        assert_eq!(table.names()[3], "others");
+        assert_eq!(table.others(), Some(3));
+    }
+
+    #[test]
+    fn streams_are_read_behind_the_signature() {
+        let mut table = FlowTable::new(FlowRule::Stream);
+        let mut data = udp4(1, 80);
+        data[47..49].copy_from_slice(&258u16.to_le_bytes());
+        assert_eq!(index(&mut table, &data), 0);
+        data[46] = 0;
+        assert_eq!(index(&mut table, &data), 1);
+        assert_eq!(table.names(), ["stream 258", "unknown"]);
+        let mut none = FlowTable::new(FlowRule::None);
+        assert_eq!((index(&mut none, &data), none.names()), (0, &["all".to_owned()][..]));
     }
 }

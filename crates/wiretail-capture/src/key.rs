@@ -11,6 +11,8 @@
 //!
 //! Hashes are the 64 bits of XXH3 (<https://github.com/Cyan4973/xxHash>).
 
+use std::ops::Range;
+
 use wiretail_schema::packet::KeyRule;
 use wiretail_schema::units::UnitError;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -158,7 +160,7 @@ fn signed_number(payload: &[u8]) -> Option<u64> {
 }
 
 /// Where the published rule reads in a frame.
-const PUBLISHED: std::ops::Range<usize> = 12..64;
+const PUBLISHED: Range<usize> = 12..64;
 
 /// The frame's bytes 12 to 64 as the published evaluations compare them, and how many there are (less
 /// in shorter frames): in an untagged IPv4 frame without options the IPv4 header checksum
@@ -225,20 +227,16 @@ fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u6
         return None;
     }
     // Checksums lie within the published range only; what is around it is hashed where it lies.
-    let zeroed = zeroed && frame.link == LinkType::Ethernet && end > PUBLISHED.start;
-    if !zeroed || start >= PUBLISHED.end {
+    let zeroed = zeroed && frame.link == LinkType::Ethernet;
+    let Range { start: first, end: past } = PUBLISHED;
+    if !zeroed || start >= past || data.len() <= first {
         return Some(xxh3_64(&data[start..]));
     }
-    let (head, middle_len) = published_key(frame.data);
-    let middle_end = data.len().min(PUBLISHED.start + middle_len);
-    let middle_start = start.max(PUBLISHED.start);
+    let (middle, _) = published_key(frame.data);
     let mut hash = Xxh3::new();
-    hash.update(data.get(start..PUBLISHED.start).unwrap_or_default());
-    hash.update(
-        head.get(middle_start - PUBLISHED.start..middle_end.saturating_sub(PUBLISHED.start))
-            .unwrap_or_default(),
-    );
-    hash.update(data.get(PUBLISHED.end..).unwrap_or_default());
+    hash.update(&data[start.min(first)..first]);
+    hash.update(&middle[start.max(first) - first..data.len().min(past) - first]);
+    hash.update(data.get(past..).unwrap_or_default());
     Some(hash.digest())
 }
 
@@ -312,4 +310,174 @@ fn ip_id(frame: &Frame<'_>) -> Option<u64> {
             | u64::from(ip.len) << 16
             | u64::from(ip.identification)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{frame, ipv6_udp, tagged, tcp4, udp4};
+
+    fn key(rule: &str, data: &[u8]) -> Option<u64> {
+        Keyer::new(&parse_key_rule(rule, false).unwrap()).key(&frame(LinkType::Ethernet, data))
+    }
+
+    #[test]
+    fn rules_print_as_they_parse() {
+        for text in [
+            "moonsniff",
+            "invariant",
+            "payload",
+            "ip-id",
+            "bytes:12-64",
+            "bytes:0-1,zero-checksums",
+            "offset:3+8",
+        ] {
+            assert_eq!(key_rule_text(&parse_key_rule(text, false).unwrap()), text);
+        }
+        assert_eq!(key_rule_text(&AUTO_RULES[1]), "bytes:12-64,zero-checksums");
+        assert_eq!(parse_key_rule("bytes:12-64", true).unwrap(), AUTO_RULES[1]);
+        let wrong = [
+            "",
+            "auto",
+            "bytes",
+            "bytes:",
+            "bytes:5-5",
+            "bytes:6-5",
+            "bytes:-5",
+            "bytes:1-99999999",
+            "bytes:+1-5",
+            "offset:1",
+            "offset:1+0",
+            "offset:1+9",
+            "offset:+4",
+            "bytes:1-5,zero",
+        ];
+        for text in wrong {
+            assert!(parse_key_rule(text, false).is_err(), "{text}");
+        }
+        let error = parse_key_rule("payload", true).unwrap_err().to_string();
+        assert!(error.contains("only bytes:A-B"), "{error}");
+    }
+
+    #[test]
+    fn numbers_are_taken_as_they_are() {
+        let data = udp4(0x0102_0304, 60);
+        assert_eq!(key("moonsniff", &data), Some(0x0102_0304));
+        assert_eq!(key("moonsniff", &tagged(&data, &[0x8100])), Some(0x0102_0304));
+        assert_eq!(key("offset:0+4", &data), Some(0x0102_0304));
+        assert_eq!(key("offset:1+2", &data), Some(0x0203));
+        assert_eq!(key("offset:10+8", &data), Some(0));
+        assert_eq!(key("offset:11+8", &data), None);
+        assert_eq!(key("ip-id", &data), Some(17 << 48 | 46 << 16 | 0x0304));
+        let mut unsigned = data.clone();
+        unsigned[46] = 0x54;
+        assert_eq!(key("moonsniff", &unsigned), None);
+        let id = frame(LinkType::MoonsniffId, &[4, 3, 2, 1]);
+        assert_eq!(Keyer::new(&KeyRule::Moonsniff).key(&id), Some(0x0102_0304));
+        assert!(AUTO_RULES[1..].iter().all(|rule| Keyer::new(rule).key(&id).is_none()));
+    }
+
+    #[test]
+    fn the_published_rule_ignores_checksums_and_nothing_else() {
+        let rule = "bytes:12-64,zero-checksums";
+        for data in [udp4(1, 80), tcp4(1, 0x10, b"the payload of a segment, and some more")] {
+            let is_udp = data[23] == 17;
+            let expected = key(rule, &data);
+            for at in 0..data.len() {
+                let mut changed = data.clone();
+                changed[at] ^= 0x80;
+                let checksums = if is_udp { 40..42 } else { 50..52 };
+                let is_ignored = at < 12 || at >= 64 || (24..26).contains(&at) || checksums.contains(&at);
+                // A frame that is no longer IPv4, IHL 5 or UDP also differs by what is zeroed.
+                assert_eq!(key(rule, &changed) == expected, is_ignored, "{at}");
+            }
+        }
+        let short = udp4(1, 50);
+        let (bytes, len) = published_key(&short);
+        assert_eq!((len, &bytes[..12], &bytes[12..14]), (38, &short[12..24], &[0, 0][..]));
+        assert_eq!(published_key(&short[..12]).1, 0);
+        assert_eq!(key(rule, &short[..12]), None);
+        // Tagged frames and options keep their checksums, as in the published evaluations.
+        let tagged = tagged(&udp4(1, 80), &[0x8100]);
+        assert_eq!(published_key(&tagged).0, tagged[12..64]);
+    }
+
+    #[test]
+    fn invariant_survives_what_devices_do() {
+        let before = tcp4(9, 0x18, b"hello");
+        let mut after = before.clone();
+        after[0..12].fill(0xaa); // MAC addresses
+        after[15] = 0xff; // DSCP, ECN
+        after[22] = 3; // TTL
+        after[24..34].fill(0x11); // header checksum, addresses
+        after[34..38].fill(0x22); // ports
+        after[50..52].fill(0x33); // TCP checksum
+        let expected = key("invariant", &before).unwrap();
+        assert_eq!(key("invariant", &tagged(&after, &[0x88a8, 0x8100])), Some(expected));
+        assert_eq!(key("payload", &after), key("payload", &before));
+        // Identification, sequence number, acknowledgement, flags, payload.
+        for at in [19, 41, 45, 47, 54] {
+            let mut other = before.clone();
+            other[at] ^= 1;
+            assert_ne!(key("invariant", &other), Some(expected), "{at}");
+        }
+        assert_eq!(key("invariant", &[0xff; 60]), None);
+        assert_eq!(key("payload", &tcp4(9, 0x10, b"")), None);
+        assert!(key("invariant", &tcp4(9, 0x10, b"")).is_some());
+    }
+
+    #[test]
+    fn invariant_tells_fragments_and_ipv6_packets_apart() {
+        let mut first = udp4(7, 60);
+        first[20] = 0x20;
+        let mut later = first.clone();
+        later[21] = 5;
+        assert!(key("invariant", &later).is_some());
+        assert_ne!(key("invariant", &first), key("invariant", &later));
+        assert_eq!([key("payload", &later), key("moonsniff", &later), key("offset:0+4", &later)], [None; 3]);
+        let six = ipv6_udp(&[], 17);
+        let keyer = |rule| Keyer::new(&rule).key(&frame(LinkType::RawIp, &six));
+        assert!(keyer(KeyRule::Invariant).is_some());
+        assert_eq!(keyer(KeyRule::IpId), None);
+    }
+
+    #[test]
+    fn a_payload_limit_makes_different_snap_lengths_agree() {
+        let whole = udp4(3, 300);
+        let cut = &whole[..100];
+        for rule in [KeyRule::Invariant, KeyRule::Payload] {
+            let limited = Keyer::with_payload_limit(&rule, 100 - 42);
+            let key = |keyer: &Keyer, data| keyer.key(&frame(LinkType::Ethernet, data));
+            assert_ne!(key(&Keyer::new(&rule), &whole), key(&Keyer::new(&rule), cut));
+            assert_eq!(key(&limited, &whole), key(&limited, cut));
+        }
+    }
+
+    proptest! {
+        /// The general way to hash a range gives what the short one does for the published range.
+        #[test]
+        fn ranges_agree_however_they_are_hashed(
+            data in prop::collection::vec(any::<u8>(), 0..120),
+            kind in 0usize..3,
+            range in (0usize..100, 1usize..100),
+        ) {
+            let mut data = data;
+            if kind > 0 && data.len() > 24 {
+                data[12..15].copy_from_slice(&[8, 0, 0x45]);
+                data[23] = [17, 6][kind - 1];
+            }
+            let frame = frame(LinkType::Ethernet, &data);
+            prop_assert_eq!(bytes(&frame, 12, 64, true), published(&frame));
+            // A plain reference: zero, then cut.
+            let (start, end) = (range.0, range.0 + range.1);
+            let mut zeroed = data.clone();
+            let (key, len) = published_key(&data);
+            let middle = 12.min(data.len())..(12 + len).min(data.len());
+            zeroed[middle].copy_from_slice(&key[..len]);
+            let expected = (start < data.len()).then(|| xxh3_64(&zeroed[start..end.min(data.len())]));
+            prop_assert_eq!(bytes(&frame, start, end, true), expected);
+        }
+    }
 }

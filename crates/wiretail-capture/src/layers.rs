@@ -240,3 +240,110 @@ fn ipv6(data: &[u8]) -> Option<Ip<'_>> {
 fn be16(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{frame, ipv6_udp, tagged, udp4 as udp4_frame};
+
+    #[test]
+    fn every_link_type_leads_to_the_same_packet() {
+        let ethernet = udp4_frame(7, 60);
+        let ip = &ethernet[14..];
+        let expected = parse(&frame(LinkType::Ethernet, &ethernet)).unwrap();
+        assert_eq!(expected.ports(), Some([3, 232, 7, 208]));
+        assert_eq!(expected.transport().unwrap().payload_len, 18);
+        let sll = [&[0; 14][..], &[8, 0], ip].concat();
+        let sll2 = [&[8, 0][..], &[0; 18], ip].concat();
+        let cases = [
+            (LinkType::Ethernet, tagged(&ethernet, &[0x8100])),
+            (LinkType::Ethernet, tagged(&ethernet, &[0x88a8, 0x8100])),
+            (LinkType::Sll, sll.clone()),
+            (LinkType::Sll, [&sll[..14], &[0x81, 0, 0, 5, 8, 0], ip].concat()),
+            (LinkType::Sll2, sll2),
+            (LinkType::RawIp, ip.to_vec()),
+            (LinkType::Loopback, [&[2, 0, 0, 0], ip].concat()),
+        ];
+        for (link, data) in cases {
+            assert_eq!(parse(&frame(link, &data)), Some(expected), "{link:?}");
+        }
+        assert_eq!(parse(&frame(LinkType::MoonsniffId, ip)), None);
+    }
+
+    #[test]
+    fn padding_is_no_payload_and_options_are_stepped_over() {
+        let mut padded = udp4_frame(7, 50);
+        let whole = padded.clone();
+        padded.resize(60, 0xee);
+        assert_eq!(parse(&frame(LinkType::Ethernet, &padded)), parse(&frame(LinkType::Ethernet, &whole)));
+        assert_eq!(udp4(&frame(LinkType::Ethernet, &padded)).unwrap().1, &whole[42..]);
+
+        let mut options = whole.clone();
+        options[14] = 0x46;
+        options[17] += 4;
+        options.splice(34..34, [1, 1, 1, 1]);
+        let options = frame(LinkType::Ethernet, &options);
+        assert!(udp4(&options).is_none());
+        assert_eq!(parse(&options).unwrap().transport().unwrap().payload, &whole[42..]);
+    }
+
+    #[test]
+    fn fragments_have_a_transport_header_in_the_first_only() {
+        let mut first = udp4_frame(7, 60);
+        first[20] = 0x20;
+        assert!(udp4(&frame(LinkType::Ethernet, &first)).is_none());
+        let ip = parse(&frame(LinkType::Ethernet, &first)).unwrap();
+        assert_eq!((ip.fragment, ip.transport().is_some()), (1, true));
+        let mut later = first;
+        later[20..22].copy_from_slice(&[0x00, 0x05]);
+        let ip = parse(&frame(LinkType::Ethernet, &later)).unwrap();
+        assert_eq!((ip.fragment, ip.transport(), ip.ports()), (10, None, None));
+        assert_eq!(ip.body_len, 26);
+    }
+
+    #[test]
+    fn ipv6_extension_headers_are_stepped_over() {
+        let plain = ipv6_udp(&[], 17);
+        let expected = parse(&frame(LinkType::RawIp, &plain)).unwrap();
+        assert_eq!(expected.transport().unwrap().payload, b"payload");
+        // Hop-by-hop options of 8 bytes, destination options of 16, a first fragment.
+        let hop = [60, 0, 1, 4, 0, 0, 0, 0];
+        let mut destination = [0; 16];
+        destination[..2].copy_from_slice(&[44, 1]);
+        let fragment = [17, 0, 0, 1, 0, 0, 0, 9];
+        let data = ipv6_udp(&[&hop[..], &destination, &fragment].concat(), 0);
+        let ip = parse(&frame(LinkType::RawIp, &data)).unwrap();
+        assert_eq!(ip.transport(), expected.transport());
+        assert_eq!((ip.identification, ip.fragment), (9, 1));
+        let later = ipv6_udp(&[17, 0, 0, 8, 0, 0, 0, 9], 44);
+        assert_eq!(parse(&frame(LinkType::RawIp, &later)).unwrap().transport(), None);
+        // A chain that leads out of the packet.
+        assert_eq!(parse(&frame(LinkType::RawIp, &ipv6_udp(&[60, 255, 0, 0, 0, 0, 0, 0], 0))), None);
+    }
+
+    proptest! {
+        /// The short way sees what the long way sees.
+        #[test]
+        fn both_ways_agree(
+            mut data in prop::collection::vec(any::<u8>(), 0..100),
+            is_udp4 in prop::collection::vec(prop::bool::weighted(0.95), 5),
+        ) {
+            let fixed: [(usize, &[u8]); 5] = [(12, &[8, 0]), (14, &[0x45]), (16, &[0]), (20, &[0x40, 0]), (23, &[17])];
+            for ((at, bytes), is_set) in fixed.into_iter().zip(is_udp4) {
+                if is_set && data.len() >= at + bytes.len() {
+                    data[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+            let frame = frame(LinkType::Ethernet, &data);
+            if let Some((headers, payload)) = udp4(&frame) {
+                let ip = parse(&frame).unwrap();
+                prop_assert_eq!(ip.addresses, &headers[26..34]);
+                prop_assert_eq!(&ip.ports().unwrap(), &headers[34..38]);
+                prop_assert_eq!(ip.protocol, protocol::UDP);
+                prop_assert_eq!(ip.transport().unwrap().payload, payload);
+            }
+        }
+    }
+}

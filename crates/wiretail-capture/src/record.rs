@@ -179,3 +179,39 @@ impl RecordReader {
         self.tap.keyer()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{PcapBuilder, open, udp4};
+    use crate::{AUTO_RULES, FlowTable, Keyer};
+
+    #[test]
+    fn every_loop_gives_what_a_tap_gives_frame_by_frame() {
+        let mut file = PcapBuilder::new(false, true);
+        for id in 0..10_000 {
+            file.frame(i64::from(id) * 1000, &udp4(id, 60 + id as usize % 50), 200);
+        }
+        file.frame(9, &[0xff; 60], 60);
+        for rule in AUTO_RULES {
+            for flows in [FlowRule::FiveTuple, FlowRule::Stream, FlowRule::None] {
+                let mut tap = Tap::new(Keyer::new(&rule), FlowTable::new(flows));
+                let mut expected = Vec::new();
+                let mut reader = open(&file.bytes).unwrap();
+                while reader.read(&mut |frame: &Frame<'_>| expected.extend(tap.record(frame))).unwrap() {}
+
+                let mut records = Vec::new();
+                let reader = open(&file.bytes).unwrap();
+                let mut reader = RecordReader::new(reader, Keyer::new(&rule), FlowTable::new(flows));
+                while reader.read_batch(&mut records).unwrap() {}
+                assert!(records == expected);
+                assert_eq!(reader.counts(), tap.counts());
+                assert_eq!(reader.flows().names(), tap.flows().names());
+                let counts = reader.counts();
+                assert_eq!((counts.packets, counts.wire_bytes), (10_001, 2_000_060));
+                assert_eq!((counts.caplen_min, counts.caplen_max, counts.cut_by_snaplen), (60, 109, 10_000));
+                assert_eq!(counts.packets_without_key, 10_001 - records.len() as u64);
+            }
+        }
+    }
+}

@@ -234,3 +234,71 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ::zstd::stream::encode_all(bytes, 1).expect("writing to memory does not fail")
 }
+
+/// A frame of these bytes, captured whole.
+pub(crate) fn frame(link: LinkType, data: &[u8]) -> Frame<'_> {
+    Frame { ts_ns: 0, interface: 0, link, wire_len: data.len() as u32, data }
+}
+
+/// An Ethernet frame with VLAN tags put in.
+pub(crate) fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
+    let mut bytes = frame[..12].to_vec();
+    for tag in tags {
+        bytes.extend(tag.to_be_bytes());
+        bytes.extend([0, 5]);
+    }
+    bytes.extend(&frame[12..]);
+    bytes
+}
+
+/// An Ethernet/IPv4/TCP frame: 10.0.0.1:1000 to 10.0.0.2:2000.
+pub(crate) fn tcp4(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = udp4(0, 43)[..38].to_vec();
+    frame[16..18].copy_from_slice(&(40 + payload.len() as u16).to_be_bytes());
+    frame[23] = 6;
+    frame.extend(sequence.to_be_bytes());
+    frame.extend(7u32.to_be_bytes());
+    frame.extend([0x50, flags, 0xff, 0xff, 0xaa, 0xbb, 0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+/// An IPv6/UDP packet, 2001:db8::1 port 1000 to 2001:db8::2 port 2000, with extension headers;
+/// `next` is the protocol of the first of them.
+pub(crate) fn ipv6_udp(extensions: &[u8], next: u8) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((extensions.len() as u16 + 15).to_be_bytes());
+    packet.extend([next, 64]);
+    for host in [1, 2] {
+        packet.extend([0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+    }
+    packet.extend(extensions);
+    packet.extend([0x03, 0xe8, 0x07, 0xd0, 0, 15, 0xaa, 0xbb]);
+    packet.extend(b"payload");
+    packet
+}
+
+/// A valid capture of each format, by name; each packet has another length.
+pub(crate) fn samples() -> Vec<(&'static str, Vec<u8>)> {
+    let mut pcap = PcapBuilder::new(false, true);
+    let mut pcapng = PcapngBuilder::new(true);
+    pcapng.interface(1, &[(2, b"pre"), (9, &[9])]).interface(1, &[(2, b"post"), (9, &[0x9e])]);
+    let mut erf = Vec::new();
+    let mut records = Vec::new();
+    for id in 0..40u32 {
+        let data = match id % 4 {
+            0 => tagged(&udp4(id, 60), &[0x8100]),
+            1 => tcp4(id, 0x18, &vec![id as u8; id as usize]),
+            _ => udp4(id, 50 + id as usize),
+        };
+        let time = 5_000_000_000 + u64::from(id) * 100_000;
+        pcap.frame(time as i64, &data, data.len() as u32);
+        pcapng.enhanced(id % 2, time, &data, data.len() as u32);
+        erf.extend(erf_record(2, (id % 2) as u8, (time / 1000) << 20, &[[0; 8]], &data));
+        records.push((time, id));
+        if id == 20 {
+            pcapng.block(5, &[0; 33]);
+        }
+    }
+    vec![("pcap", pcap.bytes), ("pcapng", pcapng.bytes), ("erf", erf), ("mscap", mscap(&records))]
+}

@@ -82,7 +82,7 @@ impl Header {
     /// Rounded down, as stamps of less than a nanosecond are everywhere here.
     #[inline(always)]
     fn ts_ns(&self) -> i64 {
-        (self.seconds * 1_000_000_000 + (self.fraction * 1_000_000_000 >> 32)) as i64
+        (self.seconds * 1_000_000_000 + ((self.fraction * 1_000_000_000) >> 32)) as i64
     }
 
     /// What stands behind the extension headers of a whole record; None where they don't fit.

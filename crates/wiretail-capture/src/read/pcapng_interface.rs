@@ -59,7 +59,7 @@ impl Clock {
             Ticks::Divide(divisor) => ticks / divisor,
             // 10^9 is less than 2^30, so the product fits.
             Ticks::Shift(exponent) => {
-                u64::try_from(u128::from(ticks) * 1_000_000_000 >> exponent).unwrap_or(u64::MAX)
+                u64::try_from((u128::from(ticks) * 1_000_000_000) >> exponent).unwrap_or(u64::MAX)
             }
             Ticks::Nothing => 0,
         };

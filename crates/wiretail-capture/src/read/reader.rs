@@ -368,3 +368,96 @@ impl InterfaceChoice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{OwnedFrame, Pieces, collect, gzip, open, samples, zstd};
+
+    /// All that a caller can see of a capture.
+    fn everything(mut reader: CaptureReader) -> (Vec<OwnedFrame>, Option<Truncation>, String, u64) {
+        let frames = collect(&mut reader).unwrap();
+        (frames, reader.truncation(), reader.description(), reader.offset())
+    }
+
+    proptest! {
+        /// However the source cuts its bytes, the capture is the same; whole or truncated.
+        #[test]
+        fn pieces_do_not_matter(
+            sizes in prop::collection::vec(1usize..400, 1..20),
+            cut in 0usize..100,
+            compression in 0usize..3,
+        ) {
+            for (_, sample) in samples() {
+                let plain = &sample[..sample.len() - cut];
+                let bytes = [|b: &[u8]| b.to_vec(), gzip, zstd][compression](plain);
+                let expected = everything(open(&bytes).unwrap());
+                let source = Box::new(Pieces::new(&bytes, &sizes));
+                let pieces = CaptureReader::from_reader("test", source, &OpenOptions::default()).unwrap();
+                prop_assert!(everything(pieces) == expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_crossed_at_every_place() {
+        for (name, sample) in samples() {
+            // The file header stays, the packets repeat until the buffer has turned over twice.
+            let head = if name == "pcap" { 24 } else { 0 };
+            let mut bytes = sample[..head].to_vec();
+            while bytes.len() < 3 * super::super::input::BUFFER_LEN {
+                bytes.extend(&sample[head..]);
+            }
+            let turns = (bytes.len() - head) / (sample.len() - head);
+            let one = everything(open(&sample).unwrap()).0.len();
+            let (frames, truncation, _, offset) = everything(open(&bytes).unwrap());
+            assert_eq!((frames.len(), truncation, offset), (one * turns, None, bytes.len() as u64), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_source_is_an_error_and_not_damage() {
+        struct Failing(std::io::Cursor<Vec<u8>>);
+        impl Read for Failing {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                match self.0.read(buffer)? {
+                    0 => Err(io::Error::other("the disk is gone")),
+                    count => Ok(count),
+                }
+            }
+        }
+        let (_, sample) = samples().remove(0);
+        let long: Vec<u8> = sample.iter().chain(sample[24..].iter().cycle().take(1 << 20)).copied().collect();
+        for bytes in [long.clone(), zstd(&long)] {
+            let source = Box::new(Failing(io::Cursor::new(bytes)));
+            let error = CaptureReader::from_reader("f.pcap", source, &OpenOptions::default())
+                .and_then(|mut reader| collect(&mut reader))
+                .unwrap_err();
+            assert!(matches!(error, CaptureError::Io { .. }), "{error}");
+            assert!(error.to_string().contains("the disk is gone"));
+        }
+    }
+
+    #[test]
+    fn files_are_opened_by_name() {
+        let error = CaptureReader::open(Path::new("/nonexistent/x.pcap"), &OpenOptions::default());
+        let error = error.err().unwrap().to_string();
+        assert!(error.starts_with("/nonexistent/x.pcap: cannot be read"), "{error}");
+        let directory = CaptureReader::open(Path::new("/"), &OpenOptions::default());
+        assert!(matches!(directory.err().unwrap(), CaptureError::Io { .. }));
+    }
+
+    #[test]
+    fn formats_of_one_interface_have_no_other() {
+        for (name, sample) in samples().into_iter().filter(|(name, _)| *name != "pcapng") {
+            let choice = Some(InterfaceChoice::Index(9));
+            let options = OpenOptions { interface: choice, ..OpenOptions::default() };
+            let source = Box::new(io::Cursor::new(sample));
+            let result =
+                CaptureReader::from_reader("f", source, &options).and_then(|mut reader| collect(&mut reader));
+            assert!(matches!(result.unwrap_err(), CaptureError::NoInterface { .. }), "{name}");
+        }
+    }
+}

@@ -25,9 +25,13 @@ pub(super) struct Counts {
 
 impl Counts {
     /// The frame with its trailer taken off and read. None where the capture cut the frame or the
-    /// bytes are no stamp.
+    /// bytes are no stamp. Once it is hopeless, nothing counts any more: when that is must not
+    /// depend on how many frames the buffer holds.
     #[inline(always)]
     pub(super) fn restamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
+        if self.are_hopeless(false) {
+            return None;
+        }
         let stamped = restamp(frame);
         self.with += u64::from(stamped.is_some());
         self.without += u64::from(stamped.is_none());
