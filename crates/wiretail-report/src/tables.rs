@@ -377,7 +377,7 @@ fn flows(m: &mut Markup, summary: &Summary) {
     names.push("max".into());
     let rows = summary.flows.largest.iter().map(|flow| {
         let mut row = vec![
-            Cell::text(&flow.name),
+            Cell::text(&flow.name).class("flow"),
             Cell::count(flow.sent),
             Cell::count(flow.lost),
             Cell::count(flow.reordered),
@@ -460,7 +460,9 @@ fn captures(m: &mut Markup, summary: &Summary) {
             find(taps[1]),
         ]
     });
-    let rows: Vec<_> = rows.into_iter().chain(gaps).collect();
+    // Texts and numbers share these columns: all of them from the left.
+    let left = |cell: Cell| if cell.is_number() { cell.class("") } else { cell };
+    let rows = rows.into_iter().chain(gaps).map(|row| row.into_iter().map(left).collect());
     table(m, "Both taps and the audit of their stamps", &head(["", "ingress", "egress"]), rows);
 }
 
