@@ -10,13 +10,16 @@ use wiretail_schema::packet::FlowRule;
 
 use crate::key::SIGNATURE;
 use crate::layers::{self, protocol};
-use crate::read::{Frame, LinkType};
+use crate::read::Frame;
 
 /// Flows that are told apart unless the caller says otherwise; later ones count together.
 pub const FLOWS_MAX: usize = 4096;
 
 /// Slots of the cache. Only those that are in use take room in the processor's cache.
 const SLOTS: usize = 4096;
+
+/// Marks a flow with ports in [`V4`].
+const HAS_PORTS: u32 = 0x100;
 
 /// What makes a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,10 +40,18 @@ enum FlowKey {
     Unknown,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+/// What the cache compares: an IPv4 flow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct V4 {
     addresses: u64,
     ports: u32,
+    /// Bit 8: there are ports.
+    protocol: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    flow: V4,
     /// Index plus one; 0 marks an empty slot.
     index: u32,
 }
@@ -53,6 +64,7 @@ pub struct FlowTable {
     slots: Vec<Slot>,
     flows: HashMap<FlowKey, u32>,
     names: Vec<String>,
+    unknown: Option<u32>,
     overflown: bool,
 }
 
@@ -67,7 +79,7 @@ impl FlowTable {
         let limit = limit.clamp(1, u32::MAX as usize - 2);
         let names = if rule == FlowRule::None { vec!["all".to_owned()] } else { Vec::new() };
         let slots = if rule == FlowRule::FiveTuple { vec![Slot::default(); SLOTS] } else { Vec::new() };
-        Self { rule, limit, slots, flows: HashMap::new(), names, overflown: false }
+        Self { rule, limit, slots, flows: HashMap::new(), names, unknown: None, overflown: false }
     }
 
     /// What tells flows apart.
@@ -97,28 +109,71 @@ impl FlowTable {
 
     #[inline(always)]
     pub(crate) fn five_tuple(&mut self, frame: &Frame<'_>) -> u32 {
-        let Some((headers, _)) = layers::udp4(frame) else { return self.find(&five_tuple_key(frame)) };
-        let addresses = u64::from_le_bytes(array(&headers[26..34]));
-        let ports = u32::from_le_bytes(array(&headers[34..38]));
+        match layers::udp4(frame) {
+            Some((headers, _)) => self.cached(V4 {
+                addresses: u64::from_le_bytes(array(&headers[26..34])),
+                ports: u32::from_le_bytes(array(&headers[34..38])),
+                protocol: u32::from(protocol::UDP) | HAS_PORTS,
+            }),
+            None => self.five_tuple_elsewhere(frame),
+        }
+    }
+
+    #[inline(always)]
+    fn cached(&mut self, flow: V4) -> u32 {
         // Fibonacci hashing: the product's upper bits depend on all of the factor's.
-        let mixed = (addresses ^ u64::from(ports).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let at = (mixed >> 52) as usize % SLOTS;
+        let mixed = flow.addresses ^ u64::from(flow.ports).rotate_left(32) ^ u64::from(flow.protocol);
+        let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % SLOTS;
         let slot = self.slots[at];
-        if slot.addresses == addresses && slot.ports == ports && slot.index != 0 {
+        if slot.flow == flow && slot.index != 0 {
             return slot.index - 1;
         }
-        self.miss(addresses, ports, at)
+        self.miss(flow, at)
     }
 
     #[cold]
     #[inline(never)]
-    fn miss(&mut self, addresses: u64, ports: u32, at: usize) -> u32 {
+    fn miss(&mut self, flow: V4, at: usize) -> u32 {
         let index = self.find(&FlowKey::V4 {
-            addresses: addresses.to_le_bytes(),
-            ports: Some(ports.to_le_bytes()),
-            protocol: protocol::UDP,
+            addresses: flow.addresses.to_le_bytes(),
+            ports: (flow.protocol & HAS_PORTS != 0).then_some(flow.ports.to_le_bytes()),
+            protocol: flow.protocol as u8,
         });
-        self.slots[at] = Slot { addresses, ports, index: index + 1 };
+        self.slots[at] = Slot { flow, index: index + 1 };
+        index
+    }
+
+    #[inline(never)]
+    fn five_tuple_elsewhere(&mut self, frame: &Frame<'_>) -> u32 {
+        let Some(ip) = layers::parse(frame) else {
+            return match layers::network(frame) {
+                Some((ethertype, _)) if frame.link.has_ethertype() => {
+                    self.find(&FlowKey::Ethertype(ethertype))
+                }
+                _ => self.unknown(),
+            };
+        };
+        let ports = ip.ports();
+        match <[u8; 8]>::try_from(ip.addresses) {
+            Ok(addresses) => self.cached(V4 {
+                addresses: u64::from_le_bytes(addresses),
+                ports: u32::from_le_bytes(ports.unwrap_or_default()),
+                protocol: u32::from(ip.protocol) | if ports.is_some() { HAS_PORTS } else { 0 },
+            }),
+            Err(_) => {
+                let addresses = Box::new(array(ip.addresses));
+                self.find(&FlowKey::V6 { addresses, ports, protocol: ip.protocol })
+            }
+        }
+    }
+
+    /// The flow of frames without one; formats of identifiers alone hold nothing else.
+    fn unknown(&mut self) -> u32 {
+        if let Some(index) = self.unknown {
+            return index;
+        }
+        let index = self.find(&FlowKey::Unknown);
+        self.unknown = Some(index);
         index
     }
 
@@ -127,7 +182,10 @@ impl FlowTable {
             Some((_, payload)) => stream_id(payload),
             None => layers::parse(frame).and_then(|ip| stream_id(ip.transport()?.payload)),
         };
-        self.find(&id.map_or(FlowKey::Unknown, FlowKey::Stream))
+        match id {
+            Some(id) => self.find(&FlowKey::Stream(id)),
+            None => self.unknown(),
+        }
     }
 
     fn find(&mut self, key: &FlowKey) -> u32 {
@@ -160,23 +218,6 @@ fn stream_id(payload: &[u8]) -> Option<u16> {
     match payload.first_chunk::<7>()? {
         [_, _, _, _, SIGNATURE, low, high] => Some(u16::from_le_bytes([*low, *high])),
         _ => None,
-    }
-}
-
-#[cold]
-fn five_tuple_key(frame: &Frame<'_>) -> FlowKey {
-    let Some(ip) = layers::parse(frame) else {
-        return match (frame.link, layers::network(frame)) {
-            (LinkType::Ethernet | LinkType::Sll | LinkType::Sll2, Some((ethertype, _))) => {
-                FlowKey::Ethertype(ethertype)
-            }
-            _ => FlowKey::Unknown,
-        };
-    };
-    let (ports, protocol) = (ip.ports(), ip.protocol);
-    match <[u8; 8]>::try_from(ip.addresses) {
-        Ok(addresses) => FlowKey::V4 { addresses, ports, protocol },
-        Err(_) => FlowKey::V6 { addresses: Box::new(array(ip.addresses)), ports, protocol },
     }
 }
 
@@ -225,6 +266,7 @@ fn pair_name(from: &str, to: &str, ports: Option<[u8; 4]>, protocol: u8) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::LinkType;
     use crate::test_support::{frame, ipv6_udp, tcp4, udp4};
 
     fn index(table: &mut FlowTable, data: &[u8]) -> u32 {

@@ -18,6 +18,7 @@ use wiretail_schema::units::UnitError;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::layers::{self, Ip, protocol};
+use crate::published::{self, PUBLISHED, published_key};
 use crate::read::{Frame, LinkType};
 
 /// Bytes of payload that `invariant` reads unless told to read less.
@@ -122,7 +123,7 @@ impl Keyer {
     pub fn key(&self, frame: &Frame<'_>) -> Option<u64> {
         match self.rule {
             KeyRule::Moonsniff => moonsniff(frame),
-            KeyRule::Bytes { start: 12, end: 64, zero_checksums: true } => published(frame),
+            KeyRule::Bytes { start: 12, end: 64, zero_checksums: true } => published::key(frame),
             KeyRule::Bytes { start, end, zero_checksums } => bytes(frame, start, end, zero_checksums),
             KeyRule::Offset { offset, len } => offset_number(frame, offset, len),
             KeyRule::Invariant => invariant(frame, self.payload_limit.min(INVARIANT_PAYLOAD)),
@@ -159,67 +160,6 @@ fn signed_number(payload: &[u8]) -> Option<u64> {
     Some(u64::from(u32::from_le_bytes([a, b, c, d])))
 }
 
-/// Where the published rule reads in a frame.
-const PUBLISHED: Range<usize> = 12..64;
-
-/// The frame's bytes 12 to 64 as the published evaluations compare them, and how many there are (less
-/// in shorter frames): in an untagged IPv4 frame without options the IPv4 header checksum
-/// and the TCP or UDP checksum are zero.
-#[inline]
-pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
-    if let Some(whole) = data.first_chunk::<64>() {
-        let mut key = [0; 52];
-        key.copy_from_slice(&whole[PUBLISHED]);
-        return (zero_checksums(&key), 52);
-    }
-    let short = data.get(PUBLISHED.start..).unwrap_or_default();
-    let mut key = [0; 52];
-    key[..short.len()].copy_from_slice(short);
-    (zero_checksums(&key), short.len())
-}
-
-/// `key` starts at the frame's byte 12. Masks whole words instead of storing two bytes: the hash
-/// that follows reads words, and a processor cannot forward a narrow store to a wider load.
-#[inline(always)]
-fn zero_checksums(key: &[u8; 52]) -> [u8; 52] {
-    let word = |at: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&key[at..at + 8]);
-        u64::from_le_bytes(bytes)
-    };
-    let is_plain_ipv4 = word(0) & 0xff_ffff == 0x45_0008;
-    let when = |condition: bool, mask: u64| if is_plain_ipv4 && condition { mask } else { u64::MAX };
-    let protocol = key[11];
-    let words = [
-        (0, word(0)),
-        (8, word(8) & when(true, 0xffff_0000_ffff_ffff)),
-        (16, word(16)),
-        (24, word(24) & when(protocol == protocol::UDP, 0xffff_0000_ffff_ffff)),
-        (32, word(32) & when(protocol == protocol::TCP, 0x0000_ffff_ffff_ffff)),
-        (40, word(40)),
-        // Overlaps the one before; nothing in it is masked.
-        (44, word(44)),
-    ];
-    let mut zeroed = [0; 52];
-    for (at, word) in words {
-        zeroed[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-    zeroed
-}
-
-/// The published rule as a hash. None for frames that end before byte 13.
-#[inline(always)]
-pub(crate) fn published(frame: &Frame<'_>) -> Option<u64> {
-    if frame.link == LinkType::MoonsniffId {
-        return None;
-    }
-    match published_key(frame.data) {
-        (key, 52) => Some(xxh3_64(&key)),
-        (_, 0) => None,
-        (key, len) => Some(xxh3_64(&key[..len])),
-    }
-}
-
 /// Bytes `start..end` of the frame, or what there is of them; None where there is nothing.
 fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u64> {
     let data = frame.data.get(..end).unwrap_or(frame.data);
@@ -227,7 +167,6 @@ fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u6
         return None;
     }
     // Checksums lie within the published range only; what is around it is hashed where it lies.
-    let zeroed = zeroed && frame.link == LinkType::Ethernet;
     let Range { start: first, end: past } = PUBLISHED;
     if !zeroed || start >= past || data.len() <= first {
         return Some(xxh3_64(&data[start..]));
@@ -380,31 +319,6 @@ mod tests {
     }
 
     #[test]
-    fn the_published_rule_ignores_checksums_and_nothing_else() {
-        let rule = "bytes:12-64,zero-checksums";
-        for data in [udp4(1, 80), tcp4(1, 0x10, b"the payload of a segment, and some more")] {
-            let is_udp = data[23] == 17;
-            let expected = key(rule, &data);
-            for at in 0..data.len() {
-                let mut changed = data.clone();
-                changed[at] ^= 0x80;
-                let checksums = if is_udp { 40..42 } else { 50..52 };
-                let is_ignored = at < 12 || at >= 64 || (24..26).contains(&at) || checksums.contains(&at);
-                // A frame that is no longer IPv4, IHL 5 or UDP also differs by what is zeroed.
-                assert_eq!(key(rule, &changed) == expected, is_ignored, "{at}");
-            }
-        }
-        let short = udp4(1, 50);
-        let (bytes, len) = published_key(&short);
-        assert_eq!((len, &bytes[..12], &bytes[12..14]), (38, &short[12..24], &[0, 0][..]));
-        assert_eq!(published_key(&short[..12]).1, 0);
-        assert_eq!(key(rule, &short[..12]), None);
-        // Tagged frames and options keep their checksums, as in the published evaluations.
-        let tagged = tagged(&udp4(1, 80), &[0x8100]);
-        assert_eq!(published_key(&tagged).0, tagged[12..64]);
-    }
-
-    #[test]
     fn invariant_survives_what_devices_do() {
         let before = tcp4(9, 0x18, b"hello");
         let mut after = before.clone();
@@ -469,7 +383,7 @@ mod tests {
                 data[23] = [17, 6][kind - 1];
             }
             let frame = frame(LinkType::Ethernet, &data);
-            prop_assert_eq!(bytes(&frame, 12, 64, true), published(&frame));
+            prop_assert_eq!(bytes(&frame, 12, 64, true), published::key(&frame));
             // A plain reference: zero, then cut.
             let (start, end) = (range.0, range.0 + range.1);
             let mut zeroed = data.clone();

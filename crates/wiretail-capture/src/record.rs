@@ -5,6 +5,7 @@ use wiretail_schema::packet::{FlowRule, KeyRule, Record};
 use crate::error::CaptureError;
 use crate::flow::FlowTable;
 use crate::key::{self, Keyer};
+use crate::published;
 use crate::read::{CaptureReader, Frame};
 
 /// What was seen on the way.
@@ -152,7 +153,7 @@ impl RecordReader {
             (KeyRule::Bytes { start: 12, end: 64, zero_checksums: true }, FlowRule::FiveTuple) => tap.batch(
                 reader,
                 out,
-                |_, frame| key::published(frame),
+                |_, frame| published::key(frame),
                 |flows, frame| flows.five_tuple(frame),
             ),
             _ => tap.batch(reader, out, |keyer, frame| keyer.key(frame), |flows, frame| flows.index(frame)),

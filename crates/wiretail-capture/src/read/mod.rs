@@ -78,6 +78,11 @@ impl LinkType {
         }
     }
 
+    /// Whether the header names the protocol behind it.
+    pub(crate) fn has_ethertype(self) -> bool {
+        matches!(self, Self::Ethernet | Self::Sll | Self::Sll2)
+    }
+
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
