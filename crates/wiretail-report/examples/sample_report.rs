@@ -32,9 +32,11 @@ fn main() -> std::io::Result<()> {
     println!("report: {} bytes in {:?}", page.len(), started.elapsed());
     std::fs::write(directory.join("report.html"), page)?;
     std::fs::write(directory.join("summary.json"), serde_json::to_vec_pretty(&analysis.summary)?)?;
+    let figures = directory.join("figures");
+    std::fs::create_dir_all(&figures)?;
     for figure in &analysis.figures {
-        std::fs::write(directory.join(format!("{}.csv", figure.id)), wiretail_report::csv(figure))?;
-        std::fs::write(directory.join(format!("{}.svg", figure.id)), wiretail_report::svg(figure))?;
+        std::fs::write(figures.join(format!("{}.csv", figure.id)), wiretail_report::csv(figure))?;
+        std::fs::write(figures.join(format!("{}.svg", figure.id)), wiretail_report::svg(figure))?;
     }
 
     let (other, _) = numbers::summary(2, hostile);

@@ -29,11 +29,16 @@ pub struct Paths {
     pub weak: String,
 }
 
-/// The places of a series' points; None for a point that the scales have no place for.
-pub fn spots(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Option<Spot>> {
+/// The places of a series' points; None for a point that the scales have no place for. Zeros that a
+/// logarithmic scale has no place for lie on the `floor`, where one is given.
+pub fn spots(series: &Series, x: &Ruler, y: &Ruler, floor: Option<f64>) -> Vec<Option<Spot>> {
     let spot = |i: usize| {
         let supported = series.supported.get(i).copied().unwrap_or(true);
-        Some(Spot { x: x.at(series.x[i])?, y: y.at(series.y[i])?, supported })
+        Some(Spot {
+            x: x.at(series.x[i])?,
+            y: y.at(series.y[i]).or(floor.filter(|_| series.y[i] == 0.0))?,
+            supported,
+        })
     };
     (0..length(series)).map(spot).collect()
 }
@@ -118,8 +123,9 @@ pub fn bars(series: &Series, x: &Ruler, y: &Ruler) -> String {
 }
 
 /// The area between the bounds of the confidence interval: where the upper one is known, and where
-/// it is not and the area reaches up to `y`'s end.
-pub fn band(series: &Series, x: &Ruler, y: &Ruler) -> (String, String) {
+/// it is not and the area reaches up to `y`'s end. With `stepped`, each bound holds up to the next
+/// point, as the curve does.
+pub fn band(series: &Series, x: &Ruler, y: &Ruler, stepped: bool) -> (String, String) {
     let count = length(series).min(series.low.len()).min(series.high.len());
     let place = |i: usize| {
         let low = series.low[i];
@@ -130,6 +136,7 @@ pub fn band(series: &Series, x: &Ruler, y: &Ruler) -> (String, String) {
     let mut open = String::new();
     for i in 1..count {
         let (Some((x0, low0, high0)), Some((x1, low1, high1))) = (place(i - 1), place(i)) else { continue };
+        let (low1, high1) = if stepped { (low0, high0) } else { (low1, high1) };
         let bounded = high0.is_finite() && high1.is_finite();
         let high0 = if high0.is_finite() { y.clamped(high0) } else { y.end };
         let high1 = if high1.is_finite() { y.clamped(high1) } else { y.end };
@@ -260,7 +267,25 @@ mod tests {
         assert_eq!(bars(&series, &x, &y), "M10 100V50h9.2V100z");
         series.low = vec![4.0, 0.0];
         series.high = vec![6.0, f64::NAN];
-        assert_eq!(band(&series, &x, &y), (String::new(), "M10 60L20 100V0L10 40z".to_owned()));
+        assert_eq!(band(&series, &x, &y, false), (String::new(), "M10 60L20 100V0L10 40z".to_owned()));
+        assert_eq!(band(&series, &x, &y, true), ("M10 60L20 60V40L10 40z".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn no_packets_lie_on_the_axis_and_not_nowhere() {
+        let domain = Extent { low: 0.5, high: 100.0 };
+        let (x, y) = (rulers().0, Ruler::new(Scale::Log, domain, 100.0, 0.0));
+        let series = Series {
+            name: String::new(),
+            x: vec![1.0, 2.0],
+            y: vec![0.0, -1.0],
+            low: Vec::new(),
+            high: Vec::new(),
+            supported: Vec::new(),
+            bar_width: None,
+        };
+        assert_eq!(spots(&series, &x, &y, None), [None, None]);
+        assert_eq!(spots(&series, &x, &y, Some(100.0)), [spot(10.0, 100.0, true), None]);
     }
 
     #[test]

@@ -63,10 +63,12 @@ pub fn document(title: &str, content: impl FnOnce(&mut Markup)) -> String {
 fn header(m: &mut Markup, summary: &Summary) {
     m.tag("header").body(|m| {
         m.tag("p").class("kicker").text("Wiretail · tail latency report");
-        m.tag("h1").text(&summary.title);
+        let long = summary.title.chars().count() > 64;
+        m.tag("h1").class(if long { "long" } else { "short" }).text(&summary.title);
         m.tag("p").class("lead").body(|m| {
             // Not again where the title says it already.
-            if summary.title != format!("{} {}", summary.pre.path, summary.post.path) {
+            let named = |path: &str| summary.title.contains(path);
+            if !named(&summary.pre.path) || !named(&summary.post.path) {
                 m.tag("span").class("file").text(&summary.pre.path);
                 m.text(" → ").tag("span").class("file").text(&summary.post.path);
                 m.text(" · ");
@@ -125,7 +127,7 @@ fn card(m: &mut Markup, verdict: &Verdict) {
         });
         m.tag("p").class("reason").text(&verdict.reason);
         m.tag("p").class("basis").text(format_args!(
-            "{} lost or late of {} packets; the budget allows {}. Share of failures, 95{space}% bounds: {} to {}.",
+            "Lost or late: {} of {} packets; allowed: {}. 95{space}% bounds on their share: {} to {}.",
             format::count(verdict.failures),
             format::count(verdict.packets),
             format::short((verdict.failures_allowed * 10.0).round() / 10.0),

@@ -67,8 +67,8 @@ impl<'a> Plot<'a> {
         let y_reach = reach(figure, AxisName::Y, &figure.y, y_data);
         let x_domain = scale::domain(&figure.x, pad(figure, x_reach), false, figure.x.scale == Scale::Log);
         let mut y_domain = scale::domain(&figure.y, y_reach, from_zero(figure, y_reach), true);
-        if figure.mark == Mark::Bar && figure.y.scale == Scale::Log {
-            // A bar of the lowest value, a single packet, must be seen too.
+        if figure.y.scale == Scale::Log && figure.y.unit == Unit::Packets {
+            // A single packet must be seen too, and told from none, which lies on the axis.
             y_domain.low = y_reach.low * 0.6;
         }
 
@@ -169,13 +169,15 @@ impl<'a> Plot<'a> {
 
     fn curves(&self, m: &mut Markup) {
         let many = self.figure.series.len() > 1;
+        let coincide = self.coincide();
         for (index, series) in self.figure.series.iter().enumerate() {
             let colour = index % COLOURS;
             m.tag("g").class(format_args!("series s{colour}")).attr("data-series", &series.name).body(|m| {
-                let (closed, open) = marks::band(series, &self.x, &self.y);
+                let (closed, open) = marks::band(series, &self.x, &self.y, self.figure.mark == Mark::Step);
                 path(m, "band", closed);
                 path(m, "band open", open);
-                let spots = marks::spots(series, &self.x, &self.y);
+                let floor = (self.figure.y.unit == Unit::Packets).then_some(self.y.start);
+                let spots = marks::spots(series, &self.x, &self.y, floor);
                 let few = spots.len() <= 30;
                 match self.figure.mark {
                     Mark::Bar => {
@@ -192,9 +194,7 @@ impl<'a> Plot<'a> {
                             Mark::Step => marks::step(&thinned, self.x.end),
                             _ => marks::line(&thinned),
                         };
-                        // Both taps' rates are often equal: the first one shines through.
-                        let under = many && index == 0 && self.figure.mark == Mark::Step;
-                        path(m, if under { "line under" } else { "line" }, firm);
+                        path(m, if coincide && index == 0 { "line under" } else { "line" }, firm);
                         path(m, "line weak", weak);
                     }
                 }
@@ -204,6 +204,15 @@ impl<'a> Plot<'a> {
             });
             m.line();
         }
+    }
+
+    /// Whether two curves lie on one another for most of their length, as both taps' rates do: then
+    /// the first one is drawn broad, to be seen under the second.
+    fn coincide(&self) -> bool {
+        let [first, second] = self.figure.series.as_slice() else { return false };
+        let close = |(a, b): (&f64, &f64)| (self.y.clamped(*a) - self.y.clamped(*b)).abs() < 1.5;
+        let near = first.y.iter().zip(&second.y).filter(|pair| close(*pair)).count();
+        near * 2 > first.y.len().min(second.y.len())
     }
 
     /// The data points of a curve that has few of them, or shapes along one of several.

@@ -461,7 +461,11 @@ fn captures(m: &mut Markup, summary: &Summary) {
         ]
     });
     // Texts and numbers share these columns: all of them from the left.
-    let left = |cell: Cell| if cell.is_number() { cell.class("") } else { cell };
+    let left = |cell: Cell| match cell.class {
+        "number" => cell.class(""),
+        "number weak" => cell.class("weak"),
+        _ => cell,
+    };
     let rows = rows.into_iter().chain(gaps).map(|row| row.into_iter().map(left).collect());
     table(m, "Both taps and the audit of their stamps", &head(["", "ingress", "egress"]), rows);
 }

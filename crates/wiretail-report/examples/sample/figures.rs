@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wiretail_schema::figure::*;
 use wiretail_schema::summary::{Capture, Summary};
 
-use crate::numbers::Packets;
+use crate::numbers::{Packets, percentiles as percentiles_of};
 
 fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
@@ -58,20 +58,25 @@ fn budgets(summary: &Summary, on: AxisName) -> Vec<ReferenceLine> {
 /// All figures, in the order shown.
 pub fn all(summary: &Summary, packets: &Packets) -> Vec<Figure> {
     vec![
-        percentiles(summary),
+        percentiles(summary, packets),
         worst(summary),
         cdf(summary),
         histogram(packets),
-        gaps("gaps-pre", "Time between packets at ingress", &packets.pre_ns),
-        gaps("gaps-post", "Time between packets at egress", &post(packets)),
+        gaps(packets),
         rates(summary),
         interval_max(summary),
     ]
 }
 
-fn percentiles(summary: &Summary) -> Figure {
-    let all = &summary.delay.percentiles;
-    let points = series("delay", all.iter().map(|p| (p.percentile, p.value_ns as f64)));
+fn percentiles(summary: &Summary, packets: &Packets) -> Figure {
+    let mut sorted = packets.delay_ns.clone();
+    sorted.sort_unstable();
+    // The percentiles of the tables, and thirty to a nine between them for the shape.
+    let mut wanted: Vec<f64> = summary.delay.percentiles.iter().map(|p| p.percentile).collect();
+    wanted.extend((1..165).map(|i| ((1.0 - 10_f64.powf(-f64::from(i) / 30.0)) * 1e9).round() / 1e7));
+    wanted.sort_by(f64::total_cmp);
+    let all = percentiles_of(&sorted, &wanted);
+    let points = series("one-way delay", all.iter().map(|p| (p.percentile, p.value_ns as f64)));
     let points = Series {
         low: all.iter().map(|p| p.low_ns as f64).collect(),
         high: all.iter().map(|p| p.high_ns.map_or(f64::INFINITY, |h| h as f64)).collect(),
@@ -82,24 +87,20 @@ fn percentiles(summary: &Summary) -> Figure {
                    interval; where it has no upper end, no packet of this capture bounds the percentile from above.";
     let axes = [axis("percentile", "percentile", Unit::Percentile, Scale::Nines), delay(Scale::Log)];
     let figure =
-        figure("percentiles", "One-way delay by percentile", caption, axes, Mark::Line, vec![points]);
+        figure("percentiles", "One-way delay by percentile", caption, axes, Mark::Step, vec![points]);
     Figure { lines: budgets(summary, AxisName::Y), ..figure }
 }
 
 fn worst(summary: &Summary) -> Figure {
-    let first = summary.pre.first_ns;
-    let points = summary.worst.iter().map(|w| ((w.pre_ns - first) as f64 / 1e9, w.delay_ns as f64));
-    let caption = "The 5000 packets with the highest delay, at the time they were sent. Columns at even distances \
+    let first = summary.post.first_ns;
+    let mut by_time: Vec<_> = summary.worst.iter().collect();
+    by_time.sort_by_key(|w| w.post_ns);
+    let points = by_time.iter().map(|w| ((w.post_ns - first) as f64 / 1e9, w.delay_ns as f64));
+    let caption = "The 5000 packets with the highest delay, at the time of their arrival. Columns at even distances \
                    point to something periodic.";
-    let axes = [time(), delay(Scale::Linear)];
-    let figure = figure(
-        "worst",
-        "The worst packets over time",
-        caption,
-        axes,
-        Mark::Point,
-        vec![series("delay", points)],
-    );
+    let axes = [time(), delay(Scale::Log)];
+    let all = vec![series("worst packets", points)];
+    let figure = figure("worst", "The worst packets over time", caption, axes, Mark::Point, all);
     Figure { lines: budgets(summary, AxisName::Y), ..figure }
 }
 
@@ -135,13 +136,21 @@ fn post(packets: &Packets) -> Vec<i64> {
     all
 }
 
-fn gaps(id: &str, title: &str, stamps: &[i64]) -> Figure {
-    let bars = buckets(stamps.windows(2).map(|w| w[1] - w[0]), 100);
+fn gaps(packets: &Packets) -> Figure {
+    let one = |name: &str, stamps: &[i64]| {
+        let counts = buckets(stamps.windows(2).map(|w| w[1] - w[0]), 1000);
+        // Every bucket between the first and the last, empty ones too.
+        let (first, last) = (counts.x[0] as i64, counts.x[counts.x.len() - 1] as i64);
+        let count = |x: i64| counts.x.iter().position(|&at| at == x as f64).map_or(0.0, |i| counts.y[i]);
+        series(name, (first..=last).step_by(1000).map(|x| (x as f64, count(x))))
+    };
     let axes = [
-        axis("time to the next packet", "gap_ns", Unit::Nanoseconds, Scale::Linear),
-        axis("gaps", "packets", Unit::Packets, Scale::Log),
+        axis("gap", "gap_ns", Unit::Nanoseconds, Scale::Linear),
+        axis("gaps", "gaps", Unit::Packets, Scale::Log),
     ];
-    figure(id, title, "Gaps in each 100 ns.", axes, Mark::Bar, vec![bars])
+    let both = vec![one("ingress", &packets.pre_ns), one("egress", &post(packets))];
+    let caption = "Time from each packet to the next on either wire, in buckets of 1 µs.";
+    figure("gaps", "Gaps between packets", caption, axes, Mark::Step, both)
 }
 
 fn rates(summary: &Summary) -> Figure {
@@ -162,5 +171,12 @@ fn interval_max(summary: &Summary) -> Figure {
         series("smallest", summary.intervals.iter().map(|i| (at(i.start_ns), i.min_ns as f64))),
     ];
     let caption = "Largest and smallest delay of each 250 ms. A slope of the lower curve is a drift between the clocks.";
-    figure("interval-max", "Delay over time", caption, [time(), delay(Scale::Log)], Mark::Line, both)
+    figure(
+        "interval-max",
+        "Largest and smallest delay over time",
+        caption,
+        [time(), delay(Scale::Log)],
+        Mark::Step,
+        both,
+    )
 }

@@ -70,7 +70,8 @@
           const edge = Number.isNaN(left) ? axis.start : left;
           point.px = (edge + at(axis, Number(x) + series.width)) / 2;
         }
-        point.py = at(data.y, Number(y));
+        // No packets on a logarithmic axis: drawn on the axis itself.
+        point.py = Number(y) === 0 && data.y.unit === "packets" && data.y.scale === "log" ? data.y.start : at(data.y, Number(y));
         if (Number.isFinite(point.px) && Number.isFinite(point.py)) all.push(point);
       }
     });
