@@ -100,14 +100,18 @@ impl IntervalTally {
 /// (Moon, Skelly and Towsley, "Estimation and removal of clock skew", INFOCOM 1999, on why the
 /// lower envelope.) None with fewer than ten intervals.
 pub fn drift(intervals: &[Interval]) -> Option<(f64, f64)> {
-    let n = intervals.len() as f64;
-    if intervals.len() < DRIFT_INTERVALS_MIN {
-        return None;
-    }
+    // The smallest delay of a handful of stragglers is not that of an undisturbed packet.
+    let packets: u64 = intervals.iter().map(|interval| interval.packets).sum();
+    let enough = packets / (4 * intervals.len().max(1) as u64);
     let points: Vec<(f64, f64)> = intervals
         .iter()
+        .filter(|interval| interval.packets >= enough)
         .map(|i| ((i.start_ns as f64 + i.length_ns as f64 / 2.0) / 1e9, i.min_ns as f64))
         .collect();
+    if points.len() < DRIFT_INTERVALS_MIN {
+        return None;
+    }
+    let n = points.len() as f64;
     let mean_x = points.iter().map(|p| p.0).sum::<f64>() / n;
     let mean_y = points.iter().map(|p| p.1).sum::<f64>() / n;
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();

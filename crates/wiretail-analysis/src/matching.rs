@@ -10,7 +10,7 @@
 //! - an ingress packet whose key is under way, sent no more than W before, is a *duplicate at
 //!   ingress* of the packet under way. After more than W the earlier packet is given up as lost;
 //! - an egress packet whose key is under way, sent no more than 2 W before, is the arrival of that
-//!   packet: *matched* up to a delay of W, *out of window* beyond;
+//!   packet: *matched* if the delay is shorter than W, *out of window* otherwise;
 //! - an egress packet whose key is not under way is a *duplicate at egress* if the key is among the
 //!   last [`RECENT`] that arrived. Otherwise it waits up to W for an ingress packet with its key, whose
 //!   delay is then *negative*, and is *extra* when none comes;
@@ -50,7 +50,7 @@ pub struct Sent {
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It arrived: the delay lies between 0 and the window. The egress stamp is `sent.ts_ns + delay_ns`.
+    /// It arrived: the delay is 0 or more and shorter than the window. The egress stamp is `sent.ts_ns + delay_ns`.
     Matched {
         /// The packet.
         sent: Sent,
@@ -97,6 +97,21 @@ pub enum Outcome {
         /// Whether it was given up because too many were waiting.
         evicted: bool,
     },
+}
+
+impl Outcome {
+    /// When the packet was first seen: at ingress, or at egress where it was seen only there, in ns.
+    pub fn seen_ns(&self) -> i64 {
+        match self {
+            Self::Matched { sent, .. }
+            | Self::OutOfWindow { sent, .. }
+            | Self::Negative { sent, .. }
+            | Self::Lost { sent, .. } => sent.ts_ns,
+            Self::DuplicatePre { record, .. }
+            | Self::DuplicatePost { record }
+            | Self::Extra { record, .. } => record.ts_ns,
+        }
+    }
 }
 
 /// Why a packet was given up before its time.
@@ -398,7 +413,7 @@ pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut 
 fn outcome(sent: Sent, delay_ns: i64, window_ns: i64) -> Outcome {
     if delay_ns < 0 {
         Outcome::Negative { sent, delay_ns }
-    } else if delay_ns <= window_ns {
+    } else if delay_ns < window_ns {
         Outcome::Matched { sent, delay_ns }
     } else {
         Outcome::OutOfWindow { sent, delay_ns }
@@ -642,7 +657,7 @@ mod tests {
             let too_early = joined(-150..=-window - 1);
             let too_late = joined(2 * window + 1..=500);
             prop_assert_eq!(counts, [
-                joined(0..=window), joined(window + 1..=2 * window), joined(-window..=-1),
+                joined(0..=window - 1), joined(window..=2 * window), joined(-window..=-1),
                 none + too_early + too_late, too_early + too_late,
             ]);
         }

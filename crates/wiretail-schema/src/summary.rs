@@ -169,15 +169,15 @@ pub struct KeyTrial {
 /// in exactly one of `matched`, `negative`, `out_of_window`, `duplicates_post`, `extra`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Matching {
-    /// Longest delay that counts as arrived, in ns (RFC 7680 calls it the loss threshold).
+    /// Delays shorter than this count as arrived, in ns (RFC 7680 calls it the loss threshold).
     pub window_ns: i64,
-    /// Packets seen at ingress and, 0 to `window_ns` later, at egress: the delay rests on these.
+    /// Packets seen at ingress and, at once or less than `window_ns` later, at egress: the delay rests on these.
     pub matched: u64,
     /// Those among `matched` with a delay of zero: shorter than the clock can tell.
     pub zero: u64,
     /// Packets seen at egress before ingress: an error of the clocks, not a delay.
     pub negative: u64,
-    /// Packets that arrived later than `window_ns` (and up to twice that).
+    /// Packets that arrived `window_ns` later or more (up to twice that).
     pub out_of_window: u64,
     /// Packets seen at ingress and never at egress.
     pub lost: u64,

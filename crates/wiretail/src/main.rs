@@ -1,1 +1,68 @@
-fn main() {}
+//! The command line: the only crate that wires the others.
+//!
+//! - [`cli`]: what can be asked for;
+//! - [`analyze`]: two captures to a verdict: [`recognise`] (which key, do the clocks agree),
+//!   [`pipeline`] (read, match, tally), then [`outputs`] and [`terminal`];
+//! - [`compare`]: several results side by side;
+//! - [`synth`]: captures with planted, known content.
+//!
+//! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance;
+//! 2 an error, told on standard error; 3 `--check` could not decide for want of packets.
+
+mod analyze;
+mod cli;
+mod compare;
+mod outputs;
+mod pipeline;
+mod progress;
+mod recognise;
+mod source;
+mod synth;
+mod terminal;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Analyze(arguments) => analyze::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Synth(arguments) => synth::command::run(&arguments),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "wiretail", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => man_pages(&directory),
+    };
+    match result {
+        Ok(code) => code,
+        // `wiretail ... | head` is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "wiretail: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(broken)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+    })
+}
+
+fn man_pages(directory: &std::path::Path) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .map_err(|error| anyhow::anyhow!("{}: man pages can't be written: {error}", directory.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -10,6 +10,8 @@
 //! the start of the payload, as MoonGen's MoonSniff writes them. The device changes the last byte of
 //! the destination address, as an L2 forwarder that rewrites it does.
 
+pub mod command;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Write};

@@ -1,0 +1,293 @@
+//! What can be asked for on the command line.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use wiretail_capture::read::InterfaceChoice;
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::units::{Budget, Duration};
+
+/// Measures, explains and predicts the tail latency of software packet processing.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// From two captures to a verdict: loss, latency, jitter, reordering
+    Analyze(AnalyzeArgs),
+    /// Put several results side by side
+    Compare(CompareArgs),
+    /// Write a pair of synthetic captures with planted, exactly counted events
+    Synth(SynthArgs),
+    /// Print shell completions, to be sourced or saved where the shell looks for them
+    Completions {
+        /// The shell to write them for
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    Man {
+        /// Where to write them; made where it is missing
+        directory: PathBuf,
+    },
+}
+
+/// Matches every packet between the ingress and the egress wire of a device under test.
+///
+/// PRE and POST are captures (pcap, pcapng, MoonSniff mscap, ERF; plain, gzip or zstd) of the wire
+/// before and behind the device. `-` reads standard input. One file that holds both taps is given
+/// as PRE alone, with --pre-interface and --post-interface.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail analyze pre.pcap post.pcap
+  wiretail analyze pre.pcap.zst post.pcap.zst --out result     # report.html, summary.json, samples.parquet ...
+  wiretail analyze both.pcapng --pre-interface eth1 --post-interface eth2
+  wiretail analyze pre.pcap post.pcap --budget 100us@99.99% --check && echo kept
+  ssh dut tcpdump -i eth2 -w - | wiretail analyze pre.pcap - --json | jq .delay.max_ns
+
+Exit code: 0 done; 2 error; with --check also 1 a budget is broken, 3 too few packets to tell.")]
+pub struct AnalyzeArgs {
+    /// Capture of the ingress wire, or of both wires
+    pub pre: PathBuf,
+    /// Capture of the egress wire
+    #[arg(required_unless_present_all = ["pre_interface", "post_interface"])]
+    pub post: Option<PathBuf>,
+
+    /// How a packet is recognised at both taps: auto, moonsniff, bytes:A-B, invariant, payload, ip-id
+    /// or offset:OFF+LEN
+    ///
+    /// auto tries the others in order on the first packets and takes the first that is unique and
+    /// matches. moonsniff is a 4-byte number and 0x55 behind the UDP header. bytes:A-B are bytes of
+    /// the frame from A up to B. invariant is what routers, NAT, VLAN tagging and TTL leave alone.
+    /// offset:OFF+LEN is a number in the transport payload.
+    #[arg(long, value_name = "RULE", default_value = "auto")]
+    pub key: String,
+    /// For --key bytes: checksums of IPv4 and of TCP or UDP count as zero
+    #[arg(long)]
+    pub zero_checksums: bool,
+    /// Longest latency that counts as arrived
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    pub window: Duration,
+    /// Leave out packets sent in the first part of the measurement, as warm-up
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub trim: Duration,
+    /// Interface of the ingress tap in a pcapng file, by index or name
+    #[arg(long, value_name = "INTERFACE", value_parser = interface)]
+    pub pre_interface: Option<InterfaceChoice>,
+    /// Interface of the egress tap in a pcapng file, by index or name
+    #[arg(long, value_name = "INTERFACE", value_parser = interface)]
+    pub post_interface: Option<InterfaceChoice>,
+    /// Where the time of a packet stands
+    #[arg(long, value_enum, default_value_t = TimestampPlace::Header)]
+    pub timestamps: TimestampPlace,
+    /// Add this to every egress stamp, where the taps' clocks differ by a known offset
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
+    pub post_offset: Duration,
+    /// What tells flows apart in the breakdown
+    #[arg(long, value_enum, default_value_t = FlowChoice::FiveTuple)]
+    pub flows: FlowChoice,
+
+    /// Latency budget: this share of the packets sent must arrive within this time; may be repeated
+    #[arg(long = "budget", value_name = "TIME@SHARE%", default_values = ["1ms@99.999%", "350us@99.999%"])]
+    pub budgets: Vec<Budget>,
+    /// Let the exit code tell the verdict
+    #[arg(long)]
+    pub check: bool,
+
+    /// Print the result as JSON (docs/formats/summary.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Write report.html, summary.json, samples.parquet, percentiles.hgrm and the figures' CSV there
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write the nine CSV files of the published PostgreSQL pipeline, with its exact semantics
+    #[arg(long, value_name = "PREFIX")]
+    pub csv_compat: Option<String>,
+    /// Width of the buckets in --csv-compat
+    #[arg(long, value_name = "DURATION", default_value = "100ns")]
+    pub bucket: Duration,
+    /// How many of the worst packets to list
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub worst: usize,
+    /// No progress bar and no summary
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Where the time of a packet stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TimestampPlace {
+    /// In the record header of the capture format
+    Header,
+    /// In the last eight bytes of each packet, as libmoon's legacy captures have it
+    Trailer,
+}
+
+/// What tells flows apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FlowChoice {
+    /// Addresses, ports and protocol
+    FiveTuple,
+    /// The stream id in the signature of Wiretail's load generator
+    Stream,
+    /// One flow for all
+    None,
+}
+
+impl From<FlowChoice> for FlowRule {
+    fn from(choice: FlowChoice) -> Self {
+        match choice {
+            FlowChoice::FiveTuple => Self::FiveTuple,
+            FlowChoice::Stream => Self::Stream,
+            FlowChoice::None => Self::None,
+        }
+    }
+}
+
+fn interface(text: &str) -> Result<InterfaceChoice, String> {
+    if text.is_empty() {
+        return Err("expected an interface's index or name, such as 0 or eth1".to_owned());
+    }
+    Ok(text.parse().map_or_else(|_| InterfaceChoice::Name(text.to_owned()), InterfaceChoice::Index))
+}
+
+/// Puts several results side by side; the first is the baseline.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail compare before after
+  wiretail compare baseline.json tuned.json rt.json --out comparison.html
+  wiretail compare main branch --check --tolerance 5%      # in CI: 1 where a percentile got worse
+
+Exit code: 0 done; 2 error; with --check also 1 where a result is worse than the baseline.")]
+pub struct CompareArgs {
+    /// Results: directories written with --out, or summary.json files
+    #[arg(required = true, num_args = 2.., value_name = "RESULT")]
+    pub results: Vec<PathBuf>,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the comparison as an HTML page
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Exit with 1 where a result is worse than the first by more than the tolerance, with 95 % confidence
+    #[arg(long)]
+    pub check: bool,
+    /// How much worse is still good enough, in percent of the first result's value
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = tolerance)]
+    pub tolerance: f64,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err("expected a percentage of 0 or more, such as 5%".to_owned()),
+    }
+}
+
+/// Writes a pair of pcap files as two taps around a device would record them, with loss,
+/// duplicates, reordering and delays planted from a seed, and prints what was planted as JSON.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  wiretail synth pre.pcap post.pcap --packets 1M --rate 100kpps --loss 0.001 > truth.json
+  wiretail analyze pre.pcap post.pcap")]
+pub struct SynthArgs {
+    /// Where to write the ingress capture
+    pub pre: PathBuf,
+    /// Where to write the egress capture
+    pub post: PathBuf,
+    /// Packets sent, such as 300000, 300k or 20M
+    #[arg(long, value_name = "N", default_value = "300k", value_parser = count)]
+    pub packets: NonZeroU64,
+    /// Offered load, such as 10kpps or 1Mpps
+    #[arg(long, value_name = "RATE", default_value = "10kpps", value_parser = rate)]
+    pub rate: NonZeroU64,
+    /// Seed of everything random; the same seed gives the same files
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Share of packets that are lost, between 0 and 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub loss: f64,
+    /// Share of packets that appear twice at ingress
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub duplicate_pre: f64,
+    /// Share of packets that appear twice at egress
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub duplicate_post: f64,
+    /// Share of packets that are held back so that later ones overtake them
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub reorder: f64,
+    /// Fixed part of the delay
+    #[arg(long, value_name = "DURATION", default_value = "3us")]
+    pub base: Duration,
+    /// Median of the variable part of the delay
+    #[arg(long, value_name = "DURATION", default_value = "1us")]
+    pub body: Duration,
+    /// Shortest of the rare stalls
+    #[arg(long, value_name = "DURATION", default_value = "20us")]
+    pub stall: Duration,
+    /// Share of packets that meet a stall
+    #[arg(long, value_name = "SHARE", default_value_t = 1e-4, value_parser = share)]
+    pub stall_share: f64,
+    /// Number of flows
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub flows: u16,
+    /// Frame length in bytes, without frame check sequence
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub frame_len: usize,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a share between 0 and 1, such as 0.001".to_owned()),
+    }
+}
+
+fn count(text: &str) -> Result<NonZeroU64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let number =
+        digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).and_then(NonZeroU64::new);
+    number.ok_or_else(|| "expected a number above 0, such as 300000, 300k or 20M".to_owned())
+}
+
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let expected = "expected packets a second with their unit, such as 10kpps, 1Mpps or 500pps";
+    let number = text.strip_suffix("pps").ok_or(expected)?.trim_end();
+    count(number).map_err(|_| expected.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn units_are_asked_for() {
+        assert_eq!(rate("10kpps").unwrap().get(), 10_000);
+        assert_eq!(count("20M").unwrap().get(), 20_000_000);
+        assert!(rate("10").is_err() && rate("0pps").is_err() && count("-3").is_err());
+        assert_eq!(interface("3").unwrap(), InterfaceChoice::Index(3));
+        assert_eq!(interface("eth1").unwrap(), InterfaceChoice::Name("eth1".to_owned()));
+        assert_eq!(tolerance("5%").unwrap(), 0.05);
+        assert!(tolerance("-1").is_err());
+    }
+}
