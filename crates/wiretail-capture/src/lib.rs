@@ -6,6 +6,7 @@
 //!   file a format, and the table of formats;
 //! - `layers`: from a frame to its IP header and payload, whatever tags and options are around them;
 //! - [`key`] and [`flow`]: which packet it is ([`Keyer`]) and which flow it belongs to ([`FlowTable`]);
+//!   `published` is the one key rule that has a hash of its own;
 //! - [`record`]: all of it in one loop ([`RecordReader`]), a buffer at a time.
 //!
 //! ```no_run

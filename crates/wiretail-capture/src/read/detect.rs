@@ -69,7 +69,8 @@ impl Format {
 }
 
 /// The format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and the
-/// length of its file header.
+/// length of its file header. Not more than [`HEAD`] counts, so that the answer does not depend on
+/// how much the source gave at once.
 pub(super) fn format(
     name: &str,
     compression: Option<Compression>,
@@ -77,6 +78,7 @@ pub(super) fn format(
     options: &OpenOptions,
 ) -> Result<(Format, usize), CaptureError> {
     let file = || name.to_owned();
+    let head = &head[..head.len().min(HEAD)];
     if head.is_empty() {
         return Err(CaptureError::Empty { file: file() });
     }
@@ -85,9 +87,11 @@ pub(super) fn format(
         open_pcap(name, head)?
     } else if Pcapng::is_magic(head) {
         (Format::Pcapng(Pcapng::new(choice.cloned())), 0)
+    } else if has_extension(name, "mscap") && Mscap::is_plausible(head, true) {
+        (Format::Mscap(Mscap::new()), 0)
     } else if Erf::is_plausible(head, has_extension(name, "erf")) {
         return Ok((Format::Erf(Erf::new(choice.cloned())), 0));
-    } else if Mscap::is_plausible(head, has_extension(name, "mscap")) {
+    } else if Mscap::is_plausible(head, false) {
         (Format::Mscap(Mscap::new()), 0)
     } else {
         return Err(unknown(file(), compression, head));
@@ -171,7 +175,18 @@ fn unknown(file: String, compression: Option<Compression>, head: &[u8]) -> Captu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::open;
+    use crate::CaptureReader;
+    use crate::test_support::{open, samples};
+
+    #[test]
+    fn a_name_decides_between_formats_without_magic() {
+        let (_, erf) = samples().into_iter().find(|(name, _)| *name == "erf").unwrap();
+        for (name, expected) in [("a.erf", "ERF"), ("a", "ERF"), ("a.mscap.gz", "mscap")] {
+            let source = Box::new(std::io::Cursor::new(erf.clone()));
+            let reader = CaptureReader::from_reader(name, source, &OpenOptions::default()).unwrap();
+            assert!(reader.description().starts_with(expected), "{name}");
+        }
+    }
 
     #[test]
     fn mistakes_are_named() {

@@ -250,6 +250,7 @@ impl CaptureReader {
     }
 
     /// Format, compression and link types, for people: "pcap (ns, little endian), zstd, Ethernet".
+    /// pcapng and ERF describe their interfaces on the way: ask once packets have been read.
     pub fn description(&self) -> String {
         let mut text = self.format.describe();
         if let Some(compression) = self.compression {
