@@ -22,14 +22,17 @@ use std::hash::{BuildHasherDefault, Hasher};
 use wiretail_schema::packet::Record;
 
 /// How many arrived packets are remembered to tell a further copy from a foreign packet.
-pub const RECENT: usize = 1 << 16;
+pub const RECENT: usize = 1 << 14;
 
 /// Packets under way beyond which the oldest is given up, so that captures that share no packet
 /// do not fill the memory.
 pub const UNDER_WAY_MAX: usize = 1 << 20;
 
-/// Longest queue: beyond, comparing a new packet with those under way would take too long.
+/// Longest queue: beyond, the oldest packet moves to the hash table.
 const QUEUE_MAX: usize = 1 << 12;
+
+/// Longest queue that is looked through for a key; beyond, a filter tells most keys that are not there.
+const SCAN_MAX: usize = 16;
 
 /// An ingress packet: what of it goes into every outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +41,20 @@ pub struct Sent {
     pub ts_ns: i64,
     /// Its key.
     pub key: u64,
-    /// Position in the ingress capture, from 0.
-    pub index: u64,
     /// Position among the ingress packets that are no duplicates, from 0: the sequence number that
     /// reordering, loss runs and delay variation go by.
     pub sequence: u64,
+    /// Duplicates at ingress before it.
+    pub duplicates_before: u32,
     /// Flow, as an index into the flow table of the ingress tap.
     pub flow: u32,
+}
+
+impl Sent {
+    /// Position in the ingress capture, from 0.
+    pub fn index(&self) -> u64 {
+        self.sequence + u64::from(self.duplicates_before)
+    }
 }
 
 /// What became of a packet.
@@ -123,19 +133,35 @@ pub enum GivenUp {
     TooMany,
 }
 
+/// Who takes the outcomes. The usual one has a method of its own, which the matcher inlines.
+pub trait Sink {
+    /// A packet arrived within the window, after `delay_ns`.
+    fn matched(&mut self, sent: &Sent, delay_ns: i64);
+    /// Any other outcome.
+    fn irregular(&mut self, outcome: &Outcome);
+}
+
+impl<F: FnMut(&Outcome)> Sink for F {
+    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+        self(&Outcome::Matched { sent: *sent, delay_ns });
+    }
+
+    fn irregular(&mut self, outcome: &Outcome) {
+        self(outcome);
+    }
+}
+
 /// Streaming matcher. Feed both taps' records merged by time, then call [`Matcher::finish`].
 pub struct Matcher {
     window_ns: i64,
     limit: usize,
     /// Latest stamp fed.
     now_ns: i64,
-    index: u64,
     sequence: u64,
+    duplicates: u32,
     /// Newest packets under way, in the order sent.
     queue: VecDeque<Sent>,
-    /// How many packets in the queue fall on each slot: where a new packet's slot is empty, its key
-    /// is not in the queue.
-    slots: Box<[u16; SLOTS]>,
+    filter: Filter,
     /// Packets under way that a later one has overtaken.
     passed: HashMap<u64, Sent, KeyHasher>,
     /// Those in `passed` in the order sent; some have arrived since.
@@ -147,13 +173,6 @@ pub struct Matcher {
     /// Those in `early` in the order seen; some have been matched since.
     early_order: VecDeque<Record>,
     recent: Recent,
-}
-
-const SLOTS: usize = 1 << 14;
-
-#[inline]
-fn slot(key: u64) -> usize {
-    (key ^ (key >> 32)) as usize & (SLOTS - 1)
 }
 
 impl Matcher {
@@ -168,10 +187,10 @@ impl Matcher {
             window_ns,
             limit: limit.max(1),
             now_ns: i64::MIN,
-            index: 0,
             sequence: 0,
+            duplicates: 0,
             queue: VecDeque::with_capacity(64),
-            slots: Box::new([0; SLOTS]),
+            filter: Filter::default(),
             passed: HashMap::default(),
             passed_order: VecDeque::new(),
             superseded: HashSet::default(),
@@ -188,68 +207,74 @@ impl Matcher {
 
     /// Takes the next ingress packet.
     #[inline]
-    pub fn pre(&mut self, record: &Record, sink: &mut impl FnMut(Outcome)) {
+    pub fn pre(&mut self, record: &Record, sink: &mut impl Sink) {
         self.advance(record.ts_ns, sink);
-        let index = self.index;
-        self.index += 1;
-        if (self.slots[slot(record.key)] != 0 || !self.passed.is_empty()) && self.is_duplicate(record) {
-            sink(Outcome::DuplicatePre { index, record: *record });
+        if (self.may_be_queued(record.key) || !self.passed.is_empty()) && self.is_duplicate(record) {
+            let index = self.sequence + u64::from(self.duplicates);
+            self.duplicates = self.duplicates.saturating_add(1);
+            sink.irregular(&Outcome::DuplicatePre { index, record: *record });
             return;
         }
-        let sent =
-            Sent { ts_ns: record.ts_ns, key: record.key, index, sequence: self.sequence, flow: record.flow };
+        let sent = Sent {
+            ts_ns: record.ts_ns,
+            key: record.key,
+            sequence: self.sequence,
+            duplicates_before: self.duplicates,
+            flow: record.flow,
+        };
         self.sequence += 1;
         if !self.early.is_empty()
             && let Some(arrived) = self.early.remove(&record.key)
         {
-            self.recent.push(record.key);
-            sink(outcome(sent, arrived.ts_ns.saturating_sub(sent.ts_ns), self.window_ns));
+            self.arrive(&sent, &arrived, sink);
             return;
         }
-        self.slots[slot(record.key)] += 1;
         self.queue.push_back(sent);
-        if self.queue.len() > QUEUE_MAX {
-            self.pass_over_front();
-            self.keep_limit(sink);
+        if self.filter.on || self.queue.len() > SCAN_MAX {
+            self.enqueue_in_filter(record.key, sink);
         }
     }
 
     /// Takes the next egress packet.
     #[inline]
-    pub fn post(&mut self, record: &Record, sink: &mut impl FnMut(Outcome)) {
+    pub fn post(&mut self, record: &Record, sink: &mut impl Sink) {
         self.advance(record.ts_ns, sink);
         if let Some(front) = self.queue.front()
             && front.key == record.key
         {
             let sent = *front;
             self.pop_front();
-            self.arrive(sent, record, sink);
+            let delay_ns = record.ts_ns.saturating_sub(sent.ts_ns);
+            if delay_ns >= 0 && delay_ns < self.window_ns {
+                self.recent.push(sent.key);
+                sink.matched(&sent, delay_ns);
+            } else {
+                self.arrive(&sent, record, sink);
+            }
             return;
         }
         self.post_out_of_order(record, sink);
     }
 
     #[inline(never)]
-    fn post_out_of_order(&mut self, record: &Record, sink: &mut impl FnMut(Outcome)) {
+    fn post_out_of_order(&mut self, record: &Record, sink: &mut impl Sink) {
         if let Some(sent) = self.passed.remove(&record.key) {
-            self.arrive(sent, record, sink);
+            self.arrive(&sent, record, sink);
             return;
         }
-        if self.slots[slot(record.key)] != 0 && self.queue.iter().any(|sent| sent.key == record.key) {
+        if self.may_be_queued(record.key) && self.queue.iter().any(|sent| sent.key == record.key) {
             while let Some(sent) = self.queue.front().copied() {
                 if sent.key == record.key {
                     self.pop_front();
-                    self.arrive(sent, record, sink);
+                    self.arrive(&sent, record, sink);
                     return;
                 }
                 self.pass_over_front();
             }
         }
-        if self.recent.contains(record.key) {
-            sink(Outcome::DuplicatePost { record: *record });
-        } else if self.early.contains_key(&record.key) {
-            // The first of two copies that came before the packet itself keeps the place.
-            sink(Outcome::DuplicatePost { record: *record });
+        // Of two copies that came before the packet itself, the first keeps the place.
+        if self.recent.contains(record.key) || self.early.contains_key(&record.key) {
+            sink.irregular(&Outcome::DuplicatePost { record: *record });
         } else {
             self.early.insert(record.key, *record);
             self.early_order.push_back(*record);
@@ -258,7 +283,7 @@ impl Matcher {
     }
 
     /// Gives up all that is still under way.
-    pub fn finish(mut self, sink: &mut impl FnMut(Outcome)) {
+    pub fn finish(mut self, sink: &mut impl Sink) {
         while !self.queue.is_empty() {
             self.pass_over_front();
         }
@@ -270,23 +295,61 @@ impl Matcher {
         }
     }
 
-    #[inline]
-    fn arrive(&mut self, sent: Sent, record: &Record, sink: &mut impl FnMut(Outcome)) {
+    #[inline(never)]
+    fn arrive(&mut self, sent: &Sent, record: &Record, sink: &mut impl Sink) {
         self.recent.push(sent.key);
-        sink(outcome(sent, record.ts_ns.saturating_sub(sent.ts_ns), self.window_ns));
+        let (sent, delay_ns) = (*sent, record.ts_ns.saturating_sub(sent.ts_ns));
+        if delay_ns < 0 {
+            sink.irregular(&Outcome::Negative { sent, delay_ns });
+        } else if delay_ns < self.window_ns {
+            sink.matched(&sent, delay_ns);
+        } else {
+            sink.irregular(&Outcome::OutOfWindow { sent, delay_ns });
+        }
+    }
+
+    /// False where the key is certainly not in the queue. A short queue is looked through, a long
+    /// one has a filter.
+    #[inline]
+    fn may_be_queued(&self, key: u64) -> bool {
+        if self.filter.on { self.filter.may_hold(key) } else { self.queue.iter().any(|sent| sent.key == key) }
+    }
+
+    #[inline(never)]
+    fn enqueue_in_filter(&mut self, key: u64, sink: &mut impl Sink) {
+        if self.filter.on {
+            self.filter.add(key);
+        } else {
+            self.filter.on = true;
+            self.queue.iter().for_each(|sent| self.filter.add(sent.key));
+        }
+        if self.queue.len() > QUEUE_MAX {
+            self.pass_over_front();
+            self.keep_limit(sink);
+        }
     }
 
     #[inline]
-    fn pop_front(&mut self) {
-        if let Some(sent) = self.queue.pop_front() {
-            self.slots[slot(sent.key)] -= 1;
+    fn pop_front(&mut self) -> Option<Sent> {
+        let sent = self.queue.pop_front()?;
+        if self.filter.on {
+            self.leave_filter(sent.key);
+        }
+        Some(sent)
+    }
+
+    #[inline(never)]
+    fn leave_filter(&mut self, key: u64) {
+        self.filter.remove(key);
+        if self.queue.len() < SCAN_MAX / 2 {
+            self.queue.iter().for_each(|sent| self.filter.remove(sent.key));
+            self.filter.on = false;
         }
     }
 
     /// Moves the oldest packet of the queue to the hash table.
     fn pass_over_front(&mut self) {
-        if let Some(sent) = self.queue.pop_front() {
-            self.slots[slot(sent.key)] -= 1;
+        if let Some(sent) = self.pop_front() {
             self.passed.insert(sent.key, sent);
             self.passed_order.push_back(sent);
         }
@@ -302,10 +365,7 @@ impl Matcher {
     /// earlier is given up: its key is used anew.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record) -> bool {
-        let queued = (self.slots[slot(record.key)] != 0)
-            .then(|| self.queue.iter().position(|sent| sent.key == record.key))
-            .flatten();
-        if let Some(position) = queued {
+        if let Some(position) = self.queue.iter().position(|sent| sent.key == record.key) {
             if record.ts_ns.saturating_sub(self.queue[position].ts_ns) <= self.window_ns {
                 return true;
             }
@@ -324,7 +384,7 @@ impl Matcher {
 
     /// Gives up what is too old at time `ts_ns`.
     #[inline]
-    fn advance(&mut self, ts_ns: i64, sink: &mut impl FnMut(Outcome)) {
+    fn advance(&mut self, ts_ns: i64, sink: &mut impl Sink) {
         if ts_ns > self.now_ns {
             self.now_ns = ts_ns;
         }
@@ -341,7 +401,7 @@ impl Matcher {
     }
 
     #[cold]
-    fn expire(&mut self, sent_before: i64, sink: &mut impl FnMut(Outcome)) {
+    fn expire(&mut self, sent_before: i64, sink: &mut impl Sink) {
         while self.queue.front().is_some_and(|sent| sent.ts_ns < sent_before) {
             self.pass_over_front();
         }
@@ -360,7 +420,7 @@ impl Matcher {
         }
     }
 
-    fn keep_limit(&mut self, sink: &mut impl FnMut(Outcome)) {
+    fn keep_limit(&mut self, sink: &mut impl Sink) {
         while self.passed.len() > self.limit
             && let Some(sent) = self.passed_order.pop_front()
         {
@@ -378,25 +438,25 @@ impl Matcher {
     }
 
     /// Reports `sent` as lost unless it has arrived since.
-    fn give_up(&mut self, sent: Sent, early: Option<GivenUp>, sink: &mut impl FnMut(Outcome)) {
+    fn give_up(&mut self, sent: Sent, early: Option<GivenUp>, sink: &mut impl Sink) {
         if self.superseded.remove(&sent.sequence) {
-            sink(Outcome::Lost { sent, early: Some(GivenUp::KeyReused) });
+            sink.irregular(&Outcome::Lost { sent, early: Some(GivenUp::KeyReused) });
         } else if self.passed.get(&sent.key) == Some(&sent) {
             self.passed.remove(&sent.key);
-            sink(Outcome::Lost { sent, early });
+            sink.irregular(&Outcome::Lost { sent, early });
         }
     }
 
-    fn give_up_early(&mut self, record: &Record, evicted: bool, sink: &mut impl FnMut(Outcome)) {
+    fn give_up_early(&mut self, record: &Record, evicted: bool, sink: &mut impl Sink) {
         if self.early.get(&record.key).is_some_and(|early| early.ts_ns == record.ts_ns) {
             self.early.remove(&record.key);
-            sink(Outcome::Extra { record: *record, evicted });
+            sink.irregular(&Outcome::Extra { record: *record, evicted });
         }
     }
 }
 
 /// Feeds both captures, in memory, to `matcher`: by time, ingress first where times are equal.
-pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl FnMut(Outcome)) {
+pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) {
     let mut post = post.iter().peekable();
     for sent in pre {
         while let Some(arrived) = post.next_if(|arrived| arrived.ts_ns < sent.ts_ns) {
@@ -409,14 +469,41 @@ pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut 
     }
 }
 
-#[inline]
-fn outcome(sent: Sent, delay_ns: i64, window_ns: i64) -> Outcome {
-    if delay_ns < 0 {
-        Outcome::Negative { sent, delay_ns }
-    } else if delay_ns < window_ns {
-        Outcome::Matched { sent, delay_ns }
-    } else {
-        Outcome::OutOfWindow { sent, delay_ns }
+/// Counts how many keys of the queue fall on each of some thousand slots: where a slot is empty, a
+/// key that falls on it is not in the queue.
+struct Filter {
+    on: bool,
+    slots: Box<[u16; Filter::SLOTS]>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { on: false, slots: Box::new([0; Self::SLOTS]) }
+    }
+}
+
+impl Filter {
+    const SLOTS: usize = 1 << 14;
+
+    fn slot(&mut self, key: u64) -> &mut u16 {
+        &mut self.slots[Self::place(key)]
+    }
+
+    /// Keys are counters or hashes: both spread by their low bits.
+    fn place(key: u64) -> usize {
+        (key ^ (key >> 32)) as usize & (Self::SLOTS - 1)
+    }
+
+    fn add(&mut self, key: u64) {
+        *self.slot(key) += 1;
+    }
+
+    fn remove(&mut self, key: u64) {
+        *self.slot(key) -= 1;
+    }
+
+    fn may_hold(&self, key: u64) -> bool {
+        self.slots[Self::place(key)] != 0
     }
 }
 
@@ -477,207 +564,8 @@ impl Hasher for KeyHash {
     }
 }
 
-type KeyHasher = BuildHasherDefault<KeyHash>;
+/// Builds [`KeyHash`]es, for maps by key.
+pub type KeyHasher = BuildHasherDefault<KeyHash>;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// The module's rules word by word, on plain lists: no queue, no hash, no laziness.
-    #[derive(Default)]
-    struct BruteForce {
-        under_way: Vec<Sent>,
-        given_up: Vec<Sent>,
-        arrived: Vec<u64>,
-        early: Vec<Record>,
-        outcomes: Vec<Outcome>,
-        index: u64,
-        sequence: u64,
-    }
-
-    impl BruteForce {
-        fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
-            let mut brute = Self::default();
-            let mut events: Vec<(i64, usize, usize)> = Vec::new();
-            events.extend(pre.iter().enumerate().map(|(i, r)| (r.ts_ns, 0, i)));
-            events.extend(post.iter().enumerate().map(|(i, r)| (r.ts_ns, 1, i)));
-            events.sort_unstable();
-            for (now, side, i) in events {
-                brute.expire(now, window);
-                if side == 0 { brute.pre(pre[i], window) } else { brute.post(post[i], window) }
-            }
-            brute.expire(i64::MAX, window);
-            brute.outcomes
-        }
-
-        fn expire(&mut self, now: i64, window: i64) {
-            let mut old: Vec<Sent> = Vec::new();
-            let too_old = |ts: i64, reach: i64| now == i64::MAX || ts < now - reach;
-            for list in [&mut self.under_way, &mut self.given_up] {
-                old.extend(list.extract_if(.., |sent| too_old(sent.ts_ns, 2 * window)));
-            }
-            self.outcomes.extend(old.into_iter().map(|sent| Outcome::Lost { sent, early: None }));
-            for record in self.early.extract_if(.., |record| too_old(record.ts_ns, window)) {
-                self.outcomes.push(Outcome::Extra { record, evicted: false });
-            }
-        }
-
-        fn pre(&mut self, record: Record, window: i64) {
-            let index = self.index;
-            self.index += 1;
-            if let Some(i) = self.under_way.iter().position(|sent| sent.key == record.key) {
-                if record.ts_ns - self.under_way[i].ts_ns <= window {
-                    self.outcomes.push(Outcome::DuplicatePre { index, record });
-                    return;
-                }
-                self.given_up.push(self.under_way.remove(i));
-            }
-            let sequence = self.sequence;
-            self.sequence += 1;
-            let sent = Sent { ts_ns: record.ts_ns, key: record.key, index, sequence, flow: record.flow };
-            match self.early.iter().position(|early| early.key == record.key) {
-                Some(i) => {
-                    let early = self.early.remove(i);
-                    self.arrived.push(record.key);
-                    self.outcomes.push(outcome(sent, early.ts_ns - sent.ts_ns, window));
-                }
-                None => self.under_way.push(sent),
-            }
-        }
-
-        fn post(&mut self, record: Record, window: i64) {
-            if let Some(i) = self.under_way.iter().position(|sent| sent.key == record.key) {
-                let sent = self.under_way.remove(i);
-                self.arrived.push(record.key);
-                self.outcomes.push(outcome(sent, record.ts_ns - sent.ts_ns, window));
-            } else if self.arrived.iter().rev().take(RECENT).any(|key| *key == record.key)
-                || self.early.iter().any(|early| early.key == record.key)
-            {
-                self.outcomes.push(Outcome::DuplicatePost { record });
-            } else {
-                self.early.push(record);
-            }
-        }
-    }
-
-    fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
-        let mut outcomes = Vec::new();
-        let mut sink = |outcome| outcomes.push(outcome);
-        let mut matcher = Matcher::new(window);
-        merge(&mut matcher, pre, post, &mut sink);
-        matcher.finish(&mut sink);
-        outcomes
-    }
-
-    /// In an order and a form in which both matchers' outcomes compare: why a packet was given up
-    /// is the fast one's own knowledge.
-    fn sorted(mut outcomes: Vec<Outcome>) -> Vec<String> {
-        for outcome in &mut outcomes {
-            if let Outcome::Lost { early, .. } = outcome {
-                *early = None;
-            }
-        }
-        let mut lines: Vec<String> = outcomes.iter().map(|outcome| format!("{outcome:?}")).collect();
-        lines.sort();
-        lines
-    }
-
-    fn record(ts_ns: i64, key: u64) -> Record {
-        Record { ts_ns, key, flow: 0, wire_len: 100 }
-    }
-
-    /// Ingress packets with few keys or many, and what a rough path makes of them.
-    fn captures() -> impl Strategy<Value = (Vec<Record>, Vec<Record>)> {
-        let packet = (0..40i64, 0..400u64, prop_oneof![6 => -3..30i64, 1 => -200..400i64], 0..12u8);
-        (prop::collection::vec(packet, 0..400), 1..400u64).prop_map(|(packets, keys)| {
-            let (mut pre, mut post, mut now) = (Vec::new(), Vec::new(), 0);
-            for (position, (gap, key, delay, fate)) in packets.into_iter().enumerate() {
-                now += gap;
-                let key = if fate % 2 == 0 { position as u64 } else { key % keys };
-                pre.push(record(now, key));
-                match fate {
-                    0 => {}
-                    1 => post.extend([record(now + delay, key), record(now + delay + gap, key)]),
-                    2 => pre.push(record(now, key)),
-                    3 => post.push(record(now, key + 1_000_000)),
-                    _ => post.push(record(now + delay, key)),
-                }
-            }
-            post.sort_by_key(|r| r.ts_ns);
-            (pre, post)
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn streaming_equals_brute_force((pre, post) in captures(), window in 1..200i64) {
-            let fast = run(&pre, &post, window);
-            prop_assert_eq!(sorted(fast.clone()), sorted(BruteForce::run(&pre, &post, window)));
-            // Losses are reported in the order sent, which the loss runs rely on.
-            let lost: Vec<u64> = fast.iter().filter_map(|o| match o {
-                Outcome::Lost { sent, .. } => Some(sent.sequence),
-                _ => None,
-            }).collect();
-            prop_assert!(lost.is_sorted());
-        }
-
-        /// Where keys do not repeat, matching is a join: no state, no order.
-        #[test]
-        fn unique_keys_are_joined(
-            delays in prop::collection::vec((1..40i64, prop::option::of(-150..500i64)), 0..300),
-            window in 1..200i64,
-        ) {
-            let (mut pre, mut post, mut now) = (Vec::new(), Vec::new(), 0);
-            for (key, (gap, delay)) in delays.iter().enumerate() {
-                now += gap;
-                pre.push(record(now, key as u64));
-                post.extend(delay.map(|delay| record(now + delay, key as u64)));
-            }
-            post.sort_by_key(|r| r.ts_ns);
-            let mut counts = [0usize; 5];
-            for outcome in run(&pre, &post, window) {
-                let (place, sent, delay) = match outcome {
-                    Outcome::Matched { sent, delay_ns } => (0, sent, Some(delay_ns)),
-                    Outcome::OutOfWindow { sent, delay_ns } => (1, sent, Some(delay_ns)),
-                    Outcome::Negative { sent, delay_ns } => (2, sent, Some(delay_ns)),
-                    Outcome::Lost { sent, .. } => (3, sent, None),
-                    Outcome::Extra { .. } => { counts[4] += 1; continue }
-                    other => panic!("{other:?}"),
-                };
-                counts[place] += 1;
-                if delay.is_some() {
-                    prop_assert_eq!(delay, delays[sent.key as usize].1);
-                }
-            }
-            let joined = |range: std::ops::RangeInclusive<i64>| delays.iter().filter(|d| d.1.is_some_and(|d| range.contains(&d))).count();
-            let none = delays.iter().filter(|d| d.1.is_none()).count();
-            let too_early = joined(-150..=-window - 1);
-            let too_late = joined(2 * window + 1..=500);
-            prop_assert_eq!(counts, [
-                joined(0..=window - 1), joined(window..=2 * window), joined(-window..=-1),
-                none + too_early + too_late, too_early + too_late,
-            ]);
-        }
-    }
-
-    #[test]
-    fn memory_follows_the_packets_under_way() {
-        let mut matcher = Matcher::with_limit(1_000_000, 1000);
-        let mut lost = 0;
-        let mut sink = |outcome| lost += u64::from(matches!(outcome, Outcome::Lost { .. }));
-        // 5 million packets of which every tenth is lost, 100 ns apart: at most 2000 lost ones within twice the window.
-        for i in 0..5_000_000i64 {
-            matcher.pre(&record(i * 100, i as u64), &mut sink);
-            if i % 10 != 0 {
-                matcher.post(&record(i * 100 + 50, i as u64), &mut sink);
-            }
-        }
-        assert!(matcher.passed.capacity() < 10_000 && matcher.passed_order.capacity() < 20_000);
-        assert!(matcher.queue.capacity() < 10_000 && matcher.early_order.capacity() < 1000);
-        matcher.finish(&mut sink);
-        assert_eq!(lost, 500_000);
-    }
-}
+mod tests;

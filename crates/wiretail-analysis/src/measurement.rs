@@ -60,7 +60,7 @@ impl LossRuns {
             Some((last, len, start)) if last + 1 == sent.sequence => (sent.sequence, len + 1, start),
             _ => {
                 self.runs += 1;
-                (sent.sequence, 1, sent.index)
+                (sent.sequence, 1, sent.index())
             }
         };
         self.current = Some(run);
@@ -111,21 +111,13 @@ impl Measurement {
         }
     }
 
-    /// Takes the next outcome.
+    /// Takes a packet that arrived within the window, after `delay_ns`.
     #[inline]
-    pub fn take(&mut self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Matched { sent, delay_ns } => self.matched(sent, *delay_ns),
-            other => self.irregular(other),
-        }
-    }
-
-    #[inline]
-    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+    pub fn matched(&mut self, sent: &Sent, delay_ns: i64) {
         let post_ns = sent.ts_ns + delay_ns;
         self.matching.matched += 1;
         self.flow(sent.flow).delays.add(delay_ns);
-        self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index, flow: sent.flow });
+        self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: sent.flow });
         self.intervals.take(post_ns, delay_ns);
         self.variation.arrive(sent.sequence, delay_ns, post_ns);
         if self.matching.lost_at_end > 0 || delay_ns == 0 {
@@ -160,10 +152,11 @@ impl Measurement {
         }
     }
 
+    /// Takes any other outcome.
     #[inline(never)]
-    fn irregular(&mut self, outcome: &Outcome) {
+    pub fn irregular(&mut self, outcome: &Outcome) {
         match outcome {
-            Outcome::Matched { .. } => {}
+            Outcome::Matched { sent, delay_ns } => self.matched(sent, *delay_ns),
             Outcome::OutOfWindow { sent, delay_ns } => {
                 self.matching.out_of_window += 1;
                 self.arrived_outside(EventKind::OutOfWindow, sent, *delay_ns);
@@ -241,7 +234,7 @@ impl Measurement {
             self.matching.events.push(Event {
                 kind,
                 key: format!("{key:#x}"),
-                pre_index: sent.map(|sent| sent.index),
+                pre_index: sent.map(|sent| sent.index()),
                 pre_ns: sent.map(|sent| sent.ts_ns),
                 post_ns,
             });

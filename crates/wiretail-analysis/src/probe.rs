@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use wiretail_schema::summary::KeyTrial;
 
+use crate::matching::KeyHasher;
 use crate::verdict::thousands;
 
 /// A key rule must find a key in this share of the first packets ...
@@ -29,7 +30,8 @@ pub struct Trial {
 
 /// Tries a rule, named `rule`, on the first packets of both captures.
 pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
-    let mut first_seen: HashMap<u64, i64> = HashMap::with_capacity(pre.len());
+    let mut first_seen: HashMap<u64, i64, KeyHasher> =
+        HashMap::with_capacity_and_hasher(pre.len(), KeyHasher::default());
     let (mut with_key, mut repeated) = (0u64, 0u64);
     for &(ts_ns, key) in pre {
         let Some(key) = key else { continue };

@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::quantile::distribution;
 
 /// Packets that the tally looks back, by sequence: pairs that arrive further apart are left out.
-const HISTORY: usize = 1 << 15;
+const HISTORY: usize = 1 << 13;
 
 /// Nothing arrived with this sequence number, or too long ago.
 const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };

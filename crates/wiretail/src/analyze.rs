@@ -51,10 +51,9 @@ pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
     let progress = Progress::new(total, !arguments.quiet);
     let mut samples =
         arguments.out.as_deref().map(|directory| Samples::create(directory, &title)).transpose()?;
-    let measured = measure(pre, post, &settings, &progress, |outcome| match &mut samples {
-        Some(samples) => samples.push(outcome),
-        None => Ok(()),
-    })?;
+    let mut each = samples.as_mut().map(|samples| |outcome: &_| samples.push(outcome));
+    let each = each.as_mut().map(|each| each as &mut dyn FnMut(&_) -> Result<()>);
+    let measured = measure(pre, post, &settings, &progress, each)?;
     if let Some(samples) = samples {
         samples.finish()?;
     }

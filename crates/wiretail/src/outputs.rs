@@ -85,7 +85,7 @@ impl Samples {
 
 fn sample(outcome: &Outcome) -> Sample {
     let of_sent = |sent: &Sent, delay_ns: Option<i64>, kind| Sample {
-        pre_index: Some(sent.index),
+        pre_index: Some(sent.index()),
         pre_ns: Some(sent.ts_ns),
         post_ns: delay_ns.map(|delay| sent.ts_ns.saturating_add(delay)),
         delay_ns,

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::Result;
-use wiretail_analysis::matching::{Matcher, Outcome};
+use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink};
 use wiretail_analysis::measurement::Measurement;
 use wiretail_analysis::summarize::CaptureFacts;
 use wiretail_analysis::tap::TapTally;
@@ -67,7 +67,7 @@ pub struct TapResult {
     pub flow_names: Vec<String>,
 }
 
-/// Reads both captures to their ends. `each` is called with every outcome, in order.
+/// Reads both captures to their ends. `each`, if given, is called with every outcome, in order.
 ///
 /// # Errors
 /// A capture that can't be read; the error of `each`.
@@ -76,7 +76,7 @@ pub fn measure(
     post: TapInput,
     settings: &Settings,
     progress: &Progress,
-    mut each: impl FnMut(&Outcome) -> Result<()>,
+    each: Option<&mut dyn FnMut(&Outcome) -> Result<()>>,
 ) -> Result<Measured> {
     thread::scope(|scope| {
         let read = |input: TapInput, offset_ns: i64| {
@@ -91,18 +91,9 @@ pub fn measure(
 
         let first_ns = pre.peek().map_or(i64::MIN, |record| record.ts_ns);
         let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
-        let mut measurement = Measurement::new(settings.window_ns, settings.worst, first_ns);
+        let measurement = Measurement::new(settings.window_ns, settings.worst, first_ns);
         let mut matcher = Matcher::new(settings.window_ns);
-        let mut failure = Ok(());
-        let mut sink = |outcome: Outcome| {
-            if cut_ns > i64::MIN && outcome.seen_ns() < cut_ns {
-                return;
-            }
-            measurement.take(&outcome);
-            if failure.is_ok() {
-                failure = each(&outcome);
-            }
-        };
+        let mut sink = Tally { measurement, cut_ns, each, failure: Ok(()) };
         loop {
             let (sent, arrived) = (pre.rest(), post.rest());
             let taken = match (sent.is_empty(), arrived.is_empty()) {
@@ -122,19 +113,55 @@ pub fn measure(
             bar.draw();
         }
         matcher.finish(&mut sink);
-        failure?;
-        Ok(Measured { measurement, pre: pre.finish()?, post: post.finish()? })
+        sink.failure?;
+        Ok(Measured { measurement: sink.measurement, pre: pre.finish()?, post: post.finish()? })
     })
+}
+
+/// Tallies the outcomes, and passes them on to whoever wants every packet.
+struct Tally<'a> {
+    measurement: Measurement,
+    /// Packets seen before are left out.
+    cut_ns: i64,
+    each: Option<&'a mut dyn FnMut(&Outcome) -> Result<()>>,
+    failure: Result<()>,
+}
+
+impl Tally<'_> {
+    #[inline(never)]
+    fn pass_on(&mut self, outcome: &Outcome) {
+        if let Some(each) = &mut self.each
+            && self.failure.is_ok()
+        {
+            self.failure = each(outcome);
+        }
+    }
+}
+
+impl Sink for Tally<'_> {
+    #[inline]
+    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+        if sent.ts_ns < self.cut_ns {
+            return;
+        }
+        self.measurement.matched(sent, delay_ns);
+        if self.each.is_some() {
+            self.pass_on(&Outcome::Matched { sent: *sent, delay_ns });
+        }
+    }
+
+    fn irregular(&mut self, outcome: &Outcome) {
+        if outcome.seen_ns() < self.cut_ns {
+            return;
+        }
+        self.measurement.irregular(outcome);
+        self.pass_on(outcome);
+    }
 }
 
 /// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
 /// many of each were taken.
-fn merge(
-    matcher: &mut Matcher,
-    pre: &[Record],
-    post: &[Record],
-    sink: &mut impl FnMut(Outcome),
-) -> (usize, usize) {
+fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) -> (usize, usize) {
     let (mut i, mut j) = (0, 0);
     while let (Some(sent), Some(arrived)) = (pre.get(i), post.get(j)) {
         if sent.ts_ns <= arrived.ts_ns {

@@ -9,7 +9,7 @@ use wiretail_schema::summary::{Key, KeyTrial};
 use crate::source::Source;
 
 /// Packets looked at on either side.
-const PACKETS: usize = 4096;
+const PACKETS: usize = 2048;
 /// Bytes that link layer, two VLAN tags and an IPv6 header take: what a snap length leaves is payload.
 const HEADERS: usize = 14 + 8 + 40;
 
@@ -42,31 +42,27 @@ pub fn key_choice(text: &str, zero_checksums: bool) -> Result<KeyChoice> {
     ))
 }
 
-/// The first packets of one tap, seen by every rule at once.
+/// The first packets of one tap.
 struct Look {
-    sightings: Vec<Vec<Sighting>>,
+    sightings: Vec<Sighting>,
     /// Shortest captured length among packets that were cut by the snap length.
     cut_at: Option<usize>,
 }
 
 impl Look {
     /// Looks at the first packets of `source` from `from_ns` on.
-    fn at(source: &Source, keyers: &[Keyer], from_ns: i64) -> Result<Self> {
-        let mut look = Self { sightings: vec![Vec::new(); keyers.len()], cut_at: None };
+    fn at(source: &Source, keyer: &Keyer, from_ns: i64) -> Result<Self> {
+        let mut look = Self { sightings: Vec::with_capacity(PACKETS), cut_at: None };
         let mut reader = source.peek()?;
-        let mut packets = 0;
-        while packets < PACKETS {
+        while look.sightings.len() < PACKETS {
             let more = reader.read(&mut |frame| {
-                if frame.ts_ns < from_ns || packets >= PACKETS {
+                if frame.ts_ns < from_ns || look.sightings.len() >= PACKETS {
                     return;
                 }
-                packets += 1;
                 if frame.data.len() < frame.wire_len as usize {
                     look.cut_at = Some(look.cut_at.map_or(frame.data.len(), |cut| cut.min(frame.data.len())));
                 }
-                for (keyer, sightings) in keyers.iter().zip(&mut look.sightings) {
-                    sightings.push((frame.ts_ns, keyer.key(frame)));
-                }
+                look.sightings.push((frame.ts_ns, keyer.key(frame)));
             })?;
             if !more {
                 break;
@@ -74,9 +70,63 @@ impl Look {
         }
         Ok(look)
     }
+}
 
-    fn first_ns(&self) -> Option<i64> {
-        self.sightings.first()?.first().map(|sighting| sighting.0)
+/// Where to look in both captures, and how.
+struct Scout<'a> {
+    pre: &'a Source,
+    post: &'a Source,
+    post_offset_ns: i64,
+    payload_limit: usize,
+    from_pre_ns: i64,
+    from_post_ns: i64,
+}
+
+impl Scout<'_> {
+    fn try_rule(&mut self, rule: &KeyRule) -> Result<Trial> {
+        let mut looks = self.look(rule)?;
+        // Taps with different snap lengths see different parts of the payload: use what both have.
+        if let Some(cut) = [looks.0.cut_at, looks.1.cut_at].into_iter().flatten().min() {
+            let limit = cut.saturating_sub(HEADERS);
+            if limit < self.payload_limit {
+                self.payload_limit = limit;
+                looks = self.look(rule)?;
+            }
+        }
+        let (look_pre, mut look_post) = looks;
+        for sighting in &mut look_post.sightings {
+            sighting.0 = sighting.0.saturating_add(self.post_offset_ns);
+        }
+        Ok(try_rule(&key_rule_text(rule), &look_pre.sightings, &look_post.sightings))
+    }
+
+    fn look(&self, rule: &KeyRule) -> Result<(Look, Look)> {
+        let keyer = Keyer::with_payload_limit(rule, self.payload_limit);
+        Ok((Look::at(self.pre, &keyer, self.from_pre_ns)?, Look::at(self.post, &keyer, self.from_post_ns)?))
+    }
+
+    /// The first suitable rule's place, and all trials up to it.
+    fn try_rules(&mut self, rules: &[KeyRule]) -> Result<(Option<usize>, Vec<Trial>)> {
+        let mut trials = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            let trial = self.try_rule(rule)?;
+            let suitable = trial.suitable;
+            trials.push(trial);
+            if suitable {
+                return Ok((Some(place), trials));
+            }
+        }
+        Ok((None, trials))
+    }
+
+    /// One tap may have started long before the other: from now on, look where both record.
+    fn align(&mut self, rule: &KeyRule) -> Result<()> {
+        let (pre, post) = self.look(rule)?;
+        if let (Some(pre), Some(post)) = (pre.sightings.first(), post.sightings.first()) {
+            self.from_pre_ns = post.0.saturating_add(self.post_offset_ns);
+            self.from_post_ns = pre.0.saturating_sub(self.post_offset_ns);
+        }
+        Ok(())
     }
 }
 
@@ -97,82 +147,39 @@ pub fn recognise(
         KeyChoice::Auto => AUTO_RULES.to_vec(),
         KeyChoice::Rule(rule) => vec![rule.clone()],
     };
-    let mut payload_limit = INVARIANT_PAYLOAD;
-    let mut trials = try_rules(pre, post, &rules, &mut payload_limit, post_offset_ns, None)?;
-    let suitable = |trials: &[Trial]| trials.iter().position(|trial| trial.suitable);
-    if suitable(&trials).is_none() {
-        // One tap may have started long before the other: look again where both record.
-        trials = try_rules(pre, post, &rules, &mut payload_limit, post_offset_ns, Some(window_ns))?;
-    }
-    let chosen = suitable(&trials);
-    let reports =
-        trials.iter().map(|trial| trial.report.clone()).take(chosen.map_or(usize::MAX, |i| i + 1)).collect();
-    let place = match choice {
-        KeyChoice::Rule(_) => 0,
-        KeyChoice::Auto => match chosen {
-            Some(place) => place,
-            None => bail!(no_common_packet(pre, post, &trials)),
-        },
+    let mut scout = Scout {
+        pre,
+        post,
+        post_offset_ns,
+        payload_limit: INVARIANT_PAYLOAD,
+        from_pre_ns: i64::MIN,
+        from_post_ns: i64::MIN,
     };
-    let overlapping = pre.peeks_all() && post.peeks_all();
-    if trials[place].delays_ns.is_empty() && overlapping && trials[place].report.with_key > 0 {
+    let (mut chosen, mut trials) = scout.try_rules(&rules)?;
+    if chosen.is_none() {
+        scout.align(&rules[0])?;
+        (chosen, trials) = scout.try_rules(&rules)?;
+    }
+    let chosen_automatically = matches!(choice, KeyChoice::Auto);
+    let place = match chosen {
+        Some(place) => place,
+        None if chosen_automatically => bail!(no_common_packet(pre, post, &trials)),
+        None => 0,
+    };
+    let trial = &trials[place];
+    // A pipe shows its first megabytes only: there, nothing in common does not mean that nothing will be.
+    if trial.delays_ns.is_empty() && pre.peeks_all() && post.peeks_all() {
         bail!(no_common_packet(pre, post, &trials));
     }
-    if let Some(problem) = clock_problem(&trials[place].delays_ns, window_ns) {
+    if let Some(problem) = clock_problem(&trial.delays_ns, window_ns) {
         bail!("{} and {}: {problem}", pre.name, post.name);
     }
-    let keyer = Keyer::with_payload_limit(&rules[place], payload_limit);
-    let mut tried: Vec<KeyTrial> = reports;
-    let chosen_automatically = matches!(choice, KeyChoice::Auto);
-    if chosen_automatically {
-        if let Some(last) = tried.last_mut() {
-            last.outcome = "taken".to_owned();
-        }
-    } else {
-        tried.truncate(1);
+    let keyer = Keyer::with_payload_limit(&rules[place], scout.payload_limit);
+    let mut tried: Vec<KeyTrial> = trials.into_iter().map(|trial| trial.report).collect();
+    if chosen_automatically && let Some(last) = tried.last_mut() {
+        last.outcome = "taken".to_owned();
     }
     Ok(Recognition { key: Key { rule: key_rule_text(keyer.rule()), chosen_automatically, tried }, keyer })
-}
-
-fn try_rules(
-    pre: &Source,
-    post: &Source,
-    rules: &[KeyRule],
-    payload_limit: &mut usize,
-    post_offset_ns: i64,
-    align: Option<i64>,
-) -> Result<Vec<Trial>> {
-    let keyers = |limit: usize| -> Vec<Keyer> {
-        rules.iter().map(|rule| Keyer::with_payload_limit(rule, limit)).collect()
-    };
-    let (mut from_pre, mut from_post) = (i64::MIN, i64::MIN);
-    if align.is_some() {
-        let one = keyers(*payload_limit);
-        let start_pre = Look::at(pre, &one[..1], i64::MIN)?.first_ns();
-        let start_post = Look::at(post, &one[..1], i64::MIN)?.first_ns();
-        if let (Some(start_pre), Some(start_post)) = (start_pre, start_post) {
-            from_pre = start_post.saturating_add(post_offset_ns);
-            from_post = start_pre.saturating_sub(post_offset_ns);
-        }
-    }
-    let mut looks = (
-        Look::at(pre, &keyers(*payload_limit), from_pre)?,
-        Look::at(post, &keyers(*payload_limit), from_post)?,
-    );
-    // Taps with different snap lengths see different parts of the payload: use what both have.
-    if let Some(cut) = [looks.0.cut_at, looks.1.cut_at].into_iter().flatten().min() {
-        let limit = cut.saturating_sub(HEADERS);
-        if limit < *payload_limit {
-            *payload_limit = limit;
-            looks = (Look::at(pre, &keyers(limit), from_pre)?, Look::at(post, &keyers(limit), from_post)?);
-        }
-    }
-    let (mut look_pre, mut look_post) = looks;
-    for sightings in &mut look_post.sightings {
-        sightings.iter_mut().for_each(|sighting| sighting.0 = sighting.0.saturating_add(post_offset_ns));
-    }
-    let sides = look_pre.sightings.iter_mut().zip(&look_post.sightings);
-    Ok(rules.iter().zip(sides).map(|(rule, (pre, post))| try_rule(&key_rule_text(rule), pre, post)).collect())
 }
 
 fn no_common_packet(pre: &Source, post: &Source, trials: &[Trial]) -> String {
