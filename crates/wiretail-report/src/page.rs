@@ -260,9 +260,9 @@ pub fn figure(m: &mut Markup, figure: &Figure, size: Size, index: usize) {
     m.tag("figure").class(class).attr("data-figure", &figure.id).body(|m| {
         m.tag("h3").body(|m| {
             m.tag("span").text(&figure.title);
+            // The script gives it an address; without scripts it has none and is not shown.
             m.tag("a")
                 .class("csv")
-                .attr("href", "#figures")
                 .attr("download", format_args!("{}.csv", figure.id))
                 .attr("aria-label", format_args!("{}: the numbers as CSV", figure.title))
                 .text("CSV");
