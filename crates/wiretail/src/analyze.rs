@@ -14,7 +14,7 @@ use wiretail_schema::summary::{Analysis, Outcome, Summary};
 
 use crate::cli::{AnalyzeArgs, TimestampPlace};
 use crate::outputs::{self, Samples};
-use crate::pipeline::{Settings, TapInput, measure};
+use crate::pipeline::{Each, Settings, TapInput, measure};
 use crate::progress::Progress;
 use crate::recognise::{key_choice, recognise};
 use crate::source::Source;
@@ -52,7 +52,7 @@ pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
     let mut samples =
         arguments.out.as_deref().map(|directory| Samples::create(directory, &title)).transpose()?;
     let mut each = samples.as_mut().map(|samples| |outcome: &_| samples.push(outcome));
-    let each = each.as_mut().map(|each| each as &mut dyn FnMut(&_) -> Result<()>);
+    let each = each.as_mut().map(|each| each as Each);
     let measured = measure(pre, post, &settings, &progress, each)?;
     if let Some(samples) = samples {
         samples.finish()?;

@@ -47,6 +47,9 @@ pub struct TapInput {
     pub reader: CaptureReader,
 }
 
+/// Takes every outcome, in order; its first error ends the measurement with that error.
+pub type Each<'a> = &'a mut dyn FnMut(&Outcome) -> Result<()>;
+
 /// What was measured.
 pub struct Measured {
     /// The tallies of the matched packets.
@@ -76,7 +79,7 @@ pub fn measure(
     post: TapInput,
     settings: &Settings,
     progress: &Progress,
-    each: Option<&mut dyn FnMut(&Outcome) -> Result<()>>,
+    each: Option<Each<'_>>,
 ) -> Result<Measured> {
     thread::scope(|scope| {
         let read = |input: TapInput, offset_ns: i64| {
@@ -123,7 +126,7 @@ struct Tally<'a> {
     measurement: Measurement,
     /// Packets seen before are left out.
     cut_ns: i64,
-    each: Option<&'a mut dyn FnMut(&Outcome) -> Result<()>>,
+    each: Option<Each<'a>>,
     failure: Result<()>,
 }
 

@@ -4,7 +4,7 @@
 //! a pipe, what was read for the look is kept and read again in front of the rest.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -126,10 +126,5 @@ impl Read for SharedFile {
 
 /// Whether `path` is something that gives its content once: a named pipe, a process substitution.
 fn is_pipe(path: &Path) -> bool {
-    let Ok(metadata) = std::fs::metadata(path) else { return false };
-    if metadata.is_file() || metadata.is_dir() {
-        return false;
-    }
-    // /dev/fd/N may be a file after all: then it can be sought.
-    File::open(path).is_ok_and(|mut file| file.seek(SeekFrom::Current(0)).is_err())
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }

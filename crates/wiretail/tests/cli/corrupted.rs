@@ -1,0 +1,194 @@
+//! Damaged captures end in a clear error or a flagged result: never a panic, a hang, or much memory.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{WIRETAIL, fail, folder, synth};
+
+/// Address space that the program may take: a bound on its memory that the kernel enforces.
+const MEMORY_KIB: u32 = 256 * 1024;
+const SECONDS: u32 = 60;
+
+/// A small generator of random numbers (Marsaglia, xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit.max(1) as u64) as usize
+    }
+}
+
+/// Flips bits, cuts off, tells lies about lengths, repeats or removes a stretch.
+fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(6) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at),
+            2 => {
+                // A length field of the record header that a run of records has every 116 bytes.
+                let field = 24 + random.below(bytes.len() / 116) * 116 + 8 + 4 * random.below(2);
+                let lie = [0u32, 1, 15, 65_535, 262_145, 0x7fff_ffff, 0xffff_ffff][random.below(7)];
+                if let Some(place) = bytes.get_mut(field..field + 4) {
+                    place.copy_from_slice(&lie.to_le_bytes());
+                }
+            }
+            3 => {
+                let end = (at + random.below(5000)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            4 => {
+                let end = (at + random.below(500)).min(bytes.len());
+                let stretch = bytes[at..end].to_vec();
+                bytes.splice(at..at, stretch);
+            }
+            _ => {
+                // The head: magic, version, link type, first stamp.
+                let at = random.below(bytes.len().min(40));
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.below(256) as u8;
+                }
+            }
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    bytes
+}
+
+fn check(pre: &Path, post: &Path, what: &str) -> bool {
+    let command =
+        format!("ulimit -v {MEMORY_KIB}; exec timeout -k 1 {SECONDS} \"$0\" analyze \"$1\" \"$2\" --json");
+    let output = Command::new("bash")
+        .args(["-c", &command, WIRETAIL])
+        .args([pre, post])
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => {
+            let found: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
+            assert!(found.is_ok_and(|found| found["schema"] == "wiretail.summary/1"), "{what}");
+            true
+        }
+        Some(2) => {
+            assert!(message.starts_with("wiretail: "), "{what}: {message}");
+            let named = [pre, post].iter().any(|path| message.contains(&path.display().to_string()));
+            assert!(named, "{what}: the message names no file: {message}");
+            false
+        }
+        code => panic!("{what}: exit code {code:?}: {message}"),
+    }
+}
+
+#[test]
+fn two_hundred_damaged_captures() {
+    let folder = folder();
+    let (pre, post, _) = synth(folder.path(), &["--packets", "2000", "--loss", "0.01", "--reorder", "0.01"]);
+    let plain = fs::read(&pre).expect("the capture");
+    let packed = {
+        let packed = folder.path().join("pre.pcap.zst");
+        let status = Command::new("zstd").arg("-q").arg(&pre).arg("-o").arg(&packed).status();
+        status.is_ok_and(|status| status.success()).then(|| fs::read(&packed).expect("the packed capture"))
+    };
+    let mut random = Random(0x5eed);
+    let (mut results, mut errors) = (0, 0);
+    for variant in 0..200 {
+        let compress = variant % 4 == 3;
+        let original = if compress { packed.as_ref().unwrap_or(&plain) } else { &plain };
+        let damaged = folder.path().join(format!("damaged-{variant}"));
+        fs::write(&damaged, damage(original, &mut random)).expect("a damaged capture");
+        let what = format!("variant {variant}");
+        // Either side may be the damaged one.
+        let ended_well =
+            if variant % 2 == 0 { check(&damaged, &post, &what) } else { check(&post, &damaged, &what) };
+        if ended_well { results += 1 } else { errors += 1 }
+    }
+    // Both ends are reached, or the damage is not what it should be.
+    assert!(results >= 20 && errors >= 20, "{results} results, {errors} errors");
+}
+
+#[test]
+fn messages_name_the_file_and_the_next_step() {
+    let folder = folder();
+    let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).expect("a file");
+        path
+    };
+    let whole = fs::read(&pre).expect("the capture");
+    let empty = write("empty.pcap", b"");
+    let text = write("notes.txt", b"These are notes, not packets.\n");
+    let mut link = whole.clone();
+    link[20] = 99;
+    let link = write("link.pcap", &link);
+    let message = |bad: &Path| fail(["analyze".as_ref(), bad.as_os_str(), post.as_os_str()]);
+    for (path, expected) in [
+        (&empty, "empty (0 bytes)"),
+        (&text, "not a capture"),
+        (&link, "link type 99"),
+        (&folder.path().join("missing.pcap"), "No such file"),
+        (&folder.path().to_path_buf(), "directory"),
+    ] {
+        let message = message(path);
+        assert!(message.contains(&path.display().to_string()) && message.contains(expected), "{message}");
+    }
+    // Two captures of different traffic.
+    let other = folder.path().join("other");
+    fs::create_dir(&other).expect("a folder");
+    let (other_pre, _, _) = synth(&other, &["--packets", "1000", "--frame-len", "300", "--seed", "9"]);
+    let mut shifted = fs::read(&other_pre).expect("the capture");
+    for record in shifted[24..].chunks_mut(316) {
+        record[16 + 42..16 + 46].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        record[16 + 18] ^= 0x77;
+    }
+    let foreign = write("foreign.pcap", &shifted);
+    let message = fail(["analyze".as_ref(), pre.as_os_str(), foreign.as_os_str()]);
+    assert!(message.contains("no packet of one is recognised in the other"), "{message}");
+    // Swapped.
+    let message = fail(["analyze".as_ref(), post.as_os_str(), pre.as_os_str()]);
+    assert!(message.contains("every latency is negative") && message.contains("swapped?"), "{message}");
+}
+
+#[test]
+fn a_cut_capture_is_analysed_and_flagged() {
+    let folder = folder();
+    let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
+    let whole = fs::read(&post).expect("the capture");
+    let cut = folder.path().join("cut.pcap");
+    fs::write(&cut, &whole[..24 + 116 * 500 + 50]).expect("a file");
+    let found = crate::support::analyze([&pre, &cut]);
+    assert_eq!(found["matching"]["matched"], 500);
+    assert_eq!(found["post"]["truncated"]["offset"], 24 + 116 * 500);
+    let codes: Vec<&str> =
+        found["findings"].as_array().unwrap().iter().filter_map(|f| f["code"].as_str()).collect();
+    assert!(codes.contains(&"truncated") && codes.contains(&"lost-at-end"), "{codes:?}");
+    assert_eq!(found["matching"]["lost_at_end"], 500);
+}
+
+/// A gigabyte of zeros in a megabyte: read in a stream, or refused, but not held.
+#[test]
+fn a_bomb_stays_small() {
+    let folder = folder();
+    let (_, post, _) = synth(folder.path(), &["--packets", "1000"]);
+    let bomb = folder.path().join("bomb.zst");
+    let head = folder.path().join("head");
+    fs::write(&head, &fs::read(&post).expect("the capture")[..24 + 116]).expect("a file");
+    let made = Command::new("bash")
+        .args(["-c", "(cat \"$0\"; head -c 1G /dev/zero) | zstd -q -o \"$1\""])
+        .args([&head, &bomb])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no zstd to make the bomb with");
+        return;
+    }
+    check(&bomb, &post, "bomb");
+}

@@ -1,0 +1,8 @@
+//! The command line as its users meet it: the real program on real files.
+
+mod corrupted;
+mod inputs;
+mod outputs;
+mod planted;
+mod published;
+mod support;
