@@ -23,7 +23,8 @@ use serde::Serialize;
 pub struct SynthOptions {
     /// Packets sent, at most 2^32: the counter must not repeat.
     pub packets: u64,
-    /// Offered load in packets a second, evenly spaced, at most 100 million.
+    /// Offered load in packets a second, at most 100 million: evenly spaced, but for a jitter of up to
+    /// 1 µs or a quarter of the gap, without which the ingress stamps would lie on a coarse grid.
     pub rate_pps: u64,
     /// Seed of everything random.
     pub seed: u64,
@@ -127,7 +128,8 @@ pub fn synthesize(options: &SynthOptions, pre: impl Write, post: impl Write) -> 
     let mut loss_run = 0;
     for counter in 0..options.packets {
         let counter = counter as u32; // check() limits the number of packets
-        let sent_ns = options.start_ns + u64::from(counter) * 1_000_000_000 / options.rate_pps;
+        let due_ns = options.start_ns + u64::from(counter) * 1_000_000_000 / options.rate_pps;
+        let sent_ns = due_ns + device.jitter_ns();
         post.write_until(sent_ns)?;
         pre.write(counter, sent_ns)?;
         let Fate { arrival_ns, copied_ns, repeated_ns } = device.forward(sent_ns);
@@ -245,7 +247,8 @@ struct Fate {
     repeated_ns: Option<u64>,
 }
 
-/// The device under test: first in, first out, but for the packets that it holds back.
+/// The load generator's jitter and the device under test, which is first in, first out but for the packets
+/// that it holds back.
 struct Device {
     random: Random,
     latency: LatencyModel,
@@ -281,6 +284,11 @@ impl Device {
             spacing_ns: wire_ns.min(gap_ns / 2),
             last_arrival_ns: 0,
         }
+    }
+
+    /// What the load generator is late by; never so much that the next packet overtakes.
+    fn jitter_ns(&mut self) -> u64 {
+        self.random.next() % (self.gap_ns / 4).clamp(1, 1_000)
     }
 
     fn forward(&mut self, sent_ns: u64) -> Fate {
