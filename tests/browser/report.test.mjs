@@ -141,9 +141,9 @@ test("the percentile plot shows the percentiles of summary.json", () =>
       const [top, bottom] = heights(drawn, at, 0.6);
       const expected = y.at(value_ns);
       assert.ok(expected >= top - 0.6 && expected <= bottom + 0.6, `p${percentile}: ${value_ns} ns belongs at ${expected}, drawn ${top} to ${bottom}`);
-      // The ink there, read back through the axis, is the value within a pixel.
-      const ratio = y.value(top - 1) / y.value(bottom + 1);
-      assert.ok(value_ns <= y.value(top - 1) && value_ns >= y.value(bottom + 1), `p${percentile}: read ${y.value(bottom)} to ${y.value(top)} (${ratio})`);
+      // Read back through the axis, the drawn line is the value within a pixel.
+      const [low, high] = [y.value(bottom + 1), y.value(top - 1)];
+      assert.ok(value_ns >= low && value_ns <= high, `p${percentile}: ${value_ns} ns is read as ${low} to ${high}`);
       checked += 1;
     }
     assert.ok(checked >= 5, `only ${checked} percentiles lie on the plot`);
@@ -158,12 +158,10 @@ test("unsupported percentiles are told apart in the plot, the tiles and the tabl
       assert.equal(await row.count(), 1, `p${percentile} in the table`);
       assert.equal((await row.innerText()).includes("n(1−p) < 10"), !supported, `p${percentile}`);
     }
-    if (summary.delay.percentiles.some((p) => !p.supported && x99(p) <= summary.delay.count)) {
+    if (summary.delay.percentiles.some((p) => !p.supported && 100 / (100 - p.percentile) <= summary.delay.count)) {
       assert.ok((await figure(page, "percentiles").locator(".series .weak").count()) > 0);
     }
   }));
-// How many packets it takes for one to lie beyond a percentile.
-const x99 = (p) => 100 / (100 - p.percentile);
 
 test("the worst packets are dots where summary.json says", () =>
   visit(directory, {}, async (page) => {
@@ -195,7 +193,8 @@ test("hover snaps to the nearest point and shows the numbers of the CSV, in ever
       const bars = (await element.locator(".series .bar").count()) > 0;
       const cloud = (await element.locator(".series .dots").count()) > 0;
       // A bar's place is its middle, half a bar to the right of its value.
-      const slack = bars ? Math.abs(place(rows[1].x) - place(rows[0].x)) + 0.6 : 0.6;
+      const bar = rows.length > 1 ? Math.abs(place(rows[1].x) - place(rows[0].x)) : box.right - box.left;
+      const slack = bars ? bar + 0.6 : 0.6;
       const seen = new Set();
       for (const share of [0.03, 0.2, 0.41, 0.6, 0.77, 0.97]) {
         const at = box.left + share * (box.right - box.left);
@@ -207,7 +206,7 @@ test("hover snaps to the nearest point and shows the numbers of the CSV, in ever
         const distance = Math.abs(place(tip.x) - at);
         assert.ok(cloud || distance <= least + slack, `${id}: a point ${distance} away is shown, one is ${least} away`);
       }
-      assert.ok(seen.size > 1, `${id}: the tooltip never changes`);
+      assert.ok(seen.size > 1 || rows.length === 1, `${id}: the tooltip never changes`);
       await page.mouse.move(1, 1);
       assert.equal(await element.locator(".tip").isVisible(), false, `${id}: the tooltip stays`);
     }
@@ -300,7 +299,7 @@ test("the CSV links give the numbers of summary.json, and the files on disk", ()
       const got = await download(page, element);
       assert.equal(got.file, `${id}.csv`);
       assert.equal(got.header[0], "series");
-      assert.ok(got.rows.length > 1, `${id}: ${got.rows.length} rows`);
+      assert.ok(got.rows.length > 0, `${id}: no rows`);
       const file = join(directory, "figures", `${id}.csv`);
       assert.ok(existsSync(file), `${file} is missing`);
       assert.equal(got.text, readFileSync(file, "utf8"), `${id}: the link and the file differ`);
@@ -333,10 +332,10 @@ test("verdicts and key numbers are those of summary.json, in words", () =>
       assert.ok(text.includes(verdict.outcome), text);
       assert.ok(text.includes(verdict.reason), text);
     }
-    const page99 = summary.delay.percentiles.find((p) => p.percentile === 99.9);
+    const p999 = summary.delay.percentiles.find((p) => p.percentile === 99.9);
     const tile = page.locator(".tile", { hasText: "p99.9 delay" });
     const exact = await tile.locator(".value").getAttribute("title");
-    assert.equal(Number(exact.replace(/[^\d]/g, "")), page99.value_ns);
+    assert.equal(Number(exact.replace(/[^\d]/g, "")), p999.value_ns);
     assert.ok((await page.locator("#matching").innerText()).includes("duplicates at ingress"));
   }));
 

@@ -119,6 +119,10 @@ pub fn short(value: f64) -> String {
 
 /// A number with this many decimals and its thousands apart: the labels of one axis share them.
 pub fn fixed(value: f64, decimals: usize) -> String {
+    // Beyond what a double tells apart, and what a label has room for.
+    if value.abs() >= 1e16 || decimals > 12 {
+        return scientific(value, 4);
+    }
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let sign = if value < 0.0 { MINUS.to_string() } else { String::new() };

@@ -80,7 +80,7 @@ impl<'a> Plot<'a> {
         let bottom = height - if two_rows { 58.0 } else { 44.0 };
         let y_ticks = scale::ticks(&figure.y, y_domain, bottom - top, 34.0);
         let widest = y_ticks.major.iter().map(|t| legend::text_width(&t.label)).fold(0.0, f64::max);
-        let left = (widest + 12.0).max(34.0);
+        let left = (widest + 12.0).clamp(34.0, width / 3.0);
         let right = width - 14.0;
         let x_ticks = scale::ticks(&figure.x, x_domain, right - left, 72.0);
         Self {
@@ -290,7 +290,7 @@ impl<'a> Plot<'a> {
             let half = legend::text_width(&tick.label).max(legend::text_width(below)) / 2.0;
             // The outermost labels move inwards rather than leave the drawing; what would overlap
             // its left neighbour keeps its line and loses its label.
-            let middle = at.clamp(half, self.width - half);
+            let middle = at.min(self.width - half).max(half);
             if middle - half < right + 6.0 {
                 continue;
             }

@@ -161,7 +161,9 @@ fn linear_ticks(unit: Unit, domain: Extent, wanted: f64) -> Ticks {
     let decimals = (-step.log10().floor()).max(0.0) as usize;
     let first = (low / step - 1e-6).ceil() as i64;
     let last = (high / step + 1e-6).floor() as i64;
-    let major = (first..=last).map(|k| {
+    // More than these come from a domain that doubles cannot divide.
+    const MOST: usize = 60;
+    let major = (first..=last).take(MOST).map(|k| {
         let shown = k as f64 * step;
         let label = format::fixed(shown, decimals);
         Tick { value: shown * size, label, below: None }

@@ -1,0 +1,159 @@
+//! Pages and figures as a whole: nothing from outside becomes markup, nothing odd stops the drawing.
+
+use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+use wiretail_schema::summary::Analysis;
+
+#[path = "../examples/sample/figures.rs"]
+mod figures;
+#[path = "../examples/sample/numbers.rs"]
+mod numbers;
+
+fn analysis(hostile: bool) -> Analysis {
+    let (summary, packets) = numbers::summary(1, hostile);
+    Analysis { figures: figures::all(&summary, &packets), summary }
+}
+
+/// The names of all elements, in order; the text of scripts and styles is left out.
+fn elements(page: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let name = &rest[..end];
+        if !name.is_empty() {
+            names.push(name);
+        }
+        if matches!(name, "script" | "style") {
+            let close = format!("</{name}>");
+            rest = &rest[rest.find(&close).expect("scripts and styles end") + close.len()..];
+        }
+    }
+    names
+}
+
+#[test]
+fn hostile_names_add_no_element() {
+    let mut hostile = analysis(true);
+    // One finding more than the tame sample has, and nothing else that is not text.
+    hostile.summary.findings.remove(0);
+    let (tame, hostile) = (wiretail_report::report(&analysis(false)), wiretail_report::report(&hostile));
+    // The header repeats file names that the title does not hold; both titles hold theirs.
+    assert_eq!(elements(&tame), elements(&hostile));
+    assert!(hostile.contains("&lt;img src=x onerror=alert(1)&gt;.pcap"));
+    assert!(!hostile.contains("<img") && !hostile.contains("\"><script>"));
+}
+
+#[test]
+fn a_report_is_whole_and_small() {
+    let analysis = analysis(false);
+    let page = wiretail_report::report(&analysis);
+    assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">") && page.ends_with("</html>\n"));
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    for address in ["http:", "https:", "//cdn", "@import", "url("] {
+        let found = page.matches(address).count();
+        // The namespace of SVG is a name and no address.
+        let names = page.matches("\"http://www.w3.org/2000/svg\"").count();
+        assert_eq!(found, if address == "http:" { names } else { 0 }, "{address}");
+    }
+    for figure in &analysis.figures {
+        assert!(page.contains(&format!("data-figure=\"{}\"", figure.id)));
+    }
+}
+
+#[test]
+fn a_comparison_escapes_its_names() {
+    let (summary, _) = numbers::summary(1, true);
+    let names = ["<img src=y>", "\"><script>alert(1)</script>", "c"];
+    let results = names.map(|name| (name.to_owned(), summary.clone()));
+    let page = wiretail_report::comparison("<h1>", &results, &[]);
+    assert!(!page.contains("<img") && page.contains("&lt;img src=y&gt;"));
+    assert_eq!(
+        elements(&page).iter().filter(|name| **name == "script").count(),
+        2,
+        "data and the page's own"
+    );
+}
+
+#[test]
+fn an_analysis_without_packets_is_shown_too() {
+    let mut analysis = analysis(false);
+    let summary = &mut analysis.summary;
+    summary.delay.percentiles.clear();
+    (summary.delay.count, summary.delay.mean_ns, summary.delay.stddev_ns) = (0, f64::NAN, f64::NAN);
+    summary.curve.clear();
+    summary.worst.clear();
+    summary.flows.largest.clear();
+    for figure in &mut analysis.figures {
+        figure.series.iter_mut().for_each(|series| (series.x, series.y) = (Vec::new(), Vec::new()));
+    }
+    let page = wiretail_report::report(&analysis);
+    assert_eq!(page.matches("no data to draw").count(), analysis.figures.len());
+    let results = [("a".to_owned(), analysis.summary)];
+    assert!(wiretail_report::comparison("t", &results, &[]).contains("no data to draw"));
+}
+
+#[test]
+fn odd_numbers_do_not_stop_the_drawing() {
+    let odd: &[&[f64]] = &[
+        &[],
+        &[0.0],
+        &[5.0],
+        &[-3.0, 0.0, 4.0],
+        &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0],
+        &[1e300, 2e300],
+        &[5e-324, 1e-300],
+        &[1.7e18, 1.7e18 + 256.0],
+        &[99.999_999_9, 100.0, 101.0],
+        &[i64::MIN as f64, i64::MAX as f64],
+    ];
+    let scales = [Scale::Linear, Scale::Log, Scale::Nines];
+    let units = [
+        Unit::Nanoseconds,
+        Unit::Seconds,
+        Unit::Packets,
+        Unit::PacketsPerSecond,
+        Unit::Ratio,
+        Unit::Percentile,
+    ];
+    for mark in [Mark::Line, Mark::Step, Mark::Point, Mark::Bar] {
+        for (xs, ys) in scales.iter().flat_map(|x| scales.iter().map(move |y| (*x, *y))) {
+            for unit in units {
+                for values in odd {
+                    let svg = wiretail_report::svg(&figure(mark, (xs, ys), unit, values));
+                    assert!(svg.ends_with("</svg>\n"));
+                    assert!(
+                        !svg.contains("NaN") && !svg.contains("inf"),
+                        "{mark:?} {xs:?} {ys:?} {unit:?}: {svg}"
+                    );
+                    assert!(svg.len() < 100_000, "{mark:?} {xs:?} {ys:?} {unit:?} {values:?}: {}", svg.len());
+                }
+            }
+        }
+    }
+}
+
+fn figure(mark: Mark, (xs, ys): (Scale, Scale), unit: Unit, values: &[f64]) -> Figure {
+    let axis = |scale| Axis { label: "label".to_owned(), column: "column".to_owned(), unit, scale };
+    let series = Series {
+        name: "name".to_owned(),
+        x: values.to_vec(),
+        y: values.to_vec(),
+        low: values.to_vec(),
+        high: values.iter().rev().copied().collect(),
+        supported: vec![false],
+        bar_width: (mark == Mark::Bar).then_some(1.0),
+    };
+    Figure {
+        id: "id".to_owned(),
+        title: "title".to_owned(),
+        caption: "caption".to_owned(),
+        x: axis(xs),
+        y: axis(ys),
+        mark,
+        series: vec![series.clone(), series],
+        lines: [AxisName::X, AxisName::Y]
+            .map(|on| ReferenceLine { on, value: 50.0, label: "line".to_owned() })
+            .to_vec(),
+    }
+}
