@@ -64,8 +64,9 @@ pub fn line(spots: &[Option<Spot>]) -> Paths {
 }
 
 /// A line that keeps each value up to the next point, and the last one for as long as the one
-/// before, but not beyond `right`.
-pub fn step(spots: &[Option<Spot>], right: f64) -> Paths {
+/// before, but not beyond `right`, and none for longer than `longest`: where the next point is
+/// further away, intervals without packets were left out, and the line is interrupted.
+pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     let mut paths = Paths::default();
     let mut open = None;
     for (index, spot) in spots.iter().enumerate() {
@@ -81,10 +82,21 @@ pub fn step(spots: &[Option<Spot>], right: f64) -> Paths {
         }
         let next = spots.get(index + 1).copied().flatten().map(|b| b.x);
         let before = index.checked_sub(1).and_then(|i| spots[i]).map(|b| 2.0 * a.x - b.x);
-        let _ = write!(path, "H{}", n(next.or(before).unwrap_or(a.x + 1.0).min(right)));
-        open = Some(a.supported);
+        let gap = next.is_some_and(|next| next - a.x > longest * 1.5);
+        let end = next.filter(|_| !gap).or(before).unwrap_or(a.x + 1.0);
+        let end = end.min(right).min(if gap { a.x + longest } else { f64::INFINITY });
+        let _ = write!(path, "H{}", n(end));
+        open = (!gap).then_some(a.supported);
     }
     paths
+}
+
+/// The usual distance between neighbours: the median.
+pub fn spacing(spots: &[Option<Spot>]) -> f64 {
+    let pairs = spots.windows(2).filter_map(|pair| Some(pair[1]?.x - pair[0]?.x));
+    let mut all: Vec<f64> = pairs.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
 /// Dots: strokes without length, which round line ends make visible. Points that fall on the same
@@ -241,8 +253,15 @@ mod tests {
     #[test]
     fn steps_keep_their_value_and_the_last_one_too() {
         let spots = [spot(0.0, 5.0, true), spot(10.0, 7.0, true), spot(20.0, 6.0, true)];
-        assert_eq!(step(&spots, 100.0).firm, "M0 5H10V7H20V6H30");
-        assert_eq!(step(&spots, 25.0).firm, "M0 5H10V7H20V6H25");
+        assert_eq!(step(&spots, 100.0, f64::INFINITY).firm, "M0 5H10V7H20V6H30");
+        assert_eq!(step(&spots, 25.0, f64::INFINITY).firm, "M0 5H10V7H20V6H25");
+    }
+
+    #[test]
+    fn steps_do_not_bridge_what_was_left_out() {
+        let spots = [0.0, 10.0, 20.0, 50.0, 60.0].map(|x| spot(x, 5.0, true));
+        assert_eq!(spacing(&spots), 10.0);
+        assert_eq!(step(&spots, 100.0, 10.0).firm, "M0 5H10V5H20V5H30M50 5H60V5H70");
     }
 
     #[test]

@@ -191,7 +191,13 @@ impl<'a> Plot<'a> {
                     Mark::Line | Mark::Step => {
                         let thinned = marks::thinned(spots.clone());
                         let Paths { firm, weak } = match self.figure.mark {
-                            Mark::Step => marks::step(&thinned, self.x.end),
+                            Mark::Step => {
+                                // Of points in time, the ones without packets are left out.
+                                let timed = self.figure.x.unit == Unit::Seconds;
+                                let usual = marks::spacing(&thinned).max(2.0);
+                                let longest = if timed { usual } else { f64::INFINITY };
+                                marks::step(&thinned, self.x.end, longest)
+                            }
                             _ => marks::line(&thinned),
                         };
                         path(m, if coincide && index == 0 { "line under" } else { "line" }, firm);

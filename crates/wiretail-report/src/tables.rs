@@ -132,7 +132,9 @@ pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] 
 /// Packets expected beyond a percentile: n (1 - p).
 pub fn above(percentile: f64, count: u64) -> f64 {
     let expected = count as f64 * (100.0 - percentile) / 100.0;
-    (expected * 100.0).round() / 100.0
+    // Downwards, because 9.996 shown as 10 would look supported; the small term undoes the error of
+    // binary fractions.
+    if expected >= 100.0 { expected.round() } else { (expected * 100.0 + 1e-4).floor() / 100.0 }
 }
 
 /// All tables, in the order of a reader's questions.
