@@ -215,14 +215,7 @@ impl Matcher {
             sink.irregular(&Outcome::DuplicatePre { index, record: *record });
             return;
         }
-        let sent = Sent {
-            ts_ns: record.ts_ns,
-            key: record.key,
-            sequence: self.sequence,
-            duplicates_before: self.duplicates,
-            flow: record.flow,
-        };
-        self.sequence += 1;
+        let sent = self.next_sent(record);
         if !self.early.is_empty()
             && let Some(arrived) = self.early.remove(&record.key)
         {
@@ -235,6 +228,50 @@ impl Matcher {
         }
     }
 
+    /// Whether `arrived` is `sent` within the window, and nothing is under way or early that either
+    /// could have to do with.
+    #[inline]
+    fn is_alone(&self, sent: &Record, arrived: &Record) -> bool {
+        sent.key == arrived.key
+            && arrived.ts_ns.saturating_sub(sent.ts_ns) < self.window_ns
+            && self.queue.is_empty()
+            && self.early.is_empty()
+            && (self.passed.is_empty() || !self.passed.contains_key(&sent.key))
+    }
+
+    /// What [`pre`](Self::pre) and then [`post`](Self::post) do with a packet that is alone under way.
+    #[inline]
+    fn hand_over(&mut self, record: &Record, arrived: &Record, sink: &mut impl Sink) {
+        self.advance(record.ts_ns, sink);
+        let sent = self.next_sent(record);
+        self.advance(arrived.ts_ns, sink);
+        self.arrive_in_order(&sent, arrived, sink);
+    }
+
+    #[inline]
+    fn next_sent(&mut self, record: &Record) -> Sent {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Sent {
+            ts_ns: record.ts_ns,
+            key: record.key,
+            sequence,
+            duplicates_before: self.duplicates,
+            flow: record.flow,
+        }
+    }
+
+    #[inline]
+    fn arrive_in_order(&mut self, sent: &Sent, arrived: &Record, sink: &mut impl Sink) {
+        let delay_ns = arrived.ts_ns.saturating_sub(sent.ts_ns);
+        if delay_ns >= 0 && delay_ns < self.window_ns {
+            self.recent.push(sent.key);
+            sink.matched(sent, delay_ns);
+        } else {
+            self.arrive(sent, arrived, sink);
+        }
+    }
+
     /// Takes the next egress packet.
     #[inline]
     pub fn post(&mut self, record: &Record, sink: &mut impl Sink) {
@@ -244,13 +281,7 @@ impl Matcher {
         {
             let sent = *front;
             self.pop_front();
-            let delay_ns = record.ts_ns.saturating_sub(sent.ts_ns);
-            if delay_ns >= 0 && delay_ns < self.window_ns {
-                self.recent.push(sent.key);
-                sink.matched(&sent, delay_ns);
-            } else {
-                self.arrive(&sent, record, sink);
-            }
+            self.arrive_in_order(&sent, record, sink);
             return;
         }
         self.post_out_of_order(record, sink);
@@ -455,18 +486,27 @@ impl Matcher {
     }
 }
 
-/// Feeds both captures, in memory, to `matcher`: by time, ingress first where times are equal.
-pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) {
-    let mut post = post.iter().peekable();
-    for sent in pre {
-        while let Some(arrived) = post.next_if(|arrived| arrived.ts_ns < sent.ts_ns) {
+/// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
+/// many records of each were taken; what is left of the other may have to wait for its turn.
+pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) -> (usize, usize) {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(sent), Some(arrived)) = (pre.get(i), post.get(j)) {
+        if sent.ts_ns > arrived.ts_ns {
             matcher.post(arrived, sink);
+            j += 1;
+            continue;
         }
-        matcher.pre(sent, sink);
+        // A packet that arrives before the next one is sent need not wait in a queue of its own.
+        let is_last = pre.get(i + 1).is_some_and(|next| next.ts_ns > arrived.ts_ns);
+        i += 1;
+        if is_last && matcher.is_alone(sent, arrived) {
+            matcher.hand_over(sent, arrived, sink);
+            j += 1;
+        } else {
+            matcher.pre(sent, sink);
+        }
     }
-    for arrived in post {
-        matcher.post(arrived, sink);
-    }
+    (i, j)
 }
 
 /// Counts how many keys of the queue fall on each of some thousand slots: where a slot is empty, a

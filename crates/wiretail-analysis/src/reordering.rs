@@ -14,7 +14,7 @@ use wiretail_schema::summary::{NReordering, Reordering};
 const RUNS_MAX: usize = 1 << 16;
 
 /// Packets consecutive in sequence and in arrival.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Run {
     sequence: u64,
     arrival: u64,
@@ -30,10 +30,10 @@ impl Run {
 /// Streaming reordering metrics; feed it the sequence numbers in the order of arrival.
 #[derive(Debug, Clone, Default)]
 pub struct ReorderingTally {
-    arrived: u64,
+    /// The run that the next packet in order extends, perhaps still empty; it belongs behind either
+    /// list. Its end is the largest sequence number so far plus one ("NextExp" in the RFC).
+    tail: Run,
     reordered: u64,
-    /// Largest sequence number so far, plus one ("NextExp" in the RFC).
-    next: u64,
     /// Arrivals that were larger than all before, ascending.
     largest: VecDeque<Run>,
     /// Arrivals that no later one is smaller than, ascending: the nearest smaller arrival is at the back.
@@ -51,18 +51,30 @@ impl ReorderingTally {
     /// that arrived first of those sent after it.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Option<u64> {
-        let arrival = self.arrived;
-        self.arrived += 1;
-        if sequence >= self.next {
-            self.next = sequence + 1;
-            extend(&mut self.largest, sequence, arrival);
-            extend(&mut self.smaller, sequence, arrival);
+        if sequence == self.tail.sequence + self.tail.len {
+            self.tail.len += 1;
             return None;
         }
+        self.break_order(sequence)
+    }
+
+    /// A packet that does not extend the tail.
+    #[inline(never)]
+    fn break_order(&mut self, sequence: u64) -> Option<u64> {
+        let tail = self.tail;
+        let (next, arrival) = (tail.sequence + tail.len, tail.arrival + tail.len);
+        if tail.len > 0 {
+            push(&mut self.largest, tail);
+            push(&mut self.smaller, tail);
+        }
+        if sequence >= next {
+            self.tail = Run { sequence, arrival, len: 1 };
+            return None;
+        }
+        self.tail = Run { sequence: next, arrival: arrival + 1, len: 0 };
         Some(self.arrive_late(sequence, arrival))
     }
 
-    #[inline(never)]
     fn arrive_late(&mut self, sequence: u64, arrival: u64) -> u64 {
         self.reordered += 1;
         let overtaker = self.first_larger(sequence);
@@ -78,7 +90,7 @@ impl ReorderingTally {
             }
             self.n_counts[class] += 1;
         }
-        extend(&mut self.smaller, sequence, arrival);
+        push(&mut self.smaller, Run { sequence, arrival, len: 1 });
         overtaker.sequence
     }
 
@@ -111,6 +123,7 @@ impl ReorderingTally {
 
     /// The metrics so far.
     pub fn result(&self) -> Reordering {
+        let arrived = self.tail.arrival + self.tail.len;
         let at_least = |class: usize| self.n_counts.iter().skip(class).sum();
         let thresholds =
             [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
@@ -119,9 +132,9 @@ impl ReorderingTally {
             .filter(|entry| entry.packets > 0)
             .collect();
         Reordering {
-            arrived: self.arrived,
+            arrived,
             reordered: self.reordered,
-            ratio: self.reordered as f64 / self.arrived.max(1) as f64,
+            ratio: self.reordered as f64 / arrived.max(1) as f64,
             extent_max: self.extent_max,
             extent_mean: self.extent_sum as f64 / self.reordered.max(1) as f64,
             late_time_ns_max: self.late_time_ns_max,
@@ -136,19 +149,11 @@ fn n_class(n: u64) -> usize {
     if n < 4 { n as usize } else { n.ilog2() as usize + 2 }
 }
 
-#[inline]
-fn extend(runs: &mut VecDeque<Run>, sequence: u64, arrival: u64) {
-    if let Some(run) = runs.back_mut()
-        && run.sequence + run.len == sequence
-        && run.arrival + run.len == arrival
-    {
-        run.len += 1;
-        return;
-    }
+fn push(runs: &mut VecDeque<Run>, run: Run) {
     if runs.len() == RUNS_MAX {
         runs.pop_front();
     }
-    runs.push_back(Run { sequence, arrival, len: 1 });
+    runs.push_back(run);
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub struct CaptureFacts {
     pub resolution_ns: f64,
     /// Packets without a key.
     pub packets_without_key: u64,
+    /// Bytes on the wire of all packets.
+    pub wire_bytes: u64,
     /// Where the file ended within a record.
     pub truncated: Option<Truncation>,
 }
@@ -132,7 +134,7 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
         interface: facts.interface,
         packets: tap.packets() + facts.packets_without_key,
         packets_without_key: facts.packets_without_key,
-        wire_bytes: tap.wire_bytes(),
+        wire_bytes: facts.wire_bytes,
         first_ns,
         last_ns,
         rate_pps_mean: tap.rate_pps_mean(),

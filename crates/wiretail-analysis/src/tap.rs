@@ -15,7 +15,6 @@ const SECONDS_MAX: usize = 1 << 18;
 #[derive(Debug, Clone)]
 pub struct TapTally {
     packets: u64,
-    wire_bytes: u64,
     first_ns: i64,
     last_ns: i64,
     before_ns: i64,
@@ -33,7 +32,6 @@ impl Default for TapTally {
     fn default() -> Self {
         Self {
             packets: 0,
-            wire_bytes: 0,
             first_ns: 0,
             last_ns: 0,
             before_ns: 0,
@@ -56,7 +54,6 @@ impl TapTally {
             && let Some((first, others)) = records.split_first()
         {
             self.packets = 1;
-            self.wire_bytes = u64::from(first.wire_len);
             (self.first_ns, self.last_ns, self.before_ns) = (first.ts_ns, first.ts_ns, first.ts_ns);
             self.count_second(first.ts_ns);
             rest = others;
@@ -65,7 +62,6 @@ impl TapTally {
         self.stamps.extend(records.iter().take(room).map(|record| record.ts_ns));
         self.packets += rest.len() as u64;
         for record in rest {
-            self.wire_bytes += u64::from(record.wire_len);
             self.step(record.ts_ns);
         }
     }
@@ -123,11 +119,6 @@ impl TapTally {
     /// Packets taken.
     pub fn packets(&self) -> u64 {
         self.packets
-    }
-
-    /// Bytes on the wire.
-    pub fn wire_bytes(&self) -> u64 {
-        self.wire_bytes
     }
 
     /// First and last stamp, in ns; the smallest and the largest where stamps step backwards.

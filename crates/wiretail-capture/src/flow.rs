@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use wiretail_schema::packet::FlowRule;
 
 use crate::key::SIGNATURE;
-use crate::layers::{self, protocol};
+use crate::layers::{self, UDP4_HEADERS, protocol};
 use crate::read::Frame;
 
 /// Flows that are told apart unless the caller says otherwise; later ones count together.
@@ -110,13 +110,19 @@ impl FlowTable {
     #[inline(always)]
     pub(crate) fn five_tuple(&mut self, frame: &Frame<'_>) -> u32 {
         match layers::udp4(frame) {
-            Some((headers, _)) => self.cached(V4 {
-                addresses: u64::from_le_bytes(array(&headers[26..34])),
-                ports: u32::from_le_bytes(array(&headers[34..38])),
-                protocol: u32::from(protocol::UDP) | HAS_PORTS,
-            }),
+            Some((headers, _)) => self.udp4(headers),
             None => self.five_tuple_elsewhere(frame),
         }
+    }
+
+    /// The flow of a frame that [`layers::udp4`] has recognised.
+    #[inline(always)]
+    pub(crate) fn udp4(&mut self, headers: &[u8; UDP4_HEADERS]) -> u32 {
+        self.cached(V4 {
+            addresses: u64::from_le_bytes(array(&headers[26..34])),
+            ports: u32::from_le_bytes(array(&headers[34..38])),
+            protocol: u32::from(protocol::UDP) | HAS_PORTS,
+        })
     }
 
     #[inline(always)]

@@ -143,7 +143,7 @@ pub(crate) fn moonsniff(frame: &Frame<'_>) -> Option<u64> {
 }
 
 #[cold]
-fn moonsniff_elsewhere(frame: &Frame<'_>) -> Option<u64> {
+pub(crate) fn moonsniff_elsewhere(frame: &Frame<'_>) -> Option<u64> {
     if frame.link == LinkType::MoonsniffId {
         return frame.data.first_chunk::<4>().map(|id| u64::from(u32::from_le_bytes(*id)));
     }
@@ -155,7 +155,7 @@ fn moonsniff_elsewhere(frame: &Frame<'_>) -> Option<u64> {
 }
 
 #[inline(always)]
-fn signed_number(payload: &[u8]) -> Option<u64> {
+pub(crate) fn signed_number(payload: &[u8]) -> Option<u64> {
     let [a, b, c, d, SIGNATURE] = *payload.first_chunk::<5>()? else { return None };
     Some(u64::from(u32::from_le_bytes([a, b, c, d])))
 }

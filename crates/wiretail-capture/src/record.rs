@@ -5,6 +5,7 @@ use wiretail_schema::packet::{FlowRule, KeyRule, Record};
 use crate::error::CaptureError;
 use crate::flow::FlowTable;
 use crate::key::{self, Keyer};
+use crate::layers;
 use crate::published;
 use crate::read::{CaptureReader, Frame};
 
@@ -92,27 +93,25 @@ impl Tap {
         &self.keyer
     }
 
-    /// One buffer of frames, with the key and flow rules fixed in the loop.
+    /// One buffer of frames, with the key and flow rules fixed in the loop: `both` gives a frame's
+    /// key and flow, or None where it has no key.
     #[inline(always)]
-    fn batch<K, F>(
+    fn batch<B>(
         &mut self,
         reader: &mut CaptureReader,
         out: &mut Vec<Record>,
-        key: K,
-        flow: F,
+        both: B,
     ) -> Result<bool, CaptureError>
     where
-        K: Fn(&Keyer, &Frame<'_>) -> Option<u64>,
-        F: Fn(&mut FlowTable, &Frame<'_>) -> u32,
+        B: Fn(&Keyer, &mut FlowTable, &Frame<'_>) -> Option<(u64, u32)>,
     {
         let Self { keyer, flows, counts } = self;
         // A local copy: counters that the loop can keep in registers.
         let mut seen = *counts;
         let more = reader.read(&mut |frame: &Frame<'_>| {
             seen.count(frame);
-            match key(keyer, frame) {
-                Some(key) => {
-                    let flow = flow(flows, frame);
+            match both(keyer, flows, frame) {
+                Some((key, flow)) => {
                     out.push(Record { ts_ns: frame.ts_ns, key, flow, wire_len: frame.wire_len });
                 }
                 None => seen.packets_without_key += 1,
@@ -144,19 +143,18 @@ impl RecordReader {
         let Self { reader, tap } = self;
         // The usual rules get a loop of their own, without a decision a packet.
         match (tap.keyer.rule(), tap.flows.rule()) {
-            (KeyRule::Moonsniff, FlowRule::FiveTuple) => tap.batch(
-                reader,
-                out,
-                |_, frame| key::moonsniff(frame),
-                |flows, frame| flows.five_tuple(frame),
-            ),
-            (KeyRule::Bytes { start: 12, end: 64, zero_checksums: true }, FlowRule::FiveTuple) => tap.batch(
-                reader,
-                out,
-                |_, frame| published::key(frame),
-                |flows, frame| flows.five_tuple(frame),
-            ),
-            _ => tap.batch(reader, out, |keyer, frame| keyer.key(frame), |flows, frame| flows.index(frame)),
+            (KeyRule::Moonsniff, FlowRule::FiveTuple) => {
+                tap.batch(reader, out, |_, flows, frame| match layers::udp4(frame) {
+                    Some((headers, payload)) => Some((key::signed_number(payload)?, flows.udp4(headers))),
+                    None => Some((key::moonsniff_elsewhere(frame)?, flows.five_tuple(frame))),
+                })
+            }
+            (KeyRule::Bytes { start: 12, end: 64, zero_checksums: true }, FlowRule::FiveTuple) => {
+                tap.batch(reader, out, |_, flows, frame| {
+                    Some((published::key(frame)?, flows.five_tuple(frame)))
+                })
+            }
+            _ => tap.batch(reader, out, |keyer, flows, frame| Some((keyer.key(frame)?, flows.index(frame)))),
         }
     }
 

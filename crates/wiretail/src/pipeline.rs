@@ -3,11 +3,11 @@
 //! Records travel in batches of one read buffer, through channels that hold a few of them, so that
 //! memory does not grow with the captures. The batches' vectors travel back to be filled again.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::Result;
-use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink};
+use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
 use wiretail_analysis::measurement::Measurement;
 use wiretail_analysis::summarize::CaptureFacts;
 use wiretail_analysis::tap::TapTally;
@@ -22,6 +22,9 @@ use crate::progress::Progress;
 
 /// Batches that wait between a reader and the matcher: enough to bridge a short stall of either.
 const BATCHES: usize = 8;
+
+/// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
+const BATCH_RECORDS: usize = 1280;
 
 /// How to measure.
 pub struct Settings {
@@ -162,22 +165,6 @@ impl Sink for Tally<'_> {
     }
 }
 
-/// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
-/// many of each were taken.
-fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) -> (usize, usize) {
-    let (mut i, mut j) = (0, 0);
-    while let (Some(sent), Some(arrived)) = (pre.get(i), post.get(j)) {
-        if sent.ts_ns <= arrived.ts_ns {
-            matcher.pre(sent, sink);
-            i += 1;
-        } else {
-            matcher.post(arrived, sink);
-            j += 1;
-        }
-    }
-    (i, j)
-}
-
 /// The matcher's end of a reading thread.
 struct Feed<'scope> {
     batches: Receiver<Vec<Record>>,
@@ -191,11 +178,13 @@ impl Feed<'_> {
     /// The records at hand; waits for more where there are none. Empty at the end.
     fn rest(&mut self) -> &[Record] {
         while self.next >= self.batch.len() {
-            let Ok(batch) = self.batches.recv() else { return &[] };
+            let Some(batch) = receive(&self.batches) else { return &[] };
             let used = std::mem::replace(&mut self.batch, batch);
             self.next = 0;
-            // The reader may have ended: then nobody needs the vector.
-            let _ = self.back.send(used);
+            if used.capacity() > 0 {
+                // The reader may have ended: then nobody needs the vector.
+                let _ = self.back.send(used);
+            }
         }
         &self.batch[self.next..]
     }
@@ -213,6 +202,36 @@ impl Feed<'_> {
     }
 }
 
+/// Times that a thread lets others run before it sleeps. A batch takes some 50 µs, and sleeping and
+/// being woken for each cost as much again; worse, the scheduler then tends to put all three
+/// threads on one core.
+const YIELDS: u32 = 400;
+
+/// The next batch; None at the end.
+fn receive(batches: &Receiver<Vec<Record>>) -> Option<Vec<Record>> {
+    for _ in 0..YIELDS {
+        match batches.try_recv() {
+            Ok(batch) => return Some(batch),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Disconnected) => return None,
+        }
+    }
+    batches.recv().ok()
+}
+
+/// Whether somebody still wants batches.
+fn send(batches: &SyncSender<Vec<Record>>, mut batch: Vec<Record>) -> bool {
+    for _ in 0..YIELDS {
+        match batches.try_send(batch) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(back)) => batch = back,
+            Err(TrySendError::Disconnected(_)) => return false,
+        }
+        thread::yield_now();
+    }
+    batches.send(batch).is_ok()
+}
+
 fn read_tap(
     input: TapInput,
     settings: &Settings,
@@ -225,7 +244,7 @@ fn read_tap(
     let mut tally = TapTally::default();
     let mut offset = 0;
     loop {
-        let mut batch = returned.try_recv().unwrap_or_default();
+        let mut batch = returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
         batch.clear();
         if !records.read_batch(&mut batch)? {
             break;
@@ -237,7 +256,7 @@ fn read_tap(
         let now = records.reader().compressed_offset();
         progress.advance(now - offset);
         offset = now;
-        if batches.send(batch).is_err() {
+        if !send(batches, batch) {
             break;
         }
     }
@@ -262,6 +281,7 @@ fn facts(path: String, records: &RecordReader) -> CaptureFacts {
         clock_source: reader.clock_source(),
         resolution_ns: reader.resolution_ns(),
         packets_without_key: records.counts().packets_without_key,
+        wire_bytes: records.counts().wire_bytes,
         truncated: reader.truncation(),
     }
 }

@@ -98,7 +98,20 @@ fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let mut sink = |outcome: &Outcome| outcomes.push(*outcome);
     let mut matcher = Matcher::new(window);
-    merge(&mut matcher, pre, post, &mut sink);
+    // In pieces, as batches come from two readers.
+    let (mut i, mut j) = (0, 0);
+    while i < pre.len() && j < post.len() {
+        let taken = merge(
+            &mut matcher,
+            &pre[i..pre.len().min(i + 1 + i % 7)],
+            &post[j..post.len().min(j + 1 + j % 5)],
+            &mut sink,
+        );
+        i += taken.0;
+        j += taken.1;
+    }
+    pre[i..].iter().for_each(|record| matcher.pre(record, &mut sink));
+    post[j..].iter().for_each(|record| matcher.post(record, &mut sink));
     matcher.finish(&mut sink);
     outcomes
 }

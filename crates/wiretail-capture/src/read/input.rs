@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind, Read};
 
 /// Size of the buffer as long as no record needs more.
-pub(crate) const BUFFER_LEN: usize = 256 * 1024;
+pub(crate) const BUFFER_LEN: usize = 128 * 1024;
 
 /// A source of bytes with its buffer: `buffer[start..end]` is read and not yet consumed.
 pub(crate) struct Input {
