@@ -11,7 +11,7 @@ use crate::html::Markup;
 use crate::page::{self, section};
 use crate::plot::Size;
 use crate::scale::with_unit;
-use crate::tables::{Cell, head, table};
+use crate::tables::{self, Cell, head, table};
 
 /// What a difference means for the one who compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,9 +186,11 @@ fn percentile(summary: &Summary, wanted: f64) -> Cell {
     let high = p.high_ns.map_or("open".to_owned(), format::exact_ns);
     let interval =
         format!("{}; 95 % CI {} to {high}", format::exact_ns(p.value_ns), format::exact_ns(p.low_ns));
-    let high = p.high_ns.map_or("open".to_owned(), |ns| format::duration(ns as f64));
-    let note = format!("{} to {high}", format::duration(p.low_ns as f64));
-    Cell::ns(p.value_ns).exact(interval).note(note).class(if p.supported { "number" } else { "number weak" })
+    Cell::ns(p.value_ns).exact(interval).note(tables::interval(p)).class(if p.supported {
+        "number"
+    } else {
+        "number weak"
+    })
 }
 
 fn outcome(summary: &Summary, budget: &str) -> Cell {

@@ -91,12 +91,10 @@ pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     paths
 }
 
-/// The usual distance between neighbours: the median.
+/// The distance between neighbours where none is missing: the least.
 pub fn spacing(spots: &[Option<Spot>]) -> f64 {
     let pairs = spots.windows(2).filter_map(|pair| Some(pair[1]?.x - pair[0]?.x));
-    let mut all: Vec<f64> = pairs.collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(f64::INFINITY)
+    pairs.fold(f64::INFINITY, f64::min)
 }
 
 /// Dots: strokes without length, which round line ends make visible. Points that fall on the same

@@ -210,11 +210,9 @@ fn loss_tile(m: &mut Markup, summary: &Summary) {
 }
 
 fn percentile_tile(m: &mut Markup, p: &Percentile, count: u64) {
-    let above = tables::above(p.percentile, count);
-    let high = p.high_ns.map_or("open".to_owned(), |ns| format::duration(ns as f64));
     let lines = [
-        format!("CI {} to {high}", format::duration(p.low_ns as f64)),
-        format!("{} of {} beyond", format::short(above), format::count(count)),
+        format!("CI {}", tables::interval(p)),
+        format!("{} of {} beyond", tables::above(p.percentile, count), format::count(count)),
     ];
     let unsupported = (!p.supported).then_some("not supported: n(1−p)\u{a0}<\u{a0}10");
     let name = format!("p{} delay", format::short(p.percentile));

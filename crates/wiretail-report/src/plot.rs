@@ -66,7 +66,8 @@ impl<'a> Plot<'a> {
         let x_reach = reach(figure, AxisName::X, &figure.x, x_data);
         let y_reach = reach(figure, AxisName::Y, &figure.y, y_data);
         let x_domain = scale::domain(&figure.x, pad(figure, x_reach), false, figure.x.scale == Scale::Log);
-        let mut y_domain = scale::domain(&figure.y, y_reach, from_zero(figure, y_reach), true);
+        let above = if figure.mark == Mark::Point { raised(&figure.y, y_reach) } else { y_reach };
+        let mut y_domain = scale::domain(&figure.y, above, from_zero(figure, y_reach), true);
         if figure.y.scale == Scale::Log && figure.y.unit == Unit::Packets {
             // A single packet must be seen too, and told from none, which lies on the axis.
             y_domain.low = y_reach.low * 0.6;
@@ -383,6 +384,16 @@ fn pad(figure: &Figure, extent: Extent) -> Extent {
     let low = extent.low - air;
     // No negative time for the sake of air.
     Extent { low: if extent.low >= 0.0 { low.max(0.0) } else { low }, high: extent.high + air }
+}
+
+/// A little more than the extent, so that the highest point does not lie on the edge.
+fn raised(axis: &Axis, extent: Extent) -> Extent {
+    let high = match axis.scale {
+        Scale::Linear => extent.high + 0.02 * (extent.high - extent.low),
+        Scale::Log => extent.high * 1.05,
+        Scale::Nines => extent.high,
+    };
+    Extent { high, ..extent }
 }
 
 /// Amounts are compared by length and start at zero; so do delays that come near it.

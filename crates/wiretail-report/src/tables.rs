@@ -129,12 +129,24 @@ pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] 
     names.map(Cow::Borrowed)
 }
 
-/// Packets expected beyond a percentile: n (1 - p).
-pub fn above(percentile: f64, count: u64) -> f64 {
+/// Packets expected beyond a percentile, n (1 - p), with three digits that count.
+pub fn above(percentile: f64, count: u64) -> String {
     let expected = count as f64 * (100.0 - percentile) / 100.0;
-    // Downwards, because 9.996 shown as 10 would look supported; the small term undoes the error of
-    // binary fractions.
-    if expected >= 100.0 { expected.round() } else { (expected * 100.0 + 1e-4).floor() / 100.0 }
+    match expected {
+        e if e >= 100.0 => format::count(e.round() as u64),
+        // Shown as 10 it would look supported; the margin is the error of binary fractions.
+        e if (9.99..10.0 - 1e-6).contains(&e) => "9.99".to_owned(),
+        e => format::short(format!("{e:.2e}").parse().unwrap_or(e)),
+    }
+}
+
+/// A confidence interval in words; without an upper bound it is open.
+pub fn interval(p: &Percentile) -> String {
+    let low = format::duration(p.low_ns as f64);
+    match p.high_ns {
+        Some(high) => format!("{low} to {}", format::duration(high as f64)),
+        None => format!("from {low}, open above"),
+    }
 }
 
 /// All tables, in the order of a reader's questions.
@@ -161,7 +173,7 @@ fn percentile_rows(percentiles: &[Percentile], count: u64) -> impl Iterator<Item
         let support =
             if p.supported { Cell::text("yes") } else { Cell::text("no: n(1−p) < 10").class("warning") };
         let name = Cell::text(format::percentile(p.percentile));
-        let beyond = Cell::number(format::short(above(p.percentile, count)));
+        let beyond = Cell::number(above(p.percentile, count));
         let name = if p.supported { name } else { name.class("weak") };
         vec![name, Cell::ns(p.value_ns), Cell::ns(p.low_ns), high, beyond, support]
     })
@@ -338,7 +350,7 @@ fn reordering(m: &mut Markup, summary: &Summary) {
     let series: Vec<String> =
         r.n_reordering.iter().map(|n| format!("n={}: {}", n.n, format::count(n.packets))).collect();
     if !series.is_empty() {
-        rows.push(("packets at least n-reordered", Cell::number(series.join(", "))));
+        rows.push(("packets at least n-reordered", Cell::number(series.join(", ")).class("number wrap")));
     }
     facts(m, "Reordering (RFC 4737)", rows);
 }
@@ -539,3 +551,27 @@ const STANDARDS: [&str; 8] = [
     "A verdict counts lost and late packets as failures of the budget: PASS and FAIL with 95 % confidence, UNDECIDED where the packets are too few to tell.",
     "Budgets by default: 1 ms at 99.999 % (ITU-R M.2410, URLLC) and 350 µs at 99.999 % (a network function's share of it).",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_beyond_a_percentile_never_look_like_enough() {
+        let shown = |p, n| above(p, n).replace(format::THIN, " ");
+        assert_eq!(shown(50.0, 300_000), "150 000");
+        assert_eq!(shown(99.9, 10_000), "10");
+        assert_eq!(shown(99.95, 19_987), "9.99");
+        assert_eq!(shown(99.95, 19_999), "9.99");
+        assert_eq!(shown(99.999, 19_987), "0.2");
+        assert_eq!(shown(99.999_99, 19_987), "0.002");
+    }
+
+    #[test]
+    fn an_interval_without_upper_bound_says_so() {
+        let p = Percentile { percentile: 99.9, value_ns: 12, low_ns: 10, high_ns: None, supported: false };
+        assert_eq!(interval(&p).replace(format::SPACE, " "), "from 10 ns, open above");
+        let p = Percentile { high_ns: Some(15), ..p };
+        assert_eq!(interval(&p).replace(format::SPACE, " "), "10 ns to 15 ns");
+    }
+}
