@@ -84,7 +84,7 @@ pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
         let before = index.checked_sub(1).and_then(|i| spots[i]).map(|b| 2.0 * a.x - b.x);
         let gap = next.is_some_and(|next| next - a.x > longest * 1.5);
         let end = next.filter(|_| !gap).or(before).unwrap_or(a.x + 1.0);
-        let end = end.min(right).min(if gap { a.x + longest } else { f64::INFINITY });
+        let end = end.min(right).min(if gap || next.is_none() { a.x + longest } else { f64::INFINITY });
         let _ = write!(path, "H{}", n(end));
         open = (!gap).then_some(a.supported);
     }
@@ -260,6 +260,8 @@ mod tests {
         let spots = [0.0, 10.0, 20.0, 50.0, 60.0].map(|x| spot(x, 5.0, true));
         assert_eq!(spacing(&spots), 10.0);
         assert_eq!(step(&spots, 100.0, 10.0).firm, "M0 5H10V5H20V5H30M50 5H60V5H70");
+        let spots = [0.0, 10.0, 50.0].map(|x| spot(x, 5.0, true));
+        assert_eq!(step(&spots, 100.0, 10.0).firm, "M0 5H10V5H20M50 5H60");
     }
 
     #[test]

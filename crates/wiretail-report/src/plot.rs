@@ -350,12 +350,17 @@ fn extents(figure: &Figure) -> Option<(Extent, Extent)> {
             y_values.extend(series.low.get(i));
             y_values.extend(series.high.get(i));
         }
-        // The last step is as long as the one before.
-        if let (Mark::Step, [.., before, last]) = (figure.mark, series.x.as_slice()) {
-            x_values.push(2.0 * last - before);
-        }
+        x_values.extend(step_end(figure, &series.x));
     }
     Some((Extent::of(x_values.into_iter(), xs)?, Extent::of(y_values.into_iter(), ys)?))
+}
+
+/// Where the last step ends: it is as long as the one before, or in time, where intervals without
+/// packets are left out, as the shortest.
+fn step_end(figure: &Figure, x: &[f64]) -> Option<f64> {
+    let (Mark::Step, [.., before, last]) = (figure.mark, x) else { return None };
+    let shortest = x.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
+    Some(last + if figure.x.unit == Unit::Seconds { shortest } else { last - before })
 }
 
 /// The extent of the data and of the reference lines that are not too far from it: a budget a
