@@ -44,11 +44,12 @@ impl Cell {
     }
 
     /// Whether the value is worse (higher) than the baseline's by more than `tolerance` of it, with
-    /// 95 % confidence; where there is no interval, by the difference alone.
+    /// 95 % confidence. Never where there is no interval: extremes of single packets prove nothing.
     pub fn is_worse_by(&self, tolerance: f64) -> bool {
-        let Some(difference) = self.difference else { return false };
-        let allowed = (self.value - difference).abs() * tolerance;
-        self.difference_interval.map_or(difference, |(low, _)| low) > allowed
+        let (Some(difference), Some((low, _))) = (self.difference, self.difference_interval) else {
+            return false;
+        };
+        low > (self.value - difference).abs() * tolerance
     }
 }
 

@@ -11,6 +11,8 @@ use crate::verdict::thousands;
 
 /// Most bars in a histogram.
 const BARS_MAX: f64 = 80.0;
+/// Seconds without a packet that the rate shows one by one.
+const SILENCE_MAX_S: i64 = 600;
 /// Points of the percentile distribution for each further nine.
 const POINTS_PER_NINE: u32 = 30;
 
@@ -74,7 +76,7 @@ fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
         points.iter().map(|p| p.value_ns as f64).collect(),
     );
     line.low = points.iter().map(|p| p.low_ns as f64).collect();
-    line.high = points.iter().map(|p| p.high_ns.unwrap_or(summary.delay.max_ns) as f64).collect();
+    line.high = points.iter().map(|p| p.high_ns.map_or(f64::INFINITY, |high| high as f64)).collect();
     line.supported = points.iter().map(|p| p.supported).collect();
     Figure {
         id: "percentiles".to_owned(),
@@ -186,10 +188,14 @@ fn at_percentile(percentiles: &[wiretail_schema::summary::Percentile], wanted: f
     percentiles.iter().find(|p| p.percentile == wanted).map(|p| p.value_ns)
 }
 
+/// A difference of stamps on two grids lies on the finer one at best.
+fn finer_grid(summary: &Summary) -> f64 {
+    summary.pre.clock.grid_ns.min(summary.post.clock.grid_ns)
+}
+
 fn histogram(summary: &Summary, delays: &Counts) -> Figure {
-    let grid = summary.pre.clock.grid_ns.max(summary.post.clock.grid_ns);
     let to = at_percentile(&summary.delay.percentiles, 99.9).unwrap_or(summary.delay.max_ns);
-    let bins = Bins::new(delays, summary.delay.min_ns, to, grid);
+    let bins = Bins::new(delays, summary.delay.min_ns, to, finer_grid(summary));
     let mut bars = series("one-way delay", bins.lefts(), bins.heights());
     bars.bar_width = Some(bins.width_ns as f64);
     Figure {
@@ -233,7 +239,7 @@ fn gaps(summary: &Summary, pre: &TapTally, post: &TapTally) -> Figure {
     let taps = [("ingress", &summary.pre, pre), ("egress", &summary.post, post)];
     let to = taps.iter().filter_map(|(_, capture, _)| at_percentile(&capture.gaps.percentiles, 99.9)).max();
     let from = taps.iter().map(|(_, capture, _)| capture.gaps.min_ns).min();
-    let grid = summary.pre.clock.grid_ns.max(summary.post.clock.grid_ns);
+    let grid = finer_grid(summary);
     let (from, to) = (from.unwrap_or(0), to.unwrap_or(0).max(from.unwrap_or(0)));
     let mut width_ns = 0;
     let curves = taps.map(|(name, _, tap)| {
@@ -259,11 +265,21 @@ fn gaps(summary: &Summary, pre: &TapTally, post: &TapTally) -> Figure {
 
 fn rates(summary: &Summary) -> Figure {
     let curves = [("ingress", &summary.pre), ("egress", &summary.post)].map(|(name, capture)| {
-        series(
-            name,
-            capture.rate.iter().map(|second| second.second as f64).collect(),
-            capture.rate.iter().map(|second| second.packets as f64).collect(),
-        )
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        let mut next = capture.rate.first().map_or(0, |first| first.second);
+        for second in &capture.rate {
+            // Seconds without a packet count as zero; a longer silence is left open.
+            if second.second - next <= SILENCE_MAX_S {
+                (next..second.second).for_each(|silent| {
+                    x.push(silent as f64);
+                    y.push(0.0);
+                });
+            }
+            x.push(second.second as f64);
+            y.push(second.packets as f64);
+            next = second.second + 1;
+        }
+        series(name, x, y)
     });
     Figure {
         id: "rates".to_owned(),

@@ -2,7 +2,7 @@
 
 use wiretail_schema::summary::{Capture, Finding, Severity, Summary};
 
-use crate::verdict::{percent, thousands};
+use crate::verdict::{packets, percent, thousands};
 
 /// A grid coarser than this share of the median delay blurs the percentiles.
 const GRID_SHARE_MAX: f64 = 0.02;
@@ -28,8 +28,8 @@ fn add(list: &mut Vec<Finding>, severity: Severity, code: &str, message: String)
 fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     if let Some(truncated) = &capture.truncated {
         let message = format!(
-            "the {tap} capture {} is incomplete from offset {} on ({}): what stands before it was analysed, and what \
-             is missing looks like loss",
+            "the {tap} capture {} is incomplete from offset {} on ({}): what stands before it was analysed; packets \
+             sent after the last one at egress count as lost, but not against the budgets",
             capture.path, truncated.offset, truncated.detail,
         );
         add(list, Severity::Warning, "truncated", message);
@@ -45,11 +45,19 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_without_key > 0 {
         let message = format!(
-            "{} of {} packets of the {tap} capture have no key under this rule and take no part",
+            "{} of {} of the {tap} capture without a key under this rule take no part",
             thousands(capture.packets_without_key),
-            thousands(capture.packets),
+            packets(capture.packets),
         );
         add(list, Severity::Note, "without-key", message);
+    }
+    if capture.packets_without_time > 0 {
+        let message = format!(
+            "{} of {} of the {tap} capture without a time in their trailer take no part: what they are looks like loss",
+            thousands(capture.packets_without_time),
+            packets(capture.packets),
+        );
+        add(list, Severity::Warning, "without-time", message);
     }
 }
 
@@ -85,11 +93,8 @@ fn on_clocks(summary: &Summary, list: &mut Vec<Finding>) {
         } else {
             (Severity::Warning, "they are left out of the delay")
         };
-        let message = format!(
-            "{} packets ({}) were seen at egress before ingress: {advice}",
-            thousands(negative),
-            percent(share),
-        );
+        let message =
+            format!("{} ({}) seen at egress before ingress: {advice}", packets(negative), percent(share),);
         add(list, severity, "negative-latency", message);
     }
 }
@@ -98,59 +103,64 @@ fn on_matching(summary: &Summary, list: &mut Vec<Finding>) {
     let matching = &summary.matching;
     let mut note = |severity, code: &str, count: u64, message: &str| {
         if count > 0 {
-            add(list, severity, code, format!("{} {message}", thousands(count)));
+            add(list, severity, code, format!("{} {message}", packets(count)));
         }
     };
     note(
         Severity::Error,
         "evicted",
         matching.evicted,
-        "packets were given up because too many were under way at once: the captures hardly have a packet in common, \
-         or the window is too long for the rate (--window)",
+        "given up because too many were under way at once: the captures hardly have a packet in common, or the window \
+         is too long for the rate (--window)",
     );
     note(
         Severity::Warning,
         "key-reused",
         matching.reused,
-        "keys came again while their packet was still missing: the key repeats too soon for this rate; choose another \
-         with --key",
+        "still missing when their key came again: the key repeats too soon for this rate; choose another with --key",
     );
     note(
         Severity::Warning,
         "duplicates-pre",
         matching.duplicates_pre,
-        "packets have the same key as one still under way: copies at ingress, or a key that does not tell packets apart; \
-         the first of each was matched",
+        "with the same key as one still under way: copies at ingress, or a key that does not tell packets apart; the \
+         first of each was matched",
     );
     note(
         Severity::Note,
         "duplicates-post",
         matching.duplicates_post,
-        "packets arrived more than once; the first arrival counts",
+        "at egress that had arrived before: further copies; the first arrival counts",
     );
     note(
         Severity::Warning,
         "lost-at-end",
         matching.lost_at_end,
-        "of the lost packets were sent after the last packet seen at egress: the device stopped forwarding, or the \
-         egress capture stopped too early",
+        "lost after the last one seen at egress: the device stopped forwarding, or the egress capture stopped too early",
     );
     note(
         Severity::Note,
         "extra-at-start",
         matching.extra_at_start,
-        "packets were seen at egress before the first at ingress: foreign traffic, or the ingress capture started late",
+        "at egress before the first at ingress: foreign traffic, or the ingress capture started late",
     );
     note(
         Severity::Note,
         "extra",
         matching.extra - matching.extra_at_start,
-        "packets were seen at egress only: foreign traffic, or packets that the device changed beyond recognition",
+        "at egress only: foreign traffic, or changed beyond recognition by the device",
     );
     note(
         Severity::Note,
         "out-of-window",
         matching.out_of_window,
-        "packets arrived after the window; they count as lost (RFC 7680) and are left out of the delay",
+        "arrived after the window; they count as lost (RFC 7680) and are left out of the delay",
     );
+    if matching.trim_ns > 0 {
+        let message = format!(
+            "packets seen in the first {} s were left out; rates, gaps and clocks are those of the whole captures",
+            matching.trim_ns as f64 / 1e9
+        );
+        add(list, Severity::Note, "trimmed", message);
+    }
 }

@@ -209,7 +209,8 @@ impl Matcher {
     #[inline]
     pub fn pre(&mut self, record: &Record, sink: &mut impl Sink) {
         self.advance(record.ts_ns, sink);
-        if (self.may_be_queued(record.key) || !self.passed.is_empty()) && self.is_duplicate(record) {
+        let queued = self.may_be_queued(record.key);
+        if (queued || !self.passed.is_empty()) && self.is_duplicate(record, queued) {
             let index = self.sequence + u64::from(self.duplicates);
             self.duplicates = self.duplicates.saturating_add(1);
             sink.irregular(&Outcome::DuplicatePre { index, record: *record });
@@ -395,8 +396,8 @@ impl Matcher {
     /// Whether a packet with the key of `record` is under way, sent within the window. One sent
     /// earlier is given up: its key is used anew.
     #[inline(never)]
-    fn is_duplicate(&mut self, record: &Record) -> bool {
-        if let Some(position) = self.queue.iter().position(|sent| sent.key == record.key) {
+    fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
+        if queued && let Some(position) = self.queue.iter().position(|sent| sent.key == record.key) {
             if record.ts_ns.saturating_sub(self.queue[position].ts_ns) <= self.window_ns {
                 return true;
             }

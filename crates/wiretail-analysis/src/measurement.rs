@@ -11,8 +11,10 @@ use crate::worst::{Candidate, WorstTally};
 
 /// Events kept of each kind.
 const EVENTS_MAX: u64 = 100;
-/// Flows with statistics of their own; later ones are counted together.
-pub const FLOWS_MAX: usize = 32;
+/// Flows whose delays are kept apart, by order of appearance; of later ones only sums and extremes are.
+const FLOWS_WITH_DELAYS: usize = 32;
+/// Flows that are told apart at all; as many as the flow table of a tap has.
+pub const FLOWS_MAX: usize = 4096;
 /// Pages a flow's delays may take before they go to runs: 1 MiB.
 const FLOW_PAGES: usize = 512;
 
@@ -25,18 +27,49 @@ pub struct FlowTally {
     pub reordered: u64,
     /// Packets that arrived, but not within the window.
     pub outside: u64,
-    /// Delays of the matched packets.
-    pub delays: Counts,
+    /// What is known of the delays of its matched packets.
+    pub delays: FlowDelays,
+}
+
+/// Delays of one flow's matched packets.
+#[derive(Debug, Clone)]
+pub enum FlowDelays {
+    /// Every one.
+    Each(Counts),
+    /// Together with other flows' in [`Measurement`]; here only what a table shows.
+    Sums {
+        /// Packets.
+        count: u64,
+        /// Sum of the delays, in ns.
+        sum_ns: i128,
+        /// Smallest delay, in ns.
+        min_ns: i64,
+        /// Largest delay, in ns.
+        max_ns: i64,
+    },
 }
 
 impl FlowTally {
-    fn new() -> Self {
-        Self { lost: 0, reordered: 0, outside: 0, delays: Counts::new(FLOW_PAGES) }
+    fn new(place: usize) -> Self {
+        let delays = if place < FLOWS_WITH_DELAYS {
+            FlowDelays::Each(Counts::new(FLOW_PAGES))
+        } else {
+            FlowDelays::Sums { count: 0, sum_ns: 0, min_ns: i64::MAX, max_ns: i64::MIN }
+        };
+        Self { lost: 0, reordered: 0, outside: 0, delays }
+    }
+
+    /// Packets that arrived within the window.
+    pub fn matched(&self) -> u64 {
+        match &self.delays {
+            FlowDelays::Each(counts) => counts.count(),
+            FlowDelays::Sums { count, .. } => *count,
+        }
     }
 
     /// Packets sent.
     pub fn sent(&self) -> u64 {
-        self.delays.count() + self.lost + self.outside
+        self.matched() + self.lost + self.outside
     }
 }
 
@@ -76,8 +109,10 @@ impl LossRuns {
 pub struct Measurement {
     /// Counts and events.
     pub matching: Matching,
-    /// Flows by their index at the ingress tap; the last of [`FLOWS_MAX`] + 1 holds all others.
+    /// Flows by their number at the ingress tap; that of [`FLOWS_MAX`] holds all others.
     pub flows: Vec<FlowTally>,
+    /// Delays of the flows whose own are not kept.
+    other_delays: Counts,
     /// Runs of lost packets.
     pub loss_runs: LossRuns,
     /// RFC 4737.
@@ -94,12 +129,14 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Empty tallies for delays up to `window_ns`, with the `worst_max` highest delays kept.
+    /// Empty tallies for delays up to `window_ns`, with the `worst_max` highest delays kept; the
+    /// caller leaves out the packets of the first `trim_ns`.
     /// `first_pre_ns` is the first ingress stamp: packets seen at egress before it are told apart.
-    pub fn new(window_ns: i64, worst_max: usize, first_pre_ns: i64) -> Self {
+    pub fn new(window_ns: i64, trim_ns: i64, worst_max: usize, first_pre_ns: i64) -> Self {
         Self {
-            matching: Matching { window_ns, ..Matching::default() },
+            matching: Matching { window_ns, trim_ns, ..Matching::default() },
             flows: Vec::new(),
+            other_delays: Counts::new(4 * FLOW_PAGES),
             loss_runs: LossRuns::default(),
             reordering: ReorderingTally::default(),
             variation: VariationTally::default(),
@@ -116,7 +153,16 @@ impl Measurement {
     pub fn matched(&mut self, sent: &Sent, delay_ns: i64) {
         let post_ns = sent.ts_ns + delay_ns;
         self.matching.matched += 1;
-        self.flow(sent.flow).delays.add(delay_ns);
+        match &mut self.flow(sent.flow).delays {
+            FlowDelays::Each(delays) => delays.add(delay_ns),
+            FlowDelays::Sums { count, sum_ns, min_ns, max_ns } => {
+                *count += 1;
+                *sum_ns += i128::from(delay_ns);
+                *min_ns = delay_ns.min(*min_ns);
+                *max_ns = delay_ns.max(*max_ns);
+                self.other_delays.add(delay_ns);
+            }
+        }
         self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: sent.flow });
         self.intervals.take(post_ns, delay_ns);
         self.variation.arrive(sent.sequence, delay_ns, post_ns);
@@ -137,9 +183,8 @@ impl Measurement {
     #[inline(never)]
     fn reordered(&mut self, sent: &Sent, post_ns: i64, overtaker: u64) {
         self.flow(sent.flow).reordered += 1;
-        if let Some(overtaker_ns) = self.variation.arrival_ns(overtaker) {
-            self.reordering.late_by(post_ns - overtaker_ns);
-        }
+        let overtaker_ns = self.variation.arrival_ns(overtaker);
+        self.reordering.late_by(overtaker_ns.map(|overtaker_ns| post_ns.saturating_sub(overtaker_ns)));
         self.event(EventKind::Reordered, sent.key, Some(sent), Some(post_ns));
     }
 
@@ -197,6 +242,7 @@ impl Measurement {
         self.flow(sent.flow).outside += 1;
         self.last_post_ns = self.last_post_ns.max(post_ns);
         self.event(kind, sent.key, Some(sent), Some(post_ns));
+        self.variation.arrive_outside(sent.sequence, post_ns);
         self.arrive(sent, post_ns);
     }
 
@@ -218,9 +264,14 @@ impl Measurement {
     fn flow(&mut self, flow: u32) -> &mut FlowTally {
         let place = (flow as usize).min(FLOWS_MAX);
         if place >= self.flows.len() {
-            self.flows.resize_with(place + 1, FlowTally::new);
+            self.add_flows(place);
         }
         &mut self.flows[place]
+    }
+
+    #[cold]
+    fn add_flows(&mut self, place: usize) {
+        self.flows.extend((self.flows.len()..=place).map(FlowTally::new));
     }
 
     fn room_for(&mut self, kind: EventKind) -> bool {
@@ -244,7 +295,12 @@ impl Measurement {
     /// The delays of all matched packets.
     pub fn delays(&self) -> Counts {
         let mut all = Counts::new(4096);
-        self.flows.iter().for_each(|flow| all.absorb(&flow.delays));
+        all.absorb(&self.other_delays);
+        for flow in &self.flows {
+            if let FlowDelays::Each(delays) = &flow.delays {
+                all.absorb(delays);
+            }
+        }
         all
     }
 

@@ -84,11 +84,16 @@ pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
              the taps' clocks disagree: shift the egress clock with --post-offset"
         ));
     }
-    if last < 0 || first > window_ns {
+    if last < 0 || first >= window_ns {
         let advice = median.saturating_neg();
+        let window = if first > 0 {
+            format!("Either the window of {} ms is too short (--window), or the", window_ns as f64 / 1e6)
+        } else {
+            "The".to_owned()
+        };
         return Some(format!(
-            "the taps' clocks disagree: every latency lies outside of the window ({rests_on}). Shift the egress clock, \
-             for instance with --post-offset {advice}ns, which makes the median latency zero"
+            "every latency lies outside of the window ({rests_on}). {window} taps' clocks disagree: then shift the egress \
+             clock, for instance with --post-offset {advice}ns, which makes the median latency zero"
         ));
     }
     None

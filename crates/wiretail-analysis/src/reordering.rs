@@ -44,6 +44,7 @@ pub struct ReorderingTally {
     /// Packets that are exactly n-reordered: n = 1, 2, then 3, 4-7, 8-15 and so on.
     n_counts: Vec<u64>,
     late_time_ns_max: i64,
+    late_time_unknown: u64,
 }
 
 impl ReorderingTally {
@@ -116,9 +117,13 @@ impl ReorderingTally {
         arrival
     }
 
-    /// Notes by how much a reordered packet came later than the packet that overtook it, in ns.
-    pub fn late_by(&mut self, late_ns: i64) {
-        self.late_time_ns_max = self.late_time_ns_max.max(late_ns);
+    /// Notes by how much a reordered packet came later than the packet that overtook it, in ns,
+    /// where that is known.
+    pub fn late_by(&mut self, late_ns: Option<i64>) {
+        match late_ns {
+            Some(late_ns) => self.late_time_ns_max = self.late_time_ns_max.max(late_ns),
+            None => self.late_time_unknown += 1,
+        }
     }
 
     /// The metrics so far.
@@ -138,6 +143,7 @@ impl ReorderingTally {
             extent_max: self.extent_max,
             extent_mean: self.extent_sum as f64 / self.reordered.max(1) as f64,
             late_time_ns_max: self.late_time_ns_max,
+            late_time_unknown: self.late_time_unknown,
             n_reordering_max: self.n_max,
             n_reordering,
         }

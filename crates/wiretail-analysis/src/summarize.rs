@@ -10,7 +10,7 @@ use wiretail_schema::units::Budget;
 use crate::counts::Counts;
 use crate::findings::findings;
 use crate::intervals::drift;
-use crate::measurement::{FLOWS_MAX, Measurement};
+use crate::measurement::{FLOWS_MAX, FlowDelays, FlowTally, Measurement};
 use crate::quantile::{Distribution, distribution, share_bounds};
 use crate::tap::TapTally;
 use crate::verdict::verdict;
@@ -35,6 +35,8 @@ pub struct CaptureFacts {
     pub resolution_ns: f64,
     /// Packets without a key.
     pub packets_without_key: u64,
+    /// Packets without a time.
+    pub packets_without_time: u64,
     /// Bytes on the wire of all packets.
     pub wire_bytes: u64,
     /// Where the file ended within a record.
@@ -103,18 +105,20 @@ pub fn summarize(
                 pre_ns: worst.pre_ns,
                 post_ns: worst.pre_ns + worst.delay_ns,
                 pre_index: worst.pre_index,
-                flow: flow_places.get((worst.flow as usize).min(FLOWS_MAX)).copied(),
+                flow: flow_places.get(worst.flow as usize).copied().flatten(),
             })
             .collect(),
     };
     summary.matching.events.sort_by_key(|event| (event.pre_ns.or(event.post_ns), event.kind));
+    // A negative latency is an error of the clocks: it says nothing about the budget. Nor does a packet
+    // that was sent when an egress capture known to be cut off had ended.
+    let unseen = if summary.post.truncated.is_some() { summary.matching.lost_at_end } else { 0 };
+    let judged = sent - summary.matching.negative - unseen;
     let failures_beyond = |limit_ns: i64| {
         let mut late = 0;
         delays.for_each(|delay, count| late += if delay > limit_ns { count } else { 0 });
-        late + summary.matching.lost + summary.matching.out_of_window
+        late + summary.matching.lost + summary.matching.out_of_window - unseen
     };
-    // A negative latency is an error of the clocks: it says nothing about the budget.
-    let judged = sent - summary.matching.negative;
     summary.verdicts = context
         .budgets
         .iter()
@@ -132,8 +136,9 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
         path: facts.path,
         format: facts.format,
         interface: facts.interface,
-        packets: tap.packets() + facts.packets_without_key,
+        packets: tap.packets() + facts.packets_without_key + facts.packets_without_time,
         packets_without_key: facts.packets_without_key,
+        packets_without_time: facts.packets_without_time,
         wire_bytes: facts.wire_bytes,
         first_ns,
         last_ns,
@@ -200,36 +205,76 @@ fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
     }
 }
 
-/// The flows, most packets first, and the place of each in that order by its index at the tap.
-fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<u32>) {
-    let mut order: Vec<usize> = (0..measurement.flows.len()).collect();
-    order.sort_by_key(|&i| (i == FLOWS_MAX, std::cmp::Reverse(measurement.flows[i].sent()), i));
-    let mut places = vec![0; order.len()];
-    let mut largest = Vec::new();
-    for (place, &i) in order.iter().enumerate() {
-        places[i] = place as u32;
-        let tally = &measurement.flows[i];
-        let name = match context.flow_names.get(i) {
-            Some(name) if i < FLOWS_MAX => name.clone(),
-            _ => "others".to_owned(),
-        };
-        let found = distribution(&tally.delays);
-        largest.push(Flow {
-            name,
-            sent: tally.sent(),
-            lost: tally.lost,
-            reordered: tally.reordered,
-            delay: (found.count > 0).then_some(FlowDelay {
+/// Flows listed, those with most packets; the rest is one entry.
+const FLOWS_LISTED: usize = 32;
+
+/// The flows, most packets first, and by its number at the tap the place of each in that order.
+fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<Option<u32>>) {
+    let tallies = &measurement.flows;
+    let mut order: Vec<usize> =
+        (0..tallies.len().min(FLOWS_MAX)).filter(|&i| tallies[i].sent() > 0).collect();
+    order.sort_by_key(|&i| (std::cmp::Reverse(tallies[i].sent()), i));
+    let count = order.len() as u64;
+    let mut rest: Vec<usize> = order.split_off(order.len().min(FLOWS_LISTED));
+    rest.extend((FLOWS_MAX..tallies.len()).filter(|&i| tallies[i].sent() > 0));
+    let mut places = vec![None; tallies.len()];
+    for (place, &i) in (0..).zip(&order) {
+        places[i] = Some(place);
+    }
+    let name = |i: usize| context.flow_names.get(i).cloned().unwrap_or_else(|| format!("flow {i}"));
+    let mut largest: Vec<Flow> =
+        order.iter().map(|&i| flow(name(i), u32::try_from(i).ok(), &[&tallies[i]])).collect();
+    if !rest.is_empty() {
+        let rest: Vec<&FlowTally> = rest.iter().map(|&i| &tallies[i]).collect();
+        largest.push(flow("others".to_owned(), None, &rest));
+    }
+    (Flows { rule: context.flow_rule, count, largest }, places)
+}
+
+/// One entry of the breakdown, for a flow or for several together.
+fn flow(name: String, number: Option<u32>, tallies: &[&FlowTally]) -> Flow {
+    let total = |of: fn(&FlowTally) -> u64| tallies.iter().map(|tally| of(tally)).sum();
+    let delay = match tallies {
+        [FlowTally { delays: FlowDelays::Each(delays), .. }] => {
+            let found = distribution(delays);
+            (found.count > 0).then_some(FlowDelay {
                 count: found.count,
                 min_ns: found.min_ns,
                 mean_ns: found.mean_ns,
                 max_ns: found.max_ns,
                 percentiles: found.percentiles,
-            }),
-        });
+            })
+        }
+        _ => sums(tallies),
+    };
+    Flow {
+        name,
+        number,
+        sent: total(FlowTally::sent),
+        lost: total(|t| t.lost),
+        reordered: total(|t| t.reordered),
+        delay,
     }
-    let count = context.flow_names.len().max(measurement.flows.len()) as u64;
-    (Flows { rule: context.flow_rule, count, largest }, places)
+}
+
+fn sums(tallies: &[&FlowTally]) -> Option<FlowDelay> {
+    let (mut n, mut sum, mut min, mut max) = (0, 0i128, i64::MAX, i64::MIN);
+    for tally in tallies {
+        match &tally.delays {
+            FlowDelays::Each(delays) => delays.for_each(|value, times| {
+                n += times;
+                sum += i128::from(value) * i128::from(times);
+                (min, max) = (min.min(value), max.max(value));
+            }),
+            FlowDelays::Sums { count, sum_ns, min_ns, max_ns } => {
+                n += count;
+                sum += sum_ns;
+                (min, max) = (min.min(*min_ns), max.max(*max_ns));
+            }
+        }
+    }
+    let mean_ns = sum as f64 / n as f64;
+    (n > 0).then_some(FlowDelay { count: n, min_ns: min, mean_ns, max_ns: max, percentiles: Vec::new() })
 }
 
 /// The distribution function at some hundred ranks, evenly spread over the nines on one side and

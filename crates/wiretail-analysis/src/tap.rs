@@ -167,8 +167,9 @@ impl TapTally {
 }
 
 /// Clock periods of timestamping hardware and file formats, in tenths of a ns, coarsest first: 1 s
-/// down to 1 us; 12.5 ns and its multiples (80 MHz, the Intel X550 family), 8 ns (125 MHz,
-/// i210/i350), 6.4 ns (156.25 MHz, the 10 Gbit/s MAC clock), 7.5, 6.7, 5, 4, 3.2 and 2 ns.
+/// down to 1 us and round fractions of that; multiples of 12.5 ns (80 MHz, the Intel X550 family), 8 ns
+/// (125 MHz, i210 and i350) and its multiples, 7.5 ns, 6.4 ns (156.25 MHz, the 10 Gbit/s MAC clock) and
+/// its multiples, 5, 4 and 2 ns.
 const GRIDS: [i64; 27] = [
     10_000_000_000,
     1_000_000_000,
@@ -204,8 +205,12 @@ const GRIDS: [i64; 27] = [
 fn grid(stamps: &[i64]) -> f64 {
     let Some((&origin, rest)) = stamps.split_first() else { return 1.0 };
     let differences = || rest.iter().map(|stamp| stamp.saturating_sub(origin)).filter(|d| *d != 0);
-    // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less.
-    if differences().take(10).count() < 10 {
+    // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less. Evenly spaced
+    // ones lie on the grid of their spacing, whatever the clock's.
+    let mut gaps: Vec<i64> = stamps.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    gaps.sort_unstable();
+    gaps.dedup();
+    if differences().take(10).count() < 10 || gaps.len() < 4 {
         return 1.0;
     }
     let lies_on = |period: i64| {
@@ -248,6 +253,8 @@ mod tests {
         assert_eq!(grid(&prime), 1.0);
         assert_eq!(grid(&[5; 100]), 1.0);
         assert_eq!(grid(&[]), 1.0);
+        let even: Vec<i64> = (0..1000).map(|i| i * 10_000).collect();
+        assert_eq!(grid(&even), 1.0);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::quantile::distribution;
 
 /// Packets that the tally looks back, by sequence: pairs that arrive further apart are left out.
-const HISTORY: usize = 1 << 13;
+const HISTORY: usize = 1 << 15;
 
 /// Nothing arrived with this sequence number, or too long ago.
 const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };
@@ -15,6 +15,12 @@ const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };
 struct Arrival {
     post_ns: i64,
     delay_ns: i64,
+}
+
+impl Arrival {
+    fn counts(&self) -> bool {
+        self.delay_ns != NONE.delay_ns
+    }
 }
 
 /// Streaming delay variation; feed it the matched packets in the order of arrival.
@@ -72,25 +78,34 @@ impl VariationTally {
         }
     }
 
+    /// Takes a packet that arrived, but with a delay that does not count: too long, or negative.
+    pub fn arrive_outside(&mut self, sequence: u64, post_ns: i64) {
+        self.place(sequence, Arrival { post_ns, delay_ns: NONE.delay_ns });
+    }
+
     #[inline(never)]
     fn arrive_out_of_order(&mut self, sequence: u64, arrival: Arrival) {
+        let before = sequence.checked_sub(1).and_then(|before| self.find(before));
+        let after = self.find(sequence + 1);
+        self.place(sequence, arrival);
+        if let Some(before) = before.filter(Arrival::counts) {
+            self.pair(before.delay_ns, arrival.delay_ns);
+        }
+        if let Some(after) = after.filter(Arrival::counts) {
+            self.pair(arrival.delay_ns, after.delay_ns);
+        }
+    }
+
+    fn place(&mut self, sequence: u64, arrival: Arrival) {
         // Places of packets that have not come yet still hold packets from one round ago.
         for missing in (self.next..sequence).take(HISTORY) {
             self.history[missing as usize % HISTORY] = NONE;
         }
-        let before = sequence.checked_sub(1).and_then(|before| self.find(before));
-        let after = self.find(sequence + 1);
         if sequence >= self.next {
             self.next = sequence + 1;
         }
         if self.next - sequence <= HISTORY as u64 {
             self.history[sequence as usize % HISTORY] = arrival;
-        }
-        if let Some(before) = before {
-            self.pair(before.delay_ns, arrival.delay_ns);
-        }
-        if let Some(after) = after {
-            self.pair(arrival.delay_ns, after.delay_ns);
         }
     }
 

@@ -27,10 +27,10 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     let failures_allowed =
         packets as f64 * (wiretail_schema::units::Share::ONE - budget.share.billionths()) as f64 / 1e9;
     let bound = match outcome {
-        Outcome::Pass => format!("with 95 % confidence at most {} do", percent(high)),
-        Outcome::Fail => format!("with 95 % confidence at least {} do", percent(low)),
+        Outcome::Pass => format!("with 95 % confidence it is at most {}", percent(high)),
+        Outcome::Fail => format!("with 95 % confidence it is at least {}", percent(low)),
         Outcome::Undecided => format!(
-            "between {} and {} may do so: too few packets to tell{}",
+            "it may be anything from {} to {}: too few packets to tell{}",
             percent(low),
             percent(high),
             if failures == 0 {
@@ -41,9 +41,9 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
         ),
     };
     let reason = format!(
-        "{} of {} packets were lost or took longer than {}; the budget allows {}; {bound}",
+        "{} of {} lost or later than {}; the budget allows {}; {bound}",
         thousands(failures),
-        thousands(packets),
+        self::packets(packets),
         budget.limit,
         percent(allowed),
     );
@@ -78,13 +78,18 @@ pub fn percent(share: f64) -> String {
     format!("{text} %")
 }
 
-/// A count with commas: 300,000.
+/// A number of packets with its noun: "1 packet", "300 000 packets".
+pub fn packets(count: u64) -> String {
+    format!("{} packet{}", thousands(count), if count == 1 { "" } else { "s" })
+}
+
+/// A count with its thousands apart, by narrow no-break spaces as ISO 80000-1 has it.
 pub fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
+            text.push('\u{202f}');
         }
         text.push(digit);
     }
@@ -121,7 +126,8 @@ mod tests {
         assert_eq!(percent(0.123456), "12.3 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(percent(9.985_8e-6), "0.000999 %");
-        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!((packets(1), packets(2)), ("1 packet".to_owned(), "2 packets".to_owned()));
         assert_eq!(thousands(12), "12");
     }
 }

@@ -21,7 +21,7 @@
 //! );
 //! let mut batch = Vec::new();
 //! while records.read_batch(&mut batch)? {
-//!     // The records of about 256 KiB of capture are in `batch`.
+//!     // The records of about 128 KiB of capture are in `batch`.
 //!     batch.clear();
 //! }
 //! # Ok::<(), wiretail_capture::CaptureError>(())

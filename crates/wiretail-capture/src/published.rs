@@ -15,8 +15,8 @@ use crate::read::{Frame, LinkType};
 pub(crate) const PUBLISHED: Range<usize> = 12..64;
 
 /// The frame's bytes 12 to 64 as the published evaluations compare them, and how many there are (less
-/// in shorter frames): in an untagged IPv4 frame without options the IPv4 header checksum
-/// and the TCP or UDP checksum are zero.
+/// in shorter frames): in an untagged IPv4 frame without options that is TCP or UDP, the IPv4 header
+/// checksum and the TCP or UDP checksum are zero.
 pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
     let mut key = [0; 52];
     let found = data.get(PUBLISHED.start..data.len().min(PUBLISHED.end)).unwrap_or_default();
@@ -28,12 +28,12 @@ pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
 /// `key` starts at the frame's byte 12.
 fn zero_checksums(key: &mut [u8; 52]) {
     if key[..3] == [0x08, 0x00, 0x45] {
-        key[12..14].fill(0);
         match key[11] {
             protocol::UDP => key[28..30].fill(0),
             protocol::TCP => key[38..40].fill(0),
-            _ => {}
+            _ => return,
         }
+        key[12..14].fill(0);
     }
 }
 
@@ -84,7 +84,7 @@ fn hash(head: &[u8; 64]) -> u64 {
     let when = |condition: bool, mask: u64| if is_plain_ipv4 && condition { mask } else { u64::MAX };
     let is_udp = head[23] == protocol::UDP;
     let is_tcp = head[23] == protocol::TCP;
-    let ip = when(true, 0xffff_0000_ffff_ffff);
+    let ip = when(is_udp || is_tcp, 0xffff_0000_ffff_ffff);
     let udp_at_24 = when(is_udp, 0xffff_0000_ffff_ffff);
     let udp_at_28 = when(is_udp, 0xffff_ffff_ffff_0000);
     let tcp_at_36 = when(is_tcp, 0xffff_ffff_0000_ffff);

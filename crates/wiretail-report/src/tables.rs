@@ -345,6 +345,7 @@ fn reordering(m: &mut Markup, summary: &Summary) {
         ("extent, largest", Cell::count(r.extent_max)),
         ("extent, mean", Cell::number(format::digits(r.extent_mean, 3)).exact(r.extent_mean)),
         ("late time, largest", Cell::ns(r.late_time_ns_max)),
+        ("late time not known", Cell::count(r.late_time_unknown)),
         ("n-reordering, largest n", Cell::count(r.n_reordering_max)),
     ];
     let series: Vec<String> =

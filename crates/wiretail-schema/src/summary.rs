@@ -64,6 +64,8 @@ pub struct Capture {
     pub packets: u64,
     /// Packets that the key rule found nothing in (ARP, other protocols); they take no part.
     pub packets_without_key: u64,
+    /// Packets without a time in their trailer; they take no part (`--timestamps trailer`).
+    pub packets_without_time: u64,
     /// Bytes on the wire, without frame check sequences.
     pub wire_bytes: u64,
     /// First stamp, in ns since the capture clock's epoch.
@@ -169,6 +171,9 @@ pub struct KeyTrial {
 /// in exactly one of `matched`, `negative`, `out_of_window`, `duplicates_post`, `extra`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Matching {
+    /// Packets seen in this first part of the measurement were left out, in ns (`--trim`). The
+    /// captures' own numbers (rate, gaps, clock) are those of the whole.
+    pub trim_ns: i64,
     /// Delays shorter than this count as arrived, in ns (RFC 7680 calls it the loss threshold).
     pub window_ns: i64,
     /// Packets seen at ingress and, at once or less than `window_ns` later, at egress: the delay rests on these.
@@ -374,9 +379,12 @@ pub struct Reordering {
     pub extent_max: u64,
     /// Mean reordering extent of the reordered packets.
     pub extent_mean: f64,
-    /// Largest late time: how much earlier a reordered packet should have come, in ns (section 4.3).
+    /// Largest late time: how long after the packet that overtook it a reordered packet came, in ns (section 4.3).
     pub late_time_ns_max: i64,
-    /// Largest n for which a packet is n-reordered (section 5.1).
+    /// Reordered packets whose late time is not known: the packet that overtook them is not among
+    /// the last 32,768 sent.
+    pub late_time_unknown: u64,
+    /// Largest n for which a packet is n-reordered (section 5).
     pub n_reordering_max: u64,
     /// Packets that are at least n-reordered, for n = 1, 2, 3 and doubling from there.
     pub n_reordering: Vec<NReordering>,
@@ -426,13 +434,15 @@ pub struct Flows {
     pub rule: FlowRule,
     /// How many flows were seen at ingress.
     pub count: u64,
-    /// The flows with most packets.
+    /// The flows with most packets, and last, where there are more, all others together.
     pub largest: Vec<Flow>,
 }
 
 /// One flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
+    /// Number of the flow at the ingress tap, as `samples.parquet` has it; None for all others together.
+    pub number: Option<u32>,
     /// For people: "10.0.0.16:1024 > 192.168.1.2:53 udp"; "others" for those beyond the limit.
     pub name: String,
     /// Packets sent.
@@ -456,7 +466,8 @@ pub struct FlowDelay {
     pub mean_ns: f64,
     /// Largest, in ns.
     pub max_ns: i64,
-    /// Nearest-rank percentiles.
+    /// Nearest-rank percentiles; empty for flows that came after the first 32, whose single delays
+    /// are not kept apart.
     pub percentiles: Vec<Percentile>,
 }
 
@@ -486,7 +497,7 @@ pub struct Worst {
     pub post_ns: i64,
     /// Position in the ingress capture among packets with a key, from 0.
     pub pre_index: u64,
-    /// Flow, as an index into `flows.largest`; None for a flow beyond the limit.
+    /// Flow, as an index into `flows.largest`; None for a flow that is not listed there.
     pub flow: Option<u32>,
 }
 

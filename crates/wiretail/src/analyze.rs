@@ -8,9 +8,10 @@ use anyhow::{Context, Result, bail};
 use wiretail_analysis::figures::figures;
 use wiretail_analysis::published::{self, Key, Packet};
 use wiretail_analysis::summarize::{self, summarize};
-use wiretail_capture::read::{OpenOptions, Timestamps};
+use wiretail_capture::read::{InterfaceChoice, OpenOptions, Timestamps};
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::{Analysis, Outcome, Summary};
+use wiretail_schema::units::Duration;
 
 use crate::cli::{AnalyzeArgs, TimestampPlace};
 use crate::outputs::{self, Samples};
@@ -42,7 +43,12 @@ pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
         flows: FlowRule::from(arguments.flows),
         worst: arguments.worst,
     };
-    let title = format!("{} → {}", pre.name, post.name);
+    let tap = |source: &Source, interface: &Option<InterfaceChoice>| match interface {
+        Some(interface) => format!("{} ({interface})", source.name),
+        None => source.name.clone(),
+    };
+    let title =
+        format!("{} → {}", tap(&pre, &arguments.pre_interface), tap(&post, &arguments.post_interface));
     let input = |source: Source| -> Result<TapInput> {
         Ok(TapInput { name: source.name.clone(), reader: source.read()? })
     };
@@ -136,6 +142,12 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
 /// Why there is no delay to report.
 fn nothing_matched(context: &summarize::Context, matching: &wiretail_schema::summary::Matching) -> String {
     let (pre, post) = (&context.pre.path, &context.post.path);
+    if matching.trim_ns > 0 && matching.lost + matching.extra + matching.negative == 0 {
+        return format!(
+            "{pre} and {post}: --trim {} leaves no packet; the captures are shorter than that",
+            Duration::from_ns(matching.trim_ns)
+        );
+    }
     if matching.negative > 0 {
         return format!(
             "{pre} and {post}: every latency is negative ({} packets): are the files swapped? If not, the taps' clocks \

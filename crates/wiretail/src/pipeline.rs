@@ -97,7 +97,7 @@ pub fn measure(
 
         let first_ns = pre.peek().map_or(i64::MIN, |record| record.ts_ns);
         let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
-        let measurement = Measurement::new(settings.window_ns, settings.worst, first_ns);
+        let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
         let mut matcher = Matcher::new(settings.window_ns);
         let mut sink = Tally { measurement, cut_ns, each, failure: Ok(()) };
         loop {
@@ -281,6 +281,7 @@ fn facts(path: String, records: &RecordReader) -> CaptureFacts {
         clock_source: reader.clock_source(),
         resolution_ns: reader.resolution_ns(),
         packets_without_key: records.counts().packets_without_key,
+        packets_without_time: reader.frames_without_trailer(),
         wire_bytes: records.counts().wire_bytes,
         truncated: reader.truncation(),
     }

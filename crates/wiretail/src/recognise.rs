@@ -38,7 +38,7 @@ pub fn key_choice(text: &str, zero_checksums: bool) -> Result<KeyChoice> {
         return Ok(KeyChoice::Auto);
     }
     Ok(KeyChoice::Rule(
-        parse_key_rule(text, zero_checksums).map_err(|error| anyhow::anyhow!("--key: {error}"))?,
+        parse_key_rule(text, zero_checksums).map_err(|error| anyhow::anyhow!("--key: {error}, or auto"))?,
     ))
 }
 

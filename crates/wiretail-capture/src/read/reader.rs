@@ -127,7 +127,7 @@ impl CaptureReader {
         })
     }
 
-    /// Decodes the next buffer-full (about 256 KiB) of frames into `sink`. Ok(false) when the end
+    /// Decodes the next buffer-full (about 128 KiB) of frames into `sink`. Ok(false) when the end
     /// has been reached; that call delivers no frame.
     ///
     /// A file that ends within a record or is damaged after good frames is not an error: reading

@@ -29,7 +29,7 @@ pub const ROWS_PER_GROUP: usize = 128 * 1024;
 /// What became of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Position in the ingress capture, from 0; None if it was not seen there.
+    /// Position in the ingress capture among packets with a key, from 0; None if it was not seen there.
     pub pre_index: Option<u64>,
     /// When the ingress tap saw it, in ns since the capture clock's epoch.
     pub pre_ns: Option<i64>,

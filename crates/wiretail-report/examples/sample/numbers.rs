@@ -117,6 +117,7 @@ fn capture(path: &str, stamps: &[i64]) -> Capture {
         interface: None,
         packets: stamps.len() as u64 + 12,
         packets_without_key: 2,
+        packets_without_time: 0,
         wire_bytes: stamps.len() as u64 * 98,
         first_ns: EPOCH_NS + stamps[0],
         last_ns: EPOCH_NS + stamps[stamps.len() - 1],
@@ -213,6 +214,7 @@ fn flows(values: &[i64], names: [&str; 3]) -> Flows {
         let own = sorted(values.iter().copied().skip(k).step_by(3));
         let (mean_ns, _) = mean_and_deviation(&own);
         Flow {
+            number: Some(k as u32),
             name: name.to_owned(),
             sent: own.len() as u64 + if k == 0 { 10 } else { 0 },
             lost: if k == 0 { 10 } else { 0 },
@@ -227,7 +229,14 @@ fn flows(values: &[i64], names: [&str; 3]) -> Flows {
         }
     };
     let mut largest: Vec<Flow> = names.into_iter().enumerate().map(flow).collect();
-    largest.push(Flow { name: "others".to_owned(), sent: 2, lost: 2, reordered: 0, delay: None });
+    largest.push(Flow {
+        name: "others".to_owned(),
+        number: None,
+        sent: 2,
+        lost: 2,
+        reordered: 0,
+        delay: None,
+    });
     Flows { rule: FlowRule::FiveTuple, count: 5, largest }
 }
 
@@ -325,6 +334,7 @@ fn reordering(count: usize) -> Reordering {
         extent_max: 2,
         extent_mean: 4.0 / 3.0,
         late_time_ns_max: 50_012,
+        late_time_unknown: 0,
         n_reordering_max: 2,
         n_reordering: vec![NReordering { n: 1, packets: 3 }, NReordering { n: 2, packets: 1 }],
     }

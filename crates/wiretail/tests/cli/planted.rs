@@ -54,6 +54,9 @@ fn the_published_mutations() {
     assert_eq!(number(&found, "/reordering/reordered"), 3);
     let reordered: Vec<i64> = events(&found, "reordered").iter().map(|e| number(e, "/pre_index")).collect();
     assert_eq!(reordered, [600, 601, 1000].map(position));
+    // Packet 600 should have come before 602, which overtook it and 601 nearly 5 s before.
+    assert!((4_999_000_000..5_000_000_000).contains(&number(&found, "/reordering/late_time_ns_max")));
+    assert_eq!(number(&found, "/reordering/late_time_unknown"), 0);
 }
 
 /// Under the published rule the packets with another TTL (800) and another byte 63 (900) are not
@@ -120,10 +123,57 @@ fn synthetic_truth_is_recovered() {
         for (ours, planted) in pairs {
             assert_eq!(number(&found, ours), number(&truth, &format!("/{planted}")), "{key} {ours}");
         }
+        for nothing in ["extra", "negative", "out_of_window", "reused", "evicted"] {
+            assert_eq!(number(&found, &format!("/matching/{nothing}")), 0, "{nothing}");
+        }
         assert!(number(&truth, "/lost") > 50 && number(&truth, "/reordered") > 50);
         let mean = found.pointer("/delay/mean_ns").and_then(Value::as_f64).expect("a mean");
         let sum = number(&truth, "/delay_ns_sum") as f64;
         assert!((mean * number(&truth, "/arrived") as f64 - sum).abs() < 1e-9 * sum);
         assert_eq!(found.pointer("/flows/largest").and_then(Value::as_array).map(Vec::len), Some(7));
     }
+}
+
+/// What the review of a first version found: each was wrong once.
+#[test]
+fn many_flows_long_queues_and_trim() {
+    let folder = folder();
+    let (pre, post, truth) = synth(
+        folder.path(),
+        &["--packets", "40k", "--flows", "100", "--rate", "1Mpps", "--base", "10ms", "--loss", "0.01"],
+    );
+    let found = analyze([&pre, &post]);
+    // Ten thousand packets under way at a time: far beyond the queue.
+    assert!(number(&truth, "/in_flight_max") > 9000);
+    assert_eq!(number(&found, "/matching/lost"), number(&truth, "/lost"));
+    assert_eq!(number(&found, "/matching/matched"), number(&truth, "/arrived"));
+    let flows = found.pointer("/flows/largest").and_then(Value::as_array).expect("flows");
+    assert_eq!((number(&found, "/flows/count"), flows.len()), (100, 33));
+    let sent: i64 = flows.iter().map(|flow| number(flow, "/sent")).sum();
+    assert_eq!(sent, 40_000);
+    assert_eq!((&flows[32]["name"], &flows[32]["number"]), (&Value::from("others"), &Value::Null));
+    let largest = number(&flows[0], "/sent");
+    assert!(flows[..32].iter().all(|flow| number(flow, "/sent") <= largest));
+
+    let arguments = [pre.as_os_str(), post.as_os_str(), "--trim".as_ref(), "20ms".as_ref()];
+    let trimmed = analyze(arguments);
+    assert_eq!(number(&trimmed, "/matching/trim_ns"), 20_000_000);
+    // The first packet's own jitter decides about one packet more or less.
+    assert!((19_995..=20_005).contains(&number(&trimmed, "/loss/sent")));
+    let message = crate::support::fail([
+        "analyze".as_ref(),
+        pre.as_os_str(),
+        post.as_os_str(),
+        "--trim".as_ref(),
+        "1h".as_ref(),
+    ]);
+    assert!(message.contains("--trim 3600s leaves no packet"), "{message}");
+    let message = crate::support::fail([
+        "analyze".as_ref(),
+        pre.as_os_str(),
+        post.as_os_str(),
+        "--window".as_ref(),
+        "5ms".as_ref(),
+    ]);
+    assert!(message.contains("too short (--window)"), "{message}");
 }
