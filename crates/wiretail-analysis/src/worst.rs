@@ -60,6 +60,7 @@ impl WorstTally {
 
     /// The worst, highest delay first.
     pub fn into_sorted(mut self) -> Vec<Candidate> {
+        self.shrink();
         self.candidates.sort_unstable_by_key(Candidate::rank);
         self.candidates.truncate(self.limit);
         self.candidates

@@ -2,7 +2,7 @@
 //!
 //! - [`cli`]: what can be asked for;
 //! - [`analyze`]: two captures to a verdict: [`recognise`] (which key, do the clocks agree),
-//!   [`pipeline`] (read, match, tally), then [`outputs`] and [`terminal`];
+//!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -12,6 +12,7 @@
 mod analyze;
 mod cli;
 mod compare;
+mod meeting;
 mod outputs;
 mod pipeline;
 mod progress;

@@ -1,10 +1,6 @@
-//! Reading, matching and tallying: one thread a capture, and this one for the matching.
-//!
-//! Records travel in batches of one read buffer, through channels that hold a few of them, so that
-//! memory does not grow with the captures. The batches' vectors travel back to be filled again.
+//! Reading, matching and tallying: one thread a capture, which meet over the matching.
 
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 
 use anyhow::Result;
 use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
@@ -18,10 +14,8 @@ use wiretail_capture::read::{CaptureReader, InterfaceChoice};
 use wiretail_capture::record::RecordReader;
 use wiretail_schema::packet::{FlowRule, Record};
 
+use crate::meeting::{Meeting, Seat, Side};
 use crate::progress::Progress;
-
-/// Batches that wait between a reader and the matcher: enough to bridge a short stall of either.
-const BATCHES: usize = 8;
 
 /// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
 const BATCH_RECORDS: usize = 1280;
@@ -51,7 +45,7 @@ pub struct TapInput {
 }
 
 /// Takes every outcome, in order; its first error ends the measurement with that error.
-pub type Each<'a> = &'a mut dyn FnMut(&Outcome) -> Result<()>;
+pub type Each<'a> = &'a mut (dyn FnMut(&Outcome) -> Result<()> + Send);
 
 /// What was measured.
 pub struct Measured {
@@ -84,44 +78,38 @@ pub fn measure(
     progress: &Progress,
     each: Option<Each<'_>>,
 ) -> Result<Measured> {
-    thread::scope(|scope| {
-        let read = |input: TapInput, offset_ns: i64| {
-            let (sender, batches) = sync_channel(BATCHES);
-            let (back, returned) = channel();
-            let task = move || read_tap(input, settings, offset_ns, progress, &sender, &returned);
-            Feed { batches, back, batch: Vec::new(), next: 0, thread: scope.spawn(task) }
-        };
-        let mut pre = read(pre, 0);
-        let mut post = read(post, settings.post_offset_ns);
-        let mut bar = progress.bar();
-
-        let first_ns = pre.peek().map_or(i64::MIN, |record| record.ts_ns);
-        let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
-        let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
-        let mut matcher = Matcher::new(settings.window_ns);
-        let mut sink = Tally { measurement, cut_ns, each, failure: Ok(()) };
-        loop {
-            let (sent, arrived) = (pre.rest(), post.rest());
-            let taken = match (sent.is_empty(), arrived.is_empty()) {
-                (true, true) => break,
-                (false, true) => {
-                    sent.iter().for_each(|record| matcher.pre(record, &mut sink));
-                    (sent.len(), 0)
-                }
-                (true, false) => {
-                    arrived.iter().for_each(|record| matcher.post(record, &mut sink));
-                    (0, arrived.len())
-                }
-                (false, false) => merge(&mut matcher, sent, arrived, &mut sink),
-            };
-            pre.next += taken.0;
-            post.next += taken.1;
-            bar.draw();
+    let mut matcher = Matcher::new(settings.window_ns);
+    let mut tally = None;
+    let mut bar = progress.bar();
+    let mut each = each;
+    let merge = |sent: &[Record], arrived: &[Record]| {
+        let tally = tally.get_or_insert_with(|| Tally::new(settings, sent.first(), each.take()));
+        bar.draw();
+        match (sent.is_empty(), arrived.is_empty()) {
+            (_, true) => {
+                sent.iter().for_each(|record| matcher.pre(record, tally));
+                (sent.len(), 0)
+            }
+            (true, false) => {
+                arrived.iter().for_each(|record| matcher.post(record, tally));
+                (0, arrived.len())
+            }
+            (false, false) => merge(&mut matcher, sent, arrived, tally),
         }
-        matcher.finish(&mut sink);
-        sink.failure?;
-        Ok(Measured { measurement: sink.measurement, pre: pre.finish()?, post: post.finish()? })
-    })
+    };
+    let meeting = Meeting::new(merge);
+    let (pre, post) = thread::scope(|scope| {
+        let seat = meeting.seat(Side::Pre);
+        let pre = scope.spawn(|| read_tap(pre, settings, 0, progress, seat));
+        let post = read_tap(post, settings, settings.post_offset_ns, progress, meeting.seat(Side::Post));
+        (pre.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), post)
+    });
+    drop(meeting);
+    let (pre, post) = (pre?, post?);
+    let mut tally = tally.unwrap_or_else(|| Tally::new(settings, None, None));
+    matcher.finish(&mut tally);
+    tally.failure?;
+    Ok(Measured { measurement: tally.measurement, pre, post })
 }
 
 /// Tallies the outcomes, and passes them on to whoever wants every packet.
@@ -133,7 +121,14 @@ struct Tally<'a> {
     failure: Result<()>,
 }
 
-impl Tally<'_> {
+impl<'a> Tally<'a> {
+    fn new(settings: &Settings, first: Option<&Record>, each: Option<Each<'a>>) -> Self {
+        let first_ns = first.map_or(i64::MIN, |record| record.ts_ns);
+        let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
+        let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
+        Self { measurement, cut_ns, each, failure: Ok(()) }
+    }
+
     #[inline(never)]
     fn pass_on(&mut self, outcome: &Outcome) {
         if let Some(each) = &mut self.each
@@ -165,88 +160,21 @@ impl Sink for Tally<'_> {
     }
 }
 
-/// The matcher's end of a reading thread.
-struct Feed<'scope> {
-    batches: Receiver<Vec<Record>>,
-    back: Sender<Vec<Record>>,
-    batch: Vec<Record>,
-    next: usize,
-    thread: ScopedJoinHandle<'scope, Result<TapResult, CaptureError>>,
-}
-
-impl Feed<'_> {
-    /// The records at hand; waits for more where there are none. Empty at the end.
-    fn rest(&mut self) -> &[Record] {
-        while self.next >= self.batch.len() {
-            let Some(batch) = receive(&self.batches) else { return &[] };
-            let used = std::mem::replace(&mut self.batch, batch);
-            self.next = 0;
-            if used.capacity() > 0 {
-                // The reader may have ended: then nobody needs the vector.
-                let _ = self.back.send(used);
-            }
-        }
-        &self.batch[self.next..]
-    }
-
-    fn peek(&mut self) -> Option<Record> {
-        self.rest().first().copied()
-    }
-
-    fn finish(self) -> Result<TapResult, CaptureError> {
-        drop(self.batches);
-        match self.thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-}
-
-/// Times that a thread lets others run before it sleeps. A batch takes some 50 µs, and sleeping and
-/// being woken for each cost as much again; worse, the scheduler then tends to put all three
-/// threads on one core.
-const YIELDS: u32 = 400;
-
-/// The next batch; None at the end.
-fn receive(batches: &Receiver<Vec<Record>>) -> Option<Vec<Record>> {
-    for _ in 0..YIELDS {
-        match batches.try_recv() {
-            Ok(batch) => return Some(batch),
-            Err(TryRecvError::Empty) => thread::yield_now(),
-            Err(TryRecvError::Disconnected) => return None,
-        }
-    }
-    batches.recv().ok()
-}
-
-/// Whether somebody still wants batches.
-fn send(batches: &SyncSender<Vec<Record>>, mut batch: Vec<Record>) -> bool {
-    for _ in 0..YIELDS {
-        match batches.try_send(batch) {
-            Ok(()) => return true,
-            Err(TrySendError::Full(back)) => batch = back,
-            Err(TrySendError::Disconnected(_)) => return false,
-        }
-        thread::yield_now();
-    }
-    batches.send(batch).is_ok()
-}
-
-fn read_tap(
+/// Reads one capture to its end. A failure ends the other side's reading too.
+fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
     input: TapInput,
     settings: &Settings,
     offset_ns: i64,
     progress: &Progress,
-    batches: &SyncSender<Vec<Record>>,
-    returned: &Receiver<Vec<Record>>,
+    seat: Seat<'_, M>,
 ) -> Result<TapResult, CaptureError> {
     let mut records = RecordReader::new(input.reader, settings.keyer.clone(), FlowTable::new(settings.flows));
     let mut tally = TapTally::default();
     let mut offset = 0;
     loop {
-        let mut batch = returned.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
+        let mut batch = seat.spare().unwrap_or_else(|| Vec::with_capacity(BATCH_RECORDS));
         batch.clear();
-        if !records.read_batch(&mut batch)? {
+        if !records.read_batch(&mut batch).inspect_err(|_| seat.abandon())? {
             break;
         }
         if offset_ns != 0 {
@@ -256,7 +184,7 @@ fn read_tap(
         let now = records.reader().compressed_offset();
         progress.advance(now - offset);
         offset = now;
-        if !send(batches, batch) {
+        if !seat.lay(batch) {
             break;
         }
     }
