@@ -21,7 +21,7 @@ const BUFFER_LEN: usize = 1 << 15;
 pub struct Counts {
     /// Page number by value / `PAGE_LEN`, 0 where there is none; made at the first value.
     directory: Vec<u32>,
-    /// Counters, page after page; page 0 is not used.
+    /// Counters, page after page. Page 0 holds nothing and is full.
     bins: Vec<u32>,
     /// Which values each page is for: value / `PAGE_LEN`, by page number - 1.
     pages: Vec<u32>,
@@ -56,10 +56,9 @@ impl Counts {
         let value = value_ns.max(0) as u64;
         self.count += 1;
         let page = (value >> PAGE_BITS) as usize;
-        if let Some(&number) = self.directory.get(page)
-            && number != 0
-        {
+        if let Some(&number) = self.directory.get(page) {
             let slot = number as usize * PAGE_LEN + (value as usize & (PAGE_LEN - 1));
+            // Page 0 is full to the brim: where there is no page, there is no room either.
             if let Some(bin) = self.bins.get_mut(slot)
                 && *bin < u32::MAX
             {
@@ -75,7 +74,7 @@ impl Counts {
         let page = (value >> PAGE_BITS) as usize;
         if self.directory.is_empty() {
             self.directory = vec![0; DIRECTORY_LEN];
-            self.bins = vec![0; PAGE_LEN];
+            self.bins = vec![u32::MAX; PAGE_LEN];
         }
         match self.directory.get_mut(page) {
             Some(number) if *number == 0 && self.pages.len() < self.pages_max => {

@@ -61,22 +61,26 @@ impl TapTally {
         let room = GRID_STAMPS.saturating_sub(self.stamps.len());
         self.stamps.extend(records.iter().take(room).map(|record| record.ts_ns));
         self.packets += rest.len() as u64;
+        let backward = self.backward;
+        let start_ns = self.before_ns;
         for record in rest {
-            self.step(record.ts_ns);
+            let gap = record.ts_ns.saturating_sub(self.before_ns);
+            self.before_ns = record.ts_ns;
+            if gap > 0 {
+                self.gaps.add(gap);
+            } else {
+                self.step_without_progress(gap);
+            }
         }
-    }
-
-    #[inline]
-    fn step(&mut self, ts_ns: i64) {
-        let gap = ts_ns.saturating_sub(self.before_ns);
-        self.before_ns = ts_ns;
-        if gap > 0 {
-            self.gaps.add(gap);
-            self.last_ns = self.last_ns.max(ts_ns);
+        self.last_ns = self.last_ns.max(rest.iter().map(|record| record.ts_ns).max().unwrap_or(i64::MIN));
+        // Most batches lie within one second: then there is nothing to look up.
+        let is_one_second =
+            self.backward == backward && start_ns >= self.current.0 && self.before_ns < self.current.1;
+        if is_one_second && !rest.is_empty() {
+            self.seconds[self.current.2].packets += rest.len() as u64;
         } else {
-            self.step_without_progress(gap);
+            rest.iter().for_each(|record| self.count_second(record.ts_ns));
         }
-        self.count_second(ts_ns);
     }
 
     #[inline(never)]
@@ -207,10 +211,7 @@ fn grid(stamps: &[i64]) -> f64 {
     let differences = || rest.iter().map(|stamp| stamp.saturating_sub(origin)).filter(|d| *d != 0);
     // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less. Evenly spaced
     // ones lie on the grid of their spacing, whatever the clock's.
-    let mut gaps: Vec<i64> = stamps.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-    gaps.sort_unstable();
-    gaps.dedup();
-    if differences().take(10).count() < 10 || gaps.len() < 4 {
+    if differences().take(10).count() < 10 || !has_four_gaps(stamps) {
         return 1.0;
     }
     let lies_on = |period: i64| {
@@ -225,6 +226,21 @@ fn grid(stamps: &[i64]) -> f64 {
     found
         .or_else(|| [40, 20].into_iter().find(|period| lies_on(*period)))
         .map_or(1.0, |period| period as f64 / 10.0)
+}
+
+/// Whether the stamps have at least four different distances.
+fn has_four_gaps(stamps: &[i64]) -> bool {
+    let mut seen: Vec<i64> = Vec::with_capacity(4);
+    for pair in stamps.windows(2) {
+        let gap = pair[1].saturating_sub(pair[0]);
+        if !seen.contains(&gap) {
+            seen.push(gap);
+        }
+        if seen.len() == 4 {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

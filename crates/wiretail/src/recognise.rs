@@ -9,7 +9,7 @@ use wiretail_schema::summary::{Key, KeyTrial};
 use crate::source::Source;
 
 /// Packets looked at on either side.
-const PACKETS: usize = 2048;
+const PACKETS: usize = 1024;
 /// Bytes that link layer, two VLAN tags and an IPv6 header take: what a snap length leaves is payload.
 const HEADERS: usize = 14 + 8 + 40;
 
