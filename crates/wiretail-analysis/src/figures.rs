@@ -194,15 +194,18 @@ fn finer_grid(summary: &Summary) -> f64 {
 }
 
 fn histogram(summary: &Summary, delays: &Counts) -> Figure {
-    let to = at_percentile(&summary.delay.percentiles, 99.9).unwrap_or(summary.delay.max_ns);
-    let bins = Bins::new(delays, summary.delay.min_ns, to, finer_grid(summary));
+    // A few packets far away on either side would leave the others a handful of bars.
+    let ends = percentiles_at(delays, &[Share::ONE / 1000, Share::ONE - Share::ONE / 1000]);
+    let end = |place: usize, otherwise: i64| ends.get(place).map_or(otherwise, |p| p.value_ns);
+    let (from, to) = (end(0, summary.delay.min_ns), end(1, summary.delay.max_ns));
+    let bins = Bins::new(delays, from, to, finer_grid(summary));
     let mut bars = series("one-way delay", bins.lefts(), bins.heights());
     bars.bar_width = Some(bins.width_ns as f64);
     Figure {
         id: "histogram".to_owned(),
-        title: "Histogram up to the 99.9th percentile".to_owned(),
+        title: "Histogram".to_owned(),
         caption: format!(
-            "Packets in bins of {} ns; {} packets beyond the right edge are left to the percentile distribution.",
+            "Packets in bins of {} ns, from the 0.1st to the 99.9th percentile; the other {} are in the percentile distribution.",
             thousands(bins.width_ns as u64),
             thousands(bins.beyond),
         ),
