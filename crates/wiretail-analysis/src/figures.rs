@@ -193,11 +193,31 @@ fn finer_grid(summary: &Summary) -> f64 {
     summary.pre.clock.grid_ns.min(summary.post.clock.grid_ns)
 }
 
+/// Where most delays lie, from and to, and the percentile of the upper end: up to the 99.9th, but
+/// less where so few packets far away would leave the others a handful of bars.
+fn body(delays: &Counts) -> (i64, i64, f64) {
+    let reaches = [999, 995, 990, 950, 900].map(|thousandths| thousandths * (Share::ONE / 1000));
+    let at = |share: u64| percentiles_at(delays, &[share]).first().map_or(0, |p| p.value_ns);
+    let range = |reach: u64| (at(Share::ONE - reach), at(reach));
+    let (low, high) = range(reaches[4]);
+    let wide = 10 * (high - low).max(1);
+    let chosen = reaches.into_iter().find(|reach| {
+        let (from, to) = range(*reach);
+        to - from <= wide
+    });
+    let reach = chosen.unwrap_or(reaches[4]);
+    let (from, to) = range(reach);
+    (from, to, reach as f64 * 100.0 / Share::ONE as f64)
+}
+
+fn nth(percent: f64) -> String {
+    let percent = (percent * 10.0).round() / 10.0;
+    let ending = if percent == 0.1 { "st" } else { "th" };
+    format!("{percent}{ending}")
+}
+
 fn histogram(summary: &Summary, delays: &Counts) -> Figure {
-    // A few packets far away on either side would leave the others a handful of bars.
-    let ends = percentiles_at(delays, &[Share::ONE / 1000, Share::ONE - Share::ONE / 1000]);
-    let end = |place: usize, otherwise: i64| ends.get(place).map_or(otherwise, |p| p.value_ns);
-    let (from, to) = (end(0, summary.delay.min_ns), end(1, summary.delay.max_ns));
+    let (from, to, percent) = body(delays);
     let bins = Bins::new(delays, from, to, finer_grid(summary));
     let mut bars = series("one-way delay", bins.lefts(), bins.heights());
     bars.bar_width = Some(bins.width_ns as f64);
@@ -205,8 +225,10 @@ fn histogram(summary: &Summary, delays: &Counts) -> Figure {
         id: "histogram".to_owned(),
         title: "Histogram".to_owned(),
         caption: format!(
-            "Packets in bins of {} ns, from the 0.1st to the 99.9th percentile; the other {} are in the percentile distribution.",
+            "Packets in bins of {} ns, from the {} to the {} percentile; {} beyond are left to the percentile distribution.",
             thousands(bins.width_ns as u64),
+            nth(100.0 - percent),
+            nth(percent),
             thousands(bins.beyond),
         ),
         x: delay_axis(Scale::Linear),
@@ -309,6 +331,17 @@ mod tests {
         assert_eq!(round_width(6.0, 12.5), 25);
         assert_eq!(round_width(3.0, 6.4), 32);
         assert_eq!(round_width(10.0, 1000.0), 1000);
+    }
+
+    #[test]
+    fn a_few_stragglers_do_not_flatten_the_histogram() {
+        let mut counts = Counts::new(10);
+        (0..10_000).for_each(|i| counts.add(3000 + i % 100));
+        assert_eq!(body(&counts).2, 99.9);
+        (0..20).for_each(|_| counts.add(700_000));
+        let (from, to, percent) = body(&counts);
+        assert_eq!((from, to, percent), (3000, 3099, 99.5));
+        assert_eq!((nth(99.5), nth(100.0 - 99.9)), ("99.5th".to_owned(), "0.1st".to_owned()));
     }
 
     #[test]

@@ -21,10 +21,20 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// From two captures to a verdict: loss, latency, jitter, reordering
+    ///
+    /// Matches every packet between the ingress and the egress wire of a device under test. PRE and
+    /// POST are captures (pcap, pcapng, MoonSniff mscap, ERF; plain, gzip or zstd) of the wire before and
+    /// behind the device; - reads standard input. One file that holds both taps is given as PRE
+    /// alone, with --pre-interface and --post-interface.
     Analyze(AnalyzeArgs),
     /// Put several results side by side
+    ///
+    /// The first result is the baseline. Differences come with their 95 % confidence interval.
     Compare(CompareArgs),
     /// Write a pair of synthetic captures with planted, exactly counted events
+    ///
+    /// The pcap files are those that two taps around a device would record, with loss, duplicates,
+    /// reordering and delays planted from a seed. What was planted is printed as JSON.
     Synth(SynthArgs),
     /// Print shell completions, to be sourced or saved where the shell looks for them
     Completions {
@@ -38,11 +48,7 @@ pub enum Command {
     },
 }
 
-/// Matches every packet between the ingress and the egress wire of a device under test.
-///
-/// PRE and POST are captures (pcap, pcapng, MoonSniff mscap, ERF; plain, gzip or zstd) of the wire
-/// before and behind the device. `-` reads standard input. One file that holds both taps is given
-/// as PRE alone, with --pre-interface and --post-interface.
+/// Arguments of `wiretail analyze`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -158,7 +164,7 @@ fn interface(text: &str) -> Result<InterfaceChoice, String> {
     Ok(text.parse().map_or_else(|_| InterfaceChoice::Name(text.to_owned()), InterfaceChoice::Index))
 }
 
-/// Puts several results side by side; the first is the baseline.
+/// Arguments of `wiretail compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -196,8 +202,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Writes a pair of pcap files as two taps around a device would record them, with loss,
-/// duplicates, reordering and delays planted from a seed, and prints what was planted as JSON.
+/// Arguments of `wiretail synth`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

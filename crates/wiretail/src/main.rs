@@ -45,10 +45,21 @@ fn main() -> ExitCode {
         // `wiretail ... | head` is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "wiretail: {error:#}");
+            let _ = writeln!(io::stderr(), "wiretail: {}", message(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// The error and its causes; a cause that the error's own text tells already is not told again.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -139,7 +139,8 @@ fn messages_name_the_file_and_the_next_step() {
         (&folder.path().to_path_buf(), "directory"),
     ] {
         let message = message(path);
-        assert!(message.contains(&path.display().to_string()) && message.contains(expected), "{message}");
+        assert!(message.contains(&path.display().to_string()), "{message}");
+        assert_eq!(message.matches(expected).count(), 1, "{message}");
     }
     // Two captures of different traffic.
     let other = folder.path().join("other");
