@@ -212,7 +212,7 @@ fn body(delays: &Counts) -> (i64, i64, f64) {
 
 fn nth(percent: f64) -> String {
     let percent = (percent * 10.0).round() / 10.0;
-    let ending = if percent == 0.1 { "st" } else { "th" };
+    let ending = if percent == 0.1 || percent == 1.0 { "st" } else { "th" };
     format!("{percent}{ending}")
 }
 
@@ -342,6 +342,7 @@ mod tests {
         let (from, to, percent) = body(&counts);
         assert_eq!((from, to, percent), (3000, 3099, 99.5));
         assert_eq!((nth(99.5), nth(100.0 - 99.9)), ("99.5th".to_owned(), "0.1st".to_owned()));
+        assert_eq!(nth(100.0 - 99.0), "1st");
     }
 
     #[test]

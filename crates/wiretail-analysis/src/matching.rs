@@ -514,17 +514,18 @@ pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut 
 /// key that falls on it is not in the queue.
 struct Filter {
     on: bool,
-    slots: Box<[u16; Filter::SLOTS]>,
+    slots: Vec<u16>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { on: false, slots: Box::new([0; Self::SLOTS]) }
+        Self { on: false, slots: vec![0; Self::SLOTS] }
     }
 }
 
 impl Filter {
-    const SLOTS: usize = 1 << 14;
+    /// Thirty-two for each place of the longest queue: of hashed keys, three in a hundred fall on another's slot.
+    const SLOTS: usize = 1 << 17;
 
     fn slot(&mut self, key: u64) -> &mut u16 {
         &mut self.slots[Self::place(key)]

@@ -1,5 +1,7 @@
 //! Everything counted about the packets of one measurement, in one pass over the matcher's outcomes.
 
+use std::collections::VecDeque;
+
 use wiretail_schema::summary::{Event, EventKind, Matching};
 
 use crate::counts::Counts;
@@ -11,6 +13,8 @@ use crate::worst::{Candidate, WorstTally};
 
 /// Events kept of each kind.
 const EVENTS_MAX: u64 = 100;
+/// Lost packets whose stamps are kept, to tell which were under way when a capture ended.
+const LOST_STAMPS: usize = 1 << 16;
 /// Flows whose delays are kept apart, by order of appearance; of later ones only sums and extremes are.
 const FLOWS_WITH_DELAYS: usize = 32;
 /// Flows that are told apart at all; as many as the flow table of a tap has.
@@ -124,6 +128,8 @@ pub struct Measurement {
     /// Extremes over time.
     pub intervals: IntervalTally,
     events_of_kind: [u64; 8],
+    /// Ingress stamps of the last packets lost before the last arrival.
+    lost_stamps: VecDeque<i64>,
     first_pre_ns: i64,
     last_post_ns: i64,
 }
@@ -143,6 +149,7 @@ impl Measurement {
             worst: WorstTally::new(worst_max),
             intervals: IntervalTally::default(),
             events_of_kind: [0; 8],
+            lost_stamps: VecDeque::new(),
             first_pre_ns,
             last_post_ns: i64::MIN,
         }
@@ -240,6 +247,7 @@ impl Measurement {
     fn arrived_outside(&mut self, kind: EventKind, sent: &Sent, delay_ns: i64) {
         let post_ns = sent.ts_ns.saturating_add(delay_ns);
         self.flow(sent.flow).outside += 1;
+        self.matching.lost_at_end = 0;
         self.last_post_ns = self.last_post_ns.max(post_ns);
         self.event(kind, sent.key, Some(sent), Some(post_ns));
         self.variation.arrive_outside(sent.sequence, post_ns);
@@ -254,7 +262,14 @@ impl Measurement {
             None => {}
         }
         // Taken back should a later packet arrive after all.
-        self.matching.lost_at_end += u64::from(sent.ts_ns > self.last_post_ns);
+        if sent.ts_ns > self.last_post_ns {
+            self.matching.lost_at_end += 1;
+        } else {
+            if self.lost_stamps.len() == LOST_STAMPS {
+                self.lost_stamps.pop_front();
+            }
+            self.lost_stamps.push_back(sent.ts_ns);
+        }
         self.flow(sent.flow).lost += 1;
         self.loss_runs.lose(sent);
         self.event(EventKind::Lost, sent.key, Some(sent), None);
@@ -302,6 +317,14 @@ impl Measurement {
             }
         }
         all
+    }
+
+    /// Lost packets that could have arrived, `limit_ns` after they were sent or sooner, when the egress
+    /// capture had ended.
+    pub fn lost_unseen(&self, limit_ns: i64) -> u64 {
+        let end = self.last_post_ns;
+        let under_way = |stamp: &&i64| **stamp <= end && stamp.saturating_add(limit_ns) > end;
+        self.matching.lost_at_end + self.lost_stamps.iter().filter(under_way).count() as u64
     }
 
     /// Packets sent, duplicates aside: matched, negative, out of window and lost.

@@ -81,7 +81,9 @@ pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     if last < 0 && median >= -window_ns {
         return Some(format!(
             "every latency is negative ({rests_on}): are the files swapped? PRE is the ingress capture. If they are not, \
-             the taps' clocks disagree: shift the egress clock with --post-offset"
+             the taps' clocks disagree: shift the egress clock, for instance with --post-offset {}ns, which makes the median \
+             latency zero",
+            median.saturating_neg()
         ));
     }
     if last < 0 || first >= window_ns {

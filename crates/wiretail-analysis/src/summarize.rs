@@ -79,6 +79,10 @@ pub fn summarize(
     let sent = measurement.sent();
     let intervals = measurement.intervals.result();
     let (flows, flow_places) = flows(&measurement, &context);
+    // Where an egress capture is known to be cut off, packets that might still have arrived say nothing
+    // about a budget.
+    let longest_limit = context.budgets.iter().map(|budget| budget.limit.ns).max().unwrap_or(0);
+    let unseen = if context.post.truncated.is_some() { measurement.lost_unseen(longest_limit) } else { 0 };
     let mut summary = Summary {
         schema: SUMMARY_SCHEMA.to_owned(),
         wiretail_version: context.version,
@@ -110,9 +114,7 @@ pub fn summarize(
             .collect(),
     };
     summary.matching.events.sort_by_key(|event| (event.pre_ns.or(event.post_ns), event.kind));
-    // A negative latency is an error of the clocks: it says nothing about the budget. Nor does a packet
-    // that was sent when an egress capture known to be cut off had ended.
-    let unseen = if summary.post.truncated.is_some() { summary.matching.lost_at_end } else { 0 };
+    // A negative latency is an error of the clocks: it says nothing about the budget.
     let judged = sent - summary.matching.negative - unseen;
     let failures_beyond = |limit_ns: i64| {
         let mut late = 0;

@@ -379,12 +379,13 @@ fn flows(m: &mut Markup, summary: &Summary) {
         FlowRule::Stream => "told apart by the load generator's stream id",
         FlowRule::None => "not told apart",
     };
-    // The columns are the percentiles that the first flow with a delay has.
+    // The columns are the percentiles of the first flow that has any.
     let percentiles: Vec<f64> = summary
         .flows
         .largest
         .iter()
-        .find_map(|f| f.delay.as_ref())
+        .filter_map(|f| f.delay.as_ref())
+        .find(|d| !d.percentiles.is_empty())
         .map_or(Vec::new(), |d| d.percentiles.iter().map(|p| p.percentile).collect());
     let mut names: Vec<Cow<'_, str>> =
         head(["flow", "sent", "lost", "reordered", "arrived", "min", "mean"]).to_vec();

@@ -1,16 +1,18 @@
 //! What Wiretail writes down: units, packet records, results, figures. No I/O.
 //!
-//! Three layers, each standing on the one before it:
+//! Layers, each standing on the one before it:
 //!
 //! - [`units`]: durations, percentiles and budgets, parsed from text with their unit and never
 //!   from a bare number;
 //! - [`packet`]: what the analysis knows of a packet: when it was seen, which packet it is, which
 //!   flow it belongs to;
+//! - [`experiment`]: what is measured, under which load, how often;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
 //! Every crate of the workspace depends on this one, and this one on none of them.
 
+pub mod experiment;
 pub mod figure;
 pub mod packet;
 pub mod summary;

@@ -75,7 +75,7 @@ pub struct AnalyzeArgs {
     /// offset:OFF+LEN is a number in the transport payload.
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub key: String,
-    /// For --key bytes: checksums of IPv4 and of TCP or UDP count as zero
+    /// For --key bytes: in IPv4 frames of TCP or UDP, the checksums of both headers count as zero
     #[arg(long)]
     pub zero_checksums: bool,
     /// Longest latency that counts as arrived

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use wiretail_analysis::comparison::{Cell, Row, compare};
-use wiretail_report::format::{duration, ratio};
+use wiretail_report::format::{count, duration, ratio};
 use wiretail_report::{Change, Difference, DifferenceRow};
 use wiretail_schema::figure::Unit;
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
@@ -126,7 +126,7 @@ fn table(results: &[(String, Summary)], rows: &[Row], tolerance: f64) -> String 
     let mut text = String::new();
     for (place, (name, summary)) in results.iter().enumerate() {
         let note = if place == 0 { ", the baseline" } else { "" };
-        let _ = writeln!(text, "  [{}] {name}: {} packets{note}", place + 1, summary.delay.count);
+        let _ = writeln!(text, "  [{}] {name}: {} packets{note}", place + 1, count(summary.delay.count));
     }
     text.push('\n');
     for row in rows {

@@ -35,13 +35,10 @@ pub fn summary(out: &mut impl Write, summary: &Summary, report: Option<&Path>) -
     let paint = Paint { on: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() };
     head(out, summary, &paint)?;
     for verdict in &summary.verdicts {
-        writeln!(
-            out,
-            "  {} {:<16} {}",
-            paint.outcome(verdict.outcome),
-            verdict.budget,
-            plain(&verdict.reason)
-        )?;
+        let reason = plain(&verdict.reason);
+        let (seen, meaning) = reason.split_once("; ").unwrap_or((&reason, ""));
+        writeln!(out, "  {} {:<16} {seen}", paint.outcome(verdict.outcome), verdict.budget)?;
+        writeln!(out, "  {:26} {meaning}", "")?;
     }
     writeln!(out)?;
     percentiles(out, summary, &paint)?;

@@ -175,6 +175,25 @@ fn a_cut_capture_is_analysed_and_flagged() {
     assert_eq!(found["matching"]["lost_at_end"], 500);
 }
 
+/// What was under way when a capture was cut off is no failure of the device.
+#[test]
+fn a_cut_egress_capture_breaks_no_budget() {
+    let folder = folder();
+    let options = ["--packets", "200k", "--rate", "1Mpps", "--base", "300us", "--stall-share", "0"];
+    let (pre, post, _) = synth(folder.path(), &options);
+    let cut = folder.path().join("cut.pcap");
+    fs::write(&cut, &fs::read(&post).expect("the capture")[..12_000_000]).expect("a file");
+    let found = crate::support::analyze([&pre, &cut]);
+    assert!(found["matching"]["lost"].as_u64() > Some(90_000));
+    for verdict in found["verdicts"].as_array().unwrap() {
+        assert_eq!(
+            (&verdict["failures"], &verdict["outcome"]),
+            (&0.into(), &"UNDECIDED".into()),
+            "{verdict}"
+        );
+    }
+}
+
 /// A gigabyte of zeros in a megabyte: read in a stream, or refused, but not held.
 #[test]
 fn a_bomb_stays_small() {
