@@ -1,0 +1,73 @@
+//! The two clocks of a trial: departures are planned on CLOCK_MONOTONIC, the kernel stamps packets
+//! with CLOCK_REALTIME.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Readings of a sandwich: enough that one of them is not interrupted.
+const SANDWICHES: usize = 64;
+
+/// CLOCK_MONOTONIC in ns, read without a system call where the kernel's vDSO can (25 to 40 ns).
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    ns(clock_gettime(ClockId::Monotonic))
+}
+
+/// CLOCK_REALTIME in ns since 1970: the clock of the kernel's packet stamps.
+#[inline]
+pub fn realtime_ns() -> u64 {
+    ns(clock_gettime(ClockId::Realtime))
+}
+
+#[inline]
+fn ns(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// Add this to a monotonic time to get the real time, in ns.
+    pub realtime_minus_monotonic_ns: i64,
+    /// The true value lies within plus or minus this many ns.
+    pub uncertainty_ns: u64,
+}
+
+/// Reads the real time between two readings of the monotonic clock, and keeps the tightest of many
+/// such sandwiches. Valid until someone sets or slews the real time: take it before and after a trial.
+pub fn clock_offset() -> ClockOffset {
+    let sandwich = |_| {
+        let before = monotonic_ns();
+        let real = realtime_ns();
+        let after = monotonic_ns();
+        let half = (after - before) / 2;
+        ClockOffset {
+            realtime_minus_monotonic_ns: real as i64 - (before + half) as i64,
+            uncertainty_ns: half.max(1),
+        }
+    };
+    let first = sandwich(0);
+    (1..SANDWICHES)
+        .map(sandwich)
+        .fold(first, |best, next| if next.uncertainty_ns < best.uncertainty_ns { next } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_turns_one_clock_into_the_other() {
+        let offset = clock_offset();
+        let monotonic = monotonic_ns();
+        let real = realtime_ns();
+        let converted = monotonic as i64 + offset.realtime_minus_monotonic_ns;
+        // A second is far more than any scheduling gap, and far less than the clocks are apart.
+        assert!((real as i64 - converted).abs() < 1_000_000_000);
+    }
+
+    #[test]
+    fn the_monotonic_clock_does_not_go_back() {
+        let readings: Vec<u64> = (0..1000).map(|_| monotonic_ns()).collect();
+        assert!(readings.is_sorted());
+    }
+}

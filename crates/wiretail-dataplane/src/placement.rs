@@ -1,0 +1,124 @@
+//! Where and how a hot loop runs: its core, its priority, its memory, its network namespace.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+
+use crate::error::{DataplaneError, plan};
+use crate::port::sys;
+
+/// What a thread asks for before it enters its hot loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// The one core it may run on; None leaves it where it is.
+    pub cpu: Option<usize>,
+    /// SCHED_FIFO with this priority, 1 to 99. None keeps the usual scheduler: a spinning SCHED_FIFO
+    /// thread starves everything else on its core, and the kernel's fair server then stops it for
+    /// some 50 ms a second.
+    pub fifo: Option<u8>,
+    /// Lock the process's memory, present and future, so that no page fault falls into the loop.
+    pub lock_memory: bool,
+}
+
+/// What was granted of a [`Placement`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Why the memory is not locked, where it was asked for: a limit is no reason to stop a trial.
+    pub memory_not_locked: Option<String>,
+}
+
+impl Placement {
+    /// Puts the calling thread in its place.
+    ///
+    /// # Errors
+    /// A core that does not exist or is not allowed, a priority out of range or not permitted.
+    pub fn apply(&self) -> Result<Placed, DataplaneError> {
+        let memory_not_locked = self.lock_memory.then(lock_memory).flatten();
+        if let Some(cpu) = self.cpu {
+            if cpu >= CpuSet::MAX_CPU {
+                return Err(plan("core", cpu, "a core below 1024"));
+            }
+            let mut cores = CpuSet::new();
+            cores.set(cpu);
+            sched_setaffinity(None, &cores).map_err(|errno| DataplaneError::Thread {
+                step: format!("pinning the thread to core {cpu}"),
+                source: errno.into(),
+                next: "choose a core that is online and in this process's cpuset (`nproc`, `taskset -p $$`)",
+            })?;
+        }
+        if let Some(priority) = self.fifo {
+            if !(1..=99).contains(&priority) {
+                return Err(plan("real-time priority", priority, "1 to 99"));
+            }
+            sys::thread::set_fifo(priority).map_err(|source| DataplaneError::Thread {
+                step: format!("SCHED_FIFO with priority {priority}"),
+                source,
+                next: "run as root, grant CAP_SYS_NICE, or do without a real-time priority",
+            })?;
+        }
+        Ok(Placed { memory_not_locked })
+    }
+}
+
+fn lock_memory() -> Option<String> {
+    let error = io::Error::from(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).err()?);
+    Some(format!("mlockall: {error}; raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK"))
+}
+
+/// Runs `f` on a thread of its own inside a network namespace (None: the present one) and returns
+/// what it returns. Sockets opened inside belong to that namespace for good, wherever they are used
+/// later; the calling thread stays where it is.
+///
+/// # Errors
+/// The namespace can't be entered: not one, or no CAP_SYS_ADMIN.
+pub fn in_namespace<T: Send>(
+    netns: Option<BorrowedFd<'_>>,
+    f: impl FnOnce() -> T + Send,
+) -> Result<T, DataplaneError> {
+    let Some(netns) = netns else { return Ok(f()) };
+    let inside = move || {
+        move_into_link_name_space(netns, Some(LinkNameSpaceType::Network)).map_err(|errno| {
+            DataplaneError::Thread {
+                step: "entering the network namespace".to_owned(),
+                source: errno.into(),
+                next: "the descriptor must be of a network namespace (/run/netns/NAME, \
+                       /proc/PID/ns/net); entering one needs root or CAP_SYS_ADMIN",
+            }
+        })?;
+        Ok(f())
+    };
+    std::thread::scope(|scope| match scope.spawn(inside).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let far = Placement { cpu: Some(5000), ..Placement::default() }.apply().unwrap_err();
+        assert!(far.to_string().contains("core is 5000"), "{far}");
+        let high = Placement { fifo: Some(100), ..Placement::default() }.apply().unwrap_err();
+        assert!(high.to_string().contains("1 to 99"), "{high}");
+    }
+
+    #[test]
+    fn nothing_asked_for_is_granted() {
+        assert_eq!(Placement::default().apply().unwrap(), Placed { memory_not_locked: None });
+        assert_eq!(in_namespace(None, || 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_namespace_is_refused() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = in_namespace(Some(file.as_fd()), || ()).unwrap_err();
+        assert!(error.to_string().contains("network namespace"), "{error}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Ports on packet sockets (AF_PACKET), for every kind of interface.
+
+use std::io;
+
+use super::sys::rx_ring::RxRing;
+use super::sys::socket::{PacketSocket, interface_index};
+use super::sys::tx_ring::TxRing;
+use super::{PortSpec, TxPort};
+use crate::clock::monotonic_ns;
+use crate::error::DataplaneError;
+use crate::placement::in_namespace;
+
+/// How long a sending ring may stay full before its frames count as failed.
+const FULL_NS: u64 = 1_000_000;
+
+/// Room for frames on their way out, in bytes: the system's default holds some 200 frames only.
+const SEND_BUFFER: i32 = 8 << 20;
+
+/// How frames are handed to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TxMode {
+    /// A system call a frame, or one for several (sendmmsg), each copied by the kernel.
+    Call,
+    /// A ring of at least this many slots, and one system call for all that is in it.
+    Ring(usize),
+}
+
+/// How a port sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TxPlan {
+    /// How frames are handed over.
+    pub mode: TxMode,
+    /// Past the queueing discipline, straight to the driver. Taps on the sender's end of the wire
+    /// ([`Direction::Out`](crate::timestamper::Direction::Out)) do not see such frames.
+    pub qdisc_bypass: bool,
+}
+
+impl Default for TxPlan {
+    fn default() -> Self {
+        Self { mode: TxMode::Call, qdisc_bypass: true }
+    }
+}
+
+/// A sending packet socket.
+#[derive(Debug)]
+pub struct PacketTx {
+    way: Way,
+    last_error: Option<i32>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Call(PacketSocket),
+    Ring(TxRing),
+}
+
+impl PacketTx {
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// No such interface, no CAP_NET_RAW, no memory for the ring.
+    pub fn open(port: &PortSpec<'_>, plan: TxPlan) -> Result<Self, DataplaneError> {
+        let way = in_namespace(port.netns, || {
+            let socket = open_socket(port.interface)?;
+            let next = "is the interface up and of kind Ethernet?";
+            let step = |step| port_error(port.interface, step, next);
+            socket.bind(false).map_err(step("binding a packet socket"))?;
+            socket.send_buffer(SEND_BUFFER).map_err(step("SO_SNDBUF"))?;
+            if plan.qdisc_bypass {
+                socket.set_packet(libc::PACKET_QDISC_BYPASS, 1).map_err(step("PACKET_QDISC_BYPASS"))?;
+            }
+            match plan.mode {
+                TxMode::Call => Ok(Way::Call(socket)),
+                TxMode::Ring(slots) => {
+                    let no_ring = port_error(port.interface, "a sending ring", "ask for fewer slots");
+                    TxRing::new(socket, slots).map(Way::Ring).map_err(no_ring)
+                }
+            }
+        })??;
+        Ok(Self { way, last_error: None })
+    }
+}
+
+impl TxPort for PacketTx {
+    #[inline]
+    fn send(&mut self, frames: &[&[u8]]) -> usize {
+        let (taken, error) = match &mut self.way {
+            Way::Call(socket) => call(socket, frames),
+            Way::Ring(ring) => fill(ring, frames),
+        };
+        if let Some(error) = error {
+            self.last_error = error.raw_os_error();
+        }
+        taken
+    }
+
+    fn last_error(&self) -> Option<i32> {
+        self.last_error
+    }
+}
+
+#[inline]
+fn call(socket: &PacketSocket, frames: &[&[u8]]) -> (usize, Option<io::Error>) {
+    if let [frame] = frames {
+        return match socket.send(frame) {
+            Ok(()) => (1, None),
+            Err(error) => (0, Some(error)),
+        };
+    }
+    let mut taken = 0;
+    while taken < frames.len() {
+        // Fewer than asked for: the next call tells why.
+        match socket.send_many(&frames[taken..]) {
+            Ok(more) => taken += more,
+            Err(error) => return (taken, Some(error)),
+        }
+    }
+    (taken, None)
+}
+
+#[inline]
+fn fill(ring: &mut TxRing, frames: &[&[u8]]) -> (usize, Option<io::Error>) {
+    let mut full_since = None;
+    for (at, frame) in frames.iter().enumerate() {
+        while !ring.stage(frame) {
+            let _ = ring.kick();
+            if is_long_ago(&mut full_since) {
+                return (at, Some(io::Error::from_raw_os_error(libc::ENOBUFS)));
+            }
+        }
+    }
+    let mut waiting_since = None;
+    loop {
+        let kicked = ring.kick();
+        if ring.all_taken() {
+            return (frames.len(), None);
+        }
+        // They stay in the ring, and leave with the next ones.
+        if is_long_ago(&mut waiting_since) {
+            return (frames.len(), kicked.err());
+        }
+    }
+}
+
+fn is_long_ago(since: &mut Option<u64>) -> bool {
+    let now = monotonic_ns();
+    now - *since.get_or_insert(now) > FULL_NS
+}
+
+/// A socket on this interface of the calling thread's namespace, not bound yet.
+pub(crate) fn open_socket(interface: &str) -> Result<PacketSocket, DataplaneError> {
+    let named = || interface.to_owned();
+    let index = interface_index(interface)
+        .map_err(|source| DataplaneError::NoInterface { interface: named(), source })?;
+    PacketSocket::open(index).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => DataplaneError::NotPermitted { interface: named(), source },
+        _ => port_error(interface, "opening a packet socket", "does this kernel have CONFIG_PACKET?")(source),
+    })
+}
+
+/// Makes an error of what the system said about a step.
+pub(crate) fn port_error<'a>(
+    interface: &'a str,
+    step: &'static str,
+    next: &'static str,
+) -> impl Fn(io::Error) -> DataplaneError + 'a {
+    move |source| DataplaneError::Port { interface: interface.to_owned(), step, source, next }
+}
+
+/// A receiving ring on this port: everything that arrives, for whatever address, nothing that leaves.
+pub(crate) fn open_rx(port: &PortSpec<'_>, slots: usize) -> Result<RxRing, DataplaneError> {
+    in_namespace(port.netns, || {
+        let socket = open_socket(port.interface)?;
+        let step = |step, next| port_error(port.interface, step, next);
+        let old = "needs Linux 4.20 or newer";
+        socket.set_packet(libc::PACKET_IGNORE_OUTGOING, 1).map_err(step("PACKET_IGNORE_OUTGOING", old))?;
+        socket.promiscuous().map_err(step("promiscuous reception", "is the interface up?"))?;
+        RxRing::new(socket, slots).map_err(step("a receiving ring", "ask for fewer slots"))
+    })?
+}

@@ -1,0 +1,72 @@
+//! The memory of a ring, shared with the kernel.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A mapped ring: `len` bytes, page-aligned, until dropped. Who may touch which part of it when is up
+/// to the ring that owns it.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to the thread that made it, and `Mapping` hands out its
+// contents only through methods whose callers own the parts they ask for.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the rings of a packet socket, all pages present.
+    pub(crate) fn of_socket(socket: impl AsFd, len: usize) -> io::Result<Self> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: no address is asked for, so no memory of this process is replaced; the result is checked.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, access, flags, socket, 0) }?;
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) => Ok(Self { start, len }),
+            None => Err(io::Error::other("mmap returned the null address")),
+        }
+    }
+
+    /// The 32-bit word at this offset, through which the kernel and this process hand parts over.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
+        // SAFETY: in bounds and aligned (the mapping starts at a page), mapped as long as `self` lives,
+        // and only ever accessed as an atomic: status words are part of no slice that is handed out.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    /// Bytes that this process owns.
+    ///
+    /// # Safety
+    /// Until the slice is gone, neither the kernel nor anyone in this process may write to them.
+    #[inline]
+    pub(crate) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in bounds and mapped; nobody writes, says the caller.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), len) }
+    }
+
+    /// Bytes that this process owns, to write to.
+    ///
+    /// # Safety
+    /// Until the slice is gone, neither the kernel nor anyone else in this process may touch them.
+    #[inline]
+    pub(crate) unsafe fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: in bounds and mapped; nobody else touches them, says the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: what was mapped in `of_socket`, once; no slice of it can outlive `self`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
+    }
+}

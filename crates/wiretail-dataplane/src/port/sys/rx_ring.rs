@@ -1,0 +1,81 @@
+//! A receiving ring of TPACKET_V2: each packet is visible as soon as the kernel has copied it, by one
+//! status word and no system call. (TPACKET_V3 shows whole blocks only, when full or after a timeout.)
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::mapping::Mapping;
+use super::socket::{PacketSocket, SocketCounts};
+use super::tx_ring::{SLOT_LEN, ring_request};
+
+/// A packet in its slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received<'a> {
+    /// From the destination address on, as much as was captured.
+    pub(crate) frame: &'a [u8],
+    /// The whole frame is there.
+    pub(crate) whole: bool,
+}
+
+/// The ring and the socket that it belongs to. Packets have positions, from 0, that never repeat.
+#[derive(Debug)]
+pub(crate) struct RxRing {
+    // Dropped before the socket.
+    memory: Mapping,
+    socket: PacketSocket,
+    slots: usize,
+}
+
+impl RxRing {
+    /// Gives the socket a ring of at least `slots` slots, rounded up to a power of two. The socket must
+    /// not be bound for reception before.
+    pub(crate) fn new(socket: PacketSocket, slots: usize) -> io::Result<Self> {
+        let request = ring_request(slots.next_power_of_two());
+        socket.set_packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as _)?;
+        socket.set_ring(libc::PACKET_RX_RING, &request)?;
+        let slots = request.tp_frame_nr as usize;
+        let memory = Mapping::of_socket(&socket, slots * SLOT_LEN)?;
+        socket.bind(true)?;
+        Ok(Self { memory, socket, slots })
+    }
+
+    /// Number of slots, a power of two.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    #[inline]
+    fn offset(&self, position: u64) -> usize {
+        (position as usize & (self.slots - 1)) * SLOT_LEN
+    }
+
+    /// The packet of this position; None before it has arrived. Of a position whose slot still holds an
+    /// earlier packet that was not released, it is that packet.
+    #[inline]
+    pub(crate) fn packet(&self, position: u64) -> Option<Received<'_>> {
+        let at = self.offset(position);
+        if self.memory.word(at).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: a slot with this status belongs to this process until `release` changes the status,
+        // which takes `&mut self`; nobody writes to it in between. The status word is not part of the slice.
+        let slot = unsafe { self.memory.bytes(at + 4, SLOT_LEN - 4) };
+        let word = |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
+        // tpacket2_hdr behind its status: length on the wire, captured length, start of the frame.
+        let (wire_len, captured) = (word(0), word(4));
+        let frame_at = usize::from(u16::from_ne_bytes([slot[8], slot[9]])) - 4;
+        let frame = &slot[frame_at..frame_at + captured as usize];
+        Some(Received { frame, whole: captured == wire_len })
+    }
+
+    /// Gives the slot of this position back to the kernel.
+    #[inline]
+    pub(crate) fn release(&mut self, position: u64) {
+        self.memory.word(self.offset(position)).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+
+    /// What the kernel counted since the last call.
+    pub(crate) fn statistics(&self) -> io::Result<SocketCounts> {
+        self.socket.statistics()
+    }
+}
