@@ -1,0 +1,201 @@
+//! Generator, skeleton and sink over veth pairs, tapped on both wires: what was sent, what was seen, how
+//! late it left and how long it took. Needs root; leaves nothing behind.
+//!
+//!     cargo run --release -p wiretail-dataplane --example veth_loop -- [SETTING=VALUE]...
+//!
+//! | setting | usual | what |
+//! |---|---|---|
+//! | rate | 100000 | packets a second |
+//! | packets | 100000 | number of packets |
+//! | burst | 1 | packets of a burst; 0: Poisson |
+//! | size | 100 | frame length in bytes, without frame check sequence; 0: the IMIX of FD.io CSIT |
+//! | tx, skeleton-tx | 0 | slots of the sending ring; 0: a system call a frame |
+//! | batch, release | 32, immediate | of the skeleton; the other release is `batch` |
+//! | ring | 8192 | slots of the skeleton's receiving ring |
+//! | fifo | 0 | real-time priority of both loops; 0: none |
+//! | repeat | 1 | how often |
+//! | to | | folder for pre.pcap and post.pcap |
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use support::{Outcome, Record, Testbed, Trial, run};
+use wiretail_capture::write::pcap::{LINK_TYPE_ETHERNET, PcapWriter};
+use wiretail_dataplane::{Histogram, Pattern, Release, Sizes, TxMode, read_signature};
+
+const SETTINGS: &[&str] = &[
+    "rate",
+    "packets",
+    "burst",
+    "size",
+    "tx",
+    "skeleton-tx",
+    "batch",
+    "release",
+    "ring",
+    "fifo",
+    "repeat",
+    "to",
+];
+
+/// Percentiles that are shown, in billionths, with their names.
+const PERCENTILES: [(u64, &str); 4] =
+    [(500_000_000, "p50"), (990_000_000, "p99"), (999_000_000, "p99.9"), (1_000_000_000, "max")];
+
+struct Settings(HashMap<String, String>);
+
+impl Settings {
+    fn read() -> Result<Self, String> {
+        let mut settings = HashMap::new();
+        for argument in std::env::args().skip(1) {
+            match argument.split_once('=') {
+                Some((name, value)) if SETTINGS.contains(&name) => {
+                    settings.insert(name.to_owned(), value.to_owned());
+                }
+                _ => return Err(format!("'{argument}' is no setting; expected NAME=VALUE of {SETTINGS:?}")),
+            }
+        }
+        Ok(Self(settings))
+    }
+
+    fn get<T: FromStr>(&self, name: &str, usual: T) -> Result<T, String> {
+        let Some(value) = self.0.get(name) else { return Ok(usual) };
+        value.parse().map_err(|_| format!("{name}={value}: expected a number"))
+    }
+
+    fn trial(&self) -> Result<Trial, String> {
+        let rate_pps = self.get("rate", 100_000)?;
+        let pattern = match self.get("burst", 1)? {
+            0 => Pattern::Poisson { rate_pps },
+            1 => Pattern::Constant { rate_pps },
+            burst => Pattern::Bursts { rate_pps, burst },
+        };
+        let mode = |slots| if slots == 0 { TxMode::Call } else { TxMode::Ring(slots) };
+        let mut trial = Trial::new(pattern, self.get("packets", 100_000)?);
+        trial.sizes = match self.get("size", 100)? {
+            0 => Sizes::imix_csit(),
+            len => Sizes::Fixed(len),
+        };
+        trial.generator_tx.mode = mode(self.get("tx", 0)?);
+        trial.skeleton.tx.mode = mode(self.get("skeleton-tx", 0)?);
+        trial.skeleton.batch = self.get("batch", 32)?;
+        trial.skeleton.ring_slots = self.get("ring", 8192)?;
+        if self.0.get("release").is_some_and(|release| release == "batch") {
+            trial.skeleton.release = Release::Batch;
+        }
+        let fifo = self.get("fifo", 0)?;
+        for place in [&mut trial.generator_place, &mut trial.skeleton_place] {
+            place.fifo = (fifo > 0).then_some(fifo);
+            place.lock_memory = fifo > 0;
+        }
+        Ok(trial)
+    }
+}
+
+fn line(name: &str, histogram: &Histogram) {
+    print!("  {name:<22}");
+    for (billionths, percentile) in PERCENTILES {
+        let ns = histogram.percentile_ns(billionths).unwrap_or(0);
+        print!(" {percentile} {:>9.3} µs", ns as f64 / 1000.0);
+    }
+    println!();
+}
+
+fn write_pcap(path: &Path, records: &[Record]) -> std::io::Result<()> {
+    let mut writer = PcapWriter::new(File::create(path)?, LINK_TYPE_ETHERNET);
+    for record in records {
+        writer.write(record.ts_ns, record.wire_len, &record.frame)?;
+    }
+    writer.finish().map(drop)
+}
+
+fn id(record: &Record) -> Option<u32> {
+    Some(read_signature(&record.frame, record.wire_len)?.id)
+}
+
+/// Delays between the taps, and by how much gaps between packets on the ingress wire differ from those
+/// intended.
+fn distributions(outcome: &Outcome, pattern: Pattern) -> (Histogram, Histogram) {
+    let (mut delays, mut gaps) = (Histogram::default(), Histogram::default());
+    let arrived: HashMap<Option<u32>, i64> = outcome.post.iter().map(|r| (id(r), r.ts_ns)).collect();
+    for record in &outcome.pre {
+        if let Some(post_ns) = arrived.get(&id(record)) {
+            delays.add(u64::try_from(post_ns - record.ts_ns).unwrap_or(0));
+        }
+    }
+    if let Pattern::Constant { rate_pps } = pattern {
+        let gap_ns = (1_000_000_000 / rate_pps) as i64;
+        for pair in outcome.pre.windows(2) {
+            gaps.add((pair[1].ts_ns - pair[0].ts_ns).abs_diff(gap_ns));
+        }
+    }
+    (delays, gaps)
+}
+
+/// Prints what happened; whether every packet is accounted for.
+fn show(outcome: &Outcome, trial: &Trial) -> bool {
+    let (sent, pre, post) = (outcome.generator.sent, outcome.pre.len(), outcome.post.len());
+    let dropped: u64 = outcome.taps.iter().map(|tap| tap.drops + tap.missing).sum();
+    let other_stamps: u64 = outcome.taps.iter().map(|tap| tap.other_stamps).sum();
+    let skeleton = outcome.skeleton;
+    let seconds = match (outcome.generator.first_departure_ns, outcome.generator.last_departure_ns) {
+        (Some(first), Some(last)) => (last - first) as f64 / 1e9,
+        _ => 0.0,
+    };
+    println!(
+        "sent {sent} in {seconds:.3} s ({:.0} a second), late {}, failed {}; pre {pre}, post {post}; \
+         skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, stamped elsewhere {other_stamps}",
+        (sent as f64 - 1.0) / seconds,
+        outcome.generator.late,
+        outcome.generator.failed,
+        skeleton.received,
+        skeleton.dropped,
+        skeleton.failed
+    );
+    let (delays, gaps) = distributions(outcome, trial.pattern);
+    line("lateness", &outcome.generator.lateness);
+    line("handing over", &outcome.generator.handover);
+    line("gap deviation, ingress", &gaps);
+    line("delay", &delays);
+    sent == trial.packets && sent == pre as u64 && pre == post && dropped == 0 && skeleton.dropped == 0
+}
+
+fn all() -> Result<bool, String> {
+    let settings = Settings::read()?;
+    let trial = settings.trial()?;
+    let bed = Testbed::new().map_err(|reason| format!("no testbed: {reason}; run as root"))?;
+    let mut exact = true;
+    for _ in 0..settings.get("repeat", 1)? {
+        let outcome = run(&bed, &trial)?;
+        exact &= show(&outcome, &trial);
+        if let Some(folder) = settings.0.get("to") {
+            for (name, records) in [("pre.pcap", &outcome.pre), ("post.pcap", &outcome.post)] {
+                let path = Path::new(folder).join(name);
+                write_pcap(&path, records).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+    }
+    Ok(exact)
+}
+
+fn main() -> ExitCode {
+    match all() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!(
+                "not every packet is accounted for: sent, pre and post differ, or something dropped some"
+            );
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A testbed that vanishes with this process: two network namespaces without names, held by two child
+//! processes that end when their standard input does, whatever happens to this one.
+//!
+//!     load: g0 ──► in0 :dut: out0 ──► s0 :load
+//!                   └ pre tap           └ post tap
+
+#![allow(dead_code, missing_docs)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wiretail_dataplane::{
+    Addresses, Direction, End, Generator, GeneratorPlan, GeneratorReport, PacketTx, Pattern, Placement,
+    PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, SkeletonReport, StampSource, Stream,
+    TapReport, TapSpec, Timestamper, TxPlan, in_namespace, timestamper,
+};
+
+struct Namespace {
+    holder: Child,
+    netns: File,
+}
+
+impl Namespace {
+    fn new() -> Result<Self, String> {
+        let mut holder = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo ready; exec cat >/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
+        let mut line = String::new();
+        let out = holder.stdout.take().expect("a pipe");
+        let read = BufReader::new(out).read_line(&mut line);
+        let netns = File::open(format!("/proc/{}/ns/net", holder.id()));
+        match (read, netns) {
+            (Ok(1..), Ok(netns)) => Ok(Self { holder, netns }),
+            _ => {
+                let _ = holder.kill();
+                let output = holder.wait_with_output().map_err(|error| error.to_string())?;
+                Err(format!("unshare --net: {}", String::from_utf8_lossy(&output.stderr).trim()))
+            }
+        }
+    }
+
+    fn run(&self, command: &str) -> Result<(), String> {
+        let mut words = command.split_whitespace();
+        let program = words.next().expect("a program");
+        let arguments: Vec<&str> = words.collect();
+        let run = || Command::new(program).args(&arguments).output();
+        let output = in_namespace(Some(self.netns.as_fd()), run)
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("{command}: {error}"))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("{command}: {}", stderr.trim())) }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+pub struct Testbed {
+    load: Namespace,
+    dut: Namespace,
+}
+
+impl Testbed {
+    /// Err: why this machine can't.
+    pub fn new() -> Result<Self, String> {
+        let bed = Self { load: Namespace::new()?, dut: Namespace::new()? };
+        for namespace in [&bed.load, &bed.dut] {
+            // Nobody but the load generator is to send. Without IPv6 in the kernel there is nothing to do.
+            let quiet = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+            let _ = in_namespace(Some(namespace.netns.as_fd()), quiet).map_err(|error| error.to_string())?;
+        }
+        let path = format!("/proc/{}/fd/{}", std::process::id(), bed.dut.netns.as_raw_fd());
+        for (here, there) in [("g0", "in0"), ("s0", "out0")] {
+            bed.load.run(&format!("ip link add {here} type veth peer name {there} netns {path}"))?;
+            bed.load.run(&format!("ip link set {here} up"))?;
+            bed.dut.run(&format!("ip link set {there} up"))?;
+        }
+        Ok(bed)
+    }
+
+    pub fn port(&self, interface: &'static str) -> PortSpec<'_> {
+        let namespace = if matches!(interface, "g0" | "s0") { &self.load } else { &self.dut };
+        PortSpec { netns: Some(namespace.netns.as_fd()), interface }
+    }
+
+    pub fn tap(&self, interface: &'static str, direction: Direction, tap: u16) -> TapSpec<'_> {
+        TapSpec { netns: self.port(interface).netns, interface, direction, tap }
+    }
+
+    pub fn dut(&self) -> BorrowedFd<'_> {
+        self.dut.netns.as_fd()
+    }
+}
+
+/// A trial's settings; see [`Trial::new`] for the usual ones.
+#[derive(Clone)]
+pub struct Trial {
+    pub pattern: Pattern,
+    pub packets: u64,
+    pub sizes: Sizes,
+    pub generator_tx: TxPlan,
+    pub skeleton: SkeletonPlan,
+    pub generator_place: Placement,
+    pub skeleton_place: Placement,
+    pub source: StampSource,
+}
+
+impl Trial {
+    pub fn new(pattern: Pattern, packets: u64) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let place = |cpu| Placement { cpu: (cores > 1).then_some(cpu), fifo: None, lock_memory: false };
+        Self {
+            pattern,
+            packets,
+            sizes: Sizes::Fixed(100),
+            generator_tx: TxPlan::default(),
+            skeleton: SkeletonPlan::default(),
+            generator_place: place(0),
+            skeleton_place: place(1),
+            source: StampSource::KernelSoftware,
+        }
+    }
+
+    pub fn plan(&self) -> GeneratorPlan {
+        let addresses = Addresses {
+            mac_from: [2, 0, 0, 0, 0, 1],
+            mac_to: [2, 0, 0, 0, 0, 2],
+            ip_from: Ipv4Addr::new(10, 0, 0, 1),
+            ip_to: Ipv4Addr::new(10, 0, 0, 2),
+            port_to: 53,
+        };
+        GeneratorPlan {
+            streams: vec![Stream { id: 1, addresses, flows: 4, sizes: self.sizes.clone() }],
+            pattern: self.pattern,
+            end: End::Packets(self.packets),
+            seed: 1,
+            start_ns: None,
+            late_limit_ns: 50_000,
+            id_first: 0,
+        }
+    }
+
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.packets as f64 / self.pattern.rate_pps() as f64)
+    }
+}
+
+pub struct Record {
+    pub ts_ns: i64,
+    pub wire_len: u32,
+    pub frame: Vec<u8>,
+}
+
+pub struct Outcome {
+    pub generator: GeneratorReport,
+    pub skeleton: SkeletonReport,
+    pub taps: Vec<TapReport>,
+    pub pre: Vec<Record>,
+    pub post: Vec<Record>,
+}
+
+/// Generator, skeleton and sink, tapped on both wires; ends in any case a few seconds after its time.
+pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
+    let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
+    let skeleton =
+        Skeleton::open(&bed.port("in0"), &bed.port("out0"), trial.skeleton.clone()).map_err(text)?;
+    let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
+    let generator = Generator::new(port, trial.plan()).map_err(text)?;
+    let ring = RingPlan {
+        packets: trial.packets * 2,
+        duration_ns: trial.duration().as_nanos() as u64 + 10_000_000_000,
+        snaplen: timestamper::SNAPLEN,
+        source: trial.source,
+    };
+    let taps = [bed.tap("in0", Direction::In, 0), bed.tap("s0", Direction::In, 1)];
+    let taps = Timestamper::open(&taps, &ring).map_err(text)?;
+    // The kernel needs a moment until it stamps packets where they enter.
+    std::thread::sleep(Duration::from_millis(20));
+    let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (counters, skeleton_counters) = (SharedCounters::default(), SharedCounters::default());
+    let (generator, skeleton) = std::thread::scope(|scope| {
+        let skeleton = scope.spawn(|| {
+            trial.skeleton_place.apply().map_err(text)?;
+            Ok::<_, String>(skeleton.run(&stop_skeleton, &skeleton_counters))
+        });
+        let generator = scope.spawn(|| {
+            trial.generator_place.apply().map_err(text)?;
+            Ok::<_, String>(generator.run(&stop, &counters))
+        });
+        let end = Instant::now() + trial.duration() + Duration::from_secs(5);
+        while !generator.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let generator = generator.join().expect("the generator does not panic");
+        std::thread::sleep(Duration::from_millis(50));
+        stop_skeleton.store(true, Ordering::Relaxed);
+        (generator, skeleton.join().expect("the skeleton does not panic"))
+    });
+    let mut seen: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
+    let taps = taps.drain(&mut |tap, ts_ns, wire_len, frame| {
+        seen[usize::from(tap)].push(Record { ts_ns, wire_len, frame: frame.to_vec() });
+    });
+    let [pre, post] = seen;
+    Ok(Outcome { generator: generator?, skeleton: skeleton?, taps, pre, post })
+}

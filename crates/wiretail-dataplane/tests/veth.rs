@@ -1,0 +1,175 @@
+//! Generator, skeleton and taps over real veth pairs, where this machine lets one make them; otherwise
+//! each test says `SKIPPED:` and why. Nothing here asserts a timing.
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use support::{Outcome, Testbed, Trial, run};
+use wiretail_dataplane::{
+    Delay, Direction, Fault, FaultPlan, FaultSchedule, Pattern, Release, RingPlan, Sizes, SkeletonPlan,
+    StampSource, Timestamper, TxMode, TxPlan, read_signature,
+};
+
+/// One at a time: each test spins on two cores.
+static CORES: Mutex<()> = Mutex::new(());
+
+/// Runs `test` on a testbed, or says why not.
+fn on_a_testbed(name: &str, test: impl FnOnce(&Testbed)) {
+    let _cores = CORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    match Testbed::new() {
+        Ok(bed) => test(&bed),
+        Err(reason) => println!("SKIPPED: {name}: no testbed of network namespaces: {reason}"),
+    }
+}
+
+fn ids(records: &[support::Record]) -> Vec<u32> {
+    let id = |record: &support::Record| read_signature(&record.frame, record.wire_len).map(|read| read.id);
+    records.iter().map(|record| id(record).expect("only signed packets")).collect()
+}
+
+fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
+    let all: Vec<u32> = (0..packets as u32).collect();
+    assert_eq!((outcome.generator.sent, outcome.generator.failed), (packets, 0));
+    assert!(outcome.generator.complete);
+    for tap in &outcome.taps {
+        assert_eq!((tap.packets, tap.drops, tap.missing, tap.other_stamps), (packets, 0, 0, 0), "{tap:?}");
+    }
+    assert_eq!((outcome.skeleton.received, outcome.skeleton.dropped), (packets, 0));
+    assert_eq!(ids(&outcome.pre), all);
+    let mut post = ids(&outcome.post);
+    post.sort_unstable();
+    assert_eq!(post, all);
+}
+
+#[test]
+fn all_that_is_sent_arrives_in_order_on_both_wires() {
+    on_a_testbed("all_that_is_sent_arrives", |bed| {
+        for release in [Release::Batch, Release::Immediate] {
+            for mode in [TxMode::Call, TxMode::Ring(512)] {
+                let tx = TxPlan { mode, qdisc_bypass: true };
+                let mut trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, 10_000);
+                trial.generator_tx = tx;
+                trial.skeleton = SkeletonPlan { release, tx, ..SkeletonPlan::default() };
+                let outcome = run(bed, &trial).unwrap();
+                assert_nothing_lost(&outcome, 10_000);
+                assert_eq!(ids(&outcome.post), ids(&outcome.pre), "{release:?} {mode:?}");
+                let pairs = outcome.pre.iter().zip(&outcome.post);
+                assert!(pairs.clone().all(|(pre, post)| pre.ts_ns < post.ts_ns));
+                assert!(pairs.clone().all(|(pre, post)| pre.frame == post.frame && pre.wire_len == 100));
+            }
+        }
+    });
+}
+
+#[test]
+fn bursts_and_mixes_arrive_whole() {
+    on_a_testbed("bursts_and_mixes", |bed| {
+        for mode in [TxMode::Call, TxMode::Ring(512)] {
+            let mut trial = Trial::new(Pattern::Bursts { rate_pps: 20_000, burst: 100 }, 6_000);
+            trial.sizes = Sizes::imix_csit();
+            trial.generator_tx.mode = mode;
+            let outcome = run(bed, &trial).unwrap();
+            assert_nothing_lost(&outcome, 6_000);
+            let count = |len| outcome.post.iter().filter(|record| record.wire_len == len).count();
+            assert_eq!((count(60), count(566), count(1514)), (3500, 2000, 500));
+        }
+    });
+}
+
+#[test]
+fn planted_faults_are_what_the_wire_shows() {
+    on_a_testbed("planted_faults", |bed| {
+        let packets = 20_000;
+        let plan = FaultPlan { packets, drop_every: 100, duplicate_every: 150, swap_every: 70, seed: 5 };
+        let faults = FaultSchedule::seeded(&plan);
+        let mut trial = Trial::new(Pattern::Constant { rate_pps: 40_000 }, packets);
+        trial.skeleton.faults = faults.clone();
+        let outcome = run(bed, &trial).unwrap();
+        let mut expected = Vec::new();
+        let by_packet: HashMap<u64, Fault> = faults.faults().iter().copied().collect();
+        let mut late = None;
+        for packet in 0..packets {
+            match by_packet.get(&packet) {
+                Some(Fault::Drop) => {}
+                Some(Fault::Duplicate) => expected.extend([packet as u32; 2]),
+                Some(Fault::Swap) => {
+                    late = Some(packet as u32);
+                    continue;
+                }
+                None => expected.push(packet as u32),
+            }
+            expected.extend(late.take());
+        }
+        assert_eq!(outcome.skeleton.dropped, 0);
+        assert_eq!(ids(&outcome.post), expected);
+        let report = outcome.skeleton;
+        assert_eq!(report.faults_dropped, faults.count(Fault::Drop));
+        assert_eq!(report.faults_duplicated, faults.count(Fault::Duplicate));
+        assert_eq!(report.faults_swapped, faults.count(Fault::Swap));
+        assert_eq!(report.sent, packets - report.faults_dropped + report.faults_duplicated);
+    });
+}
+
+#[test]
+fn delayed_packets_are_delayed_and_no_others_wait_for_them() {
+    on_a_testbed("delayed_packets", |bed| {
+        let (packets, ns) = (10_000, 1_000_000);
+        let mut trial = Trial::new(Pattern::Constant { rate_pps: 20_000 }, packets);
+        trial.skeleton.delay = Some(Delay { ns, every: 50 });
+        let outcome = run(bed, &trial).unwrap();
+        assert_nothing_lost(&outcome, packets);
+        assert_eq!(outcome.skeleton.delayed, packets / 50);
+        let sent: HashMap<u32, i64> =
+            ids(&outcome.pre).into_iter().zip(outcome.pre.iter().map(|r| r.ts_ns)).collect();
+        for (id, record) in ids(&outcome.post).into_iter().zip(&outcome.post) {
+            let delay_ns = record.ts_ns - sent[&id];
+            assert!(id % 50 != 49 || delay_ns >= ns as i64, "{id}: {delay_ns}");
+        }
+    });
+}
+
+#[test]
+fn outgoing_taps_see_what_passes_the_queueing_discipline() {
+    on_a_testbed("outgoing_taps", |bed| {
+        let ring =
+            RingPlan { packets: 1000, duration_ns: 0, snaplen: 64, source: StampSource::KernelSoftware };
+        for (qdisc_bypass, seen) in [(false, 500), (true, 0)] {
+            let taps = Timestamper::open(&[bed.tap("g0", Direction::Out, 7)], &ring).unwrap();
+            let mut trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, 500);
+            trial.generator_tx.qdisc_bypass = qdisc_bypass;
+            assert_nothing_lost(&run(bed, &trial).unwrap(), 500);
+            let mut frames = 0;
+            let reports = taps.drain(&mut |tap, _, _, frame| {
+                assert_eq!((tap, frame.len()), (7, 64));
+                frames += 1;
+            });
+            assert_eq!((frames, reports[0].drops), (seen, 0), "{reports:?}");
+        }
+    });
+}
+
+#[test]
+fn a_full_tap_counts_its_own_drops() {
+    on_a_testbed("a_full_tap", |bed| {
+        let ring = RingPlan { packets: 1, duration_ns: 0, snaplen: 64, source: StampSource::KernelSoftware };
+        let taps = Timestamper::open(&[bed.tap("in0", Direction::In, 0)], &ring).unwrap();
+        let outcome = run(bed, &Trial::new(Pattern::Constant { rate_pps: 50_000 }, 10_000)).unwrap();
+        assert_nothing_lost(&outcome, 10_000);
+        let report = &taps.drain(&mut |_, _, _, _| {})[0];
+        assert!(report.drops > 0);
+        assert_eq!((report.packets + report.drops, report.missing), (10_000, 0), "{report:?}");
+    });
+}
+
+#[test]
+fn hardware_stamps_are_not_replaced_by_others() {
+    on_a_testbed("hardware_stamps", |bed| {
+        let ring = RingPlan { packets: 1, duration_ns: 0, snaplen: 64, source: StampSource::Hardware };
+        for direction in [Direction::In, Direction::Out] {
+            let error = Timestamper::open(&[bed.tap("in0", direction, 0)], &ring).unwrap_err().to_string();
+            assert!(error.contains("in0: hardware timestamps were asked for, but"), "{error}");
+        }
+    });
+}
