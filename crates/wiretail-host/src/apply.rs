@@ -1,0 +1,288 @@
+//! Doing a step and undoing it. Both are idempotent where it matters: undoing what was never done, or
+//! was undone before, is no error, because after a SIGKILL nobody knows.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+use crate::namespace::{self, FolderState, Namespace};
+use crate::netlink::{self, Link, Netlink};
+use crate::step::{Step, VethEnd};
+use crate::tasks;
+
+/// What was there before a step: all that undoing it needs besides the step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Before {
+    /// Nothing: undoing removes, or the namespace takes it with it.
+    Nothing,
+    /// The folder of namespaces.
+    Folder(FolderState),
+    /// A file's content, without the end of line.
+    Value(String),
+    /// A link outside of the run's namespaces: whether it was up, and its MTU.
+    Link { up: bool, mtu: u32 },
+}
+
+/// Looks at what a step will change, and refuses what would take or overwrite somebody else's.
+pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
+    match step {
+        Step::PrepareNamespaces => Ok(Before::Folder(namespace::folder_state())),
+        Step::AddNamespace { name } => {
+            free(!fs::exists(Namespace::new(name)?.path()).unwrap_or(true), step.object())
+        }
+        Step::AddVeth { a, b } => {
+            for end in [a, b] {
+                link_is_free(end.namespace.as_deref(), &end.link)?;
+            }
+            Ok(Before::Nothing)
+        }
+        Step::AddBridge { namespace, name, .. } => {
+            link_is_free(namespace.as_deref(), name).map(|()| Before::Nothing)
+        }
+        Step::SetUp { namespace: None, link } | Step::SetMtu { namespace: None, link, .. } => {
+            let link = find_link(None, link)?;
+            let missing =
+                || HostError::system("find the link", step.object())(io::ErrorKind::NotFound.into());
+            link.map(|link| Before::Link { up: link.up, mtu: link.mtu }).ok_or_else(missing)
+        }
+        Step::WriteFile { path, may_refuse, .. } => match fs::read_to_string(path) {
+            Ok(value) => Ok(Before::Value(value.trim_end_matches('\n').into())),
+            Err(_) if *may_refuse => Ok(Before::Nothing),
+            Err(error) => Err(HostError::file("read the present value", path)(error)),
+        },
+        Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
+        _ => Ok(Before::Nothing),
+    }
+}
+
+fn free(is_free: bool, object: String) -> Result<Before, HostError> {
+    if is_free { Ok(Before::Nothing) } else { Err(HostError::Exists { object }) }
+}
+
+fn link_is_free(namespace: Option<&str>, name: &str) -> Result<(), HostError> {
+    if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0', '%', ':']) {
+        let expected = "expected a link's: 1 to 15 bytes without `/`, `:`, `%` and blanks";
+        return Err(HostError::Name { name: name.into(), expected });
+    }
+    let taken = find_link(namespace, name)?.is_some();
+    free(!taken, format!("{}:{name}", namespace.unwrap_or("host"))).map(|_| ())
+}
+
+fn find_link(namespace: Option<&str>, name: &str) -> Result<Option<Link>, HostError> {
+    with_netlink(namespace, "list links", name, Netlink::links)
+        .map(|links| links.into_iter().find(|link| link.name == name))
+}
+
+fn with_netlink<T>(
+    namespace: Option<&str>,
+    doing: &'static str,
+    object: &str,
+    work: impl FnOnce(&mut Netlink) -> io::Result<T>,
+) -> Result<T, HostError> {
+    let object = format!("{}:{object}", namespace.unwrap_or("host"));
+    namespace::inside(namespace, Netlink::open)?
+        .and_then(|mut netlink| work(&mut netlink))
+        .map_err(HostError::system(doing, object))
+}
+
+/// Does a step that [`look`] allowed.
+pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
+    match step {
+        Step::PrepareNamespaces => namespace::prepare_folder(),
+        Step::AddNamespace { name } => namespace::add(name),
+        Step::AddVeth { a, b } => add_veth(a, b),
+        Step::AddBridge { namespace, name, ports } => {
+            with_netlink(namespace.as_deref(), "add the bridge", name, |netlink| {
+                netlink.add_bridge(name)?;
+                ports.iter().try_for_each(|port| netlink.set_master(port, name))
+            })
+        }
+        Step::SetUp { namespace, link } => {
+            with_netlink(namespace.as_deref(), "set the link up", link, |netlink| netlink.set_up(link, true))
+        }
+        Step::SetMtu { namespace, link, mtu } => {
+            with_netlink(namespace.as_deref(), "set the MTU", link, |netlink| netlink.set_mtu(link, *mtu))
+        }
+        Step::AddAddress { namespace, link, address, prefix_len } => {
+            with_netlink(namespace.as_deref(), "add the address", link, |netlink| {
+                netlink.add_address(link, *address, *prefix_len)
+            })
+        }
+        Step::AddNeighbour { namespace, link, address, mac } => {
+            with_netlink(namespace.as_deref(), "add the neighbour", link, |netlink| {
+                netlink.add_neighbour(link, *address, *mac)
+            })
+        }
+        Step::DisableIpv6 { namespace } => disable_ipv6(namespace),
+        Step::WriteFile { may_refuse: true, .. } if *before == Before::Nothing => Ok(()),
+        Step::WriteFile { path, value, may_refuse } => match write_value(path, value) {
+            Err(_) if *may_refuse => Ok(()),
+            other => other.map_err(HostError::file("write", path)),
+        },
+        Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
+        Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
+    }
+}
+
+fn add_veth(a: &VethEnd, b: &VethEnd) -> Result<(), HostError> {
+    let b_namespace = match &b.namespace {
+        Some(name) => Namespace::new(name)?.open()?,
+        None => namespace::own()?,
+    };
+    with_netlink(a.namespace.as_deref(), "add the veth", &a.link, |netlink| {
+        let ends = [a, b].map(|end| netlink::VethEnd { name: &end.link, mac: end.mac });
+        netlink.add_veth(ends[0], ends[1], b_namespace.as_fd())
+    })
+}
+
+/// The sysctls of a namespace are seen by a thread that is inside.
+fn disable_ipv6(name: &str) -> Result<(), HostError> {
+    namespace::inside(Some(name), || {
+        for which in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            let path = Path::new(&path);
+            match write_value(path, "1") {
+                // A kernel without IPv6 has nothing to disable.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(HostError::system("disable IPv6", name))?,
+            }
+        }
+        Ok(())
+    })?
+}
+
+/// One `write`, because /proc and /sys take each as a value of its own. Never creates a file.
+pub(crate) fn write_value(path: &Path, value: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).truncate(true).open(path)?;
+    file.write_all(format!("{value}\n").as_bytes())
+}
+
+/// What undoing a step tells besides success.
+#[derive(Debug, Default)]
+pub(crate) struct StepUndone {
+    /// Processes that were still inside a namespace.
+    pub killed: Vec<i32>,
+    /// What was left as it is, and why.
+    pub remark: Option<String>,
+}
+
+/// Undoes a step.
+pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError> {
+    let mut undone = StepUndone::default();
+    match (step, before) {
+        (Step::PrepareNamespaces, Before::Folder(state)) => {
+            undone.remark = namespace::restore_folder(*state)?
+        }
+        (Step::AddNamespace { name }, _) => undone.killed = namespace::remove(name)?,
+        (Step::AddVeth { a, .. }, _) => delete_link(a.namespace.as_deref(), &a.link)?,
+        (Step::AddBridge { namespace, name, .. }, _) => delete_link(namespace.as_deref(), name)?,
+        (Step::SetUp { namespace: None, link }, Before::Link { up: false, .. }) => {
+            on_the_host("set the link down", link, |netlink| netlink.set_up(link, false))?;
+        }
+        (Step::SetMtu { namespace: None, link, .. }, Before::Link { mtu, .. }) => {
+            on_the_host("set the MTU", link, |netlink| netlink.set_mtu(link, *mtu))?;
+        }
+        (Step::AddAddress { namespace: None, link, address, prefix_len }, _) => {
+            on_the_host("remove the address", link, |n| n.delete_address(link, *address, *prefix_len))?;
+        }
+        (Step::AddNeighbour { namespace: None, link, address, .. }, _) => {
+            on_the_host("remove the neighbour", link, |netlink| netlink.delete_neighbour(link, *address))?;
+        }
+        (Step::WriteFile { path, .. }, Before::Value(value)) => undone.remark = restore_value(path, value)?,
+        (Step::AddDirectory { path }, _) => match fs::remove_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(HostError::file("remove the folder", path)(error));
+            }
+            _ => {}
+        },
+        (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
+        // What is set inside a namespace of the run goes with the namespace.
+        _ => {}
+    }
+    Ok(undone)
+}
+
+fn restore_value(path: &Path, value: &str) -> Result<Option<String>, HostError> {
+    match fs::read_to_string(path) {
+        Ok(present) if present.trim_end_matches('\n') == value => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Some(format!("{} is gone; its value was {value:?}", path.display())))
+        }
+        _ => write_value(path, value).map(|()| None).map_err(HostError::file("restore the value of", path)),
+    }
+}
+
+fn delete_link(namespace: Option<&str>, link: &str) -> Result<(), HostError> {
+    if let Some(name) = namespace
+        && !is_mounted(name)?
+    {
+        return Ok(());
+    }
+    gone_is_fine(with_netlink(namespace, "remove the link", link, |netlink| netlink.delete(link)))
+}
+
+/// Whether a namespace is there: a name without a namespace is what a run leaves that is killed
+/// before it mounts.
+fn is_mounted(name: &str) -> Result<bool, HostError> {
+    match Namespace::new(name)?.inside(|| ()) {
+        Ok(()) => Ok(true),
+        Err(HostError::System { source, .. })
+            if source.kind() == io::ErrorKind::NotFound || is(&source, Errno::INVAL) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn on_the_host(
+    doing: &'static str,
+    link: &str,
+    work: impl FnOnce(&mut Netlink) -> io::Result<()>,
+) -> Result<(), HostError> {
+    gone_is_fine(with_netlink(None, doing, link, work))
+}
+
+fn gone_is_fine(result: Result<(), HostError>) -> Result<(), HostError> {
+    match result {
+        Err(HostError::System { source, .. })
+            if [Errno::NODEV, Errno::NOENT, Errno::ADDRNOTAVAIL].iter().any(|errno| is(&source, *errno)) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_names_are_checked_before_the_kernel_sees_them() {
+        for wrong in ["", "a-name-of-16-byte", "a/b", "a b"] {
+            assert!(matches!(link_is_free(None, wrong), Err(HostError::Name { .. })), "{wrong:?}");
+        }
+        assert!(matches!(link_is_free(None, "lo"), Err(HostError::Exists { .. })));
+    }
+
+    #[test]
+    fn undoing_what_is_not_there_is_no_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let step = Step::AddDirectory { path: folder.path().join("none") };
+        undo(&step, &Before::Nothing).expect("nothing to do");
+        let step = Step::WriteFile { path: folder.path().join("none"), value: "1".into(), may_refuse: false };
+        let undone = undo(&step, &Before::Value("0".into())).expect("nothing to do");
+        assert!(undone.remark.is_some_and(|remark| remark.contains("is gone")));
+    }
+}

@@ -1,0 +1,46 @@
+//! The seam to Linux: all that Wiretail changes on a host goes through here, and all of it is undone.
+//!
+//! A change is data before it is done: a [`Plan`] of [`Step`]s is printed by a dry run, and each step
+//! is in the [`Journal`], synced, before the host is touched. Undoing needs the journal only, so
+//! [`clean`] puts back what a run left that was killed.
+//!
+//! | module | what |
+//! |---|---|
+//! | `step` | the steps and the plan: data, printable |
+//! | `apply` | doing a step and undoing it |
+//! | `journal` | write down, then do; undo in reverse |
+//! | `leftovers` | what dead runs left, and putting it back |
+//! | `namespace` | network namespaces with a name; running inside one |
+//! | `netlink` | links, addresses, neighbours: route netlink without a library |
+//! | `tasks` | moving tasks between cpusets |
+//! | `processes` | who owns a journal, who is inside a namespace |
+//! | `privileges` | what this process may do |
+//! | `state` | the host before and after, compared |
+//! | `sys` | the two calls that need `unsafe` |
+//!
+//! Nothing here shells out. Reading is always allowed and needs no privileges; whoever applies a step
+//! has asked the user before.
+
+mod apply;
+mod error;
+mod journal;
+mod leftovers;
+mod mac;
+mod namespace;
+mod netlink;
+mod privileges;
+mod processes;
+mod state;
+mod step;
+mod sys;
+mod tasks;
+
+pub use error::HostError;
+pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
+pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
+pub use mac::MacAddress;
+pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
+pub use netlink::{Link, Netlink};
+pub use privileges::{Missing, Privileges, privileges};
+pub use state::{Difference, HostState, Kind};
+pub use step::{Plan, Step, VethEnd};

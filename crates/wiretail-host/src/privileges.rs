@@ -1,0 +1,140 @@
+//! What this process may do, read from its own status, and what to do if that is not enough.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+
+/// What a run may need, after capabilities(7).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Privileges {
+    /// Effective user 0.
+    pub root: bool,
+    /// CAP_SYS_ADMIN: make and enter network namespaces, mount their names.
+    pub sys_admin: bool,
+    /// CAP_NET_ADMIN: make links, set addresses, attach XDP programs.
+    pub net_admin: bool,
+    /// CAP_NET_RAW: open packet sockets.
+    pub net_raw: bool,
+    /// CAP_SYS_NICE: real-time priority, other processes' cores.
+    pub sys_nice: bool,
+    /// CAP_IPC_LOCK: lock memory beyond the limit.
+    pub ipc_lock: bool,
+    /// CAP_SYS_RESOURCE: raise hard limits.
+    pub sys_resource: bool,
+    /// CAP_BPF: load BPF programs.
+    pub bpf: bool,
+    /// CAP_PERFMON: trace the kernel.
+    pub perfmon: bool,
+    /// Bytes that may be locked in memory without CAP_IPC_LOCK; none for no limit.
+    pub memlock_bytes_max: Option<u64>,
+}
+
+/// Something that needs a privilege which is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} needs {missing}, which this process does not have; run with sudo, or grant it with setcap")]
+pub struct Missing {
+    /// What was to be done.
+    pub what: &'static str,
+    /// Names of capabilities.
+    pub missing: String,
+}
+
+impl Privileges {
+    /// Whether network namespaces and their links can be made.
+    ///
+    /// # Errors
+    /// [`Missing`] names the capabilities.
+    pub fn allow_testbed(&self) -> Result<(), Missing> {
+        need(
+            "a testbed of network namespaces",
+            &[("CAP_SYS_ADMIN", self.sys_admin), ("CAP_NET_ADMIN", self.net_admin)],
+        )
+    }
+
+    /// Whether packets can be sent and captured on an interface.
+    ///
+    /// # Errors
+    /// [`Missing`] names the capabilities.
+    pub fn allow_packets(&self) -> Result<(), Missing> {
+        need("sending and capturing packets", &[("CAP_NET_RAW", self.net_raw)])
+    }
+
+    /// Whether threads can have real-time priority.
+    ///
+    /// # Errors
+    /// [`Missing`] names the capabilities.
+    pub fn allow_realtime(&self) -> Result<(), Missing> {
+        need("real-time priority", &[("CAP_SYS_NICE", self.sys_nice)])
+    }
+}
+
+fn need(what: &'static str, capabilities: &[(&str, bool)]) -> Result<(), Missing> {
+    let missing: Vec<&str> = capabilities.iter().filter(|(_, held)| !held).map(|(name, _)| *name).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Missing { what, missing: missing.join(" and ") }) }
+}
+
+/// Reads the privileges of this process under `root` (`/`, or a recorded tree).
+///
+/// # Errors
+/// [`HostError::System`] if `/proc` is not mounted. Never for a privilege that is missing.
+pub fn privileges(root: &Path) -> Result<Privileges, HostError> {
+    let path = root.join("proc/self/status");
+    let status = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
+    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+    Ok(parse(&status, &limits))
+}
+
+fn parse(status: &str, limits: &str) -> Privileges {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_default().trim()
+    };
+    let effective = u64::from_str_radix(field("CapEff"), 16).unwrap_or_default();
+    let has = |number: u32| effective >> number & 1 == 1;
+    let memlock = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    Privileges {
+        root: field("Uid").split_ascii_whitespace().nth(1) == Some("0"),
+        net_admin: has(12),
+        net_raw: has(13),
+        ipc_lock: has(14),
+        sys_admin: has(21),
+        sys_nice: has(23),
+        sys_resource: has(24),
+        perfmon: has(38) || has(21),
+        bpf: has(39) || has(21),
+        memlock_bytes_max: memlock.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parsed_from_the_status() {
+        let limits = "Max locked memory         8388608              8388608              bytes\n";
+        let root = parse("Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001fffeffffff\n", limits);
+        assert!(root.root && root.sys_admin && root.net_raw && root.bpf && !root.sys_resource);
+        assert_eq!(root.memlock_bytes_max, Some(8 << 20));
+        assert_eq!(root.allow_testbed(), Ok(()));
+        let user =
+            parse("Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000001000\n", "Max locked memory unlimited");
+        assert_eq!((user.root, user.net_admin, user.memlock_bytes_max), (false, true, None));
+        let message = user.allow_testbed().expect_err("no CAP_SYS_ADMIN").to_string();
+        assert!(
+            message.starts_with("a testbed of network namespaces needs CAP_SYS_ADMIN, which"),
+            "{message}"
+        );
+        assert!(user.allow_packets().is_err() && user.allow_realtime().is_err());
+    }
+
+    #[test]
+    fn without_proc_it_says_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(privileges(folder.path()).expect_err("no /proc").to_string().contains("status: cannot read"));
+        privileges(Path::new("/")).expect("this process");
+    }
+}

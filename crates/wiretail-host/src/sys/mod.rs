@@ -1,0 +1,44 @@
+//! The two calls that need `unsafe`, alone with their reasons.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::Signal;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+/// Moves the calling thread into a network namespace of its own, new and empty.
+///
+/// # Errors
+/// What the system says; `PermissionDenied` without CAP_SYS_ADMIN.
+pub fn unshare_network() -> io::Result<()> {
+    // SAFETY: `unshare_unsafe` is unsafe because of CLONE_FILES, after which descriptors of one
+    // thread mean nothing in another; a network namespace leaves the descriptors alone.
+    Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?)
+}
+
+/// Makes `command` start its program inside `namespace` (if any), and makes the kernel kill it when
+/// the thread that starts it ends.
+pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
+    let parent = rustix::process::getpid();
+    let before_exec = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above: then nobody would send that signal.
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        match &namespace {
+            Some(namespace) => Ok(rustix::thread::move_into_link_name_space(
+                namespace.as_fd(),
+                Some(LinkNameSpaceType::Network),
+            )?),
+            None => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec only what is async-signal-safe may be called. The closure makes
+    // three system calls and compares two numbers; it allocates nothing (an `ErrorKind` and an errno
+    // make an `io::Error` without an allocation) and takes no lock. What it owns is dropped by exec.
+    unsafe { command.pre_exec(before_exec) };
+}

@@ -1,0 +1,309 @@
+//! The testbed on the machine itself: links, packets, undoing, and undoing for a run that was killed.
+//! Needs root and says `SKIPPED` without.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wiretail_host::{
+    Difference, HostState, Journal, LeftoverState, MacAddress, Namespace, Netlink, Plan, Step, VethEnd,
+    clean, leftovers, name_prefix, privileges, run_in,
+};
+
+/// Set for the process that is to be killed: the folder of its journal.
+const VICTIM: &str = "WIRETAIL_HOST_VICTIM";
+
+/// One at a time: they look at the whole host.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The lock, if the machine can run these tests.
+fn allowed(test: &str) -> Option<MutexGuard<'static, ()>> {
+    let held = privileges(Path::new("/")).expect("a look at this process");
+    match held.allow_testbed() {
+        Ok(()) => Some(ONE.lock().unwrap_or_else(PoisonError::into_inner)),
+        Err(reason) => {
+            println!("SKIPPED: {test}: {reason}");
+            None
+        }
+    }
+}
+
+fn end(namespace: &str, link: &str, mac: u32) -> VethEnd {
+    VethEnd { namespace: Some(namespace.into()), link: link.into(), mac: Some(MacAddress::local(mac)) }
+}
+
+/// gen -- dut (bridge) -- sink
+fn plan(run: &str) -> Plan {
+    let [generator, dut, sink] = ["gen", "dut", "sink"].map(|role| format!("{run}-{role}"));
+    let mut plan = Plan::new();
+    for name in [&generator, &dut, &sink] {
+        plan.push(Step::AddNamespace { name: name.clone() });
+        plan.push(Step::DisableIpv6 { namespace: name.clone() });
+        plan.push(Step::SetUp { namespace: Some(name.clone()), link: "lo".into() });
+    }
+    plan.push(Step::AddVeth { a: end(&generator, "gen0", 1), b: end(&dut, "in0", 2) });
+    plan.push(Step::AddVeth { a: end(&dut, "out0", 3), b: end(&sink, "sink0", 4) });
+    plan.push(Step::AddBridge {
+        namespace: Some(dut.clone()),
+        name: "br0".into(),
+        ports: vec!["in0".into(), "out0".into()],
+    });
+    let links = [(&generator, "gen0"), (&dut, "in0"), (&dut, "out0"), (&dut, "br0"), (&sink, "sink0")];
+    plan.extend(
+        links.map(|(namespace, link)| Step::SetUp { namespace: Some(namespace.clone()), link: link.into() }),
+    );
+    let ends = [(&generator, "gen0", "10.0.0.1"), (&sink, "sink0", "10.0.0.2")];
+    plan.extend(ends.map(|(namespace, link, address)| Step::AddAddress {
+        namespace: Some(namespace.clone()),
+        link: link.into(),
+        address: address.parse().expect("an address"),
+        prefix_len: 24,
+    }));
+    plan.push(Step::AddNeighbour {
+        namespace: Some(generator),
+        link: "gen0".into(),
+        address: "10.0.0.2".parse().expect("an address"),
+        mac: MacAddress::local(4),
+    });
+    plan
+}
+
+fn state() -> HostState {
+    HostState::capture(Path::new("/"), &[]).expect("a look at the host")
+}
+
+/// What differs and is not the doing of others: names of other runs are not this test's.
+fn differences(before: &HostState, prefix: &str) -> Vec<Difference> {
+    let mut differences = before.differences(&state());
+    differences.retain(|difference| !difference.is_named() || difference.object.contains(prefix));
+    differences
+}
+
+fn own_prefix() -> String {
+    name_prefix(std::process::id())
+}
+
+#[test]
+fn a_packet_crosses_and_nothing_is_left() {
+    let Some(_one) = allowed("a_packet_crosses_and_nothing_is_left") else { return };
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let run = journal.run().to_owned();
+    journal.apply_all(&plan(&run)).expect("built");
+
+    let namespace = |role: &str| Namespace::new(&format!("{run}-{role}")).expect("a name");
+    for role in ["gen", "dut", "sink"] {
+        namespace(role).wait_until_ready(Duration::from_secs(5)).expect("ready");
+    }
+    let links =
+        namespace("dut").inside(Netlink::open).expect("entered").and_then(|mut socket| socket.links());
+    let links = links.expect("listed");
+    assert!(links.iter().all(|link| link.ready), "{links:?}");
+    let bridge = links.iter().find(|link| link.name == "br0").expect("a bridge");
+    let input = links.iter().find(|link| link.name == "in0").expect("a port");
+    assert_eq!(
+        (bridge.kind.as_str(), input.kind.as_str(), input.master),
+        ("bridge", "veth", Some(bridge.index))
+    );
+    assert_eq!((input.up, input.mac), (true, Some(MacAddress::local(2))));
+
+    let bind = |address: &'static str| move || UdpSocket::bind(address).expect("bound");
+    let sink = namespace("sink").inside(bind("10.0.0.2:53")).expect("entered");
+    let generator = namespace("gen").inside(bind("10.0.0.1:5000")).expect("entered");
+    sink.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    generator.send_to(b"across", "10.0.0.2:53").expect("sent");
+    let mut buffer = [0; 64];
+    let (len, from) = sink.recv_from(&mut buffer).expect("arrived");
+    assert_eq!((&buffer[..len], from.to_string().as_str()), (b"across".as_slice(), "10.0.0.1:5000"));
+
+    let seen = differences(&before, &own_prefix());
+    assert!(seen.iter().any(|difference| difference.object.ends_with("-dut")), "{seen:?}");
+    // Both ends still open: sockets of ours must not keep the names.
+    let undone = journal.undo_all().expect("undone");
+    println!("undone: {undone:?}");
+    let left = differences(&before, &own_prefix());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn programs_inside_are_ended() {
+    let Some(_one) = allowed("programs_inside_are_ended") else { return };
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let name = format!("{}-dut", journal.run());
+    journal.apply(&Step::PrepareNamespaces).expect("prepared");
+    journal.apply(&Step::AddNamespace { name: name.clone() }).expect("added");
+    let namespace = Namespace::new(&name).expect("a name");
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60");
+    let mut child = run_in(Some(&namespace), sleep).expect("started");
+    let inode =
+        |path: String| fs::metadata(path).map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata));
+    let expected = inode(namespace.path().display().to_string()).expect("there");
+    assert_eq!(inode(format!("/proc/{}/ns/net", child.id())).expect("there"), expected);
+    let undone = journal.undo_all().expect("undone");
+    assert_eq!(undone.killed, [child.id().cast_signed()]);
+    assert!(!child.wait().expect("ended").success());
+    let left = differences(&before, &own_prefix());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_kernel_ends_programs_with_their_thread() {
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    let mut child = thread::spawn(move || run_in(None, command)).join().expect("no panic").expect("started");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while child.try_wait().expect("looked").is_none() {
+        assert!(Instant::now() < deadline, "still there");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn names_of_others_are_not_taken() {
+    let Some(_one) = allowed("names_of_others_are_not_taken") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut first = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let mut second = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    assert_ne!(first.run(), second.run());
+    let name = format!("{}-dut", first.run());
+    first.apply(&Step::PrepareNamespaces).expect("prepared");
+    first.apply(&Step::AddNamespace { name: name.clone() }).expect("added");
+    let [a, b] =
+        ["a", "b"].map(|link| VethEnd { namespace: Some(name.clone()), link: link.into(), mac: None });
+    first.apply(&Step::AddVeth { a, b }).expect("added");
+    first.apply(&Step::SetUp { namespace: Some(name.clone()), link: "a".into() }).expect("up");
+    let error =
+        Namespace::new(&name).and_then(|namespace| namespace.wait_until_ready(Duration::from_millis(20)));
+    let error = error.expect_err("the other end is down").to_string();
+    assert!(error.contains("these links still pass no packets: a;"), "{error}");
+    second.apply(&Step::AddNamespace { name: name.clone() }).expect_err("taken");
+    second.undo_all().expect("undone");
+    let namespace = Namespace::new(&name).expect("a name");
+    namespace.open().expect("still there");
+    drop(first);
+    assert!(!namespace.path().exists(), "dropping undoes");
+}
+
+/// Not a test: what `a_killed_run_is_cleaned_up` starts and kills.
+#[test]
+#[ignore = "only as the process that another test kills"]
+fn victim() {
+    let Ok(folder) = std::env::var(VICTIM) else { return };
+    let mut journal = Journal::create_unique(Path::new(&folder)).expect("a journal");
+    println!("\nstarted");
+    let plan = plan(journal.run());
+    journal.apply_all(&plan).expect("built");
+    let namespace = Namespace::new(&format!("{}-dut", journal.run())).expect("a name");
+    let mut sleep = Command::new("sleep");
+    sleep.arg("20");
+    let mut child = run_in(Some(&namespace), sleep).expect("started");
+    println!("\nbuilt");
+    child.wait().expect("killed before");
+}
+
+/// Starts the victim, kills it `after` it has its journal (or once it has built), waits for it.
+/// Returns its number and how long it took to build.
+fn kill_victim(folder: &Path, after: Option<Duration>) -> (u32, Duration) {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .env(VICTIM, folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut wait_for = |word: &str| lines.find(|line| line.as_ref().is_ok_and(|line| line == word));
+    assert!(wait_for("started").is_some(), "the victim did not start");
+    let started = Instant::now();
+    match after {
+        Some(after) => thread::sleep(after),
+        None => assert!(wait_for("built").is_some(), "the victim did not build"),
+    }
+    let took = started.elapsed();
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    (child.id(), took)
+}
+
+#[test]
+fn a_killed_run_is_cleaned_up() {
+    let Some(_one) = allowed("a_killed_run_is_cleaned_up") else { return };
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let journals = folder.path().join("journals");
+    let cleaned = |pid: u32| {
+        let dead = leftovers(&journals).expect("listed");
+        assert!(dead.iter().all(|leftover| leftover.state == LeftoverState::Dead), "{dead:?}");
+        let report = clean(&journals, false).expect("cleaned");
+        assert!(report.faults.is_empty(), "{:?}", report.faults);
+        let left = differences(&before, &name_prefix(pid));
+        assert!(left.is_empty(), "{left:?}");
+        report.cleaned.iter().map(|(_, undone)| undone.steps).sum::<usize>()
+    };
+    let (pid, whole) = kill_victim(&journals, None);
+    let steps = cleaned(pid);
+    assert_eq!(steps, plan("run").steps().len());
+    println!("a whole run: {steps} steps");
+    // Moments spread by a fixed multiplicative sequence over the time that building takes.
+    let mut random = 20_261_120_u64;
+    let mut undone = Vec::new();
+    for _ in 0..20 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let share = (random >> 33) as f64 / f64::from(1_u32 << 31);
+        let (pid, _) = kill_victim(&journals, Some(whole.mul_f64(share)));
+        undone.push(cleaned(pid));
+    }
+    println!("killed 20 times; steps that were undone: {undone:?}");
+    assert!(!journals.exists(), "the last journal takes its folder with it");
+}
+
+/// A private cpuset with a sleeper of ours in it: nobody else's tasks are moved.
+#[test]
+fn tasks_are_moved_and_taken_back() {
+    let Some(_one) = allowed("tasks_are_moved_and_taken_back") else { return };
+    let root = Path::new("/sys/fs/cgroup/cpuset");
+    if !root.join("cpuset.cpus").exists() {
+        println!("SKIPPED: tasks_are_moved_and_taken_back: no cpuset of cgroup v1 at {}", root.display());
+        return;
+    }
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let [from, to] = ["from", "to"].map(|which| root.join(format!("{}-{which}", journal.run())));
+    for path in [&from, &to] {
+        journal.apply(&Step::AddDirectory { path: path.clone() }).expect("made");
+        for (file, value) in [("cpuset.cpus", "0"), ("cpuset.mems", "0")] {
+            let step = Step::WriteFile { path: path.join(file), value: value.into(), may_refuse: false };
+            journal.apply(&step).expect("written");
+        }
+    }
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60");
+    let mut child = run_in(None, sleep).expect("started");
+    fs::write(from.join("cgroup.procs"), child.id().to_string()).expect("moved");
+    let step = Step::MoveTasks { from: from.clone(), to: to.clone(), keep: Vec::new() };
+    journal.apply(&step).expect("moved");
+    let inside =
+        |path: &Path| fs::read_to_string(path.join("cgroup.procs")).expect("listed").trim().to_owned();
+    assert_eq!((inside(&from), inside(&to)), (String::new(), child.id().to_string()));
+    let seen = differences(&before, &own_prefix());
+    assert!(!seen.is_empty());
+    // The folders cannot go while the sleeper is inside; it goes back, then it ends, then they go.
+    journal.undo_all().expect_err("a sleeper is inside");
+    assert!(!to.exists());
+    assert_eq!(inside(&from), child.id().to_string());
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    journal.undo_all().expect("undone");
+    let left = differences(&before, &own_prefix());
+    assert!(left.is_empty(), "{left:?}");
+}
