@@ -12,9 +12,11 @@
 //! | `leftovers` | what dead runs left, and putting it back |
 //! | `namespace` | network namespaces with a name; running inside one |
 //! | `netlink` | links, addresses, neighbours: route netlink without a library |
+//! | `cores` | which cores there are, who gets which, moving others off one |
 //! | `tasks` | moving tasks between cpusets |
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `privileges` | what this process may do |
+//! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
 //! | `sys` | the two calls that need `unsafe` |
 //!
@@ -22,6 +24,7 @@
 //! has asked the user before.
 
 mod apply;
+mod cores;
 mod error;
 mod journal;
 mod leftovers;
@@ -30,11 +33,13 @@ mod namespace;
 mod netlink;
 mod privileges;
 mod processes;
+mod snapshot;
 mod state;
 mod step;
 mod sys;
 mod tasks;
 
+pub use cores::{CoreSet, Cores, Roles, quieten};
 pub use error::HostError;
 pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
@@ -42,5 +47,6 @@ pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
 pub use netlink::{Link, Netlink};
 pub use privileges::{Missing, Privileges, privileges};
+pub use snapshot::{HostSnapshot, snapshot};
 pub use state::{Difference, HostState, Kind};
 pub use step::{Plan, Step, VethEnd};

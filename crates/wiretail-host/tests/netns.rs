@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wiretail_host::{
-    Difference, HostState, Journal, LeftoverState, MacAddress, Namespace, Netlink, Plan, Step, VethEnd,
-    clean, leftovers, name_prefix, privileges, run_in,
+    CoreSet, Cores, Difference, HostState, Journal, LeftoverState, MacAddress, Namespace, Netlink, Plan,
+    Step, VethEnd, clean, leftovers, name_prefix, privileges, quieten, run_in,
 };
 
 /// Set for the process that is to be killed: the folder of its journal.
@@ -148,6 +148,10 @@ fn programs_inside_are_ended() {
         |path: String| fs::metadata(path).map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata));
     let expected = inode(namespace.path().display().to_string()).expect("there");
     assert_eq!(inode(format!("/proc/{}/ns/net", child.id())).expect("there"), expected);
+    match Command::new("ip").args(["netns", "exec", &name, "true"]).status() {
+        Ok(status) => assert!(status.success(), "ip netns exec {name}"),
+        Err(error) => println!("SKIPPED: the look with iproute2: {error}"),
+    }
     let undone = journal.undo_all().expect("undone");
     assert_eq!(undone.killed, [child.id().cast_signed()]);
     assert!(!child.wait().expect("ended").success());
@@ -306,4 +310,51 @@ fn tasks_are_moved_and_taken_back() {
     journal.undo_all().expect("undone");
     let left = differences(&before, &own_prefix());
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Where a process may run.
+fn cores_of(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.expect("a list").trim().to_owned()
+}
+
+#[test]
+#[ignore = "moves every task of the machine off a core for a moment; run it with --ignored where nobody measures"]
+fn a_core_is_made_quiet_and_given_back() {
+    let Some(_one) = allowed("a_core_is_made_quiet_and_given_back") else { return };
+    let root = Path::new("/");
+    let cores = Cores::read(root).expect("cores");
+    let roles = cores.assign().expect("roles");
+    if !roles.is_dut_alone() {
+        println!("SKIPPED: a_core_is_made_quiet_and_given_back: only one core");
+        return;
+    }
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    let mut child = run_in(None, command).expect("started");
+    let usual = cores_of(child.id());
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let quiet = CoreSet::new([roles.dut]);
+    let own = std::process::id().cast_signed();
+    let steps = quieten(root, journal.run(), &quiet, &[own]).expect("steps");
+    let moves = steps.iter().any(|step| matches!(step, Step::MoveTasks { .. }));
+    let started = Instant::now();
+    steps.iter().try_for_each(|step| journal.apply(step)).expect("quiet");
+    let made = started.elapsed();
+    let inside = cores_of(child.id());
+    let mine = cores_of(std::process::id());
+    let changed = before.differences(&state()).len();
+    let undone = journal.undo_all().expect("undone");
+    println!("{} steps in {made:?}, {changed} values changed, {undone:?}", steps.len());
+    if moves {
+        assert_eq!(inside, cores.usable.without(&quiet).to_string());
+        assert_eq!(mine, usual);
+    }
+    assert_eq!(cores_of(child.id()), usual);
+    assert!(before.differences(&state()).is_empty(), "{:?}", before.differences(&state()));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
 }
