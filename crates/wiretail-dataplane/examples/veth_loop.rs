@@ -13,6 +13,7 @@
 //! | batch, release | 32, immediate | of the skeleton; the other release is `batch` |
 //! | ring | 8192 | slots of the skeleton's receiving ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
+//! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
 //! | repeat | 1 | how often |
 //! | to | | folder for pre.pcap and post.pcap |
 
@@ -25,9 +26,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use support::{Outcome, Record, Testbed, Trial, run};
+use support::{Outcome, Record, Testbed, Trial, run, run_alone};
 use wiretail_capture::write::pcap::{LINK_TYPE_ETHERNET, PcapWriter};
-use wiretail_dataplane::{Histogram, Pattern, Release, Sizes, TxMode, read_signature};
+use wiretail_dataplane::{GeneratorReport, Histogram, Pattern, Release, Sizes, TxMode, read_signature};
 
 const SETTINGS: &[&str] = &[
     "rate",
@@ -40,6 +41,7 @@ const SETTINGS: &[&str] = &[
     "release",
     "ring",
     "fifo",
+    "alone",
     "repeat",
     "to",
 ];
@@ -138,16 +140,32 @@ fn distributions(outcome: &Outcome, pattern: Pattern) -> (Histogram, Histogram) 
     (delays, gaps)
 }
 
+/// From the first departure to the last one.
+fn seconds(report: &GeneratorReport) -> f64 {
+    match (report.first_departure_ns, report.last_departure_ns) {
+        (Some(first), Some(last)) => (last - first) as f64 / 1e9,
+        _ => 0.0,
+    }
+}
+
+fn show_alone(report: &GeneratorReport) {
+    let (sent, seconds) = (report.sent, seconds(report));
+    let rate = (sent as f64 - 1.0) / seconds;
+    println!(
+        "sent {sent} in {seconds:.3} s ({rate:.0} a second), late {}, failed {}",
+        report.late, report.failed
+    );
+    line("lateness", &report.lateness);
+    line("handing over", &report.handover);
+}
+
 /// Prints what happened; whether every packet is accounted for.
 fn show(outcome: &Outcome, trial: &Trial) -> bool {
     let (sent, pre, post) = (outcome.generator.sent, outcome.pre.len(), outcome.post.len());
     let dropped: u64 = outcome.taps.iter().map(|tap| tap.drops + tap.missing).sum();
     let other_stamps: u64 = outcome.taps.iter().map(|tap| tap.other_stamps).sum();
     let skeleton = outcome.skeleton;
-    let seconds = match (outcome.generator.first_departure_ns, outcome.generator.last_departure_ns) {
-        (Some(first), Some(last)) => (last - first) as f64 / 1e9,
-        _ => 0.0,
-    };
+    let seconds = seconds(&outcome.generator);
     println!(
         "sent {sent} in {seconds:.3} s ({:.0} a second), late {}, failed {}; pre {pre}, post {post}; \
          skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, stamped elsewhere {other_stamps}",
@@ -172,6 +190,10 @@ fn all() -> Result<bool, String> {
     let bed = Testbed::new().map_err(|reason| format!("no testbed: {reason}; run as root"))?;
     let mut exact = true;
     for _ in 0..settings.get("repeat", 1)? {
+        if settings.get("alone", 0)? == 1 {
+            show_alone(&run_alone(&bed, &trial)?);
+            continue;
+        }
         let outcome = run(&bed, &trial)?;
         exact &= show(&outcome, &trial);
         if let Some(folder) = settings.0.get("to") {

@@ -175,8 +175,6 @@ pub struct Outcome {
 /// Generator, skeleton and sink, tapped on both wires; ends in any case a few seconds after its time.
 pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
-    let skeleton =
-        Skeleton::open(&bed.port("in0"), &bed.port("out0"), trial.skeleton.clone()).map_err(text)?;
     let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
     let generator = Generator::new(port, trial.plan()).map_err(text)?;
     let ring = RingPlan {
@@ -187,6 +185,10 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     };
     let taps = [bed.tap("in0", Direction::In, 0), bed.tap("s0", Direction::In, 1)];
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
+    // After the taps: the kernel serves the socket that was opened last first, and what the tap takes is
+    // no delay of the device then.
+    let skeleton =
+        Skeleton::open(&bed.port("in0"), &bed.port("out0"), trial.skeleton.clone()).map_err(text)?;
     // The kernel needs a moment until it stamps packets where they enter.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -216,4 +218,24 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     });
     let [pre, post] = seen;
     Ok(Outcome { generator: generator?, skeleton: skeleton?, taps, pre, post })
+}
+
+/// The generator alone, onto a wire at whose other end nobody listens.
+pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String> {
+    let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
+    let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
+    let generator = Generator::new(port, trial.plan()).map_err(text)?;
+    let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
+    std::thread::scope(|scope| {
+        let generator = scope.spawn(|| {
+            trial.generator_place.apply().map_err(text)?;
+            Ok::<_, String>(generator.run(&stop, &counters))
+        });
+        let end = Instant::now() + trial.duration() + Duration::from_secs(10);
+        while !generator.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        generator.join().expect("the generator does not panic")
+    })
 }
