@@ -122,18 +122,19 @@ impl Skeleton {
     /// Forwards until `stop` is set, on the calling thread, which busy-waits: put it in its
     /// [`Placement`](crate::placement::Placement) first. What was received by then still leaves.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
+        let batch = self.plan.batch;
         let planned = self.plan.delay.is_some() || !self.plan.faults.faults().is_empty();
-        if planned {
-            while !stop.load(Ordering::Relaxed) {
-                self.ways.iter_mut().for_each(|way| way.forward_planned(self.plan.batch));
-                self.publish(counters);
+        while !stop.load(Ordering::Relaxed) {
+            let mut taken = 0;
+            for way in &mut self.ways {
+                taken += match self.plan.release {
+                    _ if planned => way.forward_planned(batch),
+                    Release::Immediate => way.forward_each(batch),
+                    Release::Batch => way.forward_batch(batch),
+                };
             }
-        } else {
-            while !stop.load(Ordering::Relaxed) {
-                let forward = |way: &mut Way| way.forward(self.plan.batch, self.plan.release);
-                if self.ways.iter_mut().map(forward).sum::<usize>() > 0 {
-                    self.publish(counters);
-                }
+            if taken > 0 {
+                self.publish(counters);
             }
         }
         self.ways.iter_mut().for_each(Way::finish);
@@ -228,9 +229,34 @@ impl Way {
         })
     }
 
-    /// Forwards up to `batch` packets; returns how many there were.
+    /// Forwards up to `batch` packets, each at once; returns how many there were.
     #[inline]
-    fn forward(&mut self, batch: usize, release: Release) -> usize {
+    fn forward_each(&mut self, batch: usize) -> usize {
+        let mut taken = 0;
+        while taken < batch {
+            let Some(packet) = self.rx.packet(self.next) else { break };
+            if packet.whole {
+                let sent = self.tx.send(&[packet.frame]) as u64;
+                self.report.sent += sent;
+                self.report.failed += 1 - sent;
+            } else {
+                self.report.oversize += 1;
+            }
+            self.rx.release(self.next);
+            self.next += 1;
+            self.report.received += 1;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Takes up to `batch` packets and forwards them together; returns how many there were.
+    #[inline]
+    fn forward_batch(&mut self, batch: usize) -> usize {
+        // Nearly every look finds nothing: that must not cost the array below.
+        if self.rx.packet(self.next).is_none() {
+            return 0;
+        }
         let mut frames: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
         let (mut taken, mut whole) = (0, 0);
         while taken < batch {
@@ -239,50 +265,44 @@ impl Way {
             if packet.whole {
                 frames[whole] = packet.frame;
                 whole += 1;
-                if release == Release::Immediate {
-                    let sent = self.tx.send(&[packet.frame]);
-                    self.report.sent += sent as u64;
-                    self.report.failed += 1 - sent as u64;
-                }
             }
         }
-        if taken == 0 {
-            return 0;
-        }
-        if release == Release::Batch {
-            let sent = self.tx.send(&frames[..whole]);
-            self.report.sent += sent as u64;
-            self.report.failed += (whole - sent) as u64;
-        }
-        for position in self.next..self.next + taken as u64 {
-            self.rx.release(position);
-        }
-        self.next += taken as u64;
-        self.report.received += taken as u64;
+        let sent = self.tx.send(&frames[..whole]);
+        self.report.sent += sent as u64;
+        self.report.failed += (whole - sent) as u64;
         self.report.oversize += (taken - whole) as u64;
+        self.report.received += taken as u64;
+        for _ in 0..taken {
+            self.rx.release(self.next);
+            self.next += 1;
+        }
         taken
     }
 
-    /// Forwards up to `batch` packets with delays or faults.
-    fn forward_planned(&mut self, batch: usize) {
-        self.send_due(monotonic_ns());
-        for _ in 0..batch {
-            if !self.step() {
-                break;
-            }
+    /// Forwards up to `batch` packets with delays or faults; returns how many there were, those sent
+    /// after their delay included.
+    fn forward_planned(&mut self, batch: usize) -> usize {
+        let due = if self.held.is_empty() { 0 } else { self.send_due(monotonic_ns()) };
+        let mut taken = 0;
+        while taken < batch && self.step() {
+            taken += 1;
         }
+        due + taken
     }
 
-    /// Sends what was held back long enough.
+    /// Sends what was held back long enough; returns how many there were.
     #[inline]
-    fn send_due(&mut self, now: u64) {
+    fn send_due(&mut self, now: u64) -> usize {
+        let mut sent = 0;
         while let Some(&(due, position)) = self.held.front()
             && due <= now
         {
             self.held.pop_front();
             self.send(position);
             self.rx.release(position);
+            sent += 1;
         }
+        sent
     }
 
     /// Takes the next packet; false if there is none.
@@ -355,10 +375,10 @@ impl Way {
 
     /// Empties the ring once, sends what is held, and asks what was dropped.
     fn finish(&mut self) {
-        for _ in 0..self.rx.slots() {
-            if !self.step() {
-                break;
-            }
+        let mut left = self.rx.slots();
+        while left > 0 && (self.step() || !self.held.is_empty()) {
+            left -= 1;
+            self.send_due(monotonic_ns());
         }
         self.send_swapped();
         while !self.held.is_empty() {

@@ -4,12 +4,17 @@
 mod support;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use support::{Outcome, Testbed, Trial, run};
+use wiretail_dataplane::timestamper::SNAPLEN;
 use wiretail_dataplane::{
-    Delay, Direction, Fault, FaultPlan, FaultSchedule, Pattern, Release, RingPlan, Sizes, SkeletonPlan,
-    StampSource, Timestamper, TxMode, TxPlan, read_signature,
+    Delay, Direction, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, PacketTx, Pattern, Release,
+    RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode, TxPlan,
+    read_signature,
 };
 
 /// One at a time: each test spins on two cores.
@@ -20,7 +25,11 @@ fn on_a_testbed(name: &str, test: impl FnOnce(&Testbed)) {
     let _cores = CORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match Testbed::new() {
         Ok(bed) => test(&bed),
-        Err(reason) => println!("SKIPPED: {name}: no testbed of network namespaces: {reason}"),
+        Err(reason) => {
+            // Not println!, which the test harness keeps to itself when a test passes.
+            let line = format!("SKIPPED: {name}: no testbed of network namespaces: {reason}\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+        }
     }
 }
 
@@ -171,5 +180,54 @@ fn hardware_stamps_are_not_replaced_by_others() {
             let error = Timestamper::open(&[bed.tap("in0", direction, 0)], &ring).unwrap_err().to_string();
             assert!(error.contains("in0: hardware timestamps were asked for, but"), "{error}");
         }
+    });
+}
+
+#[test]
+fn both_ways_and_a_reader_during_the_trial() {
+    on_a_testbed("both_ways", |bed| {
+        let packets = 5_000;
+        let ring = RingPlan {
+            packets: 2_000,
+            duration_ns: 0,
+            snaplen: SNAPLEN,
+            source: StampSource::KernelSoftware,
+        };
+        let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];
+        let mut taps = Timestamper::open(&taps, &ring).unwrap();
+        let plan = SkeletonPlan { both_ways: true, ..SkeletonPlan::default() };
+        let skeleton = Skeleton::open(&bed.port("in0"), &bed.port("out0"), plan).unwrap();
+        let trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, packets);
+        let (forth, back) = (trial.plan(), GeneratorPlan { id_first: 1 << 31, ..trial.plan() });
+        let generators = [("g0", forth), ("s0", back)].map(|(interface, plan)| {
+            let port = PacketTx::open(&bed.port(interface), trial.generator_tx).unwrap();
+            Generator::new(port, plan).unwrap()
+        });
+        let (never, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut seen: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+        let mut keep = |tap: u16, _, wire_len, frame: &[u8]| {
+            seen[usize::from(tap)].push(read_signature(frame, wire_len).expect("signed").id);
+        };
+        let report = std::thread::scope(|scope| {
+            let skeleton = scope.spawn(|| skeleton.run(&stop, &SharedCounters::default()));
+            let running = generators
+                .map(|generator| scope.spawn(|| generator.run(&never, &SharedCounters::default()).sent));
+            while running.iter().any(|generator| !generator.is_finished()) {
+                std::thread::sleep(Duration::from_millis(20));
+                taps.collect(&mut keep);
+            }
+            assert_eq!(running.map(|generator| generator.join().unwrap()), [packets; 2]);
+            std::thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+            skeleton.join().unwrap()
+        });
+        let reports = taps.drain(&mut keep);
+        assert_eq!((report.received, report.sent, report.dropped), (2 * packets, 2 * packets, 0));
+        assert!(
+            reports.iter().all(|tap| tap.packets == packets && tap.drops + tap.missing == 0),
+            "{reports:?}"
+        );
+        let ids = |first: u32| (first..first + packets as u32).collect::<Vec<_>>();
+        assert_eq!(seen, [ids(0), ids(1 << 31)]);
     });
 }
