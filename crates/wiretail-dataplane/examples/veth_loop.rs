@@ -11,6 +11,7 @@
 //! | size | 100 | frame length in bytes, without frame check sequence; 0: the IMIX of FD.io CSIT |
 //! | tx, skeleton-tx | 0 | slots of the sending ring; 0: a system call a frame |
 //! | batch, release | 32, immediate | of the skeleton; the other release is `batch` |
+//! | delay, every | 0, 100 | the skeleton holds one packet of so many back for so many ns |
 //! | ring | 8192 | slots of the skeleton's receiving ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
 //! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
@@ -28,7 +29,9 @@ use std::str::FromStr;
 
 use support::{Outcome, Record, Testbed, Trial, run, run_alone};
 use wiretail_capture::write::pcap::{LINK_TYPE_ETHERNET, PcapWriter};
-use wiretail_dataplane::{GeneratorReport, Histogram, Pattern, Release, Sizes, TxMode, read_signature};
+use wiretail_dataplane::{
+    Delay, GeneratorReport, Histogram, Pattern, Release, Sizes, TxMode, read_signature,
+};
 
 const SETTINGS: &[&str] = &[
     "rate",
@@ -39,6 +42,8 @@ const SETTINGS: &[&str] = &[
     "skeleton-tx",
     "batch",
     "release",
+    "delay",
+    "every",
     "ring",
     "fifo",
     "alone",
@@ -91,6 +96,8 @@ impl Settings {
         if self.0.get("release").is_some_and(|release| release == "batch") {
             trial.skeleton.release = Release::Batch;
         }
+        let delay = Delay { ns: self.get("delay", 0)?, every: self.get("every", 100)? };
+        trial.skeleton.delay = (delay.ns > 0).then_some(delay);
         let fifo = self.get("fifo", 0)?;
         for place in [&mut trial.generator_place, &mut trial.skeleton_place] {
             place.fifo = (fifo > 0).then_some(fifo);
@@ -121,23 +128,49 @@ fn id(record: &Record) -> Option<u32> {
     Some(read_signature(&record.frame, record.wire_len)?.id)
 }
 
-/// Delays between the taps, and by how much gaps between packets on the ingress wire differ from those
-/// intended.
-fn distributions(outcome: &Outcome, pattern: Pattern) -> (Histogram, Histogram) {
-    let (mut delays, mut gaps) = (Histogram::default(), Histogram::default());
+/// Of a packet: whether the skeleton was told to hold it back, and its delay between the taps in ns.
+fn delays(outcome: &Outcome, trial: &Trial) -> Vec<(bool, u64)> {
     let arrived: HashMap<Option<u32>, i64> = outcome.post.iter().map(|r| (id(r), r.ts_ns)).collect();
-    for record in &outcome.pre {
-        if let Some(post_ns) = arrived.get(&id(record)) {
-            delays.add(u64::try_from(post_ns - record.ts_ns).unwrap_or(0));
-        }
-    }
+    let held =
+        |id: u32| trial.skeleton.delay.is_some_and(|delay| (u64::from(id) + 1).is_multiple_of(delay.every));
+    let delay = |record: &Record| {
+        let id = id(record);
+        let delay_ns = arrived.get(&id)? - record.ts_ns;
+        Some((held(id?), u64::try_from(delay_ns).unwrap_or(0)))
+    };
+    outcome.pre.iter().filter_map(delay).collect()
+}
+
+/// By how much gaps between packets on the ingress wire differ from those intended.
+fn gap_deviations(outcome: &Outcome, pattern: Pattern) -> Histogram {
+    let mut gaps = Histogram::default();
     if let Pattern::Constant { rate_pps } = pattern {
         let gap_ns = (1_000_000_000 / rate_pps) as i64;
         for pair in outcome.pre.windows(2) {
             gaps.add((pair[1].ts_ns - pair[0].ts_ns).abs_diff(gap_ns));
         }
     }
-    (delays, gaps)
+    gaps
+}
+
+/// The injected delay against the difference of exact medians, and how many of the delayed packets are
+/// among as many worst ones.
+fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
+    let median = |which: bool| {
+        let mut values: Vec<u64> =
+            delays.iter().filter(|(held, _)| *held == which).map(|(_, ns)| *ns).collect();
+        values.sort_unstable();
+        values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    };
+    let recovered_ns = median(true) as i64 - median(false) as i64;
+    let count = delays.iter().filter(|(held, _)| *held).count();
+    let mut worst = delays.to_vec();
+    worst.sort_unstable_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let found = worst.iter().take(count).filter(|(held, _)| *held).count();
+    println!(
+        "  injected {injected_ns} ns, recovered {recovered_ns} ns (error {}); {found} of {count} among the worst",
+        recovered_ns - injected_ns as i64
+    );
 }
 
 /// From the first departure to the last one.
@@ -176,11 +209,16 @@ fn show(outcome: &Outcome, trial: &Trial) -> bool {
         skeleton.dropped,
         skeleton.failed
     );
-    let (delays, gaps) = distributions(outcome, trial.pattern);
+    let delays = delays(outcome, trial);
+    let mut histogram = Histogram::default();
+    delays.iter().for_each(|(_, ns)| histogram.add(*ns));
     line("lateness", &outcome.generator.lateness);
     line("handing over", &outcome.generator.handover);
-    line("gap deviation, ingress", &gaps);
-    line("delay", &delays);
+    line("gap deviation, ingress", &gap_deviations(outcome, trial.pattern));
+    line("delay", &histogram);
+    if let Some(delay) = trial.skeleton.delay {
+        show_calibration(&delays, delay.ns);
+    }
     sent == trial.packets && sent == pre as u64 && pre == post && dropped == 0 && skeleton.dropped == 0
 }
 

@@ -19,6 +19,11 @@ use crate::port::{BATCH_MAX, PortSpec, TxPort};
 /// Slots of a receiving ring unless asked otherwise: 8,192 packets cover a stall of 80 ms at 100 kpps.
 pub const RING_SLOTS: usize = 8192;
 
+/// A packet that is due within this time leaves before any new one is taken, in ns: more than sending
+/// one takes. Else, where the delay is a multiple of the gap between packets, each delayed packet would
+/// wait for one that arrives at the same time, and the delay would not be the known one.
+const DUE_SOON_NS: u64 = 3_000;
+
 /// When the packets of a batch leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
@@ -45,7 +50,7 @@ pub struct SkeletonPlan {
     /// Most packets that are taken before anything else is looked at, 1 to 64. It never waits for a
     /// batch to fill.
     pub batch: usize,
-    /// When the packets of a batch leave.
+    /// When the packets of a batch leave; with a delay or faults, each at once.
     pub release: Release,
     /// How frames are sent.
     pub tx: TxPlan,
@@ -282,12 +287,21 @@ impl Way {
     /// Forwards up to `batch` packets with delays or faults; returns how many there were, those sent
     /// after their delay included.
     fn forward_planned(&mut self, batch: usize) -> usize {
-        let due = if self.held.is_empty() { 0 } else { self.send_due(monotonic_ns()) };
         let mut taken = 0;
-        while taken < batch && self.step() {
+        if !self.held.is_empty() {
+            let now = monotonic_ns();
+            taken += self.send_due(now);
+            if self.is_due_soon(now) {
+                return taken;
+            }
+        }
+        for _ in 0..batch {
+            if !self.step() {
+                break;
+            }
             taken += 1;
         }
-        due + taken
+        taken
     }
 
     /// Sends what was held back long enough; returns how many there were.
@@ -303,6 +317,13 @@ impl Way {
             sent += 1;
         }
         sent
+    }
+
+    /// Whether to wait for a held packet. Not where all are held: new ones would wait behind each.
+    #[inline]
+    fn is_due_soon(&self, now: u64) -> bool {
+        let one_of_many = self.delay.is_some_and(|delay| delay.every > 1);
+        one_of_many && self.held.front().is_some_and(|(due, _)| *due < now + DUE_SOON_NS)
     }
 
     /// Takes the next packet; false if there is none.
