@@ -7,6 +7,7 @@
 //! - [`packet`]: what the analysis knows of a packet: when it was seen, which packet it is, which
 //!   flow it belongs to;
 //! - [`experiment`]: what is measured, under which load, how often;
+//! - [`run`]: what was done, and whether it is valid;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -15,5 +16,6 @@
 pub mod experiment;
 pub mod figure;
 pub mod packet;
+pub mod run;
 pub mod summary;
 pub mod units;

@@ -27,6 +27,16 @@ pub enum Command {
     /// behind the device; - reads standard input. One file that holds both taps is given as PRE
     /// alone, with --pre-interface and --post-interface.
     Analyze(AnalyzeArgs),
+    /// From an experiment file to a report, live on this machine
+    ///
+    /// Builds a testbed of network namespaces, drives a device under test with exact traffic,
+    /// timestamps every packet on the ingress and the egress wire, and analyses each trial as `analyze`
+    /// does. Needs root.
+    Run(RunArgs),
+    /// Say whether an experiment file is right, and how many trials it makes
+    Check(CheckArgs),
+    /// Revert what runs that were killed left behind: namespaces, links, settings
+    Clean(CleanArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.
@@ -162,6 +172,43 @@ fn interface(text: &str) -> Result<InterfaceChoice, String> {
         return Err("expected an interface's index or name, such as 0 or eth1".to_owned());
     }
     Ok(text.parse().map_or_else(|_| InterfaceChoice::Name(text.to_owned()), InterfaceChoice::Index))
+}
+
+/// Arguments of `wiretail run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail run experiments/quickstart.toml --dry-run
+  wiretail run experiments/quickstart.toml --allow-system-changes
+
+Exit code: 0 all trials valid; 1 a trial failed or is invalid; 2 error; 130 interrupted.")]
+pub struct RunArgs {
+    /// Experiment in TOML
+    pub experiment: PathBuf,
+    /// Run directory; without it one under runs/, named after the time and the experiment
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the trials and every change of the host, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Allow the changes that --dry-run shows; all are undone
+    #[arg(long)]
+    pub allow_system_changes: bool,
+}
+
+/// Arguments of `wiretail check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Experiment in TOML
+    pub experiment: PathBuf,
+}
+
+/// Arguments of `wiretail clean`.
+#[derive(Debug, Args)]
+pub struct CleanArgs {
+    /// Say what would be reverted, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Arguments of `wiretail compare`.

@@ -3,6 +3,7 @@
 //! - [`cli`]: what can be asked for;
 //! - [`analyze`]: two captures to a verdict: [`recognise`] (which key, do the clocks agree),
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
+//! - [`run`]: from an experiment file to a report, live;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -17,6 +18,7 @@ mod outputs;
 mod pipeline;
 mod progress;
 mod recognise;
+mod run;
 mod source;
 mod synth;
 mod terminal;
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Analyze(arguments) => analyze::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => run::check(&arguments),
+        Command::Clean(arguments) => run::clean(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

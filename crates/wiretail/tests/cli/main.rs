@@ -5,4 +5,5 @@ mod inputs;
 mod outputs;
 mod planted;
 mod published;
+mod run;
 mod support;
