@@ -122,7 +122,7 @@ impl Journal {
     /// What was wrong with the step, or with writing it down. A step that failed is undone with the
     /// others, as far as it came.
     pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
-        let before = apply::look(step)?;
+        let before = self.before_all_runs(apply::look(step)?);
         self.append(&Line::Step { step: step.clone(), before: before.clone() })?;
         self.steps.push((step.clone(), before));
         let (step, before) = &self.steps[self.steps.len() - 1];
@@ -132,6 +132,23 @@ impl Journal {
             self.steps.pop();
         }
         done
+    }
+
+    /// The folder of namespaces is what runs share. The first one finds it as it was before all of
+    /// them; the others take that over, so that the last one to end puts it back.
+    fn before_all_runs(&self, before: Before) -> Before {
+        let Before::Folder(mut state) = before else { return before };
+        let others = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        for entry in others.into_iter().flatten().flatten() {
+            let Ok(Some((_, steps))) = read(&entry.path()) else { continue };
+            for (_, before) in steps {
+                if let Before::Folder(other) = before {
+                    state.existed &= other.existed;
+                    state.mounted &= other.mounted;
+                }
+            }
+        }
+        Before::Folder(state)
     }
 
     /// Does all steps of a plan, up to the first that fails.
@@ -190,10 +207,15 @@ impl Journal {
         let mut bytes =
             serde_json::to_vec(line).map_err(|error| HostError::file("write", &self.path)(error.into()))?;
         bytes.push(b'\n');
-        self.file
-            .write_all(&bytes)
-            .and_then(|()| self.file.sync_data())
-            .map_err(HostError::file("write", &self.path))
+        let written = self.file.metadata().and_then(|metadata| {
+            let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+            if written.is_err() {
+                // The disk is full, perhaps: half a line must not stand before the next one.
+                self.file.set_len(metadata.len())?;
+            }
+            written
+        });
+        written.map_err(HostError::file("write", &self.path))
     }
 }
 
@@ -267,6 +289,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespace::FolderState;
 
     fn write(path: &Path, value: &str) -> Step {
         Step::WriteFile { path: path.into(), value: value.into(), may_refuse: false }
@@ -339,6 +362,19 @@ mod tests {
         let step = Step::WriteFile { path: path.clone(), value: "1".into(), may_refuse: true };
         journal.apply(&step).expect("left alone");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_last_run_puts_the_shared_folder_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut first = Journal::create_unique(folder.path()).expect("a journal");
+        let second = Journal::create_unique(folder.path()).expect("a journal");
+        let state = |existed, mounted| Before::Folder(FolderState { existed, mounted });
+        assert_eq!(second.before_all_runs(state(true, true)), state(true, true));
+        let line = Line::Step { step: Step::PrepareNamespaces, before: state(true, false) };
+        first.append(&line).expect("written");
+        assert_eq!(second.before_all_runs(state(true, true)), state(true, false));
+        assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
     }
 
     #[test]

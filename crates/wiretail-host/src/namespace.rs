@@ -156,6 +156,10 @@ fn is_mount_point(path: &str) -> bool {
 /// `ip netns add` does. If that happened later, the mounts made before would be hidden under it.
 pub(crate) fn prepare_folder() -> Result<(), HostError> {
     let _lock = lock_folder()?;
+    prepare_locked_folder()
+}
+
+fn prepare_locked_folder() -> Result<(), HostError> {
     let folder = Path::new(NAMESPACE_FOLDER);
     fs::create_dir_all(folder).map_err(HostError::file("make the folder", folder))?;
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
@@ -211,6 +215,8 @@ pub(crate) fn add(name: &str) -> Result<(), HostError> {
     let namespace = Namespace::new(name)?;
     let path = namespace.path();
     let _lock = lock_folder()?;
+    // Again: a run that ended in the meantime may have taken the folder with it.
+    prepare_locked_folder()?;
     OpenOptions::new()
         .write(true)
         .create_new(true)
