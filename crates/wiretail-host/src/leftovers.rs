@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -9,6 +11,9 @@ use crate::apply::Before;
 use crate::error::HostError;
 use crate::journal::{self, EXTENSION, Header, Journal, Undone};
 use crate::step::Step;
+
+/// How long the children of a dead run may take to die.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of a run whose journal is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +116,7 @@ struct Locked {
 fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError> {
     let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let Ok(file) = File::open(path) else { return Ok(None) };
-    let is_free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let is_free = lock(&file, path);
     if rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_nlink == 0) {
         return Ok(None);
     }
@@ -134,6 +139,21 @@ fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError>
     leftover.steps = steps.iter().map(|(step, _)| step.clone()).collect();
     let dead = leftover.state != LeftoverState::Living;
     Ok(Some((leftover, dead.then_some(Locked { file, steps }))))
+}
+
+/// Whether nobody else holds the lock; then we do. Where the owner is gone and the lock is not, a child
+/// of it may be between fork and exec with the lock in its hands: it gets a moment to die. An owner in
+/// another PID namespace looks gone, too; its lock stays.
+fn lock(file: &File, path: &Path) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let owner = journal::read(path).ok().flatten().map(|(header, _)| header.owner);
+        if owner.is_none_or(|owner| owner.is_alive(Path::new("/"))) || Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {

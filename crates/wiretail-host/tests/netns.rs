@@ -1,7 +1,7 @@
 //! The testbed on the machine itself: links, packets, undoing, and undoing for a run that was killed.
 //! Needs root and says `SKIPPED` without.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
@@ -24,11 +24,16 @@ const QUIET: &str = "WIRETAIL_HOST_QUIET";
 /// One at a time: they look at the whole host.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The lock, if the machine can run these tests.
-fn allowed(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// The locks among threads and among processes, if the machine can run these tests.
+fn allowed(test: &str) -> Option<(MutexGuard<'static, ()>, File)> {
     let held = privileges(Path::new("/")).expect("a look at this process");
     match held.allow_testbed() {
-        Ok(()) => Some(ONE.lock().unwrap_or_else(PoisonError::into_inner)),
+        Ok(()) => {
+            let threads = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+            let processes = File::open(std::env::temp_dir()).expect("a folder");
+            processes.lock().expect("locked");
+            Some((threads, processes))
+        }
         Err(reason) => {
             println!("SKIPPED: {test}: {reason}");
             None
@@ -285,6 +290,31 @@ fn kill_at_random_moments(times: u32, quiet: bool) {
     }
     println!("killed {times} times; steps that were undone: {undone:?}");
     assert!(!journals.exists(), "the last journal takes its folder with it");
+}
+
+#[test]
+fn runs_side_by_side_do_not_collide() {
+    let Some(_one) = allowed("runs_side_by_side_do_not_collide") else { return };
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let journals = folder.path().join("journals");
+    for moments in [[None, None, None], [Some(5), Some(40), Some(90)], [Some(70), Some(20), None]] {
+        let pids: Vec<u32> = thread::scope(|scope| {
+            let kill = |after: Option<u64>| {
+                let journals = &journals;
+                scope.spawn(move || kill_victim(journals, after.map(Duration::from_millis), false).0)
+            };
+            let running = moments.map(kill);
+            running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let report = clean(&journals, false).expect("cleaned");
+        assert!(report.faults.is_empty() && report.living.is_empty(), "{report:?}");
+        assert_eq!(report.cleaned.len(), pids.len());
+        for pid in pids {
+            let left = differences(&before, &name_prefix(pid));
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
 }
 
 /// A private cpuset with a sleeper of ours in it: nobody else's tasks are moved.
