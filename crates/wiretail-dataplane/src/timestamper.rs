@@ -165,6 +165,12 @@ impl Timestamper {
         }
     }
 
+    /// What each tap has recorded so far, by the counts of the last [`Timestamper::collect`]: `missing` are
+    /// packets that are still in a block that is not complete.
+    pub fn reports(&self) -> Vec<TapReport> {
+        self.taps.iter().map(Tap::report).collect()
+    }
+
     /// Hands over all that was recorded (as [`Timestamper::collect`] does) and says what it rests on.
     /// To be called when traffic has stopped; takes up to half a second for the last packets.
     pub fn drain(mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
@@ -177,8 +183,7 @@ impl Timestamper {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let report = |tap: Tap| TapReport { missing: tap.missing(), ..tap.report };
-        self.taps.into_iter().map(report).collect()
+        self.reports()
     }
 }
 
@@ -243,6 +248,10 @@ impl Tap {
             self.seen_by_kernel += counts.packets;
             self.report.drops += counts.drops;
         }
+    }
+
+    fn report(&self) -> TapReport {
+        TapReport { missing: self.missing(), ..self.report.clone() }
     }
 
     fn missing(&self) -> u64 {

@@ -216,6 +216,12 @@ fn both_ways_and_a_reader_during_the_trial() {
             stop.store(true, Ordering::Relaxed);
             skeleton.join().unwrap()
         });
+        taps.collect(&mut keep);
+        let so_far = taps.reports();
+        assert!(
+            so_far.iter().all(|tap| tap.packets + tap.missing == packets && tap.drops == 0),
+            "{so_far:?}"
+        );
         let reports = taps.drain(&mut keep);
         assert_eq!((report.received, report.sent, report.dropped), (2 * packets, 2 * packets, 0));
         assert!(

@@ -17,9 +17,14 @@ const FULL_NS: u64 = 1_000_000;
 const SEND_BUFFER: i32 = 8 << 20;
 
 /// How frames are handed to the kernel.
+///
+/// On veth calls are ahead of the ring in everything (100-byte frames, one core of a virtual machine, in
+/// turns): 790 against 690 thousand packets a second onto a wire without listeners, and a deviation of
+/// the gaps on the wire of 11 against 30 ns in the median at 10 kpps. On a network card the order may be
+/// another: `examples/veth_loop.rs` takes either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxMode {
-    /// A system call a frame, or one for several (sendmmsg), each copied by the kernel.
+    /// A system call a frame, or one for all of a burst (sendmmsg), each copied by the kernel.
     Call,
     /// A ring of at least this many slots, and one system call for all that is in it.
     Ring(usize),
