@@ -3,6 +3,7 @@
 use std::thread;
 
 use anyhow::Result;
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
 use wiretail_analysis::measurement::Measurement;
 use wiretail_analysis::summarize::CaptureFacts;
@@ -100,7 +101,11 @@ pub fn measure(
     let meeting = Meeting::new(merge);
     let (pre, post) = thread::scope(|scope| {
         let seat = meeting.seat(Side::Pre);
-        let pre = scope.spawn(|| read_tap(pre, settings, 0, progress, seat));
+        let here = sched_getcpu();
+        let pre = scope.spawn(move || {
+            leave_core(here);
+            read_tap(pre, settings, 0, progress, seat)
+        });
         let post = read_tap(post, settings, settings.post_offset_ns, progress, meeting.seat(Side::Post));
         (pre.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), post)
     });
@@ -110,6 +115,18 @@ pub fn measure(
     matcher.finish(&mut tally);
     tally.failure?;
     Ok(Measured { measurement: tally.measurement, pre, post })
+}
+
+/// Moves this thread off a core, if there is another that it may use. A new thread often starts on the
+/// core of its maker, and the scheduler takes some ms to notice that the next one is idle: as long
+/// as reading a short capture takes. Failing that, it only takes longer.
+fn leave_core(core: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let mut others = allowed;
+    others.unset(core);
+    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        let _ = sched_setaffinity(None, &allowed);
+    }
 }
 
 /// Tallies the outcomes, and passes them on to whoever wants every packet.
