@@ -3,7 +3,7 @@
 use std::thread;
 
 use anyhow::Result;
-use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
 use wiretail_analysis::measurement::Measurement;
 use wiretail_analysis::summarize::CaptureFacts;
@@ -17,6 +17,9 @@ use wiretail_schema::packet::{FlowRule, Record};
 
 use crate::meeting::{Meeting, Seat, Side};
 use crate::progress::Progress;
+
+/// Batches for which each reader keeps to its core: some 30 ms.
+const PINNED_BATCHES: u64 = 512;
 
 /// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
 const BATCH_RECORDS: usize = 1280;
@@ -101,12 +104,10 @@ pub fn measure(
     let meeting = Meeting::new(merge);
     let (pre, post) = thread::scope(|scope| {
         let seat = meeting.seat(Side::Pre);
-        let here = sched_getcpu();
-        let pre = scope.spawn(move || {
-            leave_core(here);
-            read_tap(pre, settings, 0, progress, seat)
-        });
-        let post = read_tap(post, settings, settings.post_offset_ns, progress, meeting.seat(Side::Post));
+        let [here, elsewhere] = two_cores();
+        let pre = scope.spawn(move || read_tap(pre, settings, 0, progress, seat, Pin::to(elsewhere)));
+        let (offset_ns, seat) = (settings.post_offset_ns, meeting.seat(Side::Post));
+        let post = read_tap(post, settings, offset_ns, progress, seat, Pin::to(here));
         (pre.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), post)
     });
     drop(meeting);
@@ -117,15 +118,41 @@ pub fn measure(
     Ok(Measured { measurement: tally.measurement, pre, post })
 }
 
-/// Moves this thread off a core, if there is another that it may use. A new thread often starts on the
-/// core of its maker, and the scheduler takes some ms to notice that the next one is idle: as long
-/// as reading a short capture takes. Failing that, it only takes longer.
-fn leave_core(core: usize) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let mut others = allowed;
-    others.unset(core);
-    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
-        let _ = sched_setaffinity(None, &allowed);
+/// This thread's core, and the others that it may use; None twice where there are no others.
+fn two_cores() -> [Option<CpuSet>; 2] {
+    let Ok(mut others) = sched_getaffinity(None) else { return [None, None] };
+    let here = sched_getcpu();
+    others.unset(here);
+    if others.count() == 0 {
+        return [None, None];
+    }
+    let mut this = CpuSet::new();
+    this.set(here);
+    [Some(this), Some(others)]
+}
+
+/// Keeps a thread on some cores until it is dropped.
+///
+/// A new thread starts on the core of its maker, and one that is woken is put beside its waker; the
+/// scheduler takes some ms to notice that the next core is idle, as long as reading a short capture
+/// takes. Of a long one, the scheduler knows best.
+struct Pin {
+    allowed: CpuSet,
+}
+
+impl Pin {
+    /// None where there is nothing to choose, or no permission.
+    fn to(cores: Option<CpuSet>) -> Option<Self> {
+        let allowed = sched_getaffinity(None).ok()?;
+        sched_setaffinity(None, &cores?).ok()?;
+        Some(Self { allowed })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // A thread that stays on its cores only takes longer.
+        let _ = sched_setaffinity(None, &self.allowed);
     }
 }
 
@@ -184,10 +211,11 @@ fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
     offset_ns: i64,
     progress: &Progress,
     seat: Seat<'_, M>,
+    mut pin: Option<Pin>,
 ) -> Result<TapResult, CaptureError> {
     let mut records = RecordReader::new(input.reader, settings.keyer.clone(), FlowTable::new(settings.flows));
     let mut tally = TapTally::default();
-    let mut offset = 0;
+    let (mut offset, mut batches) = (0, 0);
     loop {
         let mut batch = seat.spare().unwrap_or_else(|| Vec::with_capacity(BATCH_RECORDS));
         batch.clear();
@@ -201,10 +229,15 @@ fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
         let now = records.reader().compressed_offset();
         progress.advance(now - offset);
         offset = now;
+        batches += 1;
+        if batches == PINNED_BATCHES {
+            pin = None;
+        }
         if !seat.lay(batch) {
             break;
         }
     }
+    drop(pin);
     Ok(TapResult { facts: facts(input.name, &records), flow_names: records.flows().names().to_vec(), tally })
 }
 
