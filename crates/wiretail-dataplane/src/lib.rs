@@ -30,6 +30,7 @@ pub mod port;
 mod random;
 pub mod schedule;
 pub mod skeleton;
+pub mod stalls;
 pub mod timestamper;
 
 pub use clock::{ClockOffset, clock_offset, monotonic_ns, realtime_ns};
@@ -44,4 +45,5 @@ pub use plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 pub use port::af_packet::{PacketTx, TxMode, TxPlan};
 pub use port::{PortSpec, TxPort};
 pub use skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+pub use stalls::{STALL_NS, Stall, StallLog};
 pub use timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};

@@ -47,6 +47,7 @@ pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
 pub use netlink::{Link, Netlink};
 pub use privileges::{Missing, Privileges, privileges};
-pub use snapshot::{HostSnapshot, snapshot};
+pub use snapshot::snapshot;
 pub use state::{Difference, HostState, Kind};
 pub use step::{Plan, Step, VethEnd};
+pub use wiretail_schema::run::HostSnapshot;

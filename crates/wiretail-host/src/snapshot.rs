@@ -6,53 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-/// Facts of a host. None or empty is what the machine does not say.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HostSnapshot {
-    /// Release of the kernel: `6.18.0`.
-    pub kernel: Option<String>,
-    /// How it was built, with its preemption model.
-    pub kernel_build: Option<String>,
-    /// What it was started with: `isolcpus`, `nohz_full`, `idle`, …
-    pub command_line: Option<String>,
-    /// Whether it is a real-time kernel (PREEMPT_RT).
-    pub realtime_kernel: bool,
-    /// Model of the processor.
-    pub cpu_model: Option<String>,
-    /// Cores that are online, as a list.
-    pub cores_online: Option<String>,
-    /// Cores that are isolated, as a list.
-    pub cores_isolated: Option<String>,
-    /// Cores without a periodic tick, as a list.
-    pub cores_nohz_full: Option<String>,
-    /// Whether two threads share a physical core.
-    pub smt_active: Option<bool>,
-    /// Whether the processor says that it runs under a hypervisor.
-    pub hypervisor: bool,
-    /// Maker and model of the machine, as its firmware says: names the hypervisor, too.
-    pub machine: Option<String>,
-    /// Clock that timestamps come from: `tsc` is the fast and steady one.
-    pub clocksource: Option<String>,
-    /// Frequency governor of the first core.
-    pub governor: Option<String>,
-    /// Driver of idle states; deep ones add wake-up latency.
-    pub idle_driver: Option<String>,
-    /// Transparent huge pages: the line with the choice in brackets.
-    pub transparent_hugepages: Option<String>,
-    /// Huge pages of 2 MiB that are reserved.
-    pub hugepages: Option<u64>,
-    /// Microseconds of a period that real-time threads may take; -1 for all.
-    pub realtime_runtime_us: Option<i64>,
-    /// Microseconds of that period.
-    pub realtime_period_us: Option<i64>,
-    /// Memory, in bytes.
-    pub memory_bytes: Option<u64>,
-    /// Mitigations of the processor's vulnerabilities that are in force, `name: what`.
-    pub mitigations: Vec<String>,
-}
+use wiretail_schema::run::HostSnapshot;
 
 /// Reads the facts of the host under `root` (`/`, or a recorded tree). Never fails: what is not there
 /// is none.

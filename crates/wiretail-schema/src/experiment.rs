@@ -8,6 +8,7 @@ use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
+use crate::run::SettingRecord;
 use crate::units::{Duration, UnitError};
 
 /// What kind of value a key holds.
@@ -217,6 +218,13 @@ impl Experiment {
         &self.settings[place(table, name)][0]
     }
 
+    /// Full names of the keys with several values, and of the device's kind, in the order of the table.
+    pub fn factors(&self) -> Vec<String> {
+        let rows = KEYS.iter().zip(&self.settings);
+        let varies = |(row, values): &(&KeyRow, &Vec<Setting>)| values.len() > 1 || is_dut(row);
+        rows.filter(varies).map(|(row, _)| full_name(row)).collect()
+    }
+
     /// The trials, in the order they are done: all combinations, then all again for each repeat, so
     /// that what changes on the machine meanwhile falls on all combinations alike.
     pub fn trials(&self) -> Vec<Trial> {
@@ -235,7 +243,7 @@ impl Experiment {
             for settings in &combinations {
                 let varied = KEYS.iter().zip(&self.settings).zip(settings);
                 let mut words: Vec<String> = varied
-                    .filter(|((row, values), _)| values.len() > 1 || (row.table, row.name) == ("dut", "kind"))
+                    .filter(|((row, values), _)| values.len() > 1 || is_dut(row))
                     .map(|((row, _), value)| word(row, value))
                     .collect();
                 if repeats > 1 {
@@ -250,6 +258,17 @@ impl Experiment {
 }
 
 impl Trial {
+    /// Every key with its value.
+    pub fn records(&self) -> Vec<SettingRecord> {
+        let rows = KEYS.iter().zip(&self.settings);
+        let record = |(row, setting): (&KeyRow, &Setting)| SettingRecord {
+            key: full_name(row),
+            text: setting.text.clone(),
+            number: setting.number,
+        };
+        rows.map(record).collect()
+    }
+
     /// The value of a key.
     pub fn get(&self, table: &str, name: &str) -> &Setting {
         &self.settings[place(table, name)]
@@ -260,6 +279,10 @@ impl Trial {
 fn word(row: &KeyRow, value: &Setting) -> String {
     let text = value.text.replace(' ', "");
     if matches!(row.kind, Kind::Count(_)) { format!("{}{text}", row.name) } else { text }
+}
+
+fn is_dut(row: &KeyRow) -> bool {
+    (row.table, row.name) == ("dut", "kind")
 }
 
 fn place(table: &str, name: &str) -> usize {

@@ -16,9 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use wiretail_host::{JOURNAL_FOLDER, Journal, clean as clean_leftovers, privileges};
+use wiretail_host::{JOURNAL_FOLDER, Journal, clean as clean_leftovers, privileges, snapshot};
 use wiretail_schema::experiment::{Experiment, Trial};
-use wiretail_schema::run::{Fact, RUN_SCHEMA, Run, TrialRecord, TrialState};
+use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
 
 use crate::cli::{CheckArgs, CleanArgs, Cli, Command, RunArgs};
@@ -55,7 +55,9 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         title: experiment.first("", "title").text.clone(),
         seed: experiment.first("", "seed").number,
         started_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        host: host_facts(),
+        trials_planned: trials.len(),
+        factors: experiment.factors(),
+        host: snapshot(Path::new("/")),
         trials: Vec::new(),
     };
     let mut summaries = Vec::new();
@@ -178,18 +180,7 @@ fn one(trial: &Trial, seed: u64, folder: &Path, stop: &AtomicBool) -> (TrialReco
     match outcome {
         Ok((record, summary)) => (record, Some(summary)),
         Err(error) => {
-            let record = TrialRecord {
-                number: trial.number,
-                name: trial.name.clone(),
-                state: TrialState::Failed,
-                reasons: vec![format!("{error:#}")],
-                offered_pps: trial.get("traffic", "rate").number,
-                sent: 0,
-                late: 0,
-                lateness_ns_p999: 0,
-                capture_drops: [0, 0],
-                timestamp_source: String::new(),
-            };
+            let record = trial::blank(trial, TrialState::Failed, vec![format!("{error:#}")]);
             (record, None)
         }
     }
@@ -276,7 +267,7 @@ fn table(run: &Run, summaries: &[(String, Summary)]) {
         println!(
             "  {:<28} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {state}",
             record.name,
-            count(record.sent),
+            count(record.generator.as_ref().map_or(0, |generator| generator.sent)),
             ratio(summary.loss.ratio),
             at(50.0),
             at(99.0),
@@ -286,21 +277,6 @@ fn table(run: &Run, summaries: &[(String, Summary)]) {
     }
     println!(
         "\n  ? too few packets for this percentile; stamps: {}",
-        run.trials.first().map_or("", |t| &t.timestamp_source)
+        run.trials.first().and_then(|t| t.taps.first()).map_or("", |tap| &tap.timestamp_source)
     );
-}
-
-/// What of the host belongs to every number.
-fn host_facts() -> Vec<Fact> {
-    let read = |name: &str, path: &str| {
-        let value = std::fs::read_to_string(path).ok()?.trim().to_owned();
-        Some(Fact { name: name.to_owned(), value })
-    };
-    let facts = [
-        read("kernel", "/proc/sys/kernel/osrelease"),
-        read("boot line", "/proc/cmdline"),
-        read("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        read("online cores", "/sys/devices/system/cpu/online"),
-    ];
-    facts.into_iter().flatten().collect()
 }

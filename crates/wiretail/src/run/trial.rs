@@ -20,7 +20,7 @@ use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan};
 use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, Timestamper};
 use wiretail_host::Journal;
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::run::{TrialRecord, TrialState};
+use wiretail_schema::run::{GeneratorRecord, StallsRecord, TapRecord, TrialRecord, TrialState};
 
 use super::testbed::{MAC_GENERATOR, MAC_SINK, Middle, TAPS, Testbed};
 
@@ -258,16 +258,48 @@ fn record(trial: &Trial, generated: &GeneratorReport, taps: &[TapReport]) -> Tri
             LATE_LIMIT_NS / 1000
         ));
     }
-    TrialRecord {
-        number: trial.number,
-        name: trial.name.clone(),
-        state: if reasons.is_empty() { TrialState::Valid } else { TrialState::Invalid },
-        reasons,
+    let at = |billionths| generated.lateness.percentile_ns(billionths).unwrap_or(0);
+    let state = if reasons.is_empty() { TrialState::Valid } else { TrialState::Invalid };
+    let mut record = blank(trial, state, reasons);
+    record.generator = Some(GeneratorRecord {
         offered_pps: trial.get("traffic", "rate").number,
         sent: generated.sent,
+        sent_bytes: generated.sent_bytes,
+        failed: generated.failed,
         late: generated.late,
-        lateness_ns_p999: generated.lateness.percentile_ns(999_000_000).unwrap_or(0),
-        capture_drops: [drops(0), drops(1)],
-        timestamp_source: taps.first().map_or("", |report| report.source.name()).to_owned(),
+        late_limit_ns: LATE_LIMIT_NS,
+        lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
+    });
+    record.taps = TAPS
+        .iter()
+        .zip(taps)
+        .map(|(name, tap)| TapRecord {
+            name: (*name).to_owned(),
+            place: tap.interface.clone(),
+            timestamp_source: tap.source.name().to_owned(),
+            packets: tap.packets,
+            drops: tap.drops + tap.missing,
+        })
+        .collect();
+    record
+}
+
+/// A record without numbers.
+pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
+    TrialRecord {
+        number: trial.number,
+        repeat: trial.repeat,
+        name: trial.name.clone(),
+        directory: format!("trials/{:04}-{}", trial.number, trial.name),
+        state,
+        reasons,
+        notes: Vec::new(),
+        attempts: 1,
+        settings: trial.records(),
+        generator: None,
+        dut: None,
+        taps: Vec::new(),
+        segments: Vec::new(),
+        stalls: StallsRecord::default(),
     }
 }

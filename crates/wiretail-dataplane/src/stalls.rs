@@ -1,0 +1,93 @@
+//! Stalls: a loop that never sleeps reads the clock again and again; where two readings are far apart,
+//! its core was taken from it in between.
+
+/// Gaps below this belong to the loop's own work and to short interrupts, in ns.
+pub const STALL_NS: u64 = 20_000;
+
+/// Stalls that are kept one by one; beyond, they are only counted.
+const KEPT_MAX: usize = 1 << 15;
+
+/// One stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// The last reading before it, CLOCK_MONOTONIC in ns.
+    pub start_ns: u64,
+    /// Until the first reading after it, in ns.
+    pub duration_ns: u64,
+}
+
+/// The stalls of one loop. All its memory is taken when it is made.
+#[derive(Debug, Clone)]
+pub struct StallLog {
+    last_ns: u64,
+    kept: Vec<Stall>,
+    count: u64,
+    total_ns: u64,
+}
+
+impl Default for StallLog {
+    fn default() -> Self {
+        Self { last_ns: u64::MAX, kept: Vec::with_capacity(KEPT_MAX), count: 0, total_ns: 0 }
+    }
+}
+
+impl StallLog {
+    /// Takes a reading of the clock; a gap since the last one may be a stall.
+    #[inline]
+    pub fn tick(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.last_ns) >= STALL_NS {
+            self.stalled(now_ns);
+        }
+        self.last_ns = now_ns;
+    }
+
+    /// Takes a reading behind work that may take long of itself: no stall, however far the last one is.
+    #[inline]
+    pub fn skip(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+    }
+
+    #[cold]
+    fn stalled(&mut self, now_ns: u64) {
+        let duration_ns = now_ns - self.last_ns;
+        self.count += 1;
+        self.total_ns += duration_ns;
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(Stall { start_ns: self.last_ns, duration_ns });
+        }
+    }
+
+    /// The stalls in their order; of very many, the first ones.
+    pub fn kept(&self) -> &[Stall] {
+        &self.kept
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How long together, in ns.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_stalls() {
+        let mut log = StallLog::default();
+        for now in [1_000, 1_030, 1_030 + STALL_NS, 500_000] {
+            log.tick(now);
+        }
+        log.skip(900_000);
+        log.tick(900_030);
+        let first = Stall { start_ns: 1_030, duration_ns: STALL_NS };
+        let second = Stall { start_ns: 1_030 + STALL_NS, duration_ns: 500_000 - 1_030 - STALL_NS };
+        assert_eq!(log.kept(), [first, second]);
+        assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second.duration_ns));
+    }
+}
