@@ -1,5 +1,8 @@
 //! Stalls: a loop that never sleeps reads the clock again and again; where two readings are far apart,
-//! its core was taken from it in between.
+//! its core was taken from it in between. Behind a stall, and only there, the loop asks the kernel whether
+//! the scheduler ran somebody else meanwhile; if not, it was an interrupt, or whoever runs the virtual machine.
+
+use crate::port::sys::thread::preemptions;
 
 /// Gaps below this belong to the loop's own work and to short interrupts, in ns.
 pub const STALL_NS: u64 = 20_000;
@@ -14,6 +17,8 @@ pub struct Stall {
     pub start_ns: u64,
     /// Until the first reading after it, in ns.
     pub duration_ns: u64,
+    /// The scheduler gave the core to another thread.
+    pub preempted: bool,
 }
 
 /// The stalls of one loop. All its memory is taken when it is made.
@@ -23,15 +28,22 @@ pub struct StallLog {
     kept: Vec<Stall>,
     count: u64,
     total_ns: u64,
+    preemptions: u64,
 }
 
 impl Default for StallLog {
     fn default() -> Self {
-        Self { last_ns: u64::MAX, kept: Vec::with_capacity(KEPT_MAX), count: 0, total_ns: 0 }
+        Self { last_ns: u64::MAX, kept: Vec::with_capacity(KEPT_MAX), count: 0, total_ns: 0, preemptions: 0 }
     }
 }
 
 impl StallLog {
+    /// Begins: to be called on the loop's own thread, before its first turn.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+        self.preemptions = preemptions().unwrap_or(0);
+    }
+
     /// Takes a reading of the clock; a gap since the last one may be a stall.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
@@ -52,8 +64,11 @@ impl StallLog {
         let duration_ns = now_ns - self.last_ns;
         self.count += 1;
         self.total_ns += duration_ns;
+        let preemptions = preemptions().unwrap_or(self.preemptions);
+        let preempted = preemptions > self.preemptions;
+        self.preemptions = preemptions;
         if self.kept.len() < KEPT_MAX {
-            self.kept.push(Stall { start_ns: self.last_ns, duration_ns });
+            self.kept.push(Stall { start_ns: self.last_ns, duration_ns, preempted });
         }
     }
 
@@ -85,9 +100,21 @@ mod tests {
         }
         log.skip(900_000);
         log.tick(900_030);
-        let first = Stall { start_ns: 1_030, duration_ns: STALL_NS };
-        let second = Stall { start_ns: 1_030 + STALL_NS, duration_ns: 500_000 - 1_030 - STALL_NS };
-        assert_eq!(log.kept(), [first, second]);
-        assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second.duration_ns));
+        let second_ns = 500_000 - 1_030 - STALL_NS;
+        let kept: Vec<_> = log.kept().iter().map(|stall| (stall.start_ns, stall.duration_ns)).collect();
+        assert_eq!(kept, [(1_030, STALL_NS), (1_030 + STALL_NS, second_ns)]);
+        assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second_ns));
+    }
+
+    #[test]
+    fn the_scheduler_is_told_from_others() {
+        let mut log = StallLog::default();
+        log.begin(0);
+        log.tick(STALL_NS);
+        // Nobody ran between the two calls, or the kernel counted it.
+        let before = preemptions();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(log.kept().len(), 1);
+        assert!(preemptions() >= before);
     }
 }
