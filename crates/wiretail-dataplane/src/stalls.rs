@@ -90,7 +90,11 @@ impl StallLog {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+    use crate::clock::monotonic_ns;
+    use crate::placement::Placement;
 
     #[test]
     fn gaps_are_stalls() {
@@ -106,15 +110,31 @@ mod tests {
         assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second_ns));
     }
 
+    /// Two loops that never sleep, on one core: the scheduler has to take it from each in turn.
     #[test]
-    fn the_scheduler_is_told_from_others() {
-        let mut log = StallLog::default();
-        log.begin(0);
-        log.tick(STALL_NS);
-        // Nobody ran between the two calls, or the kernel counted it.
-        let before = preemptions();
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        assert_eq!(log.kept().len(), 1);
-        assert!(preemptions() >= before);
+    fn the_scheduler_is_named() {
+        let stop = AtomicBool::new(false);
+        let place = Placement { cpu: Some(0), ..Placement::default() };
+        let log = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                place.apply().expect("the first core");
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let looping = scope.spawn(|| {
+                place.apply().expect("the first core");
+                let (mut log, end) = (StallLog::default(), monotonic_ns() + 10_000_000_000);
+                log.begin(monotonic_ns());
+                while !log.kept().iter().any(|stall| stall.preempted) && monotonic_ns() < end {
+                    log.tick(monotonic_ns());
+                }
+                log
+            });
+            let log = looping.join().expect("the loop");
+            stop.store(true, Ordering::Relaxed);
+            log
+        });
+        assert!(log.kept().iter().any(|stall| stall.preempted), "{:?}", log.kept());
     }
 }
