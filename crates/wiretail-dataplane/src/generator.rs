@@ -10,12 +10,16 @@ use crate::lateness::Histogram;
 use crate::plan::GeneratorPlan;
 use crate::port::{BATCH_MAX, TxPort};
 use crate::schedule::Schedule;
+use crate::stalls::StallLog;
 
 /// From readiness to the first departure where no time is given, in ns.
 const LEAD_NS: u64 = 1_000_000;
 
 /// Room for a frame in the batch, in bytes.
 const FRAME_ROOM: usize = 2048;
+
+/// Handing over more packets than this at once may take as long as a stall of itself.
+const STALL_BATCH_MAX: usize = 4;
 
 /// A load generator, ready to run.
 #[derive(Debug)]
@@ -51,6 +55,9 @@ pub struct GeneratorReport {
     pub last_departure_ns: Option<u64>,
     /// It ran to the end of its plan; false: it was stopped.
     pub complete: bool,
+    /// When its core was taken from it, while it waited or handed over up to four packets. Handing over
+    /// more at once may take as long of itself.
+    pub stalls: StallLog,
 }
 
 impl<P: TxPort> Generator<P> {
@@ -80,9 +87,10 @@ impl<P: TxPort> Generator<P> {
                 self.batch.push(due_too);
                 next = departures.next();
             }
-            let Some(departure) = wait_until(due, stop) else { break };
+            let Some(departure) = wait_until(due, stop, &mut report.stalls) else { break };
             let taken = self.batch.hand_to(&mut self.port);
             now = monotonic_ns();
+            report.look_for_stall(now, self.batch.count);
             report.count(&self.batch, taken, departure, plan.late_limit_ns);
             report.handover.add(now - departure);
             counters.publish(&report.reading());
@@ -95,10 +103,11 @@ impl<P: TxPort> Generator<P> {
 
 /// The time, once it is not before `due`; None if stopped.
 #[inline]
-fn wait_until(due: u64, stop: &AtomicBool) -> Option<u64> {
+fn wait_until(due: u64, stop: &AtomicBool, stalls: &mut StallLog) -> Option<u64> {
     // No pause instruction: under a hypervisor it may give the processor away.
     loop {
         let now = monotonic_ns();
+        stalls.tick(now);
         if stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -122,6 +131,17 @@ impl GeneratorReport {
             first_departure_ns: None,
             last_departure_ns: None,
             complete: false,
+            stalls: StallLog::default(),
+        }
+    }
+
+    /// `now` is the time behind a hand-over of so many packets.
+    #[inline]
+    fn look_for_stall(&mut self, now: u64, packets: usize) {
+        if packets <= STALL_BATCH_MAX {
+            self.stalls.tick(now);
+        } else {
+            self.stalls.skip(now);
         }
     }
 
