@@ -1,0 +1,274 @@
+//! Every key of an experiment file: the one table that parsing, its errors, the documentation and the
+//! JSON Schema come from.
+
+/// What kind of value a key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Free text.
+    Text,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number of at least this much.
+    Count(u64),
+    /// Packets a second: "10 kpps".
+    Rate,
+    /// A span of time: "2 s".
+    Duration,
+    /// Bytes of a frame on the wire, without the frame check sequence, or a mix of sizes: "100 B".
+    Size,
+    /// A share in percent: "1 %".
+    Percent,
+}
+
+impl Kind {
+    /// What is expected, with an example.
+    pub fn expected(self) -> String {
+        match self {
+            Self::Text => "a text in quotes".to_owned(),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Count(least) => format!("a whole number of {least} or more"),
+            Self::Rate => "a rate in quotes, with its unit, such as \"10 kpps\"".to_owned(),
+            Self::Duration => "a duration in quotes, with its unit, such as \"2 s\"".to_owned(),
+            Self::Size => "a frame size in quotes, with its unit, such as \"100 B\"".to_owned(),
+            Self::Percent => "a share in quotes, with its unit, such as \"1 %\"".to_owned(),
+        }
+    }
+}
+
+/// What a key must meet to have an effect: another key with one of these values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Table of the other key.
+    pub table: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub values: &'static [&'static str],
+}
+
+/// A key of an experiment file.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRow {
+    /// The table it stands in; empty for the top.
+    pub table: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its value where the file has none; None where the file must have one.
+    pub default: Option<&'static str>,
+    /// Whether it may hold a list.
+    pub factor: bool,
+    /// Where it has an effect; None: everywhere.
+    pub needs: Option<Needs>,
+    /// What it means.
+    pub about: &'static str,
+}
+
+impl KeyRow {
+    /// Its name with its table: "traffic.rate".
+    pub fn full_name(&self) -> String {
+        if self.table.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.table, self.name) }
+    }
+
+    /// Whether it is `dut.kind`, which names every trial.
+    pub(super) fn is_dut(&self) -> bool {
+        (self.table, self.name) == ("dut", "kind")
+    }
+
+    /// The same key with an effect only where `dut.kind` is one of these.
+    const fn of_dut(mut self, values: &'static [&'static str]) -> Self {
+        self.needs = Some(Needs { table: "dut", name: "kind", values });
+        self
+    }
+
+    /// The same key with an effect only where `traffic.pattern` is one of these.
+    const fn of_pattern(mut self, values: &'static [&'static str]) -> Self {
+        self.needs = Some(Needs { table: "traffic", name: "pattern", values });
+        self
+    }
+}
+
+/// A key that holds one value.
+const fn one(
+    table: &'static str,
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> KeyRow {
+    KeyRow { table, name, kind, default, factor: false, needs: None, about }
+}
+
+/// A key that may hold a list.
+const fn many(
+    table: &'static str,
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> KeyRow {
+    KeyRow { table, name, kind, default, factor: true, needs: None, about }
+}
+
+const SKELETON: &[&str] = &["skeleton"];
+const COMMAND: &[&str] = &["command"];
+const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
+
+/// Every key there is. The order is that of the trials: the last factor changes fastest.
+pub const KEYS: &[KeyRow] = &[
+    one("", "title", Kind::Text, None, "What the experiment shows, in a line."),
+    one("", "seed", Kind::Count(0), None, "Seed of everything random."),
+    many(
+        "dut",
+        "kind",
+        Kind::Choice(&["wire", "bridge", "skeleton", "command"]),
+        None,
+        "The device under test: nothing but the wire, a Linux bridge, Wiretail's own minimal forwarder, or a program.",
+    ),
+    many("dut", "hops", Kind::Count(1), Some("1"), "Devices one behind the other, each with a tap behind it.")
+        .of_dut(&["bridge", "skeleton"]),
+    many(
+        "dut",
+        "socket",
+        Kind::Choice(&["packet", "xdp"]),
+        Some("packet"),
+        "Sockets that the skeleton forwards between: AF_PACKET or AF_XDP.",
+    )
+    .of_dut(SKELETON),
+    many("dut", "batch", Kind::Count(1), Some("1"), "Packets that the skeleton takes together, up to 64.")
+        .of_dut(SKELETON),
+    many(
+        "dut",
+        "release",
+        Kind::Choice(&["immediate", "batch"]),
+        Some("immediate"),
+        "Whether the skeleton sends each packet at once or a batch together.",
+    )
+    .of_dut(SKELETON),
+    many("dut", "delay", Kind::Duration, Some("0 s"), "Delay that the skeleton adds to some packets.")
+        .of_dut(SKELETON),
+    many("dut", "delay-every", Kind::Count(0), Some("0"), "Every how many packets it does so; 0 for never.")
+        .of_dut(SKELETON),
+    many(
+        "dut",
+        "drop-every",
+        Kind::Count(0),
+        Some("0"),
+        "The skeleton drops one packet in so many, drawn by the seed; 0 for none.",
+    )
+    .of_dut(SKELETON),
+    many(
+        "dut",
+        "duplicate-every",
+        Kind::Count(0),
+        Some("0"),
+        "The skeleton sends one packet in so many twice, drawn by the seed; 0 for none.",
+    )
+    .of_dut(SKELETON),
+    many(
+        "dut",
+        "swap-every",
+        Kind::Count(0),
+        Some("0"),
+        "The skeleton sends one packet in so many behind its successor, drawn by the seed; 0 for none.",
+    )
+    .of_dut(SKELETON),
+    many(
+        "dut",
+        "command",
+        Kind::Text,
+        Some(""),
+        "Command line of the program, run by sh in the device's namespace: it forwards between the links `in` and `out`.",
+    )
+    .of_dut(COMMAND),
+    one(
+        "dut",
+        "ready",
+        Kind::Text,
+        Some(""),
+        "Text that the program prints when it is ready; without, it is ready when a packet crosses it.",
+    )
+    .of_dut(COMMAND),
+    one("dut", "ready-timeout", Kind::Duration, Some("10 s"), "How long a device may take until it forwards."),
+    many("traffic", "rate", Kind::Rate, None, "Offered load in each direction; of on-off traffic, while it is on."),
+    many(
+        "traffic",
+        "pattern",
+        Kind::Choice(&["constant", "poisson", "on-off", "replay"]),
+        Some("constant"),
+        "When packets depart: evenly spaced, with exponential gaps, evenly in turns with silence, or as recorded.",
+    ),
+    many("traffic", "burst", Kind::Count(1), Some("1"), "Packets sent back to back; the bursts are evenly spaced.")
+        .of_pattern(&["constant"]),
+    many("traffic", "on", Kind::Duration, Some("10 ms"), "How long on-off traffic is on.").of_pattern(&["on-off"]),
+    many("traffic", "off", Kind::Duration, Some("10 ms"), "How long on-off traffic is off.")
+        .of_pattern(&["on-off"]),
+    many(
+        "traffic",
+        "replay",
+        Kind::Text,
+        Some(""),
+        "Capture whose packets are sent as recorded, at a mean of the rate; relative to the experiment's file.",
+    )
+    .of_pattern(&["replay"]),
+    many(
+        "traffic",
+        "size",
+        Kind::Size,
+        Some("100 B"),
+        "Frame size without the frame check sequence: one for all, or a mix.",
+    )
+    .of_pattern(&["constant", "poisson", "on-off"]),
+    many("traffic", "flows", Kind::Count(1), Some("1"), "Flows of a stream, told apart by their source port."),
+    many("traffic", "streams", Kind::Count(1), Some("1"), "Streams, taking turns, told apart by the signature."),
+    many(
+        "traffic",
+        "directions",
+        Kind::Choice(&["one-way", "both"]),
+        Some("one-way"),
+        "Whether traffic crosses the device from in to out, or both ways at once.",
+    ),
+    one("traffic", "port", Kind::Count(1), Some("53"), "UDP port that packets are sent to."),
+    one(
+        "traffic",
+        "socket",
+        Kind::Choice(&["packet", "packet-ring", "xdp"]),
+        Some("packet"),
+        "Socket of the load generator: a call a packet, a ring, or AF_XDP.",
+    ),
+    one("traffic", "late-limit", Kind::Duration, Some("100 us"), "A packet that departs later than this is late."),
+    many("trial", "duration", Kind::Duration, Some("2 s"), "How long each trial sends."),
+    one("trial", "warm-up", Kind::Duration, Some("200 ms"), "First part of each trial that is left out."),
+    one("trial", "repeats", Kind::Count(1), Some("1"), "How often each trial is done."),
+    one("trial", "attempts", Kind::Count(1), Some("2"), "How often a trial that fails or is invalid is tried."),
+    one("trial", "late-share", Kind::Percent, Some("1 %"), "More late packets than this make a trial invalid."),
+    one(
+        "trial",
+        "stall-share",
+        Kind::Percent,
+        Some("1 %"),
+        "A trial is invalid when stalls of a millisecond and more take a larger share of it than this.",
+    ),
+    one(
+        "trial",
+        "capture",
+        Kind::Choice(&["auto", "full", "none"]),
+        Some("auto"),
+        "Whether every packet is kept, or histograms and the worst packets of each second; auto keeps up to 20 million.",
+    ),
+    many(
+        "host",
+        "fifo",
+        YES_NO,
+        Some("yes"),
+        "Whether generator and device run with real-time priority (SCHED_FIFO).",
+    ),
+    one(
+        "host",
+        "isolate",
+        YES_NO,
+        Some("yes"),
+        "Whether other tasks, kernel workers and interrupts are moved off the packets' cores during a trial.",
+    ),
+];
