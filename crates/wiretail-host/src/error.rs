@@ -51,6 +51,17 @@ pub enum HostError {
         /// How long it was waited.
         waited_ms: u128,
     },
+    /// A core that others keep busy.
+    #[error(
+        "core {core}: busy with {by}; \
+         expected a core of its own for the packets: end that, wait for it, or say `host.isolate = \"no\"`"
+    )]
+    Busy {
+        /// Which.
+        core: u32,
+        /// Who.
+        by: String,
+    },
     /// A line of a journal that is not what this version writes.
     #[error(
         "{}:{line}: {fault}; expected a journal of format {expected}: \

@@ -13,6 +13,8 @@
 //! | `namespace` | network namespaces with a name; running inside one |
 //! | `netlink` | links, addresses, neighbours: route netlink without a library |
 //! | `cores` | which cores there are, who gets which, moving others off one |
+//! | `claim` | one run at a time on a core |
+//! | `load` | how busy a core is, and with whom |
 //! | `tasks` | moving tasks between cpusets |
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `privileges` | what this process may do |
@@ -24,10 +26,12 @@
 //! has asked the user before.
 
 mod apply;
+mod claim;
 mod cores;
 mod error;
 mod journal;
 mod leftovers;
+mod load;
 mod mac;
 mod namespace;
 mod netlink;
@@ -39,10 +43,12 @@ mod step;
 mod sys;
 mod tasks;
 
+pub use claim::CoreClaim;
 pub use cores::{CoreSet, Cores, Roles, quieten};
 pub use error::HostError;
 pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
+pub use load::{CoreTimes, running_on};
 pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
 pub use netlink::{Link, Netlink};
