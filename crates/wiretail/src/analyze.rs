@@ -5,19 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::figures::figures;
 use wiretail_analysis::published::{self, Key, Packet};
-use wiretail_analysis::summarize::{self, summarize};
 use wiretail_capture::read::{InterfaceChoice, OpenOptions, Timestamps};
 use wiretail_schema::packet::FlowRule;
-use wiretail_schema::summary::{Analysis, Outcome, Summary};
-use wiretail_schema::units::Duration;
+use wiretail_schema::summary::{Outcome, Summary};
 
 use crate::cli::{AnalyzeArgs, TimestampPlace};
-use crate::outputs::{self, Samples};
-use crate::pipeline::{Each, Settings, TapInput, measure};
-use crate::progress::Progress;
-use crate::recognise::{key_choice, recognise};
+use crate::evaluate::{Job, evaluate};
+use crate::outputs;
+use crate::recognise::key_choice;
 use crate::source::Source;
 use crate::terminal;
 
@@ -34,58 +30,25 @@ pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
     if let Some(prefix) = &arguments.csv_compat {
         write_published(&pre, &post, prefix, arguments)?;
     }
-    let recognition = recognise(&pre, &post, &choice, arguments.post_offset.ns, arguments.window.ns)?;
-    let settings = Settings {
-        window_ns: arguments.window.ns,
-        trim_ns: arguments.trim.ns,
-        post_offset_ns: arguments.post_offset.ns,
-        keyer: recognition.keyer,
-        flows: FlowRule::from(arguments.flows),
-        worst: arguments.worst,
-    };
     let tap = |source: &Source, interface: &Option<InterfaceChoice>| match interface {
         Some(interface) => format!("{} ({interface})", source.name),
         None => source.name.clone(),
     };
-    let title =
-        format!("{} → {}", tap(&pre, &arguments.pre_interface), tap(&post, &arguments.post_interface));
-    let input = |source: Source| -> Result<TapInput> {
-        Ok(TapInput { name: source.name.clone(), reader: source.read()? })
-    };
-    let (pre, post) = (input(pre)?, input(post)?);
-    let total = pre.reader.total_len().zip(post.reader.total_len()).map(|(pre, post)| pre + post);
-    let progress = Progress::new(total, !arguments.quiet);
-    let mut samples =
-        arguments.out.as_deref().map(|directory| Samples::create(directory, &title)).transpose()?;
-    let mut each = samples.as_mut().map(|samples| |outcome: &_| samples.push(outcome));
-    let each = each.as_mut().map(|each| each as Each);
-    let measured = measure(pre, post, &settings, &progress, each)?;
-    if let Some(samples) = samples {
-        samples.finish()?;
-    }
-    let context = summarize::Context {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        title,
-        pre: measured.pre.facts,
-        post: measured.post.facts,
-        key: recognition.key,
-        flow_rule: settings.flows,
-        flow_names: measured.pre.flow_names,
+    let job = Job {
+        title: format!("{} → {}", tap(&pre, &arguments.pre_interface), tap(&post, &arguments.post_interface)),
+        pre,
+        post,
+        key: choice,
+        window_ns: arguments.window.ns,
+        trim_ns: arguments.trim.ns,
+        post_offset_ns: arguments.post_offset.ns,
+        flows: FlowRule::from(arguments.flows),
         budgets: arguments.budgets.clone(),
+        worst: arguments.worst,
+        out: arguments.out.as_deref(),
+        progress: !arguments.quiet,
     };
-    let nothing = nothing_matched(&context, &measured.measurement.matching);
-    let (pre, post) = (measured.pre.tally, measured.post.tally);
-    let Some((summary, delays)) = summarize(context, measured.measurement, &pre, &post) else {
-        bail!(nothing);
-    };
-    let written = match &arguments.out {
-        Some(directory) => {
-            let figures = figures(&summary, &delays, &pre, &post);
-            let analysis = Analysis { summary: summary.clone(), figures };
-            Some(outputs::write_all(directory, &analysis, &delays)?)
-        }
-        None => None,
-    };
+    let (summary, written) = evaluate(job, None)?;
     print(&summary, arguments, written.as_deref())?;
     Ok(if arguments.check { exit_code(&summary) } else { ExitCode::SUCCESS })
 }
@@ -137,29 +100,6 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
             Ok((pre, post))
         }
     }
-}
-
-/// Why there is no delay to report.
-fn nothing_matched(context: &summarize::Context, matching: &wiretail_schema::summary::Matching) -> String {
-    let (pre, post) = (&context.pre.path, &context.post.path);
-    if matching.trim_ns > 0 && matching.lost + matching.extra + matching.negative == 0 {
-        return format!(
-            "{pre} and {post}: --trim {} leaves no packet; the captures are shorter than that",
-            Duration::from_ns(matching.trim_ns)
-        );
-    }
-    if matching.negative > 0 {
-        return format!(
-            "{pre} and {post}: every latency is negative ({} packets): are the files swapped? If not, the taps' clocks \
-             disagree: shift the egress clock with --post-offset",
-            matching.negative
-        );
-    }
-    format!(
-        "{pre} and {post}: no packet was seen at both taps under --key {} ({} at ingress only, {} at egress only, {} \
-         later than the window). Are they captures of the same traffic, at the same time?",
-        context.key.rule, matching.lost, matching.extra, matching.out_of_window
-    )
 }
 
 /// The nine tables of the published pipeline: another evaluation, with rules of its own.

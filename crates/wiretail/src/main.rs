@@ -1,7 +1,7 @@
 //! The command line: the only crate that wires the others.
 //!
 //! - [`cli`]: what can be asked for;
-//! - [`analyze`]: two captures to a verdict: [`recognise`] (which key, do the clocks agree),
+//! - [`analyze`]: two captures to a verdict, by [`evaluate`]: [`recognise`] (which key, do the clocks agree),
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
 //! - [`run`]: from an experiment file to a report, live;
 //! - [`compare`]: several results side by side;
@@ -13,6 +13,7 @@
 mod analyze;
 mod cli;
 mod compare;
+mod evaluate;
 mod meeting;
 mod outputs;
 mod pipeline;
