@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::monotonic_ns;
 use crate::counters::{CounterReading, SharedCounters};
-use crate::error::DataplaneError;
-use crate::frame::{LongSignature, PORT_FIRST, Template};
+use crate::error::{DataplaneError, plan as plan_error};
 use crate::lateness::Histogram;
 use crate::plan::GeneratorPlan;
-use crate::port::{BATCH_MAX, TxPort};
+use crate::port::TxPort;
 use crate::schedule::Schedule;
 use crate::stalls::StallLog;
 
+mod batch;
+
+use batch::Batch;
+
 /// From readiness to the first departure where no time is given, in ns.
 const LEAD_NS: u64 = 1_000_000;
-
-/// Room for a frame in the batch, in bytes.
-const FRAME_ROOM: usize = 2048;
 
 /// Handing over more packets than this at once may take as long as a stall of itself.
 const STALL_BATCH_MAX: usize = 4;
@@ -24,7 +24,7 @@ const STALL_BATCH_MAX: usize = 4;
 /// A load generator, ready to run.
 #[derive(Debug)]
 pub struct Generator<P> {
-    port: P,
+    ports: Vec<P>,
     plan: GeneratorPlan,
     batch: Batch,
 }
@@ -61,14 +61,19 @@ pub struct GeneratorReport {
 }
 
 impl<P: TxPort> Generator<P> {
-    /// Builds everything that needs memory.
+    /// Builds everything that needs memory. Streams leave through the port of their number
+    /// ([`Stream::port`](crate::plan::Stream::port)), a recording through the first.
     ///
     /// # Errors
-    /// The plan can't be carried out.
-    pub fn new(port: P, plan: GeneratorPlan) -> Result<Self, DataplaneError> {
+    /// The plan can't be carried out, or has a stream of a port that is not there.
+    pub fn new(ports: Vec<P>, plan: GeneratorPlan) -> Result<Self, DataplaneError> {
         plan.check()?;
+        let last = plan.streams.iter().map(|stream| stream.port).max().unwrap_or(0);
+        if last >= ports.len() {
+            return Err(plan_error("port of a stream", last, "the number of a port, from 0"));
+        }
         let batch = Batch::new(&plan);
-        Ok(Self { port, plan, batch })
+        Ok(Self { ports, plan, batch })
     }
 
     /// Sends until the plan ends or `stop` is set, on the calling thread, which busy-waits: put it in its
@@ -76,7 +81,7 @@ impl<P: TxPort> Generator<P> {
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);
-        let mut departures = Schedule::new(plan.pattern, plan.end, plan.seed).map(|after| start_ns + after);
+        let mut departures = Schedule::of(plan).map(|after| start_ns + after);
         let mut report = GeneratorReport::starting_at(start_ns);
         let mut next = departures.next();
         let mut now = monotonic_ns();
@@ -88,15 +93,15 @@ impl<P: TxPort> Generator<P> {
                 next = departures.next();
             }
             let Some(departure) = wait_until(due, stop, &mut report.stalls) else { break };
-            let taken = self.batch.hand_to(&mut self.port);
+            self.batch.hand_to(&mut self.ports);
             now = monotonic_ns();
-            report.look_for_stall(now, self.batch.count);
-            report.count(&self.batch, taken, departure, plan.late_limit_ns);
+            report.look_for_stall(now, self.batch.count());
+            report.count(&self.batch, departure, plan.late_limit_ns);
             report.handover.add(now - departure);
             counters.publish(&report.reading());
         }
         report.complete = next.is_none() && !stop.load(Ordering::Relaxed);
-        report.last_error = self.port.last_error();
+        report.last_error = self.ports.iter().find_map(TxPort::last_error);
         report
     }
 }
@@ -146,16 +151,20 @@ impl GeneratorReport {
     }
 
     #[inline]
-    fn count(&mut self, batch: &Batch, taken: usize, departure: u64, late_limit_ns: u64) {
-        for at in 0..taken {
-            let lateness_ns = departure - batch.due[at];
+    fn count(&mut self, batch: &Batch, departure: u64, late_limit_ns: u64) {
+        let before = self.sent;
+        for frame in batch.handed() {
+            if !frame.taken {
+                self.failed += 1;
+                continue;
+            }
+            let lateness_ns = departure - frame.due_ns;
             self.lateness.add(lateness_ns);
             self.late += u64::from(lateness_ns > late_limit_ns);
-            self.sent_bytes += batch.len[at] as u64;
+            self.sent_bytes += frame.len as u64;
+            self.sent += 1;
         }
-        self.sent += taken as u64;
-        self.failed += (batch.count - taken) as u64;
-        if taken > 0 {
+        if self.sent > before {
             self.first_departure_ns.get_or_insert(departure);
             self.last_departure_ns = Some(departure);
         }
@@ -170,104 +179,6 @@ impl GeneratorReport {
             late: self.late,
             failed: self.failed,
         }
-    }
-}
-
-/// A stream's state and templates.
-#[derive(Debug)]
-struct Source {
-    id: u16,
-    flows: u16,
-    /// Indices of templates, in the order of the size cycle.
-    cycle: Vec<usize>,
-    sequence: u64,
-}
-
-/// Frames that depart together.
-#[derive(Debug)]
-struct Batch {
-    templates: Vec<Template>,
-    sources: Vec<Source>,
-    turn: usize,
-    next_id: u32,
-    /// [`BATCH_MAX`] times [`FRAME_ROOM`] bytes.
-    frames: Vec<u8>,
-    /// Which template's bytes stand in which place: they are copied only where that changes.
-    template: [usize; BATCH_MAX],
-    due: [u64; BATCH_MAX],
-    len: [usize; BATCH_MAX],
-    count: usize,
-}
-
-impl Batch {
-    fn new(plan: &GeneratorPlan) -> Self {
-        let mut templates = Vec::new();
-        let mut sources = Vec::new();
-        for stream in &plan.streams {
-            let lengths = stream.sizes.cycle(plan.seed ^ u64::from(stream.id));
-            let mut distinct = lengths.clone();
-            distinct.sort_unstable();
-            distinct.dedup();
-            let first = templates.len();
-            templates.extend(distinct.iter().map(|&len| Template::new(&stream.addresses, len)));
-            let index = |len: &u16| first + distinct.partition_point(|other| other < len);
-            let cycle = lengths.iter().map(index).collect();
-            sources.push(Source { id: stream.id, flows: stream.flows, cycle, sequence: 0 });
-        }
-        Self {
-            templates,
-            sources,
-            turn: 0,
-            next_id: plan.id_first,
-            frames: vec![0; BATCH_MAX * FRAME_ROOM],
-            template: [usize::MAX; BATCH_MAX],
-            due: [0; BATCH_MAX],
-            len: [0; BATCH_MAX],
-            count: 0,
-        }
-    }
-
-    #[inline]
-    fn clear(&mut self) {
-        self.count = 0;
-    }
-
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.count < BATCH_MAX
-    }
-
-    /// Builds the next packet.
-    #[inline]
-    fn push(&mut self, due: u64) {
-        let at = self.count;
-        let source = &mut self.sources[self.turn];
-        let which = source.cycle[(source.sequence % source.cycle.len() as u64) as usize];
-        let template = &self.templates[which];
-        let frame = &mut self.frames[at * FRAME_ROOM..(at + 1) * FRAME_ROOM];
-        let len = template.bytes().len();
-        if self.template[at] != which {
-            frame[..len].copy_from_slice(template.bytes());
-            self.template[at] = which;
-        }
-        let port = PORT_FIRST + (source.sequence % u64::from(source.flows)) as u16;
-        let long = LongSignature { stream: source.id, sequence: source.sequence, departure_ns: due };
-        template.fill(frame, port, self.next_id, &long);
-        source.sequence += 1;
-        self.next_id = self.next_id.wrapping_add(1);
-        self.turn = if self.turn + 1 == self.sources.len() { 0 } else { self.turn + 1 };
-        self.due[at] = due;
-        self.len[at] = len;
-        self.count += 1;
-    }
-
-    #[inline]
-    fn hand_to(&self, port: &mut impl TxPort) -> usize {
-        let mut frames: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
-        for (at, frame) in frames[..self.count].iter_mut().enumerate() {
-            *frame = &self.frames[at * FRAME_ROOM..][..self.len[at]];
-        }
-        port.send(&frames[..self.count])
     }
 }
 

@@ -3,8 +3,8 @@
 //! Three roles of a trial, each a plain plan, an `open` or `new` that does all that may fail or needs
 //! memory, and a loop that does nothing but its work:
 //!
-//! - [`generator`]: the load generator. What it sends is a [`plan`], when is a [`schedule`], how the
-//!   packets look is in [`frame`];
+//! - [`generator`]: the load generator. What it sends is a [`plan`] (or a [`recording`]), when is a
+//!   [`schedule`], how the packets look is in [`frame`];
 //! - [`skeleton`]: the minimal forwarder, the smallest possible device under test, with known delays
 //!   and known [`faults`] on request;
 //! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
@@ -28,6 +28,7 @@ pub mod placement;
 pub mod plan;
 pub mod port;
 mod random;
+pub mod recording;
 pub mod schedule;
 pub mod skeleton;
 pub mod stalls;
@@ -44,6 +45,7 @@ pub use placement::{Placed, Placement, in_namespace};
 pub use plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 pub use port::af_packet::{PacketTx, TxMode, TxPlan};
 pub use port::{PortSpec, TxPort};
+pub use recording::Recording;
 pub use skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
 pub use stalls::{STALL_NS, Stall, StallLog};
 pub use timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};

@@ -1,20 +1,25 @@
 //! What a load generator is to send.
 
+use std::sync::Arc;
+
+use wiretail_schema::sizes::{CYCLE_MAX, FrameSizes, NAMED_MIXES};
+
 use crate::error::{DataplaneError, plan};
 use crate::frame::{Addresses, FRAME_LEN_MAX, FRAME_LEN_MIN, PORT_FIRST};
 use crate::random::Random;
+use crate::recording::Recording;
 
 /// Highest rate in packets a second that can be planned.
 pub const RATE_PPS_MAX: u64 = 100_000_000;
 
-/// Most frames in a cycle of an [`Sizes::Imix`].
-const CYCLE_MAX: u64 = 4096;
-
-/// What a load generator is to send: streams that take turns, at the times of one pattern.
+/// What a load generator is to send: streams that take turns, at the times of one pattern; or a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratorPlan {
-    /// The streams, at least one; they take turns packet by packet.
+    /// The streams, at least one; they take turns packet by packet. None of them with a recording.
     pub streams: Vec<Stream>,
+    /// Sent in place of the streams, as it was recorded, and at its own times in place of the pattern's.
+    /// It is sent once, or up to [`GeneratorPlan::end`].
+    pub recording: Option<Arc<Recording>>,
     /// When packets depart.
     pub pattern: Pattern,
     /// When it ends.
@@ -34,6 +39,8 @@ pub struct GeneratorPlan {
 pub struct Stream {
     /// Its number in the signature.
     pub id: u16,
+    /// Number of the port that it leaves through, from 0.
+    pub port: usize,
     /// Who sends to whom.
     pub addresses: Addresses,
     /// Number of flows, told apart by their source port, taking turns.
@@ -56,7 +63,7 @@ pub enum Sizes {
 impl Sizes {
     /// The mix of FD.io CSIT: 7 of 64, 4 of 570 and 1 of 1518 bytes, frame check sequence included.
     pub fn imix_csit() -> Self {
-        Self::Imix(vec![(60, 7), (566, 4), (1514, 1)])
+        Self::Imix(NAMED_MIXES[0].1.to_vec())
     }
 
     /// The lengths in the order in which they are sent, again and again.
@@ -94,10 +101,19 @@ impl Sizes {
             }
         }
         let frames: u64 = parts.iter().map(|(_, count)| u64::from(*count)).sum();
-        if !(1..=CYCLE_MAX).contains(&frames) {
+        if !(1..=u64::from(CYCLE_MAX)).contains(&frames) {
             return Err(plan("number of frames in a cycle of the mix", frames, "1 to 4096"));
         }
         Ok(())
+    }
+}
+
+impl From<&FrameSizes> for Sizes {
+    fn from(sizes: &FrameSizes) -> Self {
+        match sizes {
+            FrameSizes::Fixed(len) => Self::Fixed(*len),
+            FrameSizes::Mix { parts, .. } => Self::Imix(parts.clone()),
+        }
     }
 }
 
@@ -159,6 +175,13 @@ impl GeneratorPlan {
     /// # Errors
     /// The first value out of its range, with the range.
     pub fn check(&self) -> Result<(), DataplaneError> {
+        if let Some(recording) = &self.recording {
+            return match (recording.packets(), self.streams.len()) {
+                (0, _) => Err(plan("number of packets in the recording", 0, "at least one")),
+                (_, 0) => Ok(()),
+                (_, streams) => Err(plan("number of streams beside a recording", streams, "none")),
+            };
+        }
         if self.streams.is_empty() {
             return Err(plan("number of streams", 0, "at least one"));
         }

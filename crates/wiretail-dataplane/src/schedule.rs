@@ -1,7 +1,10 @@
 //! When packets depart: a pure function of pattern, seed and end, never of a clock.
 
-use crate::plan::{End, Pattern};
+use std::sync::Arc;
+
+use crate::plan::{End, GeneratorPlan, Pattern};
 use crate::random::Random;
+use crate::recording::Recording;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -10,6 +13,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Schedule {
     pattern: Pattern,
     end: End,
+    recording: Option<Arc<Recording>>,
     random: Random,
     packet: u64,
     /// Poisson: time of the last packet, and the part of a nanosecond that it leaves over.
@@ -20,7 +24,13 @@ pub struct Schedule {
 impl Schedule {
     /// The departures of a pattern that [`GeneratorPlan::check`](crate::plan::GeneratorPlan::check) accepts.
     pub fn new(pattern: Pattern, end: End, seed: u64) -> Self {
-        Self { pattern, end, random: Random::new(seed), packet: 0, last_ns: 0, rest_ns: 0.0 }
+        let random = Random::new(seed);
+        Self { pattern, end, recording: None, random, packet: 0, last_ns: 0, rest_ns: 0.0 }
+    }
+
+    /// The departures of a plan: those of its recording, or of its pattern.
+    pub fn of(plan: &GeneratorPlan) -> Self {
+        Self { recording: plan.recording.clone(), ..Self::new(plan.pattern, plan.end, plan.seed) }
     }
 
     #[inline]
@@ -63,7 +73,10 @@ impl Iterator for Schedule {
         if matches!(self.end, End::Packets(packets) if self.packet >= packets) {
             return None;
         }
-        let after_ns = self.departure_ns();
+        let after_ns = match &self.recording {
+            Some(recording) => recording.frames().get(self.packet as usize)?.after_ns,
+            None => self.departure_ns(),
+        };
         if matches!(self.end, End::DurationNs(duration_ns) if after_ns >= duration_ns) {
             return None;
         }

@@ -165,6 +165,30 @@ impl Timestamper {
         }
     }
 
+    /// Packets that the taps have seen so far, tap by tap, without reading any: the busiest of them tells
+    /// whether a capture of so many packets is at its end.
+    pub fn seen(&mut self) -> Vec<u64> {
+        let count = |tap: &mut Tap| {
+            tap.count();
+            tap.seen_by_kernel
+        };
+        self.taps.iter_mut().map(count).collect()
+    }
+
+    /// Ends recording while traffic goes on: what comes from now on is neither recorded nor counted. What
+    /// was recorded is still there for [`Timestamper::drain`].
+    ///
+    /// # Errors
+    /// The system refuses a filter.
+    pub fn stop(&self) -> Result<(), DataplaneError> {
+        let next = "packets of after the end may be recorded, or counted as missing";
+        for tap in &self.taps {
+            let refused = port_error(&tap.report.interface, "ending a tap", next);
+            tap.ring.attach_filter(&mut [NOTHING]).map_err(refused)?;
+        }
+        Ok(())
+    }
+
     /// What each tap has recorded so far, by the counts of the last [`Timestamper::collect`]: `missing` are
     /// packets that are still in a block that is not complete.
     pub fn reports(&self) -> Vec<TapReport> {
@@ -276,6 +300,9 @@ fn ask_for_hardware(socket: &PacketSocket, spec: &TapSpec<'_>) -> Result<(), Dat
         refused(format!("it refuses to stamp every received packet ({error})"), next)
     })
 }
+
+/// Classic BPF: no packet at all.
+const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
 /// Classic BPF: packets of one direction, `snaplen` bytes of each.
 fn filter(direction: Direction, snaplen: u16) -> [sock_filter; 4] {

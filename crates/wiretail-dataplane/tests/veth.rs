@@ -196,7 +196,7 @@ fn both_ways_and_a_reader_during_the_trial() {
         let (forth, back) = (trial.plan(), GeneratorPlan { id_first: 1 << 31, ..trial.plan() });
         let generators = [("g0", forth), ("s0", back)].map(|(interface, plan)| {
             let port = PacketTx::open(&bed.port(interface), trial.generator_tx).unwrap();
-            Generator::new(port, plan).unwrap()
+            Generator::new(vec![port], plan).unwrap()
         });
         let (never, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut seen: [Vec<u32>; 2] = [Vec::new(), Vec::new()];

@@ -3,7 +3,7 @@
 //! Layers, each standing on the one before it:
 //!
 //! - [`units`]: durations, percentiles and budgets, parsed from text with their unit and never
-//!   from a bare number;
+//!   from a bare number; [`sizes`]: lengths of frames and mixes of them;
 //! - [`packet`]: what the analysis knows of a packet: when it was seen, which packet it is, which
 //!   flow it belongs to;
 //! - [`experiment`]: what is measured, under which load, how often;
@@ -17,5 +17,6 @@ pub mod experiment;
 pub mod figure;
 pub mod packet;
 pub mod run;
+pub mod sizes;
 pub mod summary;
 pub mod units;

@@ -1,8 +1,11 @@
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::*;
+use crate::frame::PORT_FIRST;
 use crate::frame::{Addresses, read_signature};
 use crate::plan::{End, Pattern, Sizes, Stream};
+use crate::recording::Recording;
 
 /// Keeps what is sent; refuses every frame whose number is a multiple of `refuse`.
 #[derive(Debug, Default)]
@@ -33,12 +36,13 @@ fn stream(id: u16, sizes: Sizes) -> Stream {
         ip_to: Ipv4Addr::new(10, 0, 0, 2),
         port_to: 53,
     };
-    Stream { id, addresses, flows: 2, sizes }
+    Stream { id, port: 0, addresses, flows: 2, sizes }
 }
 
 fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
     GeneratorPlan {
         streams,
+        recording: None,
         pattern,
         end: End::Packets(packets),
         seed: 1,
@@ -50,7 +54,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
 
 fn run(plan: GeneratorPlan, port: &mut Keeping) -> GeneratorReport {
     let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
-    let report = Generator::new(port, plan).unwrap().run(&stop, &counters);
+    let report = Generator::new(vec![port], plan).unwrap().run(&stop, &counters);
     assert_eq!(counters.read().sent, report.sent);
     report
 }
@@ -104,7 +108,7 @@ fn a_set_flag_stops_it() {
     let mut port = Keeping::default();
     let (stop, counters) = (AtomicBool::new(true), SharedCounters::default());
     let plan = plan(vec![stream(0, Sizes::Fixed(60))], Pattern::Constant { rate_pps: 1 }, 10);
-    let report = Generator::new(&mut port, plan).unwrap().run(&stop, &counters);
+    let report = Generator::new(vec![&mut port], plan).unwrap().run(&stop, &counters);
     assert_eq!((report.sent, report.complete, report.first_departure_ns), (0, false, None));
 }
 
@@ -122,4 +126,71 @@ fn plans_out_of_range_are_refused_by_name() {
     assert!(refused(plan(ok.clone(), Pattern::Bursts { rate_pps: 1, burst: 0 }, 1)).contains("burst"));
     let short = Pattern::OnOff { rate_pps: 10, on_ns: 1, off_ns: 1 };
     assert!(refused(plan(ok, short, 1)).contains("time on"));
+}
+
+#[test]
+fn streams_leave_through_their_ports_in_runs() {
+    let (mut forth, mut back) = (Keeping::default(), Keeping::default());
+    let mut streams = vec![stream(1, Sizes::imix_csit()), stream(2, Sizes::Fixed(100))];
+    streams[1].port = 1;
+    let plan = plan(streams, Pattern::Bursts { rate_pps: 1_000_000, burst: 16 }, 240);
+    let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
+    let report = Generator::new(vec![&mut forth, &mut back], plan).unwrap().run(&stop, &counters);
+    assert_eq!((report.sent, forth.frames.len(), back.frames.len()), (240, 120, 120));
+    let mut ids: Vec<u32> = Vec::new();
+    for (port, stream) in [(&forth, 1), (&back, 2)] {
+        for (at, frame) in port.frames.iter().enumerate() {
+            let signature = read_signature(frame, frame.len() as u32).unwrap();
+            assert!(signature.long.is_none_or(|long| (long.stream, long.sequence) == (stream, at as u64)));
+            // MoonSniff's readers know a packet by this byte behind its number.
+            assert_eq!(frame[46], 0x55);
+            ids.push(signature.id);
+        }
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (100..340).collect::<Vec<u32>>());
+}
+
+#[test]
+fn a_stream_of_a_port_that_is_not_there_is_refused() {
+    let mut port = Keeping::default();
+    let mut streams = vec![stream(1, Sizes::Fixed(100))];
+    streams[0].port = 1;
+    let plan = plan(streams, Pattern::Constant { rate_pps: 1 }, 1);
+    let error = Generator::new(vec![&mut port], plan).unwrap_err().to_string();
+    assert!(error.contains("port of a stream is 1"), "{error}");
+}
+
+fn recorded(end: End) -> GeneratorPlan {
+    let mut recording = Recording::default();
+    for (at, len) in [60, 1514, 14, 99].into_iter().enumerate() {
+        recording.push(5_000 + 100_000 * at as i64, &vec![at as u8; len]).unwrap();
+    }
+    let plan = plan(Vec::new(), Pattern::Constant { rate_pps: 1 }, 0);
+    GeneratorPlan { recording: Some(Arc::new(recording)), end, ..plan }
+}
+
+#[test]
+fn a_recording_is_sent_as_it_is() {
+    let mut port = Keeping::default();
+    let report = run(recorded(End::Packets(u64::MAX)), &mut port);
+    assert_eq!((report.sent, report.sent_bytes, report.complete), (4, 1687, true));
+    for (at, (frame, len)) in port.frames.iter().zip([60, 1514, 14, 99]).enumerate() {
+        assert_eq!(*frame, vec![at as u8; len]);
+    }
+    let took_ns = report.last_departure_ns.unwrap() - report.first_departure_ns.unwrap();
+    assert!(took_ns + report.lateness.ns_max().unwrap() >= 300_000, "{took_ns}");
+    let mut port = Keeping::default();
+    assert_eq!(run(recorded(End::Packets(2)), &mut port).sent, 2);
+    let mut port = Keeping::default();
+    assert_eq!(run(recorded(End::DurationNs(100_001)), &mut port).sent, 2);
+}
+
+#[test]
+fn a_recording_takes_the_place_of_streams() {
+    let mut both = recorded(End::Packets(1));
+    both.streams.push(stream(0, Sizes::Fixed(100)));
+    assert!(both.check().unwrap_err().to_string().contains("beside a recording"));
+    let empty = GeneratorPlan { recording: Some(Arc::default()), ..recorded(End::Packets(1)) };
+    assert!(empty.check().unwrap_err().to_string().contains("at least one"));
 }

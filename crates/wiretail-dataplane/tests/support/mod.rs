@@ -143,7 +143,8 @@ impl Trial {
             port_to: 53,
         };
         GeneratorPlan {
-            streams: vec![Stream { id: 1, addresses, flows: 4, sizes: self.sizes.clone() }],
+            streams: vec![Stream { id: 1, port: 0, addresses, flows: 4, sizes: self.sizes.clone() }],
+            recording: None,
             pattern: self.pattern,
             end: End::Packets(self.packets),
             seed: 1,
@@ -176,7 +177,7 @@ pub struct Outcome {
 pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
     let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
-    let generator = Generator::new(port, trial.plan()).map_err(text)?;
+    let generator = Generator::new(vec![port], trial.plan()).map_err(text)?;
     let ring = RingPlan {
         packets: trial.packets * 2,
         duration_ns: trial.duration().as_nanos() as u64 + 10_000_000_000,
@@ -224,7 +225,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
 pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
     let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
-    let generator = Generator::new(port, trial.plan()).map_err(text)?;
+    let generator = Generator::new(vec![port], trial.plan()).map_err(text)?;
     let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
     std::thread::scope(|scope| {
         let generator = scope.spawn(|| {

@@ -128,7 +128,7 @@ fn send_and_record(
     };
     let timestamper = Timestamper::open(&testbed.taps(), &ring)?;
     let tx = TxPlan { qdisc_bypass: !testbed.taps_the_sender(), ..TxPlan::default() };
-    let generator = Generator::new(PacketTx::open(&testbed.source(), tx)?, plan)?;
+    let generator = Generator::new(vec![PacketTx::open(&testbed.source(), tx)?], plan)?;
     let counters = SharedCounters::default();
     let generated = std::thread::scope(|scope| {
         let (stop, counters, cpu) = (setup.stop, &counters, setup.cores.0);
@@ -195,7 +195,8 @@ fn generator_plan(setup: &Setup<'_>) -> Result<GeneratorPlan> {
     let sizes = Sizes::Fixed(u16::try_from(get("traffic", "size"))?);
     let flows = u16::try_from(get("traffic", "flows")).context("traffic.flows: at most 65535")?;
     Ok(GeneratorPlan {
-        streams: vec![Stream { id: 0, addresses, flows, sizes }],
+        streams: vec![Stream { id: 0, port: 0, addresses, flows, sizes }],
+        recording: None,
         pattern,
         end: End::DurationNs(get("trial", "duration")),
         seed: setup.seed,

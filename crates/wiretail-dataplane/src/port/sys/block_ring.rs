@@ -89,6 +89,11 @@ impl BlockRing {
         Some(packets)
     }
 
+    /// Replaces the socket's filter.
+    pub(crate) fn attach_filter(&self, program: &mut [libc::sock_filter]) -> io::Result<()> {
+        self.socket.attach_filter(program)
+    }
+
     /// What the kernel counted since the last call.
     pub(crate) fn statistics(&self) -> io::Result<SocketCounts> {
         self.socket.statistics()

@@ -1,0 +1,190 @@
+//! Sizes of the frames of synthetic traffic: one length, or a mix of several.
+//!
+//! The same words stand in experiment files and on the command line. Lengths are without the frame
+//! check sequence of 4 bytes: what is commonly called a 64-byte packet has 60 here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::units::UnitError;
+
+/// Shortest frame in bytes: the shortest of Ethernet.
+pub const SIZE_MIN: u16 = 60;
+
+/// Longest frame in bytes. Load generators and links may allow less.
+pub const SIZE_MAX: u16 = 9000;
+
+/// Most frames in a cycle of a mix.
+pub const CYCLE_MAX: u32 = 4096;
+
+/// The mixes that have a name: lengths in bytes, and how many frames of each make a cycle.
+///
+/// - `imix-csit`: "IMIX" of FD.io CSIT, 7 of 64, 4 of 570 and 1 of 1518 bytes with frame check sequence
+///   (CSIT's methodology, "Packet sizes": `IMIX_v4_1`);
+/// - `imix-trex`: that of Cisco's TRex, `imix_table` in its `scripts/stl/imix.py`: 28, 16 and 4 packets
+///   of 60, 590 and 1514 bytes, to which the network card adds the frame check sequence. (Some versions
+///   of that file have 20 in place of 16.)
+pub const NAMED_MIXES: [(&str, [(u16, u32); 3]); 2] =
+    [("imix-csit", [(60, 7), (566, 4), (1514, 1)]), ("imix-trex", [(60, 28), (590, 16), (1514, 4)])];
+
+/// Sizes of frames, in bytes without the frame check sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameSizes {
+    /// All the same.
+    Fixed(u16),
+    /// Several.
+    Mix {
+        /// Lengths, and how many frames of each make a cycle.
+        parts: Vec<(u16, u32)>,
+        /// What it is called, if it is one of [`NAMED_MIXES`] and was asked for by name.
+        name: Option<&'static str>,
+    },
+}
+
+const SIZES: &str = "a frame size of 60 to 9000 bytes such as 100B, imix-csit, imix-trex, or a mix of up to \
+                     4096 frames such as 7x60,4x566,1x1514 (sizes without the frame check sequence)";
+
+impl FrameSizes {
+    /// Lengths in bytes, and how many frames of each make a cycle.
+    pub fn parts(&self) -> Vec<(u16, u32)> {
+        match self {
+            Self::Fixed(len) => vec![(*len, 1)],
+            Self::Mix { parts, .. } => parts.clone(),
+        }
+    }
+
+    /// The mean length in bytes.
+    pub fn mean(&self) -> f64 {
+        let (mut bytes, mut frames) = (0.0, 0.0);
+        for (len, count) in self.parts() {
+            bytes += f64::from(len) * f64::from(count);
+            frames += f64::from(count);
+        }
+        bytes / frames
+    }
+}
+
+impl FromStr for FrameSizes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), expected: SIZES };
+        let trimmed = text.trim();
+        if let Some((name, parts)) = NAMED_MIXES.iter().find(|(name, _)| *name == trimmed) {
+            return Ok(Self::Mix { parts: parts.to_vec(), name: Some(name) });
+        }
+        if !trimmed.contains('x') {
+            // A bare number could be anything: here, and only here, the unit is asked for.
+            let number = trimmed.strip_suffix('B').ok_or_else(error)?;
+            return length(number).map(Self::Fixed).ok_or_else(error);
+        }
+        let part = |part: &str| {
+            let (count, len) = part.split_once('x')?;
+            let len = len.trim_end();
+            Some((length(len.strip_suffix('B').unwrap_or(len))?, whole(count)?))
+        };
+        let parts: Vec<_> = trimmed.split(',').map(part).collect::<Option<_>>().ok_or_else(error)?;
+        let frames: u64 = parts.iter().map(|(_, count)| u64::from(*count)).sum();
+        let fits = frames <= u64::from(CYCLE_MAX) && parts.iter().all(|(_, count)| *count > 0);
+        if fits { Ok(Self::Mix { parts, name: None }) } else { Err(error()) }
+    }
+}
+
+/// A frame's length, if there are frames of that length.
+fn length(text: &str) -> Option<u16> {
+    u16::try_from(whole(text)?).ok().filter(|len| (SIZE_MIN..=SIZE_MAX).contains(len))
+}
+
+/// A whole number without a sign.
+fn whole(text: &str) -> Option<u32> {
+    let digits = text.trim();
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+impl fmt::Display for FrameSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(len) => write!(f, "{len}B"),
+            Self::Mix { name: Some(name), .. } => f.write_str(name),
+            Self::Mix { parts, name: None } => {
+                for (at, (len, count)) in parts.iter().enumerate() {
+                    write!(f, "{}{count}x{len}", if at == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_read_with_their_unit_or_their_name() {
+        let sizes = |text: &str| text.parse::<FrameSizes>();
+        assert_eq!(sizes("100B"), Ok(FrameSizes::Fixed(100)));
+        assert_eq!(sizes(" 100 B "), Ok(FrameSizes::Fixed(100)));
+        let mix = FrameSizes::Mix { parts: vec![(60, 7), (566, 4), (1514, 1)], name: None };
+        assert_eq!(sizes("7x60,4x566,1x1514"), Ok(mix.clone()));
+        assert_eq!(sizes("7x60 B, 4x566B, 1 x 1514 B"), Ok(mix));
+        for wrong in [
+            "",
+            "100",
+            "59B",
+            "9001B",
+            "-100B",
+            "+100B",
+            "1.5B",
+            "0x60",
+            "x60",
+            "7x",
+            "7x60,",
+            ",7x60",
+            "4097x60",
+            "imix",
+            "7x59",
+            "1x60x2",
+            "B",
+            "99999999999x60",
+        ] {
+            let message = sizes(wrong).unwrap_err().to_string();
+            assert!(message.contains("imix-csit"), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn named_mixes_are_those_of_their_sources() {
+        let csit: FrameSizes = "imix-csit".parse().unwrap();
+        assert_eq!((csit.to_string().as_str(), csit.parts().len()), ("imix-csit", 3));
+        // CSIT gives 353.83 bytes, with frame check sequence.
+        assert!((csit.mean() + 4.0 - 353.833).abs() < 0.001, "{}", csit.mean());
+        let trex: FrameSizes = "imix-trex".parse().unwrap();
+        assert_eq!(trex.parts(), [(60, 28), (590, 16), (1514, 4)]);
+        assert_eq!(FrameSizes::Fixed(100).mean(), 100.0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in any::<String>()) {
+            if let Ok(sizes) = text.parse::<FrameSizes>() {
+                prop_assert!(sizes.parts().iter().all(|(len, count)| *len >= SIZE_MIN && *count > 0));
+            }
+        }
+
+        #[test]
+        fn nearly_right_texts_never_go_out_of_range(text in "[0-9xB, ]{0,24}") {
+            if let Ok(sizes) = text.parse::<FrameSizes>() {
+                prop_assert_eq!(sizes.to_string().parse(), Ok(sizes));
+            }
+        }
+
+        #[test]
+        fn what_is_printed_parses(parts in prop::collection::vec((SIZE_MIN..=SIZE_MAX, 1..=512u32), 1..=8)) {
+            let mix = FrameSizes::Mix { parts, name: None };
+            prop_assert_eq!(mix.to_string().parse(), Ok(mix));
+        }
+    }
+}
