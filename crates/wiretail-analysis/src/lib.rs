@@ -17,6 +17,7 @@
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
+pub mod calibration;
 pub mod comparison;
 pub mod counts;
 pub mod figures;

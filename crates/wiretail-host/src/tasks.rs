@@ -3,12 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::apply::write_value;
 use crate::error::HostError;
 
-/// Passes over the list: a task that forks while it is moved leaves a child behind.
-const PASSES: usize = 4;
+/// How long to go on: a task that forks while it is moved leaves a child behind, which may fork, too.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Moves the processes of cpuset `from` to `to`, except `keep`. What the kernel does not let go stays:
 /// threads of its own that belong to a core.
@@ -16,11 +17,13 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
     let source = from.join("cgroup.procs");
     let target = to.join("cgroup.procs");
     let mut stayed: Vec<i32> = keep.to_vec();
-    for _ in 0..PASSES {
+    let begun = Instant::now();
+    loop {
         let list = fs::read_to_string(&source).map_err(HostError::file("list the tasks in", &source))?;
         let movable: Vec<i32> =
             list.lines().filter_map(|line| line.parse().ok()).filter(|pid| !stayed.contains(pid)).collect();
-        if movable.is_empty() {
+        // Who still forks faster than that stays; a folder that is to be removed then says so.
+        if movable.is_empty() || begun.elapsed() > PATIENCE {
             return Ok(());
         }
         for pid in movable {
@@ -37,5 +40,4 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
             }
         }
     }
-    Ok(())
 }

@@ -7,12 +7,13 @@
 //! - [`packet`]: what the analysis knows of a packet: when it was seen, which packet it is, which
 //!   flow it belongs to;
 //! - [`experiment`]: what is measured, under which load, how often;
-//! - [`run`]: what was done, and whether it is valid;
+//! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
 //! Every crate of the workspace depends on this one, and this one on none of them.
 
+pub mod calibration;
 pub mod experiment;
 pub mod figure;
 pub mod packet;

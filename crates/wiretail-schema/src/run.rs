@@ -7,6 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::calibration::Calibration;
+
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
 
@@ -110,6 +112,8 @@ pub struct TrialRecord {
     pub segments: Vec<SegmentRecord>,
     /// Times at which a role's core was taken from it.
     pub stalls: StallsRecord,
+    /// What the known delays of the device say about the measurement; None where it adds none.
+    pub calibration: Option<Calibration>,
 }
 
 /// A key's value in a trial.

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Analyze(arguments) => analyze::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Report(arguments) => run::report(&arguments),
         Command::Check(arguments) => run::check(&arguments),
         Command::Clean(arguments) => run::clean(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),

@@ -29,7 +29,7 @@ impl Kind {
             Self::Count(least) => format!("a whole number of {least} or more"),
             Self::Rate => "a rate in quotes, with its unit, such as \"10 kpps\"".to_owned(),
             Self::Duration => "a duration in quotes, with its unit, such as \"2 s\"".to_owned(),
-            Self::Size => "a frame size in quotes, with its unit, such as \"100 B\"".to_owned(),
+            Self::Size => "a frame size in quotes, such as \"100 B\", \"imix-csit\", \"imix-trex\" or \"7x60,4x566,1x1514\"".to_owned(),
             Self::Percent => "a share in quotes, with its unit, such as \"1 %\"".to_owned(),
         }
     }

@@ -198,6 +198,14 @@ impl Experiment {
         &self.settings[place(table, name)][0]
     }
 
+    /// Changes the texts of a key that are not empty, as when names of files become absolute.
+    pub fn rebase(&mut self, table: &str, name: &str, change: impl Fn(&str) -> String) {
+        for setting in self.settings[place(table, name)].iter_mut().filter(|setting| !setting.text.is_empty())
+        {
+            setting.text = change(&setting.text);
+        }
+    }
+
     /// Full names of the keys with several values, and of the device's kind, in the order of the table.
     pub fn factors(&self) -> Vec<String> {
         let rows = KEYS.iter().zip(&self.settings);

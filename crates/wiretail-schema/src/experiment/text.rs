@@ -4,6 +4,7 @@ use toml::de::DeValue;
 
 use super::Setting;
 use super::keys::{KEYS, KeyRow, Kind};
+use crate::sizes::FrameSizes;
 use crate::units::{Duration, UnitError};
 
 /// The values of a key: one, or those of a list where the key is a factor.
@@ -54,10 +55,7 @@ pub(super) fn parse_setting(row: &KeyRow, text: &str) -> Result<Setting, String>
         Kind::Count(least) => text.parse().ok().filter(|number| *number >= least),
         Kind::Rate => parse_rate(text).ok(),
         Kind::Duration => text.parse::<Duration>().ok().and_then(|duration| u64::try_from(duration.ns).ok()),
-        Kind::Size => text
-            .strip_suffix('B')
-            .and_then(|number| number.trim_end().parse().ok())
-            .filter(|bytes| (60..=9000).contains(bytes)),
+        Kind::Size => text.parse::<FrameSizes>().ok().map(|sizes| sizes.mean().round() as u64),
         Kind::Percent => parse_percent(text),
     };
     Ok(Setting { text: text.to_owned(), number: number.ok_or_else(error)? })

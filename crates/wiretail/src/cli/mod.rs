@@ -33,6 +33,10 @@ pub enum Command {
     /// timestamps every packet on the ingress and the egress wire, and analyses each trial as `analyze`
     /// does. Needs root.
     Run(RunArgs),
+    /// Write a run's report again, from what is in its directory
+    ///
+    /// Also that of a run that was killed: what had been measured by then is in it.
+    Report(ReportArgs),
     /// Say whether an experiment file is right, and how many trials it makes
     Check(CheckArgs),
     /// Revert what runs that were killed left behind: namespaces, links, settings
@@ -180,11 +184,18 @@ fn interface(text: &str) -> Result<InterfaceChoice, String> {
 Examples:
   wiretail run experiments/quickstart.toml --dry-run
   wiretail run experiments/quickstart.toml --allow-system-changes
+  wiretail run --resume runs/2026-11-20T14-03-11-quickstart --allow-system-changes
+
+Ctrl-C ends the run; what was measured by then is kept, and --resume goes on from there.
 
 Exit code: 0 all trials valid; 1 a trial failed or is invalid; 2 error; 130 interrupted.")]
 pub struct RunArgs {
     /// Experiment in TOML
-    pub experiment: PathBuf,
+    #[arg(required_unless_present = "resume")]
+    pub experiment: Option<PathBuf>,
+    /// Go on with an interrupted run: do the trials that are missing or failed
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out"])]
+    pub resume: Option<PathBuf>,
     /// Run directory; without it one under runs/, named after the time and the experiment
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -194,6 +205,25 @@ pub struct RunArgs {
     /// Allow the changes that --dry-run shows; all are undone
     #[arg(long)]
     pub allow_system_changes: bool,
+    /// Print the manifest as JSON at the end (docs/formats/run.md)
+    #[arg(long)]
+    pub json: bool,
+    /// No progress and no table
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Arguments of `wiretail report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Run directory
+    pub run: PathBuf,
+    /// Print the manifest as JSON (docs/formats/run.md)
+    #[arg(long)]
+    pub json: bool,
+    /// No table
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// Arguments of `wiretail check`.

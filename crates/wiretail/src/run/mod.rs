@@ -1,28 +1,58 @@
 //! `wiretail run`: from an experiment file to a report.
 //!
-//! - [`testbed`]: namespaces, links, taps;
-//! - [`trial`]: one trial, from the testbed to both captures.
+//! - [`topology`]: the testbed as data; [`testbed`]: one that stands; [`places`]: who runs on which core;
+//! - [`traffic`] (and [`recording`]): what is sent; [`device`]: what forwards; [`recorder`]: what is seen;
+//! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything;
+//! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
 //!
-//! Here: the trials one after the other, their analyses, the run directory.
+//! Here: the trials one after the other, and their evaluation.
 
+mod device;
+mod directory;
+mod places;
+mod progress;
+mod recorder;
+mod recording;
+mod table;
 mod testbed;
+mod topology;
+mod traffic;
 mod trial;
+mod validity;
 
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
-use wiretail_host::{JOURNAL_FOLDER, Journal, clean as clean_leftovers, privileges, snapshot};
+use wiretail_analysis::calibration::CalibrationTally;
+use wiretail_analysis::matching::Outcome;
+use wiretail_capture::read::OpenOptions;
+use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
 use wiretail_schema::experiment::{Experiment, Trial};
-use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::run::{RUN_SCHEMA, Run, SegmentRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
 
-use crate::cli::{CheckArgs, CleanArgs, Cli, Command, RunArgs};
-use crate::{analyze, outputs};
+use crate::cli::{CheckArgs, CleanArgs, ReportArgs, RunArgs};
+use crate::evaluate::{Job, evaluate};
+use crate::outputs;
+use crate::recognise::KeyChoice;
+use crate::source::Source;
+use directory::RunDirectory;
+use progress::Line;
+use topology::Topology;
+use trial::Attempt;
+
+/// Longest delay that counts as arrived, in ns: as `analyze` has it.
+const WINDOW_NS: i64 = 5_000_000_000;
+/// Worst packets listed for each trial.
+const WORST: usize = 5000;
+/// Latency budgets that each trial is judged by: those of 5G's ultra-reliable low-latency service.
+const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
 /// Runs an experiment.
 ///
@@ -30,26 +60,76 @@ use crate::{analyze, outputs};
 /// An experiment that can't be read, a host that can't be changed, a full disk. A trial that fails
 /// is reported, and the others go on.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    let (text, experiment) = read(&arguments.experiment)?;
+    let earlier = arguments.resume.as_deref().map(RunDirectory::open).transpose()?;
+    let experiment = match (&earlier, &arguments.experiment) {
+        (Some((_, experiment, _)), _) => experiment.clone(),
+        (None, Some(file)) => read(file)?,
+        (None, None) => bail!("which experiment? wiretail run EXPERIMENT.toml"),
+    };
     let trials = experiment.trials();
     if arguments.dry_run {
-        print_plan(&experiment, &trials);
+        print_plan(&experiment, &trials)?;
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.allow_system_changes {
         bail!(
-            "a run makes network namespaces and links; look at them with --dry-run, then say --allow-system-changes"
+            "a run makes network namespaces and links, and moves tasks off the cores it measures on; look at all \
+             changes with --dry-run, then say --allow-system-changes"
         );
     }
     let held = privileges(Path::new("/"))?;
     held.allow_testbed().and_then(|()| held.allow_packets())?;
-    let directory = directory(arguments)?;
-    outputs::write_file(&directory.join("experiment.resolved.toml"), text.as_bytes())?;
+    let (directory, mut run) = match earlier {
+        Some((directory, _, run)) => (directory, run),
+        None => {
+            let file = arguments.experiment.as_deref().unwrap_or(Path::new("run"));
+            let path = arguments.out.clone().unwrap_or_else(|| directory::default_path(file));
+            (RunDirectory::create(&path, &experiment)?, new_run(&experiment, &trials))
+        }
+    };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be caught")?;
     }
-    let mut run = Run {
+    directory.write_manifest(&run)?;
+    all(&directory, &mut run, &trials, arguments.quiet, &stop)?;
+    conclude(directory.path(), &run, arguments.json, arguments.quiet)?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!(
+            "interrupted; go on with: wiretail run --resume {} --allow-system-changes",
+            directory.path().display()
+        );
+        return Ok(ExitCode::from(130));
+    }
+    let all_valid = run.trials.iter().all(|trial| trial.state == TrialState::Valid);
+    Ok(if all_valid && run.trials.len() == trials.len() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// `wiretail report`: the report of what is in a run directory.
+///
+/// # Errors
+/// It is none, or can't be written to.
+pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
+    let run = directory::read_manifest(&arguments.run)?;
+    conclude(&arguments.run, &run, arguments.json, arguments.quiet)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads an experiment file; the error names the file and the line. Names of further files become absolute.
+fn read(path: &Path) -> Result<Experiment> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{}: cannot be read; expected an experiment file", path.display()))?;
+    let error = |error| anyhow::anyhow!("{}: {error}", path.display());
+    let mut experiment = Experiment::parse(&text).map_err(error)?;
+    let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Ok(base) = std::path::absolute(base) {
+        experiment.rebase("traffic", "replay", |name| base.join(name).display().to_string());
+    }
+    Ok(experiment)
+}
+
+fn new_run(experiment: &Experiment, trials: &[Trial]) -> Run {
+    Run {
         schema: RUN_SCHEMA.to_owned(),
         wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         title: experiment.first("", "title").text.clone(),
@@ -59,45 +139,167 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         factors: experiment.factors(),
         host: snapshot(Path::new("/")),
         trials: Vec::new(),
-    };
-    let mut summaries = Vec::new();
-    for trial in &trials {
-        if stop.load(Ordering::Relaxed) {
-            break;
+    }
+}
+
+/// Does all trials that are not done yet.
+fn all(
+    directory: &RunDirectory,
+    run: &mut Run,
+    trials: &[Trial],
+    quiet: bool,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let is_done = |record: &TrialRecord| matches!(record.state, TrialState::Valid | TrialState::Invalid);
+    let done: Vec<usize> =
+        run.trials.iter().filter(|record| is_done(record)).map(|record| record.number).collect();
+    let mut left: Vec<&Trial> = trials.iter().filter(|trial| !done.contains(&trial.number)).collect();
+    while let Some(trial) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
+        let line = Line::new(&left, trials.len(), quiet);
+        let record = attempts(directory, trial, run.seed, &line, stop)?;
+        if !quiet {
+            line.end(&outcome(directory.path(), &record));
         }
-        eprintln!("[{}/{}] {}", trial.number, trials.len(), trial.name);
-        let folder = directory.join("trials").join(format!("{:04}-{}", trial.number, trial.name));
-        let (record, summary) = one(trial, run.seed, &folder, &stop);
-        for reason in &record.reasons {
-            eprintln!("  {:?}: {reason}", record.state);
-        }
-        if let Some(summary) = summary {
-            summaries.push((trial.name.clone(), summary));
-        }
-        run.trials.push(record);
+        run.trials.retain(|other| other.number != record.number);
+        let place = run.trials.partition_point(|other| other.number < record.number);
+        run.trials.insert(place, record);
         // After every trial: what was measured is not lost with what comes.
-        write_manifest(&directory, &run)?;
+        directory.write_manifest(run)?;
+        left.remove(0);
     }
-    finish(&directory, &run, &summaries)?;
-    Ok(exit_code(&run, &trials, &stop))
+    Ok(())
 }
 
-/// 130 when interrupted, 1 where a trial failed or is invalid.
-fn exit_code(run: &Run, trials: &[Trial], stop: &AtomicBool) -> ExitCode {
-    if stop.load(Ordering::Relaxed) {
-        return ExitCode::from(130);
+/// Tries a trial until it is valid, or as often as the experiment allows. What can't be written ends the
+/// run; anything else becomes part of the record.
+fn attempts(
+    directory: &RunDirectory,
+    trial: &Trial,
+    seed: u64,
+    line: &Line,
+    stop: &AtomicBool,
+) -> Result<TrialRecord> {
+    let most = trial.get("trial", "attempts").number as u32;
+    let mut number = 1;
+    loop {
+        let blank = validity::blank(trial, TrialState::Failed, Vec::new());
+        let folder = directory.for_attempt(&blank)?;
+        let seed = seed.wrapping_add(trial.number as u64);
+        let attempt = Attempt { trial, seed, directory: &folder, stop, line };
+        let mut record = trial::run(&attempt)
+            .and_then(|record| evaluate_all(directory.path(), trial, record))
+            .unwrap_or_else(|error| TrialRecord { reasons: vec![format!("{error:#}")], ..blank });
+        record.attempts = number;
+        let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
+        if !again || number >= most || stop.load(Ordering::Relaxed) {
+            return Ok(record);
+        }
+        number += 1;
     }
-    let all_valid = run.trials.iter().all(|trial| trial.state == TrialState::Valid);
-    if all_valid && run.trials.len() == trials.len() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// Reads an experiment file; the error names the file and the line.
-fn read(path: &Path) -> Result<(String, Experiment)> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{}: cannot be read; expected an experiment file", path.display()))?;
-    let experiment =
-        Experiment::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-    Ok((text, experiment))
+/// Evaluates every segment of a trial into its directory.
+fn evaluate_all(run: &Path, trial: &Trial, mut record: TrialRecord) -> Result<TrialRecord> {
+    let folder = run.join(&record.directory);
+    let mut tally = calibration(trial);
+    for place in 0..record.segments.len() {
+        let segment = &record.segments[place];
+        let tally = if place == 0 { tally.as_mut() } else { None };
+        match evaluate_segment(run, &folder, trial, segment, tally) {
+            Ok(_) => record.segments[place].analysed = true,
+            // An interrupted trial may have ended before its first packet.
+            Err(error) if record.state == TrialState::Interrupted => record.notes.push(format!("{error:#}")),
+            Err(error) => return Err(error),
+        }
+    }
+    let spans =
+        record.stalls.longest.iter().map(|stall| (stall.start_ns, stall.start_ns + stall.duration_ns as i64));
+    record.calibration = tally.and_then(|tally| tally.finish(&spans.collect::<Vec<_>>()));
+    Ok(record)
+}
+
+/// A tally of the known delays that the device adds, if it does.
+fn calibration(trial: &Trial) -> Option<CalibrationTally> {
+    let number = |name| trial.get("dut", name).number;
+    let adds =
+        trial.get("dut", "kind").text == "skeleton" && number("delay") > 0 && number("delay-every") > 1;
+    adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
+}
+
+fn evaluate_segment(
+    run: &Path,
+    folder: &Path,
+    trial: &Trial,
+    segment: &SegmentRecord,
+    calibration: Option<&mut CalibrationTally>,
+) -> Result<Summary> {
+    let capture =
+        |tap: &str| Source::open(&folder.join(format!("{tap}.pcap")), OpenOptions::default(), false);
+    let streams = trial.get("traffic", "streams").number;
+    let out = run.join(&segment.directory);
+    let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
+    let job = Job {
+        title: format!("{}{name}", trial.name),
+        pre: capture(&segment.pre)?,
+        post: capture(&segment.post)?,
+        key: KeyChoice::Auto,
+        window_ns: WINDOW_NS,
+        trim_ns: trial.get("trial", "warm-up").number as i64,
+        post_offset_ns: 0,
+        flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
+        budgets: BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<_, _>>()?,
+        worst: WORST,
+        out: Some(&out),
+        progress: false,
+    };
+    let Some(tally) = calibration else { return Ok(evaluate(job, None)?.0) };
+    let mut each = |outcome: &Outcome| {
+        if let Outcome::Matched { sent, delay_ns } = outcome {
+            tally.take(sent.index(), sent.ts_ns, *delay_ns);
+        }
+        Ok(())
+    };
+    Ok(evaluate(job, Some(&mut each))?.0)
+}
+
+/// What became of a trial, in a line.
+fn outcome(run: &Path, record: &TrialRecord) -> String {
+    let summary = || -> Option<Summary> {
+        let first = record.segments.first().filter(|segment| segment.analysed)?;
+        let text = std::fs::read(run.join(&first.directory).join("summary.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    let mut text = table::state(record).to_owned();
+    if let Some(summary) = summary() {
+        let lost = wiretail_report::format::count(summary.loss.lost);
+        let [p50, p999] = [50.0, 99.9].map(|percentile| table::value(&summary, percentile).0);
+        text = format!("{text}: p50 {p50}, p99.9 {p999}, {lost} lost");
+    }
+    for reason in &record.reasons {
+        text = format!("{text}\n    {reason}");
+    }
+    text
+}
+
+/// The report, and the table on standard output.
+fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
+    let results = directory::results(path, run)?;
+    let report = path.join("report.html");
+    let named = results.iter().filter(|(_, place, _)| *place == 0).filter_map(|(number, _, summary)| {
+        let record = run.trials.iter().find(|record| record.number == *number)?;
+        Some((record.name.clone(), summary.clone()))
+    });
+    let page = wiretail_report::comparison(&run.title, &named.collect::<Vec<_>>(), &[]);
+    outputs::write_file(&report, page.as_bytes())?;
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, run)?;
+        writeln!(out)?;
+    } else if !quiet {
+        table::print(&mut out, run, &results)?;
+        writeln!(out, "\n  report  {}", report.display())?;
+    }
+    Ok(())
 }
 
 /// `wiretail check`: says what an experiment would do, or what is wrong with it.
@@ -105,9 +307,11 @@ fn read(path: &Path) -> Result<(String, Experiment)> {
 /// # Errors
 /// What is wrong, with file and line.
 pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
-    let (_, experiment) = read(&arguments.experiment)?;
+    let experiment = read(&arguments.experiment)?;
     let trials = experiment.trials();
-    println!("{}: {} trials", arguments.experiment.display(), trials.len());
+    let sending = trials.iter().map(|trial| trial.get("trial", "duration").number).sum();
+    let time = progress::seconds(std::time::Duration::from_nanos(sending));
+    println!("{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -138,7 +342,7 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
     }
 }
 
-fn print_plan(experiment: &Experiment, trials: &[Trial]) {
+fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     println!("{}: {} trials", experiment.first("", "title").text, trials.len());
     for trial in trials {
         println!("  {:4}  {}", trial.number, trial.name);
@@ -146,137 +350,18 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) {
     println!("Each trial changes the host by these steps, and undoes them at its end:");
     let mut shown = Vec::new();
     for trial in trials {
-        let middle = trial::middle(trial);
-        if !shown.contains(&middle) {
-            println!("{}", trial.get("dut", "kind").text);
-            print!("{}", testbed::plan("wt-RUN", middle));
-            shown.push(middle);
-        }
-    }
-}
-
-fn directory(arguments: &RunArgs) -> Result<PathBuf> {
-    let directory = match &arguments.out {
-        Some(directory) => directory.clone(),
-        None => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
-            let stamp = wiretail_report::format::utc(now).unwrap_or_default();
-            let stamp = stamp.trim_end_matches(" UTC").replace(' ', "T").replace(':', "-");
-            let name = arguments.experiment.file_stem().unwrap_or_default().to_string_lossy();
-            PathBuf::from("runs").join(format!("{stamp}-{name}"))
-        }
-    };
-    if directory.join("manifest.json").exists() {
-        bail!("{}: holds a run already; choose another --out", directory.display());
-    }
-    std::fs::create_dir_all(directory.join("trials"))
-        .with_context(|| format!("{}: cannot be made", directory.display()))?;
-    Ok(directory)
-}
-
-/// One trial with its analysis; a failure becomes part of the record.
-fn one(trial: &Trial, seed: u64, folder: &Path, stop: &AtomicBool) -> (TrialRecord, Option<Summary>) {
-    let outcome = attempt(trial, seed, folder, stop);
-    match outcome {
-        Ok((record, summary)) => (record, Some(summary)),
-        Err(error) => {
-            let record = trial::blank(trial, TrialState::Failed, vec![format!("{error:#}")]);
-            (record, None)
-        }
-    }
-}
-
-fn attempt(trial: &Trial, seed: u64, folder: &Path, stop: &AtomicBool) -> Result<(TrialRecord, Summary)> {
-    std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-    let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
-    let prefix = journal.run().to_owned();
-    let setup = trial::Setup {
-        trial,
-        seed: seed.wrapping_add(trial.number as u64),
-        prefix: &prefix,
-        directory: folder,
-        cores: cores(),
-        stop,
-    };
-    let record = trial::run(&setup, journal)?;
-    let summary = analyse(trial, folder)?;
-    Ok((record, summary))
-}
-
-/// The generator's core and the device's: the first two, where there are two.
-fn cores() -> (Option<usize>, Option<usize>) {
-    match std::thread::available_parallelism() {
-        Ok(count) if count.get() >= 2 => (Some(0), Some(1)),
-        _ => (None, None),
-    }
-}
-
-/// Analyses a trial's captures as `wiretail analyze` does, into the trial's directory.
-fn analyse(trial: &Trial, folder: &Path) -> Result<Summary> {
-    let trim = format!("{}ns", trial.get("trial", "warm-up").number);
-    let path = |name: &str| folder.join(name).into_os_string();
-    let mut line = vec!["wiretail".into(), "analyze".into(), path("pre.pcap"), path("post.pcap")];
-    line.extend(["--quiet", "--trim", &trim, "--out"].map(Into::into));
-    line.push(folder.as_os_str().to_owned());
-    let Command::Analyze(arguments) = Cli::try_parse_from(line)?.command else {
-        unreachable!("analyze it is")
-    };
-    analyze::run(&arguments)?;
-    let summary = std::fs::read(folder.join("summary.json"))?;
-    Ok(serde_json::from_slice(&summary)?)
-}
-
-fn write_manifest(directory: &Path, run: &Run) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(run)?;
-    text.push(b'\n');
-    outputs::write_file(&directory.join("manifest.json"), &text)
-}
-
-fn finish(directory: &Path, run: &Run, summaries: &[(String, Summary)]) -> Result<()> {
-    if summaries.is_empty() {
-        bail!("{}: no trial could be analysed; manifest.json there says why", directory.display());
-    }
-    let report = directory.join("report.html");
-    let page = wiretail_report::comparison(&run.title, summaries, &[]);
-    outputs::write_file(&report, page.as_bytes())?;
-    table(run, summaries);
-    println!("\n  report  {}", report.display());
-    Ok(())
-}
-
-/// The table of the papers: scenario, rate, loss, percentiles.
-fn table(run: &Run, summaries: &[(String, Summary)]) {
-    use wiretail_report::format::{count, duration, ratio};
-    println!("{}\n", run.title);
-    println!(
-        "  {:<28} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  state",
-        "trial", "sent", "loss", "p50", "p99", "p99.9", "max"
-    );
-    for record in &run.trials {
-        let state = format!("{:?}", record.state).to_lowercase();
-        let Some((_, summary)) = summaries.iter().find(|(name, _)| *name == record.name) else {
-            println!("  {:<28} {:>65}  {state}", record.name, "");
+        let topology = Topology::of(trial);
+        if shown.contains(&topology) {
             continue;
-        };
-        let at = |wanted: f64| {
-            let found = summary.delay.percentiles.iter().find(|p| p.percentile == wanted);
-            found.map_or("-".to_owned(), |p| {
-                format!("{}{}", duration(p.value_ns as f64), if p.supported { "" } else { "?" })
-            })
-        };
-        println!(
-            "  {:<28} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {state}",
-            record.name,
-            count(record.generator.as_ref().map_or(0, |generator| generator.sent)),
-            ratio(summary.loss.ratio),
-            at(50.0),
-            at(99.0),
-            at(99.9),
-            duration(summary.delay.max_ns as f64),
-        );
+        }
+        let mut plan = topology.plan("wt-RUN");
+        let places = places::Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+        if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
+            plan.extend(places.isolation("wt-RUN")?.steps().iter().cloned());
+        }
+        println!("{}", trial.get("dut", "kind").text);
+        print!("{plan}");
+        shown.push(topology);
     }
-    println!(
-        "\n  ? too few packets for this percentile; stamps: {}",
-        run.trials.first().and_then(|t| t.taps.first()).map_or("", |tap| &tap.timestamp_source)
-    );
+    Ok(())
 }

@@ -1,90 +1,21 @@
-//! The testbed of a trial, in network namespaces over veth pairs.
-//!
-//! ```text
-//! wire       gen ════════════════════════ sink
-//! others     gen ══════ in ▏DuT▕ out ════ sink
-//! ```
-//!
-//! The egress tap is the sink's end of the last pair: what arrives there has left the device. The
-//! ingress tap is the device's end of the first pair; without a device, the sender's end.
+//! A testbed that stands: its namespaces, the ports and taps in them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::Result;
 use wiretail_dataplane::port::PortSpec;
-use wiretail_dataplane::timestamper::{Direction, TapSpec};
-use wiretail_host::Journal;
-use wiretail_host::MacAddress;
-use wiretail_host::Namespace;
-use wiretail_host::{Plan, Step, VethEnd};
+use wiretail_dataplane::timestamper::TapSpec;
+use wiretail_host::{Journal, Namespace, Plan};
 
-/// Ethernet addresses, so that no address resolution is on the wire.
-pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 1]);
-const MAC_IN: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 2]);
-const MAC_OUT: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 3]);
-/// See [`MAC_GENERATOR`].
-pub const MAC_SINK: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 4]);
+use super::topology::{TapPlace, Topology};
 
-/// Names of the taps, in the order of [`Testbed::taps`].
-pub const TAPS: [&str; 2] = ["pre", "post"];
-
-/// What stands between the load generator and the sink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Middle {
-    /// Nothing: one veth pair.
-    Nothing,
-    /// A Linux bridge.
-    Bridge,
-    /// Two ports for a program to forward between.
-    Ports,
-}
-
-/// The steps that make the testbed; names start with `prefix`.
-pub fn plan(prefix: &str, middle: Middle) -> Plan {
-    let name = |role: &str| format!("{prefix}-{role}");
-    let (generator, dut, sink) = (name("gen"), name("dut"), name("sink"));
-    let end = |namespace: &str, link: &str, mac| VethEnd {
-        namespace: Some(namespace.to_owned()),
-        link: link.to_owned(),
-        mac: Some(mac),
-    };
-    let from_generator = end(&generator, "out", MAC_GENERATOR);
-    let to_sink = end(&sink, "in", MAC_SINK);
-    let mut plan = Plan::new();
-    let mut namespaces = vec![&generator, &sink];
-    let mut links = vec![(&generator, "out"), (&sink, "in")];
-    if middle != Middle::Nothing {
-        namespaces.insert(1, &dut);
-        links.extend([(&dut, "in"), (&dut, "out")]);
-    }
-    for name in namespaces {
-        plan.push(Step::AddNamespace { name: name.clone() });
-        plan.push(Step::DisableIpv6 { namespace: name.clone() });
-    }
-    if middle == Middle::Nothing {
-        plan.push(Step::AddVeth { a: from_generator, b: to_sink });
-    } else {
-        plan.push(Step::AddVeth { a: from_generator, b: end(&dut, "in", MAC_IN) });
-        plan.push(Step::AddVeth { a: end(&dut, "out", MAC_OUT), b: to_sink });
-    }
-    if middle == Middle::Bridge {
-        let ports = vec!["in".to_owned(), "out".to_owned()];
-        plan.push(Step::AddBridge { namespace: Some(dut.clone()), name: "bridge".to_owned(), ports });
-        links.push((&dut, "bridge"));
-    }
-    for (namespace, link) in links {
-        plan.push(Step::SetUp { namespace: Some(namespace.clone()), link: link.to_owned() });
-    }
-    plan
-}
-
-/// A testbed that stands; it is removed when dropped, or by [`Testbed::remove`] with a message if that fails.
+/// It is removed when dropped, or by [`Testbed::remove`] with a message if that fails.
 pub struct Testbed {
     journal: Journal,
-    middle: Middle,
-    generator: OwnedFd,
-    dut: Option<OwnedFd>,
-    sink: OwnedFd,
+    topology: Topology,
+    names: Vec<String>,
+    /// Keep the namespaces open, in the order of the nodes.
+    nodes: Vec<OwnedFd>,
 }
 
 impl Testbed {
@@ -92,13 +23,21 @@ impl Testbed {
     ///
     /// # Errors
     /// The step that failed; what was done before is undone.
-    pub fn build(mut journal: Journal, prefix: &str, middle: Middle) -> Result<Self> {
-        for step in plan(prefix, middle).steps() {
-            journal.apply(step)?;
-        }
-        let open = |role: &str| Namespace::new(&format!("{prefix}-{role}"))?.open();
-        let dut = if middle == Middle::Nothing { None } else { Some(open("dut")?) };
-        Ok(Self { middle, generator: open("gen")?, dut, sink: open("sink")?, journal })
+    pub fn build(mut journal: Journal, topology: Topology) -> Result<Self> {
+        let prefix = journal.run().to_owned();
+        journal.apply_all(&topology.plan(&prefix))?;
+        let names = topology.nodes(&prefix);
+        let open = |name: &String| Namespace::new(name)?.open();
+        let nodes = names.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { journal, topology, names, nodes })
+    }
+
+    /// Makes further changes of the host, which are undone with the testbed.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn change(&mut self, plan: &Plan) -> Result<()> {
+        Ok(self.journal.apply_all(plan)?)
     }
 
     /// Undoes every step.
@@ -110,34 +49,56 @@ impl Testbed {
         Ok(())
     }
 
-    /// Where the load generator sends.
-    pub fn source(&self) -> PortSpec<'_> {
-        PortSpec { netns: Some(self.generator.as_fd()), interface: "out" }
+    /// Name of the run in its journal, with which the names of its namespaces start.
+    pub fn name(&self) -> &str {
+        self.journal.run()
     }
 
-    /// Whether the ingress tap sees only what passes the queueing discipline.
-    pub fn taps_the_sender(&self) -> bool {
-        self.middle == Middle::Nothing
+    /// What it was built by.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
     }
 
-    /// The device's ports, in and out; None without a device.
-    pub fn ports(&self) -> Option<[PortSpec<'_>; 2]> {
-        let netns: Option<BorrowedFd<'_>> = Some(self.dut.as_ref()?.as_fd());
-        Some(["in", "out"].map(|interface| PortSpec { netns, interface }))
+    /// Where packets leave for the device: the load generator's end, and for both ways also the sink's.
+    pub fn sources(&self) -> Vec<PortSpec<'_>> {
+        let ends = [(0, "out"), (self.nodes.len() - 1, "in")];
+        let ways = if self.topology.both_ways { 2 } else { 1 };
+        ends.into_iter().take(ways).map(|(node, interface)| self.port(node, interface)).collect()
     }
 
-    /// The ingress and the egress tap.
-    pub fn taps(&self) -> [TapSpec<'_>; 2] {
-        let pre = match &self.dut {
-            Some(dut) => {
-                TapSpec { netns: Some(dut.as_fd()), interface: "in", direction: Direction::In, tap: 0 }
-            }
-            None => {
-                let netns = Some(self.generator.as_fd());
-                TapSpec { netns, interface: "out", direction: Direction::Out, tap: 0 }
-            }
+    /// The ways through the devices, each from one link to the other: all forward ones, then those back.
+    pub fn ways(&self) -> Vec<(PortSpec<'_>, PortSpec<'_>)> {
+        let devices = 1..self.nodes.len() - 1;
+        let forward = devices.clone().map(|node| (self.port(node, "in"), self.port(node, "out")));
+        let back = devices.rev().map(|node| (self.port(node, "out"), self.port(node, "in")));
+        let back = back.filter(|_| self.topology.both_ways);
+        forward.chain(back).collect()
+    }
+
+    /// The namespace of the first device.
+    ///
+    /// # Errors
+    /// None but a name that is no name.
+    pub fn device(&self) -> Result<Namespace> {
+        Ok(Namespace::new(&self.names[1])?)
+    }
+
+    /// The taps, in the order of [`Topology::taps`].
+    pub fn taps<'a>(&'a self, places: &'a [TapPlace]) -> Vec<TapSpec<'a>> {
+        let tap = |(number, place): (usize, &'a TapPlace)| TapSpec {
+            netns: Some(self.netns(place.node)),
+            interface: place.link,
+            direction: place.direction,
+            tap: number as u16,
         };
-        let netns = Some(self.sink.as_fd());
-        [pre, TapSpec { netns, interface: "in", direction: Direction::In, tap: 1 }]
+        places.iter().enumerate().map(tap).collect()
+    }
+
+    fn port<'a>(&'a self, node: usize, interface: &'a str) -> PortSpec<'a> {
+        PortSpec { netns: Some(self.netns(node)), interface }
+    }
+
+    fn netns(&self, node: usize) -> BorrowedFd<'_> {
+        self.nodes[node].as_fd()
     }
 }

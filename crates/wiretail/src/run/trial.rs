@@ -1,306 +1,274 @@
-//! One trial: build the testbed, send, record, forward, remove the testbed, write both captures.
+//! One attempt at a trial: build the testbed, start the device, send, record, take everything down. What
+//! comes of it is a record and the captures of all taps, or the live results of a soak.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use wiretail_capture::write::PcapWriter;
+use anyhow::{Result, bail};
+use wiretail_dataplane::clock::clock_offset;
 use wiretail_dataplane::counters::SharedCounters;
-use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
-use wiretail_dataplane::placement::Placement;
-use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
+use wiretail_dataplane::plan::GeneratorPlan;
 use wiretail_dataplane::port::TxPort;
-use wiretail_dataplane::port::af_packet::{PacketTx, TxPlan};
-use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan};
+use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
 use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, Timestamper};
-use wiretail_host::Journal;
+use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::run::{GeneratorRecord, StallsRecord, TapRecord, TrialRecord, TrialState};
+use wiretail_schema::run::{SegmentRecord, TapRecord, TrialRecord, TrialState};
 
-use super::testbed::{MAC_GENERATOR, MAC_SINK, Middle, TAPS, Testbed};
+use super::device::{self, Device, DeviceReport};
+use super::places::Places;
+use super::progress::Line;
+use super::recorder::{self, Captures, ETHERTYPE_PROBE, Recorder, Store, Watched};
+use super::testbed::Testbed;
+use super::topology::{MAC_GENERATOR, MAC_SINK, Segment, TapPlace, Topology};
+use super::{traffic, validity};
 
-/// A packet that departs more than this after its time is late.
-const LATE_LIMIT_NS: u64 = 100_000;
-/// More late packets than this share make a trial invalid.
-const LATE_SHARE_MAX: f64 = 0.01;
 /// Time for the device to forward what is under way when the generator has ended.
-const SETTLE: Duration = Duration::from_millis(300);
-/// How long a device may take until it forwards.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
-/// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1").
-const ETHERTYPE_EXPERIMENTAL: u16 = 0x88b5;
-/// Ethernet, in a pcap file header.
-const LINK_ETHERNET: u32 = 1;
+const SETTLE: Duration = Duration::from_millis(500);
+/// By then the packets at the taps have been counted since the last one was sent.
+const COUNTED: Duration = Duration::from_millis(100);
+/// How often the control thread looks after everybody.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Slots of the load generator's sending ring, where one is asked for.
+const RING_SLOTS: usize = 1024;
 
-/// What a trial ran with.
-pub struct Setup<'a> {
+/// What an attempt needs.
+pub struct Attempt<'a> {
     /// The trial.
     pub trial: &'a Trial,
     /// Seed of this trial.
     pub seed: u64,
-    /// Start of the names of its namespaces.
-    pub prefix: &'a str,
     /// Where its captures go.
     pub directory: &'a Path,
-    /// Cores of the generator and of the device under test.
-    pub cores: (Option<usize>, Option<usize>),
     /// Set when the run is to end.
     pub stop: &'a AtomicBool,
+    /// Shows how far it is.
+    pub line: &'a Line,
 }
 
-/// What stands between generator and sink in this trial.
-pub fn middle(trial: &Trial) -> Middle {
-    match trial.get("dut", "kind").text.as_str() {
-        "wire" => Middle::Nothing,
-        "bridge" => Middle::Bridge,
-        _ => Middle::Ports,
-    }
-}
-
-/// Runs the trial; both captures are in its directory afterwards, `pre.pcap` and `post.pcap`.
+/// Runs the trial once. The captures of its taps, `TAP.pcap`, are in its directory afterwards.
 ///
 /// # Errors
 /// Whatever kept it from running to its end. Nothing is left of its testbed.
-pub fn run(setup: &Setup<'_>, journal: Journal) -> Result<TrialRecord> {
-    let middle = middle(setup.trial);
-    let testbed = Testbed::build(journal, setup.prefix, middle)?;
-    let measured = measure(setup, &testbed, middle);
-    // The testbed goes first, whatever became of the measurement.
-    testbed.remove()?;
-    let (generated, taps) = measured?;
-    Ok(record(setup.trial, &generated, &taps))
-}
-
-fn measure(
-    setup: &Setup<'_>,
-    testbed: &Testbed,
-    middle: Middle,
-) -> Result<(GeneratorReport, Vec<TapReport>)> {
-    let plan = generator_plan(setup)?;
-    let skeleton = match (middle, testbed.ports()) {
-        (Middle::Ports, Some([input, output])) => {
-            Some(Skeleton::open(&input, &output, skeleton_plan(setup.trial))?)
-        }
-        _ => None,
+pub fn run(attempt: &Attempt<'_>) -> Result<TrialRecord> {
+    let trial = attempt.trial;
+    let topology = Topology::of(trial);
+    let isolate = trial.is("host", "isolate");
+    let places = Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+    let claims = match &places {
+        Some(places) if isolate => places.claim()?,
+        _ => Vec::new(),
     };
-    let forwarded = SharedCounters::default();
-    let stop_forwarding = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let forwarder = skeleton.map(|skeleton| {
-            let (stop, counters, cpu) = (&stop_forwarding, &forwarded, setup.cores.1);
-            scope.spawn(move || place(cpu).apply().map(|_| skeleton.run(stop, counters)))
-        });
-        let measured = send_and_record(setup, testbed, plan);
-        stop_forwarding.store(true, Ordering::Relaxed);
-        let forwarder = forwarder.map(join).transpose();
-        let measured = measured?;
-        match forwarder? {
-            Some(report) if report.failed + report.oversize > 0 => {
-                bail!("the skeleton could not send {} packets", report.failed + report.oversize)
+    let mut testbed = Testbed::build(Journal::create_unique(Path::new(JOURNAL_FOLDER))?, topology)?;
+    // On a thread of its own, whose core goes with it.
+    let recorded = std::thread::scope(|scope| {
+        join(scope.spawn(|| {
+            if let Some(places) = &places {
+                places.for_control().apply()?;
+                if isolate {
+                    let plan = places.isolation(testbed.name())?;
+                    testbed.change(&plan)?;
+                    places.check_quiet()?;
+                }
             }
-            _ => Ok(measured),
-        }
-    })
+            measure(attempt, &testbed, places.as_ref())
+        }))
+    });
+    // The testbed goes first, whatever became of the measurement.
+    let removed = testbed.remove();
+    drop(claims);
+    let recorded = recorded?;
+    removed?;
+    Ok(recorded)
 }
 
-fn place(cpu: Option<usize>) -> Placement {
-    Placement { cpu, ..Placement::default() }
+/// What all parties report at the end.
+struct Reports {
+    generator: GeneratorReport,
+    device: DeviceReport,
+    taps: Vec<TapReport>,
 }
 
-fn send_and_record(
-    setup: &Setup<'_>,
-    testbed: &Testbed,
-    plan: GeneratorPlan,
-) -> Result<(GeneratorReport, Vec<TapReport>)> {
-    await_forwarding(testbed, setup.stop)?;
-    let duration_ns = setup.trial.get("trial", "duration").number;
-    let packets = setup.trial.get("traffic", "rate").number as f64 * duration_ns as f64 / 1e9;
-    let ring = RingPlan {
-        packets: (packets * 1.1) as u64 + 1000,
-        duration_ns: duration_ns + 2_000_000_000,
-        snaplen: SNAPLEN,
-        source: StampSource::KernelSoftware,
-    };
-    let timestamper = Timestamper::open(&testbed.taps(), &ring)?;
-    let tx = TxPlan { qdisc_bypass: !testbed.taps_the_sender(), ..TxPlan::default() };
-    let generator = Generator::new(vec![PacketTx::open(&testbed.source(), tx)?], plan)?;
-    let counters = SharedCounters::default();
-    let generated = std::thread::scope(|scope| {
-        let (stop, counters, cpu) = (setup.stop, &counters, setup.cores.0);
-        join(scope.spawn(move || place(cpu).apply().map(|_| generator.run(stop, counters))))
+fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) -> Result<TrialRecord> {
+    let trial = attempt.trial;
+    let taps = testbed.topology().taps();
+    let segments = testbed.topology().segments();
+    let watched = Watched::new(segments[0].clone());
+    let shared = device::Shared::default();
+    let plan = traffic::plan(trial, attempt.seed)?;
+    let store: Box<dyn Store> = Box::new(Captures::create(attempt.directory, &taps)?);
+    let reports = std::thread::scope(|scope| {
+        // The taps first: of several sockets on a link the kernel serves the last one first, and that
+        // should be the device.
+        let duration_ns = trial.get("trial", "duration").number;
+        let ring = recorder::ring(taps.len(), traffic::packets(trial), duration_ns, false);
+        let reader = places.map(Places::for_reader).unwrap_or_default();
+        let recorder = recorder::start(scope, &testbed.taps(&taps), ring, store, reader, &watched)?;
+        let device =
+            match device::start(scope, trial, attempt.seed, testbed, places, attempt.directory, &shared) {
+                Ok(device) => device,
+                Err(error) => return recorder.end().and(Err(error)),
+            };
+        let generated = ready_and_send(attempt, testbed, places, plan, (&device, &recorder), &watched);
+        let device = device.stop();
+        let taps = recorder.end();
+        Ok(Reports { generator: generated?, device: device?, taps: taps? })
     })?;
-    std::thread::sleep(SETTLE);
-    if !generated.complete {
-        bail!("interrupted after {} packets", generated.sent);
-    }
-    let reports = write_captures(timestamper, setup.directory)?;
-    Ok((generated, reports))
+    Ok(record(trial, testbed.topology(), &taps, &segments, &reports))
 }
 
-/// Waits until a packet crosses the device: links that were just set up, and a bridge's ports, take
-/// up to a second to forward. The probes carry no signature, and the taps are not open yet.
-fn await_forwarding(testbed: &Testbed, stop: &AtomicBool) -> Result<()> {
+/// Waits for the device, then sends what the plan says.
+fn ready_and_send(
+    attempt: &Attempt<'_>,
+    testbed: &Testbed,
+    places: Option<&Places>,
+    plan: GeneratorPlan,
+    (device, recorder): (&Device<'_>, &Recorder<'_>),
+    watched: &Watched,
+) -> Result<GeneratorReport> {
+    device.await_ready(attempt.stop)?;
+    await_forwarding(attempt, testbed, device)?;
+    // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
+    let qdisc_bypass = !testbed.topology().tap_senders;
+    let mode = match attempt.trial.get("traffic", "socket").text.as_str() {
+        "packet-ring" => TxMode::Ring(RING_SLOTS),
+        _ => TxMode::Call,
+    };
+    let open = |port| PacketTx::open(&port, TxPlan { mode, qdisc_bypass });
+    let ports = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let generator = Generator::new(ports, plan)?;
+    let counters = SharedCounters::default();
+    let placement = places.map(Places::for_generator).unwrap_or_default();
+    let halt = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let (halt, shared) = (&halt, &counters);
+        let sending = scope.spawn(move || placement.apply().map(|_| generator.run(halt, shared)));
+        let begun = Instant::now();
+        while !sending.is_finished() {
+            std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
+            attempt.line.show(begun.elapsed(), &counters.read(), watched.missing());
+            // A device or recorder that is gone tells why when it is stopped; nobody has to wait for the end.
+            let gone = device.check().is_err() || recorder.has_failed();
+            if attempt.stop.load(Ordering::Relaxed) || gone {
+                halt.store(true, Ordering::Relaxed);
+            }
+        }
+        join(sending)
+    })?;
+    settle(watched);
+    Ok(report)
+}
+
+/// Waits until everything has arrived, or is lost.
+fn settle(watched: &Watched) {
+    let begun = Instant::now();
+    while begun.elapsed() < SETTLE && !(begun.elapsed() > COUNTED && watched.missing() == 0) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a packet crosses the device in every direction: links that were just set up, and a
+/// bridge's ports, take up to a second to forward. The probes carry no signature.
+fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, device: &Device<'_>) -> Result<()> {
+    let patience = Duration::from_nanos(attempt.trial.get("dut", "ready-timeout").number);
     let ring = RingPlan {
         packets: 1000,
-        duration_ns: READY_TIMEOUT.as_nanos() as u64,
+        duration_ns: patience.as_nanos() as u64,
         snaplen: SNAPLEN,
         source: StampSource::KernelSoftware,
     };
-    let [_, post] = testbed.taps();
-    let mut sink = Timestamper::open(&[post], &ring)?;
-    let mut source = PacketTx::open(&testbed.source(), TxPlan::default())?;
-    let mut probe = [0; 60];
-    probe[..6].copy_from_slice(&MAC_SINK.0);
-    probe[6..12].copy_from_slice(&MAC_GENERATOR.0);
-    probe[12..14].copy_from_slice(&ETHERTYPE_EXPERIMENTAL.to_be_bytes());
+    let places = testbed.topology().taps();
+    let arrivals: Vec<_> = ["post", "back-post"]
+        .into_iter()
+        .filter_map(|name| places.iter().position(|tap| tap.name == name))
+        .map(|place| testbed.taps(&places)[place])
+        .collect();
+    let mut sinks = Timestamper::open(&arrivals, &ring)?;
+    let open = |port| PacketTx::open(&port, TxPlan::default());
+    let mut sources = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let probe = |from: [u8; 6], to: [u8; 6]| {
+        let mut probe = [0; 60];
+        probe[..6].copy_from_slice(&to);
+        probe[6..12].copy_from_slice(&from);
+        probe[12..14].copy_from_slice(&ETHERTYPE_PROBE.to_be_bytes());
+        probe
+    };
+    let probes = [probe(MAC_GENERATOR.0, MAC_SINK.0), probe(MAC_SINK.0, MAC_GENERATOR.0)];
+    let mut waiting: Vec<u16> = arrivals.iter().map(|tap| tap.tap).collect();
     let begun = Instant::now();
-    while begun.elapsed() < READY_TIMEOUT {
-        source.send(&[&probe]);
+    while begun.elapsed() < patience {
+        for (source, probe) in sources.iter_mut().zip(&probes) {
+            source.send(&[probe]);
+        }
         std::thread::sleep(Duration::from_millis(20));
-        let mut arrived = false;
-        sink.collect(&mut |_, _, _, frame| arrived |= frame.get(12..14) == probe.get(12..14));
-        if arrived {
+        sinks.collect(&mut |tap, _, _, frame| {
+            if frame.get(12..14) == Some(&ETHERTYPE_PROBE.to_be_bytes()) {
+                waiting.retain(|other| *other != tap);
+            }
+        });
+        if waiting.is_empty() {
             return Ok(());
         }
-        if stop.load(Ordering::Relaxed) {
+        device.check()?;
+        if attempt.stop.load(Ordering::Relaxed) {
             bail!("interrupted before the first packet");
         }
     }
-    bail!("the device under test forwards nothing: no probe arrived at the sink within {READY_TIMEOUT:?}")
+    bail!("the device under test forwards nothing: no probe crossed it within {patience:?}")
 }
 
-fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn generator_plan(setup: &Setup<'_>) -> Result<GeneratorPlan> {
-    let get = |table, name| setup.trial.get(table, name).number;
-    let (rate_pps, burst) = (get("traffic", "rate"), get("traffic", "burst"));
-    let pattern = match u32::try_from(burst)? {
-        1 => Pattern::Constant { rate_pps },
-        burst => Pattern::Bursts { rate_pps, burst },
+/// The trial's record: what everybody counted, and whether that says something about the device.
+fn record(
+    trial: &Trial,
+    topology: &Topology,
+    taps: &[TapPlace],
+    segments: &[Segment],
+    reports: &Reports,
+) -> TrialRecord {
+    let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
+    let generator = validity::generator_record(trial, &reports.generator);
+    let tap = |(place, report): (&TapPlace, &TapReport)| TapRecord {
+        name: place.name.clone(),
+        place: place.describe(topology),
+        timestamp_source: report.source.name().to_owned(),
+        packets: report.packets,
+        drops: report.drops + report.missing,
     };
-    let addresses = Addresses {
-        mac_from: MAC_GENERATOR.0,
-        mac_to: MAC_SINK.0,
-        ip_from: Ipv4Addr::new(10, 0, 0, 1),
-        ip_to: Ipv4Addr::new(10, 0, 0, 2),
-        port_to: 53,
-    };
-    let sizes = Sizes::Fixed(u16::try_from(get("traffic", "size"))?);
-    let flows = u16::try_from(get("traffic", "flows")).context("traffic.flows: at most 65535")?;
-    Ok(GeneratorPlan {
-        streams: vec![Stream { id: 0, port: 0, addresses, flows, sizes }],
-        recording: None,
-        pattern,
-        end: End::DurationNs(get("trial", "duration")),
-        seed: setup.seed,
-        start_ns: None,
-        late_limit_ns: LATE_LIMIT_NS,
-        id_first: 0,
-    })
-}
-
-fn skeleton_plan(trial: &Trial) -> SkeletonPlan {
-    let get = |name| trial.get("dut", name);
-    let (ns, every) = (get("delay").number, get("delay-every").number);
-    SkeletonPlan {
-        batch: get("batch").number as usize,
-        release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
-        delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
-        ..SkeletonPlan::default()
-    }
-}
-
-/// Writes what both taps recorded.
-fn write_captures(timestamper: Timestamper, directory: &Path) -> Result<Vec<TapReport>> {
-    let create = |tap: &str| {
-        let path = directory.join(format!("{tap}.pcap"));
-        let file = File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
-        anyhow::Ok(PcapWriter::new(BufWriter::with_capacity(1 << 18, file), LINK_ETHERNET))
-    };
-    let mut writers = [create(TAPS[0])?, create(TAPS[1])?];
-    let mut failure = Ok(());
-    let reports = timestamper.drain(&mut |tap, ts_ns, wire_len, frame| {
-        if let Some(writer) = writers.get_mut(usize::from(tap))
-            && failure.is_ok()
-        {
-            failure = writer.write(ts_ns, wire_len, frame);
-        }
-    });
-    let finish =
-        failure.and_then(|()| writers.into_iter().try_for_each(|writer| writer.finish().map(|_| ())));
-    finish.with_context(|| format!("{}: the captures can't be written", directory.display()))?;
-    Ok(reports)
-}
-
-/// The trial's counters, and whether its numbers say something about the device.
-fn record(trial: &Trial, generated: &GeneratorReport, taps: &[TapReport]) -> TrialRecord {
-    let drops = |tap: usize| taps.get(tap).map_or(0, |report| report.drops + report.missing);
-    let mut reasons = Vec::new();
-    for (tap, name) in TAPS.iter().enumerate() {
-        if drops(tap) > 0 {
-            reasons.push(format!("the {name} capture dropped {} packets", drops(tap)));
-        }
-    }
-    if generated.failed > 0 {
-        reasons.push(format!("the load generator could not send {} packets", generated.failed));
-    }
-    if generated.late as f64 > LATE_SHARE_MAX * generated.sent as f64 {
-        reasons.push(format!(
-            "the load generator was late with {} of {} packets (more than {} us after their time)",
-            generated.late,
-            generated.sent,
-            LATE_LIMIT_NS / 1000
-        ));
-    }
-    let at = |billionths| generated.lateness.percentile_ns(billionths).unwrap_or(0);
-    let state = if reasons.is_empty() { TrialState::Valid } else { TrialState::Invalid };
-    let mut record = blank(trial, state, reasons);
-    record.generator = Some(GeneratorRecord {
-        offered_pps: trial.get("traffic", "rate").number,
-        sent: generated.sent,
-        sent_bytes: generated.sent_bytes,
-        failed: generated.failed,
-        late: generated.late,
-        late_limit_ns: LATE_LIMIT_NS,
-        lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
-    });
-    record.taps = TAPS
+    record.taps = taps.iter().zip(&reports.taps).map(tap).collect();
+    record.dut = reports.device.record;
+    record.stalls =
+        validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
+    record.reasons = validity::faults(trial, &generator, &record.taps, &record.stalls);
+    record.generator = Some(generator);
+    record.segments = segments
         .iter()
-        .zip(taps)
-        .map(|(name, tap)| TapRecord {
-            name: (*name).to_owned(),
-            place: tap.interface.clone(),
-            timestamp_source: tap.source.name().to_owned(),
-            packets: tap.packets,
-            drops: tap.drops + tap.missing,
+        .enumerate()
+        .map(|(number, segment)| SegmentRecord {
+            name: segment.name.clone(),
+            pre: taps[segment.pre].name.clone(),
+            post: taps[segment.post].name.clone(),
+            directory: match number {
+                0 => record.directory.clone(),
+                _ => format!("{}/{}", record.directory, segment.name),
+            },
+            analysed: false,
         })
         .collect();
+    record.state = match (reports.generator.complete, record.reasons.is_empty()) {
+        (false, _) => {
+            let sent = reports.generator.sent;
+            record.reasons.insert(0, format!("interrupted after {sent} packets"));
+            TrialState::Interrupted
+        }
+        (true, true) => TrialState::Valid,
+        (true, false) => TrialState::Invalid,
+    };
     record
-}
-
-/// A record without numbers.
-pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
-    TrialRecord {
-        number: trial.number,
-        repeat: trial.repeat,
-        name: trial.name.clone(),
-        directory: format!("trials/{:04}-{}", trial.number, trial.name),
-        state,
-        reasons,
-        notes: Vec::new(),
-        attempts: 1,
-        settings: trial.records(),
-        generator: None,
-        dut: None,
-        taps: Vec::new(),
-        segments: Vec::new(),
-        stalls: StallsRecord::default(),
-    }
 }

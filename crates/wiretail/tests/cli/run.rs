@@ -74,9 +74,9 @@ fn a_run_measures_every_device_and_leaves_nothing() {
     assert_eq!(trials.len(), 3);
     for trial in trials {
         assert_ne!(trial["state"], "failed", "{trial}");
-        assert_eq!(trial["sent"], 400);
-        let name = format!("{:04}-{}", trial["number"].as_u64().unwrap(), trial["name"].as_str().unwrap());
-        let summary = read(&out.join("trials").join(&name).join("summary.json"));
+        assert_eq!(trial["generator"]["sent"], 400, "{trial}");
+        let name = trial["directory"].as_str().unwrap();
+        let summary = read(&out.join(name).join("summary.json"));
         assert_eq!(
             summary["pre"]["packets"].as_u64().unwrap()
                 - summary["pre"]["packets_without_key"].as_u64().unwrap(),

@@ -1,0 +1,37 @@
+//! What a trial with a known delay says about the measurement itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A device delayed every so many packets by a known time: what of it was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// The delay that the device added, in ns.
+    pub injected_ns: u64,
+    /// Every how many packets.
+    pub every: u64,
+    /// Packets that were delayed and arrived, outside of stalls and of the warm-up.
+    pub delayed: u64,
+    /// Those that were not delayed, under the same conditions.
+    pub others: u64,
+    /// Difference of the medians of both, in ns.
+    pub recovered_ns: i64,
+    /// Of the delayed ones, those among as many highest delays.
+    pub found: u64,
+    /// Packets that were left out, because a named stall fell into their way.
+    pub in_stalls: u64,
+}
+
+impl Calibration {
+    /// How far the recovered delay is from the injected one, in ns.
+    pub fn error_ns(&self) -> i64 {
+        self.recovered_ns - self.injected_ns as i64
+    }
+
+    /// Whether the error is within 1 us + 1 % of the injected delay, and every delayed packet was found.
+    pub fn holds(&self) -> bool {
+        self.delayed > 0
+            && self.found == self.delayed
+            && self.error_ns().unsigned_abs() <= 1_000 + self.injected_ns / 100
+    }
+}

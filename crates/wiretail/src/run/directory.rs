@@ -1,0 +1,144 @@
+//! A run directory: made, locked, opened again, and what is in it read back.
+//!
+//! | what | |
+//! |---|---|
+//! | `experiment.resolved.toml` | the experiment with every key said |
+//! | `manifest.json` | host, trials, counters, validity; written anew after every trial |
+//! | `report.html` | all trials on one page |
+//! | `trials/NNNN-NAME/` | captures, and what `analyze` leaves behind |
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use wiretail_schema::experiment::Experiment;
+use wiretail_schema::run::{Run, TrialRecord};
+use wiretail_schema::summary::Summary;
+
+use crate::outputs;
+
+const MANIFEST: &str = "manifest.json";
+const EXPERIMENT: &str = "experiment.resolved.toml";
+
+/// A run directory that no other process writes to while this lives.
+pub struct RunDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunDirectory {
+    /// Makes the directory of a new run.
+    ///
+    /// # Errors
+    /// It holds a run already, or can't be made.
+    pub fn create(path: &Path, experiment: &Experiment) -> Result<Self> {
+        if path.join(MANIFEST).exists() {
+            bail!(
+                "{}: holds a run already; choose another --out, or go on with it: --resume",
+                path.display()
+            );
+        }
+        fs::create_dir_all(path.join("trials"))
+            .with_context(|| format!("{}: cannot be made", path.display()))?;
+        let directory = Self::lock(path)?;
+        let head =
+            format!("# Every key of the experiment; written by wiretail {}\n", env!("CARGO_PKG_VERSION"));
+        outputs::write_file(&path.join(EXPERIMENT), (head + &experiment.to_toml()).as_bytes())?;
+        Ok(directory)
+    }
+
+    /// Opens the directory of an earlier run.
+    ///
+    /// # Errors
+    /// There is none, or it is not whole.
+    pub fn open(path: &Path) -> Result<(Self, Experiment, Run)> {
+        let directory = Self::lock(path)?;
+        let run = read_manifest(path)?;
+        let file = path.join(EXPERIMENT);
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("{}: cannot be read; expected a run directory", file.display()))?;
+        let experiment =
+            Experiment::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+        Ok((directory, experiment, run))
+    }
+
+    fn lock(path: &Path) -> Result<Self> {
+        let error = || format!("{}: cannot be opened; expected a run directory", path.display());
+        let lock = File::open(path).with_context(error)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("{}: another process writes to this run; wait for it, or end it", path.display());
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An empty directory for an attempt at a trial; what an earlier attempt left is kept beside it.
+    ///
+    /// # Errors
+    /// A file system that is full or read-only.
+    pub fn for_attempt(&self, record: &TrialRecord) -> Result<PathBuf> {
+        let folder = self.path.join(&record.directory);
+        let aside = |number: u32| self.path.join(format!("{}.attempt{number}", record.directory));
+        if folder.exists() {
+            let free = (1..).map(aside).find(|path| !path.exists()).context("no name is free")?;
+            fs::rename(&folder, &free)
+                .with_context(|| format!("{}: cannot be renamed to {}", folder.display(), free.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// Writes the manifest, whole or not at all: what was measured is not lost with what comes.
+    ///
+    /// # Errors
+    /// A file system that is full or read-only.
+    pub fn write_manifest(&self, run: &Run) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(run)?;
+        text.push(b'\n');
+        outputs::write_file(&self.path.join(MANIFEST), &text)
+    }
+}
+
+/// The manifest of a run directory.
+///
+/// # Errors
+/// There is none, or it is none of ours.
+pub fn read_manifest(path: &Path) -> Result<Run> {
+    let file = path.join(MANIFEST);
+    let text = fs::read(&file)
+        .with_context(|| format!("{}: cannot be read; expected a run directory", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{}: is no manifest of a run", file.display()))
+}
+
+/// The results of all segments that were analysed: trial number, place of the segment, summary.
+///
+/// # Errors
+/// A summary that is missing or damaged.
+pub fn results(path: &Path, run: &Run) -> Result<Vec<(usize, usize, Summary)>> {
+    let mut results = Vec::new();
+    for trial in &run.trials {
+        for (place, segment) in trial.segments.iter().enumerate().filter(|(_, segment)| segment.analysed) {
+            let file = path.join(&segment.directory).join("summary.json");
+            let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+            let summary = serde_json::from_slice(&text)
+                .with_context(|| format!("{}: is no summary", file.display()))?;
+            results.push((trial.number, place, summary));
+        }
+    }
+    Ok(results)
+}
+
+/// Where a run goes that was not told: under `runs/`, named after the time and the experiment.
+pub fn default_path(experiment: &Path) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
+    let stamp = wiretail_report::format::utc(now).unwrap_or_default();
+    let stamp = stamp.trim_end_matches(" UTC").replace(' ', "T").replace(':', "-");
+    let name = experiment.file_stem().unwrap_or_default().to_string_lossy();
+    PathBuf::from("runs").join(format!("{stamp}-{name}"))
+}

@@ -1,0 +1,81 @@
+//! The result of a run on a terminal: the table of the papers, a row a trial.
+
+use std::io::{self, Write};
+
+use wiretail_report::format::{count, duration, ratio};
+use wiretail_schema::run::{Run, TrialRecord, TrialState};
+use wiretail_schema::summary::Summary;
+
+/// Percentiles of the table.
+const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
+
+/// Prints the table.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(out: &mut impl Write, run: &Run, results: &[(usize, usize, Summary)]) -> io::Result<()> {
+    writeln!(out, "{}\n", run.title)?;
+    let width = run.trials.iter().map(|trial| trial.name.chars().count() + 6).max().unwrap_or(0).max(10);
+    let heads = PERCENTILES.map(|percentile| format!("p{percentile}"));
+    let [a, b, c, d] = &heads;
+    writeln!(
+        out,
+        "  {:<width$} {:>10} {:>9} {a:>10} {b:>10} {c:>10} {d:>10} {:>10}  state",
+        "trial", "sent", "loss", "max"
+    )?;
+    let mut unsupported = false;
+    for trial in &run.trials {
+        let of_trial = || results.iter().filter(|(number, _, _)| *number == trial.number);
+        if of_trial().next().is_none() {
+            writeln!(out, "  {:<width$} {:>74}  {}", trial.name, "", state(trial))?;
+        }
+        for (_, place, summary) in of_trial() {
+            let name = match (place, trial.segments.get(*place)) {
+                (1.., Some(segment)) => format!("{} {}", trial.name, segment.name),
+                _ => trial.name.clone(),
+            };
+            let [a, b, c, d] = PERCENTILES.map(|percentile| {
+                let (text, supported) = value(summary, percentile);
+                unsupported |= !supported;
+                text
+            });
+            writeln!(
+                out,
+                "  {name:<width$} {:>10} {:>9} {a:>10} {b:>10} {c:>10} {d:>10} {:>10}  {}",
+                count(summary.loss.sent),
+                ratio(summary.loss.ratio),
+                duration(summary.delay.max_ns as f64),
+                state(trial)
+            )?;
+        }
+        for reason in &trial.reasons {
+            writeln!(out, "    {reason}")?;
+        }
+    }
+    let source = run.trials.iter().flat_map(|trial| &trial.taps).next();
+    writeln!(out, "\n  stamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
+    if unsupported {
+        writeln!(out, "  ? rests on too few packets: fewer than ten are beyond it")?;
+    }
+    Ok(())
+}
+
+/// A percentile, marked where too few packets support it.
+pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
+    let found = summary.delay.percentiles.iter().find(|found| found.percentile == percentile);
+    match found {
+        Some(found) if found.supported => (duration(found.value_ns as f64), true),
+        Some(found) => (format!("{}?", duration(found.value_ns as f64)), false),
+        None => ("-".to_owned(), true),
+    }
+}
+
+/// The state in a word.
+pub fn state(trial: &TrialRecord) -> &'static str {
+    match trial.state {
+        TrialState::Valid => "valid",
+        TrialState::Invalid => "invalid",
+        TrialState::Failed => "failed",
+        TrialState::Interrupted => "interrupted",
+    }
+}

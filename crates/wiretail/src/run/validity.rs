@@ -1,0 +1,185 @@
+//! Whether a trial's numbers say something about the device under test: capture drops, late departures,
+//! stalls. What goes beyond its limit makes a trial invalid, and is named.
+
+use wiretail_dataplane::clock::ClockOffset;
+use wiretail_dataplane::generator::GeneratorReport;
+use wiretail_dataplane::stalls::{STALL_NS, Stall, StallLog};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::{
+    GeneratorRecord, StallCause, StallCauseRecord, StallRecord, StallsRecord, TapRecord, TrialRecord,
+    TrialState,
+};
+
+/// Stalls that are listed one by one.
+const LISTED: usize = 100;
+/// Stalls this long are told apart from what a tick or an interrupt takes; only they count against
+/// `trial.stall-share`, in ns.
+const LONG_NS: u64 = 1_000_000;
+/// Starts of the same pause, seen by two loops, may be this far apart, in ns.
+const SAME_NS: u64 = 100_000;
+
+const GENERATOR: &str = "load generator";
+const DEVICE: &str = "device under test";
+
+/// A record of a trial without numbers.
+pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
+    TrialRecord {
+        number: trial.number,
+        repeat: trial.repeat,
+        name: trial.name.clone(),
+        directory: format!("trials/{:04}-{}", trial.number, trial.name),
+        state,
+        reasons,
+        notes: Vec::new(),
+        attempts: 1,
+        settings: trial.records(),
+        generator: None,
+        dut: None,
+        taps: Vec::new(),
+        segments: Vec::new(),
+        stalls: StallsRecord::default(),
+        calibration: None,
+    }
+}
+
+/// What the load generator did, for the record.
+pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
+    let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
+    GeneratorRecord {
+        offered_pps: trial.get("traffic", "rate").number,
+        sent: report.sent,
+        sent_bytes: report.sent_bytes,
+        failed: report.failed,
+        late: report.late,
+        late_limit_ns: trial.get("traffic", "late-limit").number,
+        lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
+    }
+}
+
+/// Why the numbers say nothing about the device; empty if they do.
+pub fn faults(
+    trial: &Trial,
+    generator: &GeneratorRecord,
+    taps: &[TapRecord],
+    stalls: &StallsRecord,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for tap in taps.iter().filter(|tap| tap.drops > 0) {
+        faults.push(format!("the {} capture dropped {} packets", tap.name, tap.drops));
+    }
+    if generator.failed > 0 {
+        faults.push(format!("the load generator could not send {} packets", generator.failed));
+    }
+    let millionths = |name| trial.get("trial", name).number as f64 / 1e6;
+    if generator.late as f64 > millionths("late-share") * generator.sent as f64 {
+        faults.push(format!(
+            "the load generator was late with {} of {} packets (more than {} us after their time)",
+            generator.late,
+            generator.sent,
+            generator.late_limit_ns / 1000
+        ));
+    }
+    let long = stalls.longest.iter().filter(|stall| stall.duration_ns >= LONG_NS);
+    let long_ns: u64 = long.map(|stall| stall.duration_ns).sum();
+    let duration_ns = trial.get("trial", "duration").number as f64;
+    if long_ns as f64 > millionths("stall-share") * duration_ns {
+        faults.push(format!(
+            "the packets' cores stood still for {:.1} ms of {:.0} ms, in stalls of a millisecond and more",
+            long_ns as f64 / 1e6,
+            duration_ns / 1e6
+        ));
+    }
+    faults
+}
+
+/// Names the cause of every stall of the generator and of a device that polls.
+pub fn stalls(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> StallsRecord {
+    let device = device.map_or(&[][..], StallLog::kept);
+    let mut found = Vec::new();
+    let mut paired = vec![false; device.len()];
+    let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
+    for stall in generator.kept() {
+        // Both lists are in order, and no two stalls of a loop overlap.
+        let first = device.partition_point(|other| end(other) <= stall.start_ns);
+        let beside = device[first..].iter().take_while(|other| other.start_ns < end(stall));
+        let same = beside.into_iter().position(|other| is_same(stall, other)).map(|place| first + place);
+        let (role, cause) = match same {
+            Some(other) if !stall.preempted && !device[other].preempted => {
+                paired[other] = true;
+                (format!("{GENERATOR} and {DEVICE}"), StallCause::AllCoresPaused)
+            }
+            _ => (GENERATOR.to_owned(), cause_alone(stall)),
+        };
+        found.push((stall, role, cause));
+    }
+    let alone = device.iter().zip(paired).filter(|(_, paired)| !paired);
+    found.extend(alone.map(|(stall, _)| (stall, DEVICE.to_owned(), cause_alone(stall))));
+    let mut causes: Vec<StallCauseRecord> = Vec::new();
+    for (stall, _, cause) in &found {
+        let place = causes.iter().position(|known| known.cause == *cause).unwrap_or_else(|| {
+            causes.push(StallCauseRecord { cause: *cause, count: 0, total_ns: 0, longest_ns: 0 });
+            causes.len() - 1
+        });
+        let known = &mut causes[place];
+        known.count += 1;
+        known.total_ns += stall.duration_ns;
+        known.longest_ns = known.longest_ns.max(stall.duration_ns);
+    }
+    causes.sort_by_key(|known| known.cause);
+    let mut longest: Vec<StallRecord> = found
+        .into_iter()
+        .map(|(stall, role, cause)| StallRecord {
+            start_ns: stall.start_ns as i64 + clock.realtime_minus_monotonic_ns,
+            duration_ns: stall.duration_ns,
+            role,
+            cause,
+        })
+        .collect();
+    longest.sort_by_key(|stall| std::cmp::Reverse(stall.duration_ns));
+    longest.truncate(LISTED);
+    StallsRecord { threshold_ns: STALL_NS, causes, longest }
+}
+
+fn cause_alone(stall: &Stall) -> StallCause {
+    if stall.preempted { StallCause::Scheduler } else { StallCause::OneCorePaused }
+}
+
+/// Whether two loops stood still together: most of the shorter stall lies within the longer one. Ticks
+/// come to both cores at once, too, but are shorter than [`SAME_NS`].
+fn is_same(a: &Stall, b: &Stall) -> bool {
+    let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
+    let common = end(a).min(end(b)).saturating_sub(a.start_ns.max(b.start_ns));
+    let shorter = a.duration_ns.min(b.duration_ns);
+    shorter >= SAME_NS && common * 2 > shorter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(stalls: &[(u64, u64)]) -> StallLog {
+        let mut log = StallLog::default();
+        for (start, duration) in stalls {
+            log.skip(*start);
+            log.tick(start + duration);
+        }
+        log
+    }
+
+    #[test]
+    fn a_pause_of_both_is_one_stall() {
+        let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
+        let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
+        let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
+        let record = stalls(&generator, Some(&device), &clock);
+        let causes: Vec<_> =
+            record.causes.iter().map(|cause| (cause.cause, cause.count, cause.total_ns)).collect();
+        assert_eq!(
+            causes,
+            [(StallCause::AllCoresPaused, 1, 400_000), (StallCause::OneCorePaused, 2, 55_000)]
+        );
+        assert_eq!(record.longest[0].start_ns, 5_000_007);
+        assert_eq!(record.longest[0].role, "load generator and device under test");
+        assert_eq!(record.longest[2].role, DEVICE);
+    }
+}
