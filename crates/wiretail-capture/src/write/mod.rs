@@ -2,20 +2,25 @@
 //!
 //! - [`samples`]: a row a packet, Parquet;
 //! - [`hgrm`]: a percentile distribution, as HdrHistogram prints it;
-//! - [`pcap`]: a capture with nanosecond stamps;
+//! - [`pcap`]: a capture with nanosecond stamps; [`pcapng`]: of several taps, with what each one lost;
+//! - [`capture_file`]: the file of a capture that is being recorded, plain or zstd;
 //! - [`atomic`]: files that are whole or not there, which the others and every text stand on.
 
 pub mod atomic;
+pub mod capture_file;
 pub mod hgrm;
 pub mod pcap;
+pub mod pcapng;
 pub mod samples;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use atomic::{AtomicFile, write_atomically};
+pub use capture_file::CaptureFile;
 pub use hgrm::percentile_distribution;
 pub use pcap::PcapWriter;
+pub use pcapng::{PcapngWriter, TapCounts, TapInterface};
 pub use samples::{Sample, SampleKind, SamplesWriter};
 
 /// A result that could not be written; nothing is left under its name but what was there before.
