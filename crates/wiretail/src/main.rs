@@ -4,16 +4,22 @@
 //! - [`analyze`]: two captures to a verdict, by [`evaluate`]: [`recognise`] (which key, do the clocks agree),
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
 //! - [`run`]: from an experiment file to a report, live;
+//! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
-//! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance;
+//! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance, or
+//! traffic was late or a live capture is not whole;
 //! 2 an error, told on standard error; 3 `--check` could not decide for want of packets.
 
 mod analyze;
+mod capture;
 mod cli;
 mod compare;
 mod evaluate;
+mod forward;
+mod generate;
+mod live;
 mod meeting;
 mod outputs;
 mod pipeline;
@@ -39,6 +45,9 @@ fn main() -> ExitCode {
         Command::Report(arguments) => run::report(&arguments),
         Command::Check(arguments) => run::check(&arguments),
         Command::Clean(arguments) => run::clean(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Capture(arguments) => capture::run(&arguments),
+        Command::Forward(arguments) => forward::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

@@ -1,4 +1,6 @@
-//! What can be asked for on the command line.
+//! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`].
+
+pub mod traffic;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -41,6 +43,18 @@ pub enum Command {
     Check(CheckArgs),
     /// Revert what runs that were killed left behind: namespaces, links, settings
     Clean(CleanArgs),
+    /// Send exact traffic from an interface, and say how exact it was
+    ///
+    /// Busy-waits for the departure of every packet. Needs CAP_NET_RAW; real-time priority and another
+    /// namespace need root.
+    Generate(traffic::GenerateArgs),
+    /// Record one or more interfaces into a pcapng file, with the kernel's or the network card's stamps
+    ///
+    /// Each tap becomes an interface of the file, chosen by its name with --pre-interface and
+    /// --post-interface of `analyze`. The file states how many packets each tap lost.
+    Capture(traffic::CaptureArgs),
+    /// Forward between two interfaces and do nothing else: the smallest possible device under test
+    Forward(traffic::ForwardArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.

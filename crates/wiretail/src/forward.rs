@@ -1,0 +1,84 @@
+//! `wiretail forward`: the smallest possible device under test.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use serde_json::json;
+use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+use wiretail_report::format;
+
+use crate::cli::traffic::{ForwardArgs, ReleaseChoice};
+use crate::live::{self, OpenPlace, nanoseconds};
+
+/// Runs the command until a signal ends it.
+///
+/// # Errors
+/// A plan that can't be carried out, ports that can't be opened.
+pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
+    let stop = live::stop_on_signals()?;
+    let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
+    let skeleton = Skeleton::open(&input.port(), &output.port(), plan(arguments)?)?;
+    if !arguments.json {
+        eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+    }
+    let counters = SharedCounters::default();
+    let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
+    let report = live::run_watched(
+        live::placement(&arguments.thread),
+        move || skeleton.run(stop, shared),
+        || {
+            let now = counters.read();
+            format!("{} packets received, {} sent", format::count(now.received), format::count(now.sent))
+        },
+    )?;
+    if arguments.json {
+        live::print_json(&document(arguments, &report))?;
+    } else {
+        print(arguments, &report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
+    let delay = match arguments.delay {
+        Some(delay) => Some(Delay { ns: nanoseconds("delay", delay)?, every: arguments.delay_every }),
+        None => None,
+    };
+    let release = match arguments.release {
+        ReleaseChoice::Immediate => Release::Immediate,
+        ReleaseChoice::Batch => Release::Batch,
+    };
+    let (both_ways, batch) = (arguments.both_ways, arguments.batch);
+    Ok(SkeletonPlan { both_ways, batch, release, delay, ..SkeletonPlan::default() })
+}
+
+fn document(arguments: &ForwardArgs, report: &SkeletonReport) -> serde_json::Value {
+    json!({
+        "in": arguments.input.to_string(),
+        "out": arguments.output.to_string(),
+        "both_ways": arguments.both_ways,
+        "received": report.received,
+        "sent": report.sent,
+        "dropped": report.dropped,
+        "failed": report.failed,
+        "oversize": report.oversize,
+        "delayed": report.delayed,
+    })
+}
+
+fn print(arguments: &ForwardArgs, report: &SkeletonReport) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let arrow = if arguments.both_ways { "<->" } else { "->" };
+    let (received, sent) = (format::count(report.received), format::count(report.sent));
+    writeln!(out, "{} {arrow} {}: received {received}, sent {sent}", arguments.input, arguments.output)?;
+    writeln!(out, "  ring full  {}", format::count(report.dropped))?;
+    writeln!(out, "  not sent   {}", format::count(report.failed))?;
+    writeln!(out, "  too long   {}", format::count(report.oversize))?;
+    if arguments.delay.is_some() {
+        writeln!(out, "  held back  {}", format::count(report.delayed))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! `wiretail generate`: exact traffic from one interface, and how exact it was.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use wiretail_capture::{CaptureReader, Frame, LinkType, OpenOptions};
+use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::frame::Addresses;
+use wiretail_dataplane::generator::{Generator, GeneratorReport};
+use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
+use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
+use wiretail_dataplane::recording::Recording;
+use wiretail_report::format;
+
+use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
+use crate::live::{self, OpenPlace, nanoseconds};
+
+/// More late packets than this share are told by the exit code.
+const LATE_SHARE_MAX: f64 = 0.01;
+/// Slots of a sending ring.
+const RING_SLOTS: usize = 1024;
+
+/// Runs the command.
+///
+/// # Errors
+/// A plan that can't be carried out, a port that can't be opened, a recording that can't be read.
+pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
+    let stop = live::stop_on_signals()?;
+    let plan = plan(arguments)?;
+    let place = OpenPlace::open(&arguments.port)?;
+    let mode = match arguments.socket {
+        GenerateSocket::Packet => TxMode::Call,
+        GenerateSocket::PacketRing => TxMode::Ring(RING_SLOTS),
+    };
+    let port = PacketTx::open(&place.port(), TxPlan { mode, qdisc_bypass: !arguments.qdisc })?;
+    let generator = Generator::new(vec![port], plan)?;
+    let counters = SharedCounters::default();
+    let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
+    let report = live::run_watched(
+        live::placement(&arguments.thread),
+        move || generator.run(stop, shared),
+        || {
+            let now = counters.read();
+            format!("{} packets sent, {} late", format::count(now.sent), format::count(now.late))
+        },
+    )?;
+    if arguments.json {
+        live::print_json(&document(arguments, &report)?)?;
+    } else {
+        print(arguments, &report)?;
+    }
+    Ok(verdict(&report))
+}
+
+/// 1 where it was not the traffic that was asked for, and says so.
+fn verdict(report: &GeneratorReport) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    if report.failed > 0 {
+        let reason = report.last_error.map_or("the port was full".to_owned(), |number| {
+            std::io::Error::from_raw_os_error(number).to_string()
+        });
+        let failed = format::count(report.failed);
+        eprintln!(
+            "wiretail: {failed} packets could not be sent: {reason}; is the interface up, and its MTU large enough?"
+        );
+        code = ExitCode::from(1);
+    }
+    if report.late as f64 > LATE_SHARE_MAX * report.sent as f64 {
+        eprintln!(
+            "wiretail: {} of {} packets were late; try a lower rate, a core of its own (--cpu) or a \
+             real-time priority (--fifo)",
+            format::count(report.late),
+            format::count(report.sent)
+        );
+        code = ExitCode::from(1);
+    }
+    code
+}
+
+fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
+    let end = match (arguments.packets, arguments.duration) {
+        (Some(packets), _) => End::Packets(packets.get()),
+        (None, Some(duration)) => End::DurationNs(nanoseconds("duration", duration)?),
+        // A recording ends of itself.
+        (None, None) => End::Packets(u64::MAX),
+    };
+    let recording = match &arguments.replay {
+        Some(path) => Some(Arc::new(read_recording(path, arguments.rate)?)),
+        None => None,
+    };
+    Ok(GeneratorPlan {
+        streams: if recording.is_some() { Vec::new() } else { streams(arguments) },
+        recording,
+        pattern: pattern(arguments)?,
+        end,
+        seed: arguments.seed,
+        start_ns: None,
+        late_limit_ns: nanoseconds("late-limit", arguments.late_limit)?,
+        id_first: arguments.first_id,
+    })
+}
+
+fn streams(arguments: &GenerateArgs) -> Vec<Stream> {
+    let addresses = Addresses {
+        mac_from: arguments.mac_from,
+        mac_to: arguments.mac_to,
+        ip_from: arguments.ip_from,
+        ip_to: arguments.ip_to,
+        port_to: arguments.port_to,
+    };
+    let sizes = Sizes::from(&arguments.size);
+    let stream = |id| Stream { id, port: 0, addresses, flows: arguments.flows, sizes: sizes.clone() };
+    (0..arguments.streams).map(stream).collect()
+}
+
+fn pattern(arguments: &GenerateArgs) -> Result<Pattern> {
+    // A recording has its own times.
+    let rate_pps = arguments.rate.unwrap_or(1);
+    let (on_off, burst) = (arguments.pattern == PatternChoice::OnOff, arguments.burst);
+    if burst > 1 && arguments.pattern != PatternChoice::Constant {
+        bail!("--burst {burst} goes with --pattern constant only");
+    }
+    match (on_off, arguments.on, arguments.off) {
+        (true, Some(on), Some(off)) => {
+            let (on_ns, off_ns) = (nanoseconds("on", on)?, nanoseconds("off", off)?);
+            Ok(Pattern::OnOff { rate_pps, on_ns, off_ns })
+        }
+        (true, ..) => bail!("--pattern on-off needs --on and --off, such as --on 10ms --off 90ms"),
+        (false, Some(_), _) => bail!("--on and --off go with --pattern on-off only"),
+        _ if arguments.pattern == PatternChoice::Poisson => Ok(Pattern::Poisson { rate_pps }),
+        _ if burst > 1 => Ok(Pattern::Bursts { rate_pps, burst }),
+        _ => Ok(Pattern::Constant { rate_pps }),
+    }
+}
+
+/// Reads a capture into memory, scaled to a mean rate if one is given.
+fn read_recording(path: &Path, rate_pps: Option<u64>) -> Result<Recording> {
+    let mut reader = CaptureReader::open(path, &OpenOptions::default())?;
+    let mut recording = Recording::default();
+    let mut failure = Ok(());
+    let file = path.display();
+    let mut number = 0_u64;
+    let mut take = |frame: &Frame<'_>| {
+        number += 1;
+        if failure.is_err() {
+            return;
+        }
+        failure = match frame.link {
+            LinkType::Ethernet if frame.data.len() >= frame.wire_len as usize => {
+                recording.push(frame.ts_ns, frame.data).with_context(|| file.to_string())
+            }
+            LinkType::Ethernet => Err(anyhow::anyhow!(
+                "{file}: packet {number} was captured with {} of its {} bytes; expected whole frames; record \
+                 again without a limit (tcpdump -s 0)",
+                frame.data.len(),
+                frame.wire_len
+            )),
+            other => Err(anyhow::anyhow!(
+                "{file}: packet {number} is {}; expected Ethernet frames; record on one interface, not on `any`",
+                other.name()
+            )),
+        };
+    };
+    while reader.read(&mut take)? {}
+    failure?;
+    if let Some(truncation) = reader.truncation() {
+        eprintln!(
+            "wiretail: {file}: damaged at byte {}: {}; what was read before is sent",
+            truncation.offset, truncation.detail
+        );
+    }
+    if let Some(rate_pps) = rate_pps {
+        recording.scale_to(rate_pps).with_context(|| format!("{file}: can't be scaled to --rate"))?;
+    }
+    Ok(recording)
+}
+
+/// From the first to the last departure in ns, and packets a second over it.
+fn achieved(report: &GeneratorReport) -> Option<(u64, f64)> {
+    let duration_ns = report.last_departure_ns?.checked_sub(report.first_departure_ns?)?;
+    (duration_ns > 0 && report.sent > 1)
+        .then(|| (duration_ns, (report.sent - 1) as f64 * 1e9 / duration_ns as f64))
+}
+
+/// p50, p99, p99.9 and the longest lateness in ns.
+fn lateness(report: &GeneratorReport) -> [Option<u64>; 4] {
+    [500_000_000, 990_000_000, 999_000_000, 1_000_000_000].map(|at| report.lateness.percentile_ns(at))
+}
+
+fn document(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<serde_json::Value> {
+    let [p50, p99, p999, max] = lateness(report);
+    let achieved = achieved(report);
+    Ok(json!({
+        "port": arguments.port.to_string(),
+        "sent": report.sent,
+        "sent_bytes": report.sent_bytes,
+        "failed": report.failed,
+        "last_error": report.last_error,
+        "duration_ns": achieved.map(|(duration_ns, _)| duration_ns),
+        "rate_pps": achieved.map(|(_, rate)| rate),
+        "late": report.late,
+        "late_limit_ns": nanoseconds("late-limit", arguments.late_limit)?,
+        "lateness_ns": { "p50": p50, "p99": p99, "p99_9": p999, "max": max },
+        "complete": report.complete,
+    }))
+}
+
+fn print(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<()> {
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format::duration(ns as f64));
+    let [p50, p99, p999, max] = lateness(report).map(time);
+    let mut out = std::io::stdout().lock();
+    let ended = if report.complete { "" } else { " (interrupted)" };
+    let rate = achieved(report).map_or(String::new(), |(duration_ns, rate)| {
+        format!(
+            " in {}: {} packets a second",
+            format::duration(duration_ns as f64),
+            format::count(rate.round() as u64)
+        )
+    });
+    let (sent, bytes) = (format::count(report.sent), format::count(report.sent_bytes));
+    writeln!(out, "{}: sent {sent} packets, {bytes} bytes{rate}{ended}", arguments.port)?;
+    let late = format::count(report.late);
+    writeln!(out, "  late      {late}, by more than {}", arguments.late_limit)?;
+    writeln!(out, "  lateness  p50 {p50}  p99 {p99}  p99.9 {p999}  max {max}")?;
+    writeln!(out, "  not sent  {}", format::count(report.failed))?;
+    Ok(())
+}

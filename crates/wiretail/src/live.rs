@@ -1,0 +1,142 @@
+//! What the commands on live traffic share: places to open, an end on request, a line of progress.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use wiretail_dataplane::placement::Placement;
+use wiretail_dataplane::port::PortSpec;
+use wiretail_host::Namespace;
+
+use crate::cli::traffic::{Place, ThreadArgs};
+
+/// Between two lines of progress.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// A flag that SIGINT and SIGTERM set.
+///
+/// # Errors
+/// The system refuses.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be caught")?;
+    }
+    Ok(stop)
+}
+
+/// An interface whose namespace is open.
+pub struct OpenPlace<'a> {
+    place: &'a Place,
+    namespace: Option<OwnedFd>,
+}
+
+impl<'a> OpenPlace<'a> {
+    /// Opens the namespace.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn open(place: &'a Place) -> Result<Self> {
+        let open = |name: &String| {
+            Namespace::new(name)?.open().with_context(|| {
+                format!("{place}: no network namespace {name}; `ip netns` lists those that exist")
+            })
+        };
+        Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })
+    }
+
+    /// As the hot loops want it.
+    pub fn port(&self) -> PortSpec<'_> {
+        PortSpec { netns: self.namespace.as_ref().map(AsFd::as_fd), interface: &self.place.interface }
+    }
+}
+
+/// Where a loop was asked to run.
+pub fn placement(arguments: &ThreadArgs) -> Placement {
+    Placement { cpu: arguments.cpu, fifo: arguments.fifo, lock_memory: false }
+}
+
+/// Runs a loop on a thread of its own in its place, and tells its progress meanwhile. The calling thread
+/// sleeps but for the lines, so that it takes nothing from the loop.
+///
+/// # Errors
+/// A core or a priority that can't be had.
+pub fn run_watched<T: Send>(
+    placement: Placement,
+    work: impl FnOnce() -> T + Send,
+    line: impl Fn() -> String,
+) -> Result<T> {
+    let mut progress = ProgressLine::new();
+    let watching = thread::current();
+    thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let result = placement.apply().map(|_| work());
+            watching.unpark();
+            result
+        });
+        while !worker.is_finished() {
+            thread::park_timeout(LINE_EVERY);
+            progress.show(&line);
+        }
+        progress.clear();
+        let result = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.map_err(Into::into)
+    })
+}
+
+/// A line on a terminal that is written over once a second.
+pub struct ProgressLine {
+    wanted: bool,
+    started: Instant,
+    next: Instant,
+    shown: bool,
+}
+
+impl ProgressLine {
+    /// Shown if standard error is a terminal.
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self { wanted: std::io::stderr().is_terminal(), started: now, next: now + LINE_EVERY, shown: false }
+    }
+
+    /// Shows the line where it is time to.
+    pub fn show(&mut self, line: &impl Fn() -> String) {
+        if self.wanted && Instant::now() >= self.next {
+            self.next += LINE_EVERY;
+            self.shown = true;
+            // To the start of the line, and what was there is gone.
+            eprint!("\r\x1b[K  {} s  {}", self.started.elapsed().as_secs(), line());
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// A span of time from the command line as nanoseconds; `name` is that of its argument.
+///
+/// # Errors
+/// A negative one.
+pub fn nanoseconds(name: &str, duration: wiretail_schema::units::Duration) -> Result<u64> {
+    u64::try_from(duration.ns).with_context(|| format!("--{name} is {duration}; expected 0 or more"))
+}
+
+/// Prints a result as JSON, with a line break at its end.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print_json(value: &serde_json::Value) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
