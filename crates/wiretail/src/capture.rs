@@ -49,7 +49,8 @@ pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
     let file = Output::create(arguments, ring.source)?;
     if !arguments.json {
         let how = if in_memory { "into memory" } else { "read as it goes" };
-        eprintln!("capturing from {} taps, {how}; Ctrl-C ends it", arguments.taps.len());
+        let taps: Vec<&str> = arguments.taps.iter().map(|tap| tap.name.as_str()).collect();
+        eprintln!("capturing {}, {how}; Ctrl-C ends it", taps.join(" and "));
     }
     let recording = Recording { timestamper, file, in_memory, end: end_ns.map(Duration::from_nanos) };
     let (reports, duration) = recording.run(arguments, &stop)?;

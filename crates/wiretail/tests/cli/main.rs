@@ -7,3 +7,4 @@ mod planted;
 mod published;
 mod run;
 mod support;
+mod traffic;

@@ -27,7 +27,7 @@ warm-up = "50 ms"
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Whether namespaces can be made here; if not, says so.
-fn can_run() -> bool {
+pub fn can_run() -> bool {
     let probe = "ip netns add wt-probe-$$ && ip netns del wt-probe-$$";
     let works = Command::new("bash").args(["-c", probe]).stderr(Stdio::null()).status();
     if works.is_ok_and(|status| status.success()) {
