@@ -43,6 +43,14 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
         );
         add(list, Severity::Warning, "backward-stamps", message);
     }
+    if capture.packets_dropped > 0 {
+        let message = format!(
+            "the {tap} capture states that its tap lost {}: at egress they look like loss of the device, at ingress \
+             like extra packets; capture again with more memory, fewer bytes of each packet or a lower rate",
+            packets(capture.packets_dropped),
+        );
+        add(list, Severity::Warning, "capture-dropped", message);
+    }
     if capture.packets_without_key > 0 {
         let message = format!(
             "{} of {} of the {tap} capture without a key under this rule take no part",

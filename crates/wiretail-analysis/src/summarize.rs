@@ -37,6 +37,8 @@ pub struct CaptureFacts {
     pub packets_without_key: u64,
     /// Packets without a time.
     pub packets_without_time: u64,
+    /// Packets that the tap lost, by the capture's own count.
+    pub packets_dropped: u64,
     /// Bytes on the wire of all packets.
     pub wire_bytes: u64,
     /// Where the file ended within a record.
@@ -141,6 +143,7 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
         packets: tap.packets() + facts.packets_without_key + facts.packets_without_time,
         packets_without_key: facts.packets_without_key,
         packets_without_time: facts.packets_without_time,
+        packets_dropped: facts.packets_dropped,
         wire_bytes: facts.wire_bytes,
         first_ns,
         last_ns,

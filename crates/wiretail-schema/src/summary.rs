@@ -66,6 +66,10 @@ pub struct Capture {
     pub packets_without_key: u64,
     /// Packets without a time in their trailer; they take no part (`--timestamps trailer`).
     pub packets_without_time: u64,
+    /// Packets that the tap lost, by the capture's own count (pcapng interface statistics); 0 where it
+    /// does not say.
+    #[serde(default)]
+    pub packets_dropped: u64,
     /// Bytes on the wire, without frame check sequences.
     pub wire_bytes: u64,
     /// First stamp, in ns since the capture clock's epoch.

@@ -260,6 +260,7 @@ fn facts(path: String, records: &RecordReader) -> CaptureFacts {
         resolution_ns: reader.resolution_ns(),
         packets_without_key: records.counts().packets_without_key,
         packets_without_time: reader.frames_without_trailer(),
+        packets_dropped: reader.dropped(),
         wire_bytes: records.counts().wire_bytes,
         truncated: reader.truncation(),
     }

@@ -59,6 +59,14 @@ impl Format {
         }
     }
 
+    /// Packets that the tap lost, by the file's own count so far.
+    pub(super) fn dropped(&self) -> u64 {
+        match self {
+            Self::Pcapng(pcapng) => pcapng.dropped(),
+            Self::Pcap(_) | Self::Mscap(_) | Self::Erf(_) => 0,
+        }
+    }
+
     /// Bytes still to be skipped of a block that is of no interest.
     pub(super) fn skipping(&self) -> u64 {
         match self {

@@ -9,8 +9,9 @@
 //! | 1 | interface description | link type, `if_name`, `if_tsresol`, `if_tsoffset`, `if_fcslen` |
 //! | 6 | enhanced packet | interface, 64-bit ticks, lengths, the frame |
 //! | 2 | packet (obsolete) | the same |
+//! | 5 | interface statistics | `isb_ifdrop`: what the tap lost |
 //! | 3 | simple packet | nothing: it has no time, which is an error |
-//! | other | statistics, names, secrets, custom | nothing: skipped without being held |
+//! | other | names, secrets, custom | nothing: skipped without being held |
 
 use super::pcapng_interface::{Description, Sections};
 use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, MAX_FRAME, SUPPORTED_LINKS, strip_fcs};
@@ -19,6 +20,7 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -26,6 +28,8 @@ const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const BLOCK_MIN: usize = 12;
 /// Largest block that is held as a whole: a frame of the largest size and generous options.
 const BLOCK_MAX: usize = 1 << 20;
+/// Longer ones hold comments, of which there is no use.
+const STATISTICS_MAX: usize = 4096;
 /// Type and length, then the fields of an enhanced packet.
 const PACKET_HEADER: usize = 28;
 
@@ -60,6 +64,11 @@ impl Pcapng {
 
     pub(crate) fn interfaces(&self) -> &[Interface] {
         self.sections.interfaces()
+    }
+
+    /// Packets that the interfaces asked for lost, by the file's own count so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.sections.dropped()
     }
 
     pub(crate) fn skipping(&self) -> u64 {
@@ -126,6 +135,7 @@ impl Pcapng {
             let next = match block_type {
                 _ if len < BLOCK_MIN || !len.is_multiple_of(4) => senseless(len),
                 ENHANCED_PACKET | PACKET => self.packet::<BIG, S>(left, block_type, len, sink),
+                STATISTICS if len <= STATISTICS_MAX => self.statistics::<BIG>(left, len),
                 INTERFACE => self.interface::<BIG>(left, len),
                 SIMPLE_PACKET if self.sections.wants(0) => Next::Fault(Fault::NoTimestamp),
                 _ => Next::Skip(len as u64),
@@ -226,6 +236,12 @@ impl Pcapng {
             Ok(()) => Next::Done,
             Err(detail) => Next::Fault(Fault::Damage(detail)),
         }
+    }
+
+    fn statistics<const BIG: bool>(&mut self, left: &[u8], len: usize) -> Next {
+        let Some(block) = left.get(..len) else { return Next::Need(len) };
+        self.sections.count_dropped(&block[8..len - 4], BIG);
+        Next::Done
     }
 
     #[cold]

@@ -9,6 +9,7 @@ const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
+const ISB_IFDROP: u16 = 5;
 
 /// From ticks to nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(super) struct Description {
     pub(super) fcs_len: u32,
     /// Whether its frames are delivered.
     pub(super) is_wanted: bool,
+    /// Packets that its tap lost, by the last count in the section.
+    dropped: u64,
 }
 
 /// The interfaces of the current section and of the whole file.
@@ -87,15 +90,18 @@ pub(super) struct Sections {
     current: Vec<Description>,
     interfaces: Vec<Interface>,
     described: usize,
+    /// Packets that the taps of earlier sections lost.
+    dropped_before: u64,
 }
 
 impl Sections {
     pub(super) fn new(choice: Option<InterfaceChoice>) -> Self {
-        Self { choice, current: Vec::new(), interfaces: Vec::new(), described: 0 }
+        Self { choice, current: Vec::new(), interfaces: Vec::new(), described: 0, dropped_before: 0 }
     }
 
     /// A section begins: its interfaces are numbered anew.
     pub(super) fn start(&mut self) {
+        self.dropped_before = self.dropped();
         self.current.clear();
     }
 
@@ -115,6 +121,35 @@ impl Sections {
 
     pub(super) fn wants(&self, interface: u32) -> bool {
         self.get(interface).is_none_or(|description| description.is_wanted)
+    }
+
+    /// Packets that the interfaces asked for lost, by the file's own count so far.
+    pub(super) fn dropped(&self) -> u64 {
+        let wanted = self.current.iter().filter(|description| description.is_wanted);
+        wanted.fold(self.dropped_before, |sum, description| sum.saturating_add(description.dropped))
+    }
+
+    /// Reads the body of an interface statistics block; what makes no sense in there says nothing.
+    pub(super) fn count_dropped(&mut self, body: &[u8], big_endian: bool) {
+        let half = |at: usize| {
+            let bytes = *body.get(at..)?.first_chunk::<2>()?;
+            Some(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+        };
+        let Some(number) = body.first_chunk::<4>() else { return };
+        let number = if big_endian { u32::from_be_bytes(*number) } else { u32::from_le_bytes(*number) };
+        let Some(description) = self.current.get_mut(number as usize) else { return };
+        // Interface and 64-bit time; then the options, each padded to 4 bytes.
+        let mut at = 12;
+        while let (Some(code @ 1..), Some(len)) = (half(at), half(at + 2)) {
+            if code == ISB_IFDROP
+                && len == 8
+                && let Some(bytes) = body.get(at + 4..).and_then(|rest| rest.first_chunk::<8>())
+            {
+                description.dropped =
+                    if big_endian { u64::from_be_bytes(*bytes) } else { u64::from_le_bytes(*bytes) };
+            }
+            at += 4 + usize::from(len).next_multiple_of(4);
+        }
     }
 
     /// Reads the body of an interface description block.
@@ -157,7 +192,7 @@ impl Sections {
         let resolution_ns = clock.resolution_ns();
         let index = self.index_of(Interface { index: 0, name, link, resolution_ns });
         let is_wanted = self.choice.as_ref().is_none_or(|choice| choice.is(&self.interfaces[index as usize]));
-        self.current.push(Description { index, link, link_number, clock, fcs_len, is_wanted });
+        self.current.push(Description { index, link, link_number, clock, fcs_len, is_wanted, dropped: 0 });
         Ok(())
     }
 

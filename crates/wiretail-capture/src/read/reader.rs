@@ -292,6 +292,12 @@ impl CaptureReader {
         }
     }
 
+    /// Packets that the tap lost, by the file's own count so far (pcapng interface statistics, which stand
+    /// at the end as a rule); 0 where the file does not say.
+    pub fn dropped(&self) -> u64 {
+        self.format.dropped()
+    }
+
     /// Where and why reading stopped before the end; None as long as all is well.
     pub fn truncation(&self) -> Option<Truncation> {
         self.truncation.clone()

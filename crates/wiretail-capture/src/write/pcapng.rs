@@ -248,6 +248,24 @@ mod tests {
     }
 
     #[test]
+    fn what_each_tap_lost_is_read_back() {
+        let mut writer = PcapngWriter::new(Vec::new(), "w", &taps(&["a", "b"]));
+        writer.write(1, 5, 60, &[7; 60]).unwrap();
+        let counts = [3, 1 << 40].map(|dropped| TapCounts { received: 1, dropped });
+        let bytes = writer.finish(&counts).unwrap();
+        for (choice, dropped) in [(None, 3 + (1 << 40)), (Some(0), 3), (Some(1), 1 << 40)] {
+            let options = OpenOptions { interface: choice.map(InterfaceChoice::Index), ..Default::default() };
+            let mut twice = bytes.clone();
+            for factor in 1..=2 {
+                let mut reader = open_with(&twice, &options).unwrap();
+                collect(&mut reader).unwrap();
+                assert_eq!(reader.dropped(), factor * dropped);
+                twice.extend_from_slice(&bytes);
+            }
+        }
+    }
+
+    #[test]
     fn a_capture_without_packets_is_read_as_such() {
         let bytes = PcapngWriter::new(Vec::new(), "", &taps(&["a", "b"])).finish(&[TapCounts::default(); 2]);
         let mut reader = open(&bytes.unwrap()).unwrap();

@@ -118,6 +118,7 @@ fn capture(path: &str, stamps: &[i64]) -> Capture {
         packets: stamps.len() as u64 + 12,
         packets_without_key: 2,
         packets_without_time: 0,
+        packets_dropped: 0,
         wire_bytes: stamps.len() as u64 * 98,
         first_ns: EPOCH_NS + stamps[0],
         last_ns: EPOCH_NS + stamps[stamps.len() - 1],

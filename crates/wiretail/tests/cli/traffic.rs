@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wiretail_capture::write::{PcapngWriter, TapCounts, TapInterface};
 use wiretail_capture::{CaptureReader, Frame, OpenOptions};
 
 use crate::run::can_run;
@@ -273,6 +274,34 @@ fn what_cannot_be_had_is_named() {
     let message = fail(["generate", "lo", "--replay", &file("none.pcap")]);
     assert!(message.contains("none.pcap"), "{message}");
     assert!(!PathBuf::from(file("a.pcapng")).exists());
+}
+
+#[test]
+fn an_analysis_says_what_a_capture_lost() {
+    let folder = folder();
+    let file = folder.path().join("both.pcapng");
+    let tap = |name: &str| TapInterface { name: name.to_owned(), description: String::new(), snaplen: 0 };
+    let out = std::fs::File::create(&file).unwrap();
+    let mut writer = PcapngWriter::new(out, "test", &[tap("pre"), tap("post")]);
+    let (pre, _, _) = synth(folder.path(), &["--packets", "100"]);
+    for (ts_ns, frame) in frames(&pre) {
+        writer.write(0, ts_ns, frame.len() as u32, &frame).unwrap();
+        writer.write(1, ts_ns + 5_000, frame.len() as u32, &frame).unwrap();
+    }
+    let counts = [0, 7].map(|dropped| TapCounts { received: 100, dropped });
+    writer.finish(&counts).unwrap();
+    let both = file.to_str().unwrap();
+    let summary = analyze([both, "--pre-interface", "pre", "--post-interface", "post"]);
+    assert_eq!(
+        (&summary["pre"]["packets_dropped"], &summary["post"]["packets_dropped"]),
+        (&0.into(), &7.into())
+    );
+    let findings: Vec<_> = summary["findings"].as_array().expect("findings").iter().collect();
+    let found = findings.iter().find(|finding| finding["code"] == "capture-dropped").expect("the finding");
+    assert!(
+        found["message"].as_str().unwrap().contains("egress capture states that its tap lost 7 packets"),
+        "{found}"
+    );
 }
 
 #[test]
