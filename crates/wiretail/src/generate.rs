@@ -37,7 +37,8 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
         GenerateSocket::Packet => TxMode::Call,
         GenerateSocket::PacketRing => TxMode::Ring(RING_SLOTS),
     };
-    let port = PacketTx::open(&place.port(), TxPlan { mode, qdisc_bypass: !arguments.qdisc })?;
+    let opened = PacketTx::open(&place.port(), TxPlan { mode, qdisc_bypass: !arguments.qdisc });
+    let port = place.named(opened)?;
     let generator = Generator::new(vec![port], plan)?;
     let counters = SharedCounters::default();
     let (stop, shared): (&AtomicBool, _) = (&stop, &counters);

@@ -49,6 +49,17 @@ impl<'a> OpenPlace<'a> {
         Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })
     }
 
+    /// What went wrong at this place, with its namespace where the error does not name it.
+    pub fn named<T, E>(&self, result: Result<T, E>) -> Result<T>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        match &self.place.namespace {
+            Some(_) => result.with_context(|| self.place.to_string()),
+            None => result.map_err(Into::into),
+        }
+    }
+
     /// As the hot loops want it.
     pub fn port(&self) -> PortSpec<'_> {
         PortSpec { netns: self.namespace.as_ref().map(AsFd::as_fd), interface: &self.place.interface }
