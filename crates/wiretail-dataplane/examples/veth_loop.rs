@@ -14,6 +14,7 @@
 //! | delay, every | 0, 100 | the skeleton holds one packet of so many back for so many ns |
 //! | ring | 8192 | slots of the skeleton's receiving ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
+//! | xdp | 0 | 1: the skeleton forwards by AF_XDP, and the ingress tap is on the sender's end |
 //! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
 //! | repeat | 1 | how often |
 //! | to | | folder for pre.pcap and post.pcap |
@@ -30,7 +31,7 @@ use std::str::FromStr;
 use support::{Outcome, Record, Testbed, Trial, run, run_alone};
 use wiretail_capture::write::pcap::{LINK_TYPE_ETHERNET, PcapWriter};
 use wiretail_dataplane::{
-    Delay, GeneratorReport, Histogram, Pattern, Release, Sizes, TxMode, read_signature,
+    Delay, GeneratorReport, Histogram, Pattern, PortKind, Release, Sizes, TxMode, TxPlan, read_signature,
 };
 
 const SETTINGS: &[&str] = &[
@@ -46,6 +47,7 @@ const SETTINGS: &[&str] = &[
     "every",
     "ring",
     "fifo",
+    "xdp",
     "alone",
     "repeat",
     "to",
@@ -90,11 +92,15 @@ impl Settings {
             len => Sizes::Fixed(len),
         };
         trial.generator_tx.mode = mode(self.get("tx", 0)?);
-        trial.skeleton.tx.mode = mode(self.get("skeleton-tx", 0)?);
+        let tx = TxPlan { mode: mode(self.get("skeleton-tx", 0)?), ..TxPlan::default() };
+        trial.skeleton.port = PortKind::Packet(tx);
         trial.skeleton.batch = self.get("batch", 32)?;
         trial.skeleton.ring_slots = self.get("ring", 8192)?;
         if self.0.get("release").is_some_and(|release| release == "batch") {
             trial.skeleton.release = Release::Batch;
+        }
+        if self.get("xdp", 0)? == 1 {
+            trial.forward_by_xdp();
         }
         let delay = Delay { ns: self.get("delay", 0)?, every: self.get("every", 100)? };
         trial.skeleton.delay = (delay.ns > 0).then_some(delay);
@@ -197,7 +203,7 @@ fn show(outcome: &Outcome, trial: &Trial) -> bool {
     let (sent, pre, post) = (outcome.generator.sent, outcome.pre.len(), outcome.post.len());
     let dropped: u64 = outcome.taps.iter().map(|tap| tap.drops + tap.missing).sum();
     let other_stamps: u64 = outcome.taps.iter().map(|tap| tap.other_stamps).sum();
-    let skeleton = outcome.skeleton;
+    let skeleton = &outcome.skeleton;
     let seconds = seconds(&outcome.generator);
     println!(
         "sent {sent} in {seconds:.3} s ({:.0} a second), late {}, failed {}; pre {pre}, post {post}; \

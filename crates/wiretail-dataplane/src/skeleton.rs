@@ -4,25 +4,30 @@
 //! Known delays can be injected, to calibrate a measurement, or known [`faults`](crate::faults), to
 //! check its accounting.
 
-use std::collections::VecDeque;
+mod ports;
+mod way;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use self::ports::Ways;
+use self::way::Way;
 use crate::clock::monotonic_ns;
 use crate::counters::{CounterReading, SharedCounters};
 use crate::error::{DataplaneError, plan};
-use crate::faults::{Fault, FaultSchedule};
-use crate::frame::is_signed;
-use crate::port::af_packet::{PacketTx, TxPlan, open_rx};
-use crate::port::sys::rx_ring::RxRing;
-use crate::port::{BATCH_MAX, PortSpec, TxPort};
+use crate::faults::FaultSchedule;
+use crate::port::af_xdp::XdpMode;
+use crate::port::{BATCH_MAX, PortKind, PortSpec, RxPort, TxPort};
+use crate::stalls::StallLog;
 
 /// Slots of a receiving ring unless asked otherwise: 8,192 packets cover a stall of 80 ms at 100 kpps.
 pub const RING_SLOTS: usize = 8192;
 
-/// A packet that is due within this time leaves before any new one is taken, in ns: more than sending
-/// one takes. Else, where the delay is a multiple of the gap between packets, each delayed packet would
-/// wait for one that arrives at the same time, and the delay would not be the known one.
-const DUE_SOON_NS: u64 = 3_000;
+/// Turns without a packet from one look at the clock to the next: some 100 ns, where a stall has 20,000.
+/// A look at each turn would make a packet wait for the clock more often than not.
+const EMPTY_TURNS: u32 = 16;
+
+/// Forwarding more packets than this at once may take as long as a stall of itself.
+const STALL_BATCH_MAX: usize = 4;
 
 /// When the packets of a batch leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,30 +50,27 @@ pub struct Delay {
 /// How a skeleton forwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkeletonPlan {
-    /// Back as well, from the output to the input.
-    pub both_ways: bool,
     /// Most packets that are taken before anything else is looked at, 1 to 64. It never waits for a
     /// batch to fill.
     pub batch: usize,
     /// When the packets of a batch leave; with a delay or faults, each at once.
     pub release: Release,
-    /// How frames are sent.
-    pub tx: TxPlan,
-    /// Slots of each receiving ring, 2 KiB each.
+    /// By what means packets are received and sent.
+    pub port: PortKind,
+    /// Slots of each receiving ring, 2 KiB each; rounded up to a power of two.
     pub ring_slots: usize,
-    /// Holds packets back.
+    /// Holds packets back, on the first way.
     pub delay: Option<Delay>,
-    /// Commits faults, on the way from input to output; not together with a delay.
+    /// Commits faults, on the first way; not together with a delay.
     pub faults: FaultSchedule,
 }
 
 impl Default for SkeletonPlan {
     fn default() -> Self {
         Self {
-            both_ways: false,
             batch: 32,
             release: Release::Immediate,
-            tx: TxPlan::default(),
+            port: PortKind::default(),
             ring_slots: RING_SLOTS,
             delay: None,
             faults: FaultSchedule::default(),
@@ -77,8 +79,26 @@ impl Default for SkeletonPlan {
 }
 
 /// What a skeleton did; all ways together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct SkeletonReport {
+    /// What became of the packets.
+    pub counts: Counts,
+    /// When its core was taken from it: while it waited, or forwarded up to four packets. Forwarding more
+    /// at once may take as long of itself.
+    pub stalls: StallLog,
+}
+
+impl std::ops::Deref for SkeletonReport {
+    type Target = Counts;
+
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+/// What became of packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
     /// Packets taken from the rings.
     pub received: u64,
     /// Packets handed to the kernel; copies count.
@@ -102,66 +122,95 @@ pub struct SkeletonReport {
 /// A forwarder, ready to run.
 #[derive(Debug)]
 pub struct Skeleton {
-    ways: Vec<Way>,
+    ways: Ways,
+    xdp_modes: Vec<(String, XdpMode)>,
     plan: SkeletonPlan,
 }
 
 impl Skeleton {
-    /// Opens the ports; from then on packets are received.
+    /// Opens the ports of all ways, each from a port to a port; from then on packets are received. Both
+    /// directions of a forwarder are two ways, a chain of several hops is a way a hop. One thread serves
+    /// them in turns; delays and faults are those of the first way.
     ///
     /// # Errors
-    /// A plan out of range, no such interface, no CAP_NET_RAW, no memory for the rings.
-    pub fn open(
-        input: &PortSpec<'_>,
-        output: &PortSpec<'_>,
-        plan: SkeletonPlan,
-    ) -> Result<Self, DataplaneError> {
-        check(&plan)?;
-        let mut ways = vec![Way::open(input, output, &plan, plan.faults.clone())?];
-        if plan.both_ways {
-            ways.push(Way::open(output, input, &plan, FaultSchedule::default())?);
-        }
-        Ok(Self { ways, plan })
+    /// A plan out of range, no such interface, no CAP_NET_RAW, no memory for the rings. With AF_XDP: an
+    /// interface that receives or sends twice, has several receiving queues or another XDP program; no
+    /// CAP_BPF and CAP_NET_ADMIN.
+    pub fn open(ways: &[(PortSpec<'_>, PortSpec<'_>)], plan: SkeletonPlan) -> Result<Self, DataplaneError> {
+        check(ways, &plan)?;
+        let (mut ways, xdp_modes) = Ways::open(ways, &plan)?;
+        ways.disturb_first(plan.delay, plan.faults.clone());
+        Ok(Self { ways, xdp_modes, plan })
+    }
+
+    /// What the interfaces can do that packets are received from by AF_XDP, by their names; empty with
+    /// packet sockets.
+    pub fn xdp_modes(&self) -> &[(String, XdpMode)] {
+        &self.xdp_modes
     }
 
     /// Forwards until `stop` is set, on the calling thread, which busy-waits: put it in its
     /// [`Placement`](crate::placement::Placement) first. What was received by then still leaves.
-    pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
-        let batch = self.plan.batch;
-        let planned = self.plan.delay.is_some() || !self.plan.faults.faults().is_empty();
-        while !stop.load(Ordering::Relaxed) {
-            let mut taken = 0;
-            for way in &mut self.ways {
-                taken += match self.plan.release {
-                    _ if planned => way.forward_planned(batch),
-                    Release::Immediate => way.forward_each(batch),
-                    Release::Batch => way.forward_batch(batch),
-                };
-            }
-            if taken > 0 {
-                self.publish(counters);
-            }
+    pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
+        match self.ways {
+            Ways::Packet(ways) => forward_all(ways, &self.plan, stop, counters),
+            Ways::Xdp(ways) => forward_all(ways, &self.plan, stop, counters),
         }
-        self.ways.iter_mut().for_each(Way::finish);
-        self.publish(counters);
-        let mut report = SkeletonReport::default();
-        self.ways.iter().for_each(|way| report.add(&way.report));
-        report
-    }
-
-    #[inline]
-    fn publish(&self, counters: &SharedCounters) {
-        let mut reading = CounterReading::default();
-        for way in &self.ways {
-            reading.received += way.report.received;
-            reading.sent += way.report.sent;
-            reading.failed += way.report.failed;
-        }
-        counters.publish(&reading);
     }
 }
 
-fn check(options: &SkeletonPlan) -> Result<(), DataplaneError> {
+fn forward_all<R: RxPort, T: TxPort>(
+    mut ways: Vec<Way<R, T>>,
+    plan: &SkeletonPlan,
+    stop: &AtomicBool,
+    counters: &SharedCounters,
+) -> SkeletonReport {
+    let mut stalls = StallLog::default();
+    let mut empty_turns = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut taken = 0;
+        for way in &mut ways {
+            taken += way.forward(plan.batch, plan.release);
+        }
+        // The clock is read behind a packet: there it delays none but one that is already late.
+        match taken {
+            0 => {
+                empty_turns += 1;
+                if empty_turns < EMPTY_TURNS {
+                    continue;
+                }
+                stalls.tick(monotonic_ns());
+            }
+            1..=STALL_BATCH_MAX => stalls.tick(monotonic_ns()),
+            _ => stalls.skip(monotonic_ns()),
+        }
+        empty_turns = 0;
+        if taken > 0 {
+            publish(&ways, counters);
+        }
+    }
+    ways.iter_mut().for_each(Way::finish);
+    publish(&ways, counters);
+    let mut counts = Counts::default();
+    ways.iter().for_each(|way| counts.add(&way.report));
+    SkeletonReport { counts, stalls }
+}
+
+#[inline]
+fn publish<R, T>(ways: &[Way<R, T>], counters: &SharedCounters) {
+    let mut reading = CounterReading::default();
+    for way in ways {
+        reading.received += way.report.received;
+        reading.sent += way.report.sent;
+        reading.failed += way.report.failed;
+    }
+    counters.publish(&reading);
+}
+
+fn check(ways: &[(PortSpec<'_>, PortSpec<'_>)], options: &SkeletonPlan) -> Result<(), DataplaneError> {
+    if ways.is_empty() {
+        return Err(plan("number of ways", 0, "at least one, from a port to a port"));
+    }
     if !(1..=BATCH_MAX).contains(&options.batch) {
         return Err(plan("batch", options.batch, "1 to 64 packets"));
     }
@@ -177,7 +226,7 @@ fn check(options: &SkeletonPlan) -> Result<(), DataplaneError> {
     Ok(())
 }
 
-impl SkeletonReport {
+impl Counts {
     fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.sent += other.sent;
@@ -191,232 +240,19 @@ impl SkeletonReport {
     }
 }
 
-/// One way through the forwarder.
-#[derive(Debug)]
-struct Way {
-    rx: RxRing,
-    tx: PacketTx,
-    /// Position of the next packet in the ring.
-    next: u64,
-    delay: Option<Delay>,
-    /// Held back: when they are due, and their positions; in order of both.
-    held: VecDeque<(u64, u64)>,
-    faults: FaultSchedule,
-    /// Index of the next fault.
-    fault: usize,
-    /// Signed packets so far: what faults and delays count.
-    signed: u64,
-    /// Position of a packet that waits for its successor.
-    swapped: Option<u64>,
-    report: SkeletonReport,
-}
-
-impl Way {
-    fn open(
-        from: &PortSpec<'_>,
-        to: &PortSpec<'_>,
-        plan: &SkeletonPlan,
-        faults: FaultSchedule,
-    ) -> Result<Self, DataplaneError> {
-        let tx = PacketTx::open(to, plan.tx)?;
-        let rx = open_rx(from, plan.ring_slots)?;
-        Ok(Self {
-            held: VecDeque::with_capacity(rx.slots()),
-            rx,
-            tx,
-            next: 0,
-            delay: plan.delay,
-            faults,
-            fault: 0,
-            signed: 0,
-            swapped: None,
-            report: SkeletonReport::default(),
-        })
-    }
-
-    /// Forwards up to `batch` packets, each at once; returns how many there were.
-    #[inline]
-    fn forward_each(&mut self, batch: usize) -> usize {
-        let mut taken = 0;
-        while taken < batch {
-            let Some(packet) = self.rx.packet(self.next) else { break };
-            if packet.whole {
-                let sent = self.tx.send(&[packet.frame]) as u64;
-                self.report.sent += sent;
-                self.report.failed += 1 - sent;
-            } else {
-                self.report.oversize += 1;
-            }
-            self.rx.release(self.next);
-            self.next += 1;
-            self.report.received += 1;
-            taken += 1;
-        }
-        taken
-    }
-
-    /// Takes up to `batch` packets and forwards them together; returns how many there were.
-    #[inline]
-    fn forward_batch(&mut self, batch: usize) -> usize {
-        // Nearly every look finds nothing: that must not cost the array below.
-        if self.rx.packet(self.next).is_none() {
-            return 0;
-        }
-        let mut frames: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
-        let (mut taken, mut whole) = (0, 0);
-        while taken < batch {
-            let Some(packet) = self.rx.packet(self.next + taken as u64) else { break };
-            taken += 1;
-            if packet.whole {
-                frames[whole] = packet.frame;
-                whole += 1;
-            }
-        }
-        let sent = self.tx.send(&frames[..whole]);
-        self.report.sent += sent as u64;
-        self.report.failed += (whole - sent) as u64;
-        self.report.oversize += (taken - whole) as u64;
-        self.report.received += taken as u64;
-        for _ in 0..taken {
-            self.rx.release(self.next);
-            self.next += 1;
-        }
-        taken
-    }
-
-    /// Forwards up to `batch` packets with delays or faults; returns how many there were, those sent
-    /// after their delay included.
-    fn forward_planned(&mut self, batch: usize) -> usize {
-        let mut taken = 0;
-        if !self.held.is_empty() {
-            let now = monotonic_ns();
-            taken += self.send_due(now);
-            if self.is_due_soon(now) {
-                return taken;
-            }
-        }
-        for _ in 0..batch {
-            if !self.step() {
-                break;
-            }
-            taken += 1;
-        }
-        taken
-    }
-
-    /// Sends what was held back long enough; returns how many there were.
-    #[inline]
-    fn send_due(&mut self, now: u64) -> usize {
-        let mut sent = 0;
-        while let Some(&(due, position)) = self.held.front()
-            && due <= now
-        {
-            self.held.pop_front();
-            self.send(position);
-            self.rx.release(position);
-            sent += 1;
-        }
-        sent
-    }
-
-    /// Whether to wait for a held packet. Not where all are held: new ones would wait behind each.
-    #[inline]
-    fn is_due_soon(&self, now: u64) -> bool {
-        let one_of_many = self.delay.is_some_and(|delay| delay.every > 1);
-        one_of_many && self.held.front().is_some_and(|(due, _)| *due < now + DUE_SOON_NS)
-    }
-
-    /// Takes the next packet; false if there is none.
-    fn step(&mut self) -> bool {
-        let oldest = self.swapped.or_else(|| self.held.front().map(|(_, position)| *position));
-        // The ring has come round to a packet that is still held: there is nothing new.
-        if oldest.is_some_and(|oldest| self.next - oldest >= self.rx.slots() as u64) {
-            return false;
-        }
-        let position = self.next;
-        let Some(packet) = self.rx.packet(position) else { return false };
-        let (whole, signed) = (packet.whole, is_signed(packet.frame));
-        self.next += 1;
-        self.report.received += 1;
-        if !whole {
-            self.report.oversize += 1;
-            self.rx.release(position);
-            return true;
-        }
-        self.signed += u64::from(signed);
-        if let Some(delay) = self.delay.filter(|delay| signed && self.signed.is_multiple_of(delay.every)) {
-            self.held.push_back((monotonic_ns() + delay.ns, position));
-            self.report.delayed += 1;
-            return true;
-        }
-        self.carry_out(self.fault_of(signed), position);
-        true
-    }
-
-    fn fault_of(&self, signed: bool) -> Option<Fault> {
-        let (packet, fault) = *self.faults.faults().get(self.fault)?;
-        (signed && packet + 1 == self.signed).then_some(fault)
-    }
-
-    fn carry_out(&mut self, fault: Option<Fault>, position: u64) {
-        self.fault += usize::from(fault.is_some());
-        match fault {
-            Some(Fault::Drop) => self.report.faults_dropped += 1,
-            Some(Fault::Duplicate) => {
-                self.report.faults_duplicated += 1;
-                self.send(position);
-                self.send(position);
-            }
-            Some(Fault::Swap) => {
-                self.report.faults_swapped += 1;
-                self.swapped = Some(position);
-                return;
-            }
-            None => self.send(position),
-        }
-        self.rx.release(position);
-        self.send_swapped();
-    }
-
-    #[inline]
-    fn send_swapped(&mut self) {
-        if let Some(position) = self.swapped.take() {
-            self.send(position);
-            self.rx.release(position);
-        }
-    }
-
-    #[inline]
-    fn send(&mut self, position: u64) {
-        let Some(packet) = self.rx.packet(position) else { return };
-        let sent = self.tx.send(&[packet.frame]) as u64;
-        self.report.sent += sent;
-        self.report.failed += 1 - sent;
-    }
-
-    /// Empties the ring once, sends what is held, and asks what was dropped.
-    fn finish(&mut self) {
-        let mut left = self.rx.slots();
-        while left > 0 && (self.step() || !self.held.is_empty()) {
-            left -= 1;
-            self.send_due(monotonic_ns());
-        }
-        self.send_swapped();
-        while !self.held.is_empty() {
-            self.send_due(monotonic_ns());
-        }
-        self.report.dropped = self.rx.statistics().map_or(0, |counts| counts.drops);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::Fault;
+
+    const PORT: PortSpec<'_> = PortSpec { netns: None, interface: "nosuch0" };
+    const WAY: (PortSpec<'_>, PortSpec<'_>) = (PORT, PORT);
 
     #[test]
     fn plans_out_of_range_are_refused_by_name() {
-        let refused = |plan: SkeletonPlan| check(&plan).unwrap_err().to_string();
+        let refused = |plan: SkeletonPlan| check(&[WAY], &plan).unwrap_err().to_string();
         assert!(refused(SkeletonPlan { batch: 65, ..Default::default() }).contains("batch is 65"));
+        assert!(check(&[], &SkeletonPlan::default()).unwrap_err().to_string().contains("ways is 0"));
         assert!(refused(SkeletonPlan { ring_slots: 1, ..Default::default() }).contains("slots"));
         let never = Some(Delay { ns: 1, every: 0 });
         assert!(refused(SkeletonPlan { delay: never, ..Default::default() }).contains("at least 1"));

@@ -11,9 +11,9 @@ use std::time::Duration;
 use support::{Outcome, Testbed, Trial, run};
 use wiretail_dataplane::timestamper::SNAPLEN;
 use wiretail_dataplane::{
-    Delay, Direction, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, PacketTx, Pattern, Release,
-    RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode, TxPlan,
-    read_signature,
+    Delay, Direction, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, PacketTx, Pattern, PortKind,
+    Release, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode,
+    TxPlan, read_signature,
 };
 
 /// One at a time: each test spins on two cores.
@@ -55,7 +55,8 @@ fn all_that_is_sent_arrives_in_order_on_both_wires() {
                 let tx = TxPlan { mode, qdisc_bypass: true };
                 let mut trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, 10_000);
                 trial.generator_tx = tx;
-                trial.skeleton = SkeletonPlan { release, tx, ..SkeletonPlan::default() };
+                trial.skeleton =
+                    SkeletonPlan { release, port: PortKind::Packet(tx), ..SkeletonPlan::default() };
                 let outcome = run(bed, &trial).unwrap();
                 assert_nothing_lost(&outcome, 10_000);
                 assert_eq!(ids(&outcome.post), ids(&outcome.pre), "{release:?} {mode:?}");
@@ -190,8 +191,9 @@ fn both_ways_and_a_reader_during_the_trial() {
         };
         let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];
         let mut taps = Timestamper::open(&taps, &ring).unwrap();
-        let plan = SkeletonPlan { both_ways: true, ..SkeletonPlan::default() };
-        let skeleton = Skeleton::open(&bed.port("in0"), &bed.port("out0"), plan).unwrap();
+        let (input, output) = (bed.port("in0"), bed.port("out0"));
+        let plan = SkeletonPlan::default();
+        let skeleton = Skeleton::open(&[(input, output), (output, input)], plan).unwrap();
         let trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, packets);
         let (forth, back) = (trial.plan(), GeneratorPlan { id_first: 1 << 31, ..trial.plan() });
         let generators = [("g0", forth), ("s0", back)].map(|(interface, plan)| {

@@ -5,7 +5,7 @@ use std::io;
 use super::sys::rx_ring::RxRing;
 use super::sys::socket::{PacketSocket, interface_index};
 use super::sys::tx_ring::TxRing;
-use super::{PortSpec, TxPort};
+use super::{PortSpec, Received, RxPort, TxPort};
 use crate::clock::monotonic_ns;
 use crate::error::DataplaneError;
 use crate::placement::in_namespace;
@@ -14,7 +14,7 @@ use crate::placement::in_namespace;
 const FULL_NS: u64 = 1_000_000;
 
 /// Room for frames on their way out, in bytes: the system's default holds some 200 frames only.
-const SEND_BUFFER: i32 = 8 << 20;
+pub(super) const SEND_BUFFER: i32 = 8 << 20;
 
 /// How frames are handed to the kernel.
 ///
@@ -147,7 +147,7 @@ fn fill(ring: &mut TxRing, frames: &[&[u8]]) -> (usize, Option<io::Error>) {
     }
 }
 
-fn is_long_ago(since: &mut Option<u64>) -> bool {
+pub(super) fn is_long_ago(since: &mut Option<u64>) -> bool {
     let now = monotonic_ns();
     now - *since.get_or_insert(now) > FULL_NS
 }
@@ -170,6 +170,26 @@ pub(crate) fn port_error<'a>(
     next: &'static str,
 ) -> impl Fn(io::Error) -> DataplaneError + 'a {
     move |source| DataplaneError::Port { interface: interface.to_owned(), step, source, next }
+}
+
+impl RxPort for RxRing {
+    fn slots(&self) -> usize {
+        RxRing::slots(self)
+    }
+
+    #[inline]
+    fn packet(&self, position: u64) -> Option<Received<'_>> {
+        RxRing::packet(self, position)
+    }
+
+    #[inline]
+    fn release(&mut self, position: u64) {
+        RxRing::release(self, position);
+    }
+
+    fn dropped(&mut self) -> io::Result<u64> {
+        Ok(self.statistics()?.drops)
+    }
 }
 
 /// A receiving ring on this port: everything that arrives, for whatever address, nothing that leaves.

@@ -1,10 +1,18 @@
 //! Ports: where frames leave and enter. One file a kind of port; what they share with the kernel is in `sys`.
 
 pub mod af_packet;
+pub mod af_xdp;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 
+use std::io;
 use std::os::fd::BorrowedFd;
+
+use self::af_packet::{PacketTx, TxPlan};
+use self::af_xdp::XdpTx;
+use crate::error::DataplaneError;
+
+pub(crate) use self::sys::rx_ring::Received;
 
 /// Most frames that a port takes at once.
 pub const BATCH_MAX: usize = sys::socket::BATCH_MAX;
@@ -16,6 +24,50 @@ pub struct PortSpec<'a> {
     pub netns: Option<BorrowedFd<'a>>,
     /// The interface's name in there.
     pub interface: &'a str,
+}
+
+/// By what means a port moves packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortKind {
+    /// Packet sockets ([`af_packet`]), and how they send: every kind of interface.
+    Packet(TxPlan),
+    /// AF_XDP sockets ([`af_xdp`]): packets don't enter the stack. Taps on an interface that receives so
+    /// see nothing come in; see there where to tap.
+    Xdp,
+}
+
+impl Default for PortKind {
+    fn default() -> Self {
+        Self::Packet(TxPlan::default())
+    }
+}
+
+/// Opens a port for sending only.
+///
+/// # Errors
+/// As [`PacketTx::open`] or [`XdpTx::open`].
+pub fn open_tx(port: &PortSpec<'_>, kind: PortKind) -> Result<Box<dyn TxPort + Send>, DataplaneError> {
+    Ok(match kind {
+        PortKind::Packet(plan) => Box::new(PacketTx::open(port, plan)?),
+        PortKind::Xdp => Box::new(XdpTx::open(port)?),
+    })
+}
+
+/// Where packets enter, with positions from 0 that never repeat. Packets stay where they are until they
+/// are released, in whatever order; a port holds up to `slots` of them.
+pub(crate) trait RxPort {
+    /// Packets that fit, from the oldest one that is not released on.
+    fn slots(&self) -> usize;
+
+    /// The packet of this position; None before it has arrived. Never of a position that is `slots` or
+    /// more ahead of one that is not released.
+    fn packet(&self, position: u64) -> Option<Received<'_>>;
+
+    /// Gives up the packet of this position; each position once.
+    fn release(&mut self, position: u64);
+
+    /// Packets that found no room since the last call.
+    fn dropped(&mut self) -> io::Result<u64>;
 }
 
 /// Where frames leave.

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use wiretail_dataplane::{
-    Addresses, Direction, End, Generator, GeneratorPlan, GeneratorReport, PacketTx, Pattern, Placement,
+    Addresses, Direction, End, Generator, GeneratorPlan, GeneratorReport, Pattern, Placement, PortKind,
     PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, SkeletonReport, StampSource, Stream,
-    TapReport, TapSpec, Timestamper, TxPlan, in_namespace, timestamper,
+    TapReport, TapSpec, Timestamper, TxPlan, TxPort, in_namespace, open_tx, timestamper,
 };
 
 struct Namespace {
@@ -112,6 +112,8 @@ pub struct Trial {
     pub packets: u64,
     pub sizes: Sizes,
     pub generator_tx: TxPlan,
+    /// The generator sends by AF_XDP, and `generator_tx` does not count.
+    pub generator_xdp: bool,
     pub skeleton: SkeletonPlan,
     pub generator_place: Placement,
     pub skeleton_place: Placement,
@@ -127,6 +129,7 @@ impl Trial {
             packets,
             sizes: Sizes::Fixed(100),
             generator_tx: TxPlan::default(),
+            generator_xdp: false,
             skeleton: SkeletonPlan::default(),
             generator_place: place(0),
             skeleton_place: place(1),
@@ -154,6 +157,24 @@ impl Trial {
         }
     }
 
+    /// Forwards by AF_XDP. The ingress tap is then on the sender's end, which frames must not bypass.
+    pub fn forward_by_xdp(&mut self) {
+        self.skeleton.port = PortKind::Xdp;
+        self.generator_tx.qdisc_bypass = false;
+    }
+
+    fn source(&self, bed: &Testbed) -> Result<Box<dyn TxPort + Send>, String> {
+        let kind = if self.generator_xdp { PortKind::Xdp } else { PortKind::Packet(self.generator_tx) };
+        open_tx(&bed.port("g0"), kind).map_err(|error| error.to_string())
+    }
+
+    fn ingress<'a>(&self, bed: &'a Testbed) -> TapSpec<'a> {
+        match self.skeleton.port {
+            PortKind::Packet(_) => bed.tap("in0", Direction::In, 0),
+            PortKind::Xdp => bed.tap("g0", Direction::Out, 0),
+        }
+    }
+
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.packets as f64 / self.pattern.rate_pps() as f64)
     }
@@ -176,20 +197,19 @@ pub struct Outcome {
 /// Generator, skeleton and sink, tapped on both wires; ends in any case a few seconds after its time.
 pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
-    let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
-    let generator = Generator::new(vec![port], trial.plan()).map_err(text)?;
+    let generator = Generator::new(vec![trial.source(bed)?], trial.plan()).map_err(text)?;
     let ring = RingPlan {
         packets: trial.packets * 2,
         duration_ns: trial.duration().as_nanos() as u64 + 10_000_000_000,
         snaplen: timestamper::SNAPLEN,
         source: trial.source,
     };
-    let taps = [bed.tap("in0", Direction::In, 0), bed.tap("s0", Direction::In, 1)];
+    let taps = [trial.ingress(bed), bed.tap("s0", Direction::In, 1)];
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
     // After the taps: the kernel serves the socket that was opened last first, and what the tap takes is
     // no delay of the device then.
-    let skeleton =
-        Skeleton::open(&bed.port("in0"), &bed.port("out0"), trial.skeleton.clone()).map_err(text)?;
+    let way = (bed.port("in0"), bed.port("out0"));
+    let skeleton = Skeleton::open(&[way], trial.skeleton.clone()).map_err(text)?;
     // The kernel needs a moment until it stamps packets where they enter.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -224,8 +244,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
 /// The generator alone, onto a wire at whose other end nobody listens.
 pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
-    let port = PacketTx::open(&bed.port("g0"), trial.generator_tx).map_err(text)?;
-    let generator = Generator::new(vec![port], trial.plan()).map_err(text)?;
+    let generator = Generator::new(vec![trial.source(bed)?], trial.plan()).map_err(text)?;
     let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
     std::thread::scope(|scope| {
         let generator = scope.spawn(|| {

@@ -4,9 +4,15 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// How all mappings are accessed.
+const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Largest usual length of a page in bytes (arm64 has it): a multiple of it is one of every other.
+pub(crate) const PAGE_LEN: usize = 64 * 1024;
 
 /// A mapped ring: `len` bytes, page-aligned, until dropped. Who may touch which part of it when is up
 /// to the ring that owns it.
@@ -23,13 +29,45 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps the rings of a packet socket, all pages present.
     pub(crate) fn of_socket(socket: impl AsFd, len: usize) -> io::Result<Self> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        Self::of_socket_at(socket, len, 0)
+    }
+
+    /// Maps what a socket offers at this offset, all pages present.
+    pub(crate) fn of_socket_at(socket: impl AsFd, len: usize, offset: u64) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: no address is asked for, so no memory of this process is replaced; the result is checked.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, access, flags, socket, 0) }?;
+        let start = unsafe { mmap(std::ptr::null_mut(), len, ACCESS, flags, socket, offset) }?;
+        Self::new(start, len)
+    }
+
+    /// Memory of this process, all pages present, to be shared with the kernel.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        // SAFETY: no address is asked for, so no memory of this process is replaced; the result is checked.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ACCESS, flags) }?;
+        Self::new(start, len)
+    }
+
+    fn new(start: *mut c_void, len: usize) -> io::Result<Self> {
         match NonNull::new(start.cast::<u8>()) {
             Some(start) => Ok(Self { start, len }),
             None => Err(io::Error::other("mmap returned the null address")),
         }
+    }
+
+    /// Two mappings out of one, each with an owner of its own. `at` is a whole number of pages, and
+    /// neither part is empty.
+    pub(crate) fn split(self, at: usize) -> (Self, Self) {
+        assert!(at.is_multiple_of(PAGE_LEN) && at > 0 && at < self.len);
+        let whole = std::mem::ManuallyDrop::new(self);
+        // SAFETY: within the mapping, says the assertion.
+        let behind = unsafe { whole.start.add(at) };
+        (Self { start: whole.start, len: at }, Self { start: behind, len: whole.len - at })
+    }
+
+    /// Where it starts, for the kernel, and its length in bytes.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        (self.start.as_ptr() as u64, self.len as u64)
     }
 
     /// The 32-bit word at this offset, through which the kernel and this process hand parts over.
@@ -39,6 +77,15 @@ impl Mapping {
         // SAFETY: in bounds and aligned (the mapping starts at a page), mapped as long as `self` lives,
         // and only ever accessed as an atomic: status words are part of no slice that is handed out.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    /// The 64-bit word at this offset, which is an entry of a ring.
+    #[inline]
+    pub(crate) fn long(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        // SAFETY: as for `word`: in bounds and aligned, mapped as long as `self` lives, and entries of
+        // rings are part of no slice that is handed out.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
     /// Bytes that this process owns.
@@ -66,7 +113,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: what was mapped in `of_socket`, once; no slice of it can outlive `self`.
+        // SAFETY: what was mapped, once, or a part of it that `split` made its own; no slice of it can outlive `self`.
         let _ = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
     }
 }

@@ -10,6 +10,9 @@ use libc::{SOL_PACKET, SOL_SOCKET, sock_filter};
 /// Most frames of one sending call.
 pub(crate) const BATCH_MAX: usize = 64;
 
+/// Asks for the number of queues (linux/ethtool.h).
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
 /// All protocols, in the byte order of the network.
 const ALL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
@@ -29,7 +32,7 @@ pub(crate) struct SocketCounts {
     pub(crate) drops: u64,
 }
 
-fn check(result: c_int) -> io::Result<c_int> {
+pub(super) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -190,6 +193,27 @@ impl PacketSocket {
         // SAFETY: no memory is passed; without an address the frames go where the socket is bound to.
         let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, flags, std::ptr::null(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Receiving queues of the interface (ETHTOOL_GCHANNELS); 1 where it can't tell.
+    pub(crate) fn rx_queues(&self, interface: &str) -> u32 {
+        // struct ethtool_channels: command, four maxima, then receiving, sending, other, combined.
+        let mut channels = [0_u32; 9];
+        channels[0] = ETHTOOL_GCHANNELS;
+        // SAFETY: a structure of integers and pointers, for which zeros are valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+        // SAFETY: the request names an interface and points to live room for what this command returns.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+        if result < 0 { 1 } else { channels[5] + channels[8] }
+    }
+
+    /// Number of the interface in its namespace.
+    pub(crate) fn interface(&self) -> u32 {
+        self.index as u32
     }
 }
 

@@ -1,0 +1,111 @@
+//! The receiving half of an AF_XDP socket: the kernel copies (or the card writes) each packet into a
+//! chunk that it took from the fill ring, and names the chunk in the receiving ring.
+
+use std::io;
+use std::sync::Arc;
+
+use super::mapping::Mapping;
+use super::rx_ring::Received;
+use super::xsk_ring::{ADDRESS_LEN, DESCRIPTOR_LEN, Ring};
+use super::xsk_socket::{CHUNK_LEN, XskSocket};
+
+/// Chunks and rings of reception. Packets have positions, from 0, that never repeat.
+#[derive(Debug)]
+pub(crate) struct XskRx {
+    chunks: Mapping,
+    rx: Ring,
+    fill: Ring,
+    /// Addresses that were put into the fill ring so far.
+    filled: u32,
+    /// The oldest position that is not released.
+    tail: u64,
+    /// Positions behind `tail` that were released already, by their place in the ring.
+    released: Vec<bool>,
+    socket: Arc<XskSocket>,
+    zero_copy: bool,
+    dropped: u64,
+}
+
+impl XskRx {
+    /// The half of a bound socket whose receiving and fill ring have as many entries as there are chunks,
+    /// a power of two; they are the first ones of the socket's memory.
+    pub(crate) fn new(socket: Arc<XskSocket>, chunks: Mapping, zero_copy: bool) -> io::Result<Self> {
+        let offsets = socket.offsets()?;
+        let slots = chunks.extent().1 as usize / CHUNK_LEN;
+        let rx = Ring::map(&*socket, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, slots, DESCRIPTOR_LEN)?;
+        let fill = Ring::map(&*socket, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, slots, ADDRESS_LEN)?;
+        for chunk in 0..slots {
+            fill.set_address(chunk as u32, (chunk * CHUNK_LEN) as u64);
+        }
+        fill.set_producer(slots as u32);
+        Ok(Self {
+            chunks,
+            rx,
+            fill,
+            filled: slots as u32,
+            tail: 0,
+            released: vec![false; slots],
+            socket,
+            zero_copy,
+            dropped: 0,
+        })
+    }
+
+    /// Number of packets that fit, a power of two.
+    pub(crate) fn slots(&self) -> usize {
+        self.released.len()
+    }
+
+    /// The packet of this position, which is not released; None before it has arrived.
+    #[inline]
+    pub(crate) fn packet(&self, position: u64) -> Option<Received<'_>> {
+        let arrived = self.rx.producer().wrapping_sub(position as u32) as i32;
+        if arrived <= 0 {
+            self.wake();
+            return None;
+        }
+        let (address, len) = self.rx.descriptor(position as u32);
+        // SAFETY: a chunk belongs to this process from its entry in the receiving ring until `release` puts
+        // it into the fill ring, which takes `&mut self`; the kernel writes to none in between.
+        let frame = unsafe { self.chunks.bytes(address as usize, len as usize) };
+        // What does not fit in a chunk the kernel drops, and counts.
+        Some(Received { frame, whole: true })
+    }
+
+    /// Gives the chunk of this position back to the kernel; each position once.
+    #[inline]
+    pub(crate) fn release(&mut self, position: u64) {
+        let (address, _) = self.rx.descriptor(position as u32);
+        // The kernel finds the start of the chunk itself. There is room for every chunk.
+        self.fill.set_address(self.filled, address);
+        self.filled = self.filled.wrapping_add(1);
+        self.fill.set_producer(self.filled);
+        // An entry of the receiving ring may be overwritten only when all before it may.
+        let mask = self.released.len() - 1;
+        if position != self.tail {
+            self.released[position as usize & mask] = true;
+            return;
+        }
+        self.tail += 1;
+        while std::mem::take(&mut self.released[self.tail as usize & mask]) {
+            self.tail += 1;
+        }
+        self.rx.set_consumer(self.tail as u32);
+    }
+
+    /// Network cards that write into the chunks themselves may wait for new ones.
+    #[inline]
+    fn wake(&self) {
+        if self.zero_copy && self.fill.needs_wakeup() {
+            self.socket.wake_rx();
+        }
+    }
+
+    /// Packets that found no room since the last call.
+    pub(crate) fn dropped(&mut self) -> io::Result<u64> {
+        let all = self.socket.dropped()?;
+        let since = all - self.dropped;
+        self.dropped = all;
+        Ok(since)
+    }
+}

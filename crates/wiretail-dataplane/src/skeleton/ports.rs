@@ -1,0 +1,118 @@
+//! The ports of a forwarder's ways. Ways of one kind of port are of one type: the loops know it, and
+//! nothing is looked up a packet.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use super::way::Way;
+use super::{Delay, SkeletonPlan};
+use crate::error::{DataplaneError, plan};
+use crate::faults::FaultSchedule;
+use crate::port::af_packet::{PacketTx, TxPlan, open_rx, port_error};
+use crate::port::af_xdp::{self, Halves, XdpMode, XdpRx, XdpTx};
+use crate::port::sys::rx_ring::RxRing;
+use crate::port::{PortKind, PortSpec};
+
+/// All ways of a forwarder.
+#[derive(Debug)]
+pub(super) enum Ways {
+    Packet(Vec<Way<RxRing, PacketTx>>),
+    Xdp(Vec<Way<XdpRx, XdpTx>>),
+}
+
+/// A way by its ports.
+type Spec<'a> = (PortSpec<'a>, PortSpec<'a>);
+
+impl Ways {
+    /// Opens all ports; with AF_XDP, the modes of the receiving ones as well.
+    pub(super) fn open(
+        specs: &[Spec<'_>],
+        plan: &SkeletonPlan,
+    ) -> Result<(Self, Vec<(String, XdpMode)>), DataplaneError> {
+        match plan.port {
+            PortKind::Packet(tx) => Ok((Self::Packet(open_packet(specs, tx, plan.ring_slots)?), Vec::new())),
+            PortKind::Xdp => {
+                let ways = open_xdp(specs, plan.ring_slots.next_power_of_two())?;
+                let modes = specs
+                    .iter()
+                    .zip(&ways)
+                    .map(|((from, _), (rx, _))| (from.interface.to_owned(), rx.mode()));
+                let modes = modes.collect();
+                Ok((Self::Xdp(ways.into_iter().map(|(rx, tx)| Way::new(rx, tx)).collect()), modes))
+            }
+        }
+    }
+
+    /// Has the first way hold packets back or commit faults.
+    pub(super) fn disturb_first(&mut self, delay: Option<Delay>, faults: FaultSchedule) {
+        match self {
+            Self::Packet(ways) => ways[0].disturb(delay, faults),
+            Self::Xdp(ways) => ways[0].disturb(delay, faults),
+        }
+    }
+}
+
+fn open_packet(
+    specs: &[Spec<'_>],
+    tx: TxPlan,
+    slots: usize,
+) -> Result<Vec<Way<RxRing, PacketTx>>, DataplaneError> {
+    // First what is sent on, then what makes packets arrive.
+    let senders =
+        specs.iter().map(|(_, to)| PacketTx::open(to, tx)).collect::<Result<Vec<_>, DataplaneError>>()?;
+    let ways = specs.iter().zip(senders);
+    ways.map(|((from, _), tx)| Ok(Way::new(open_rx(from, slots)?, tx))).collect()
+}
+
+/// An interface of AF_XDP ways. Its queue has one socket, whose halves may belong to different ways.
+struct XdpPort<'a> {
+    /// Which namespace, by its inode, and which interface in it.
+    key: (u64, &'a str),
+    spec: PortSpec<'a>,
+    halves: Halves,
+}
+
+fn open_xdp(specs: &[Spec<'_>], slots: usize) -> Result<Vec<(XdpRx, XdpTx)>, DataplaneError> {
+    let mut ports: Vec<XdpPort<'_>> = Vec::new();
+    let mut places = Vec::new();
+    for (from, to) in specs {
+        let (rx, tx) = (place_of(from, &mut ports)?, place_of(to, &mut ports)?);
+        if ports[rx].halves.rx_slots.replace(slots).is_some() {
+            return Err(twice("receives", from));
+        }
+        if std::mem::replace(&mut ports[tx].halves.tx, true) {
+            return Err(twice("sends", to));
+        }
+        places.push((rx, tx));
+    }
+    let opened = ports.iter().map(|port| af_xdp::open(&port.spec, port.halves));
+    let mut opened = opened.collect::<Result<Vec<_>, _>>()?;
+    let mut halves = |(rx, tx): (usize, usize)| opened[rx].0.take().zip(opened[tx].1.take());
+    Ok(places.into_iter().map(|place| halves(place).expect("each half was asked for once")).collect())
+}
+
+fn twice(does: &str, port: &PortSpec<'_>) -> DataplaneError {
+    let what = format!("number of AF_XDP ways for which {} {does}", port.interface);
+    plan(what, 2, "1: a queue of an interface has one AF_XDP socket")
+}
+
+/// The port's index among those that were met so far.
+fn place_of<'a>(spec: &PortSpec<'a>, ports: &mut Vec<XdpPort<'a>>) -> Result<usize, DataplaneError> {
+    let next = "is /proc mounted?";
+    let namespace = namespace_of(spec);
+    let namespace =
+        namespace.map_err(port_error(spec.interface, "looking at the network namespace", next))?;
+    let key = (namespace.ino(), spec.interface);
+    Ok(ports.iter().position(|port| port.key == key).unwrap_or_else(|| {
+        ports.push(XdpPort { key, spec: *spec, halves: Halves::default() });
+        ports.len() - 1
+    }))
+}
+
+fn namespace_of(spec: &PortSpec<'_>) -> io::Result<Metadata> {
+    match spec.netns {
+        Some(netns) => File::from(netns.try_clone_to_owned()?).metadata(),
+        None => std::fs::metadata("/proc/thread-self/ns/net"),
+    }
+}
