@@ -4,48 +4,15 @@
 mod support;
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{Outcome, Testbed, Trial, run};
+use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
 use wiretail_dataplane::timestamper::SNAPLEN;
 use wiretail_dataplane::{
-    Delay, Direction, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, PacketTx, Pattern, PortKind,
-    Release, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode,
-    TxPlan, read_signature,
+    Delay, Direction, Generator, GeneratorPlan, PacketTx, Pattern, PortKind, Release, RingPlan,
+    SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode, TxPlan, read_signature,
 };
-
-/// One at a time: each test spins on two cores.
-static CORES: Mutex<()> = Mutex::new(());
-
-/// Runs `test` on a testbed, or says why not.
-fn on_a_testbed(name: &str, test: impl FnOnce(&Testbed)) {
-    let _cores = CORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    match Testbed::new() {
-        Ok(bed) => test(&bed),
-        Err(reason) => println!("SKIPPED: {name}: no testbed of network namespaces: {reason}"),
-    }
-}
-
-fn ids(records: &[support::Record]) -> Vec<u32> {
-    let id = |record: &support::Record| read_signature(&record.frame, record.wire_len).map(|read| read.id);
-    records.iter().map(|record| id(record).expect("only signed packets")).collect()
-}
-
-fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
-    let all: Vec<u32> = (0..packets as u32).collect();
-    assert_eq!((outcome.generator.sent, outcome.generator.failed), (packets, 0));
-    assert!(outcome.generator.complete);
-    for tap in &outcome.taps {
-        assert_eq!((tap.packets, tap.drops, tap.missing, tap.other_stamps), (packets, 0, 0, 0), "{tap:?}");
-    }
-    assert_eq!((outcome.skeleton.received, outcome.skeleton.dropped), (packets, 0));
-    assert_eq!(ids(&outcome.pre), all);
-    let mut post = ids(&outcome.post);
-    post.sort_unstable();
-    assert_eq!(post, all);
-}
 
 #[test]
 fn all_that_is_sent_arrives_in_order_on_both_wires() {
@@ -86,34 +53,7 @@ fn bursts_and_mixes_arrive_whole() {
 #[test]
 fn planted_faults_are_what_the_wire_shows() {
     on_a_testbed("planted_faults", |bed| {
-        let packets = 20_000;
-        let plan = FaultPlan { packets, drop_every: 100, duplicate_every: 150, swap_every: 70, seed: 5 };
-        let faults = FaultSchedule::seeded(&plan);
-        let mut trial = Trial::new(Pattern::Constant { rate_pps: 40_000 }, packets);
-        trial.skeleton.faults = faults.clone();
-        let outcome = run(bed, &trial).unwrap();
-        let mut expected = Vec::new();
-        let by_packet: HashMap<u64, Fault> = faults.faults().iter().copied().collect();
-        let mut late = None;
-        for packet in 0..packets {
-            match by_packet.get(&packet) {
-                Some(Fault::Drop) => {}
-                Some(Fault::Duplicate) => expected.extend([packet as u32; 2]),
-                Some(Fault::Swap) => {
-                    late = Some(packet as u32);
-                    continue;
-                }
-                None => expected.push(packet as u32),
-            }
-            expected.extend(late.take());
-        }
-        assert_eq!(outcome.skeleton.dropped, 0);
-        assert_eq!(ids(&outcome.post), expected);
-        let report = outcome.skeleton;
-        assert_eq!(report.faults_dropped, faults.count(Fault::Drop));
-        assert_eq!(report.faults_duplicated, faults.count(Fault::Duplicate));
-        assert_eq!(report.faults_swapped, faults.count(Fault::Swap));
-        assert_eq!(report.sent, packets - report.faults_dropped + report.faults_duplicated);
+        planted_faults(bed, Trial::new(Pattern::Constant { rate_pps: 40_000 }, 20_000));
     });
 }
 
@@ -182,55 +122,51 @@ fn hardware_stamps_are_not_replaced_by_others() {
 #[test]
 fn both_ways_and_a_reader_during_the_trial() {
     on_a_testbed("both_ways", |bed| {
-        let packets = 5_000;
-        let ring = RingPlan {
-            packets: 2_000,
-            duration_ns: 0,
-            snaplen: SNAPLEN,
-            source: StampSource::KernelSoftware,
-        };
-        let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];
-        let mut taps = Timestamper::open(&taps, &ring).unwrap();
-        let (input, output) = (bed.port("in0"), bed.port("out0"));
-        let plan = SkeletonPlan::default();
-        let skeleton = Skeleton::open(&[(input, output), (output, input)], plan).unwrap();
-        let trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, packets);
-        let (forth, back) = (trial.plan(), GeneratorPlan { id_first: 1 << 31, ..trial.plan() });
-        let generators = [("g0", forth), ("s0", back)].map(|(interface, plan)| {
-            let port = PacketTx::open(&bed.port(interface), trial.generator_tx).unwrap();
-            Generator::new(vec![port], plan).unwrap()
-        });
-        let (never, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let mut seen: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
-        let mut keep = |tap: u16, _, wire_len, frame: &[u8]| {
-            seen[usize::from(tap)].push(read_signature(frame, wire_len).expect("signed").id);
-        };
-        let report = std::thread::scope(|scope| {
-            let skeleton = scope.spawn(|| skeleton.run(&stop, &SharedCounters::default()));
-            let running = generators
-                .map(|generator| scope.spawn(|| generator.run(&never, &SharedCounters::default()).sent));
-            while running.iter().any(|generator| !generator.is_finished()) {
-                std::thread::sleep(Duration::from_millis(20));
-                taps.collect(&mut keep);
-            }
-            assert_eq!(running.map(|generator| generator.join().unwrap()), [packets; 2]);
-            std::thread::sleep(Duration::from_millis(50));
-            stop.store(true, Ordering::Relaxed);
-            skeleton.join().unwrap()
-        });
-        taps.collect(&mut keep);
-        let so_far = taps.reports();
-        assert!(
-            so_far.iter().all(|tap| tap.packets + tap.missing == packets && tap.drops == 0),
-            "{so_far:?}"
-        );
-        let reports = taps.drain(&mut keep);
-        assert_eq!((report.received, report.sent, report.dropped), (2 * packets, 2 * packets, 0));
-        assert!(
-            reports.iter().all(|tap| tap.packets == packets && tap.drops + tap.missing == 0),
-            "{reports:?}"
-        );
-        let ids = |first: u32| (first..first + packets as u32).collect::<Vec<_>>();
-        assert_eq!(seen, [ids(0), ids(1 << 31)]);
+        for port in [PortKind::default(), PortKind::Xdp] {
+            both_ways(bed, port);
+        }
     });
+}
+
+fn both_ways(bed: &Testbed, port: PortKind) {
+    let packets = 5_000;
+    let ring =
+        RingPlan { packets: 2_000, duration_ns: 0, snaplen: SNAPLEN, source: StampSource::KernelSoftware };
+    let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];
+    let mut taps = Timestamper::open(&taps, &ring).unwrap();
+    let (input, output) = (bed.port("in0"), bed.port("out0"));
+    let plan = SkeletonPlan { port, ..SkeletonPlan::default() };
+    let skeleton = Skeleton::open(&[(input, output), (output, input)], plan).unwrap();
+    let trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, packets);
+    let (forth, back) = (trial.plan(), GeneratorPlan { id_first: 1 << 31, ..trial.plan() });
+    let generators = [("g0", forth), ("s0", back)].map(|(interface, plan)| {
+        let port = PacketTx::open(&bed.port(interface), trial.generator_tx).unwrap();
+        Generator::new(vec![port], plan).unwrap()
+    });
+    let (never, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut seen: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+    let mut keep = |tap: u16, _, wire_len, frame: &[u8]| {
+        seen[usize::from(tap)].push(read_signature(frame, wire_len).expect("signed").id);
+    };
+    let report = std::thread::scope(|scope| {
+        let skeleton = scope.spawn(|| skeleton.run(&stop, &SharedCounters::default()));
+        let running = generators
+            .map(|generator| scope.spawn(|| generator.run(&never, &SharedCounters::default()).sent));
+        while running.iter().any(|generator| !generator.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            taps.collect(&mut keep);
+        }
+        assert_eq!(running.map(|generator| generator.join().unwrap()), [packets; 2]);
+        std::thread::sleep(Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        skeleton.join().unwrap()
+    });
+    taps.collect(&mut keep);
+    let so_far = taps.reports();
+    assert!(so_far.iter().all(|tap| tap.packets + tap.missing == packets && tap.drops == 0), "{so_far:?}");
+    let reports = taps.drain(&mut keep);
+    assert_eq!((report.received, report.sent, report.dropped), (2 * packets, 2 * packets, 0));
+    assert!(reports.iter().all(|tap| tap.packets == packets && tap.drops + tap.missing == 0), "{reports:?}");
+    let ids = |first: u32| (first..first + packets as u32).collect::<Vec<_>>();
+    assert_eq!(seen, [ids(0), ids(1 << 31)]);
 }

@@ -6,18 +6,21 @@
 
 #![allow(dead_code, missing_docs)]
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use wiretail_dataplane::{
-    Addresses, Direction, End, Generator, GeneratorPlan, GeneratorReport, Pattern, Placement, PortKind,
-    PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan, SkeletonReport, StampSource, Stream,
-    TapReport, TapSpec, Timestamper, TxPlan, TxPort, in_namespace, open_tx, timestamper,
+    Addresses, Direction, End, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, GeneratorReport,
+    Pattern, Placement, PortKind, PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan,
+    SkeletonReport, StampSource, Stream, TapReport, TapSpec, Timestamper, TxPlan, TxPort, in_namespace,
+    open_tx, read_signature, timestamper,
 };
 
 struct Namespace {
@@ -48,7 +51,8 @@ impl Namespace {
         }
     }
 
-    fn run(&self, command: &str) -> Result<(), String> {
+    /// What the command prints.
+    fn run(&self, command: &str) -> Result<String, String> {
         let mut words = command.split_whitespace();
         let program = words.next().expect("a program");
         let arguments: Vec<&str> = words.collect();
@@ -57,7 +61,10 @@ impl Namespace {
             .map_err(|error| error.to_string())?
             .map_err(|error| format!("{command}: {error}"))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(format!("{command}: {}", stderr.trim())) }
+        if !output.status.success() {
+            return Err(format!("{command}: {}", stderr.trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
@@ -103,6 +110,11 @@ impl Testbed {
     pub fn dut(&self) -> BorrowedFd<'_> {
         self.dut.netns.as_fd()
     }
+
+    /// Runs a command where the device under test is; what it prints.
+    pub fn in_dut(&self, command: &str) -> String {
+        self.dut.run(command).unwrap()
+    }
 }
 
 /// A trial's settings; see [`Trial::new`] for the usual ones.
@@ -115,6 +127,8 @@ pub struct Trial {
     /// The generator sends by AF_XDP, and `generator_tx` does not count.
     pub generator_xdp: bool,
     pub skeleton: SkeletonPlan,
+    /// Its ways, from interface to interface.
+    pub ways: Vec<(&'static str, &'static str)>,
     pub generator_place: Placement,
     pub skeleton_place: Placement,
     pub source: StampSource,
@@ -131,6 +145,7 @@ impl Trial {
             generator_tx: TxPlan::default(),
             generator_xdp: false,
             skeleton: SkeletonPlan::default(),
+            ways: vec![("in0", "out0")],
             generator_place: place(0),
             skeleton_place: place(1),
             source: StampSource::KernelSoftware,
@@ -208,8 +223,8 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
     // After the taps: the kernel serves the socket that was opened last first, and what the tap takes is
     // no delay of the device then.
-    let way = (bed.port("in0"), bed.port("out0"));
-    let skeleton = Skeleton::open(&[way], trial.skeleton.clone()).map_err(text)?;
+    let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
+    let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
     // The kernel needs a moment until it stamps packets where they enter.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -258,4 +273,71 @@ pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String
         stop.store(true, Ordering::Relaxed);
         generator.join().expect("the generator does not panic")
     })
+}
+
+/// One at a time: each test spins on two cores.
+static CORES: Mutex<()> = Mutex::new(());
+
+/// Runs `test` on a testbed, or says why not.
+pub fn on_a_testbed(name: &str, test: impl FnOnce(&Testbed)) {
+    let _cores = CORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    match Testbed::new() {
+        Ok(bed) => test(&bed),
+        Err(reason) => println!("SKIPPED: {name}: no testbed of network namespaces: {reason}"),
+    }
+}
+
+pub fn ids(records: &[Record]) -> Vec<u32> {
+    let id = |record: &Record| read_signature(&record.frame, record.wire_len).map(|read| read.id);
+    records.iter().map(|record| id(record).expect("only signed packets")).collect()
+}
+
+pub fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
+    let all: Vec<u32> = (0..packets as u32).collect();
+    assert_eq!((outcome.generator.sent, outcome.generator.failed), (packets, 0));
+    assert!(outcome.generator.complete);
+    for tap in &outcome.taps {
+        assert_eq!(
+            (tap.packets, tap.drops, tap.missing, tap.other_stamps),
+            (packets, 0, 0, 0),
+            "{tap:?} {:?}",
+            outcome.skeleton.counts
+        );
+    }
+    assert_eq!((outcome.skeleton.received, outcome.skeleton.dropped), (packets, 0));
+    assert_eq!(ids(&outcome.pre), all);
+    let mut post = ids(&outcome.post);
+    post.sort_unstable();
+    assert_eq!(post, all);
+}
+
+/// A trial with planted faults, of which the wire shows exactly those.
+pub fn planted_faults(bed: &Testbed, mut trial: Trial) {
+    let packets = trial.packets;
+    let plan = FaultPlan { packets, drop_every: 100, duplicate_every: 150, swap_every: 70, seed: 5 };
+    let faults = FaultSchedule::seeded(&plan);
+    trial.skeleton.faults = faults.clone();
+    let outcome = run(bed, &trial).unwrap();
+    let mut expected = Vec::new();
+    let by_packet: HashMap<u64, Fault> = faults.faults().iter().copied().collect();
+    let mut late = None;
+    for packet in 0..packets {
+        match by_packet.get(&packet) {
+            Some(Fault::Drop) => {}
+            Some(Fault::Duplicate) => expected.extend([packet as u32; 2]),
+            Some(Fault::Swap) => {
+                late = Some(packet as u32);
+                continue;
+            }
+            None => expected.push(packet as u32),
+        }
+        expected.extend(late.take());
+    }
+    assert_eq!(outcome.skeleton.dropped, 0);
+    assert_eq!(ids(&outcome.post), expected);
+    let report = outcome.skeleton;
+    assert_eq!(report.faults_dropped, faults.count(Fault::Drop));
+    assert_eq!(report.faults_duplicated, faults.count(Fault::Duplicate));
+    assert_eq!(report.faults_swapped, faults.count(Fault::Swap));
+    assert_eq!(report.sent, packets - report.faults_dropped + report.faults_duplicated);
 }

@@ -1,0 +1,203 @@
+//! AF_XDP ports and chains over real veth pairs; where this machine lets one make none, each test says
+//! `SKIPPED:` and why. Nothing here asserts a timing.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
+use wiretail_dataplane::{
+    Delay, Pattern, PortKind, PortSpec, Release, Sizes, Skeleton, SkeletonPlan, in_namespace,
+};
+
+/// Names, in the environment of a test process that was started by another one, that it is to hold ports.
+const HOLD: &str = "WIRETAIL_TEST_HOLDS_PORTS";
+
+fn xdp_trial(pattern: Pattern, packets: u64) -> Trial {
+    let mut trial = Trial::new(pattern, packets);
+    trial.forward_by_xdp();
+    // Room for all, however long other programs have the forwarder's core.
+    trial.skeleton.ring_slots = 1 << 15;
+    trial
+}
+
+fn open(bed: &Testbed, ways: &[(&'static str, &'static str)]) -> Result<Skeleton, String> {
+    let ways: Vec<_> = ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
+    let plan = SkeletonPlan { port: PortKind::Xdp, ..SkeletonPlan::default() };
+    Skeleton::open(&ways, plan).map_err(|error| error.to_string())
+}
+
+fn has_a_program(bed: &Testbed) -> bool {
+    bed.in_dut("ip -d link show in0").contains("prog/xdp")
+}
+
+#[test]
+fn all_that_is_sent_arrives_in_order() {
+    on_a_testbed("all_that_is_sent_arrives", |bed| {
+        for release in [Release::Batch, Release::Immediate] {
+            for batch in [1, 32] {
+                let mut trial = xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000);
+                trial.skeleton.release = release;
+                trial.skeleton.batch = batch;
+                let outcome = run(bed, &trial).unwrap();
+                assert_nothing_lost(&outcome, 20_000);
+                assert_eq!(ids(&outcome.post), ids(&outcome.pre), "{release:?} {batch}");
+                let mut pairs = outcome.pre.iter().zip(&outcome.post);
+                assert!(pairs.all(|(pre, post)| pre.frame == post.frame && pre.wire_len == post.wire_len));
+            }
+        }
+    });
+}
+
+#[test]
+fn bursts_and_mixes_arrive_whole() {
+    on_a_testbed("bursts_and_mixes", |bed| {
+        let mut trial = xdp_trial(Pattern::Bursts { rate_pps: 20_000, burst: 100 }, 6_000);
+        trial.sizes = Sizes::imix_csit();
+        let outcome = run(bed, &trial).unwrap();
+        assert_nothing_lost(&outcome, 6_000);
+        let count = |len| outcome.post.iter().filter(|record| record.wire_len == len).count();
+        assert_eq!((count(60), count(566), count(1514)), (3500, 2000, 500));
+    });
+}
+
+#[test]
+fn planted_faults_are_what_the_wire_shows() {
+    on_a_testbed("planted_faults", |bed| {
+        planted_faults(bed, xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000));
+    });
+}
+
+#[test]
+fn held_packets_stay_whole_while_others_pass() {
+    on_a_testbed("held_packets", |bed| {
+        let mut trial = xdp_trial(Pattern::Constant { rate_pps: 20_000 }, 10_000);
+        trial.skeleton.delay = Some(Delay { ns: 1_000_000, every: 50 });
+        let outcome = run(bed, &trial).unwrap();
+        assert_nothing_lost(&outcome, 10_000);
+        assert_eq!(outcome.skeleton.delayed, 200);
+        for (id, record) in ids(&outcome.post).into_iter().zip(&outcome.post) {
+            let sent = &outcome.pre[id as usize];
+            assert_eq!(record.frame, sent.frame);
+            assert!(id % 50 != 49 || record.ts_ns - sent.ts_ns >= 1_000_000, "{id}");
+        }
+    });
+}
+
+#[test]
+fn a_small_ring_comes_round_many_times() {
+    on_a_testbed("a_small_ring", |bed| {
+        for port in [PortKind::default(), PortKind::Xdp] {
+            let mut trial = xdp_trial(Pattern::Constant { rate_pps: 2_000 }, 2_000);
+            trial.skeleton.port = port;
+            trial.skeleton.ring_slots = 64;
+            trial.skeleton.delay = Some(Delay { ns: 10_000_000, every: 10 });
+            trial.generator_tx.qdisc_bypass = port != PortKind::Xdp;
+            assert_nothing_lost(&run(bed, &trial).unwrap(), 2_000);
+        }
+    });
+}
+
+#[test]
+fn a_chain_forwards_hop_by_hop() {
+    on_a_testbed("a_chain", |bed| {
+        bed.in_dut("ip link add m0 type veth peer name m1");
+        bed.in_dut("ip link set m0 up");
+        bed.in_dut("ip link set m1 up");
+        for port in [PortKind::default(), PortKind::Xdp] {
+            let mut trial = xdp_trial(Pattern::Constant { rate_pps: 20_000 }, 10_000);
+            trial.generator_tx.qdisc_bypass = port != PortKind::Xdp;
+            trial.skeleton.port = port;
+            trial.ways = vec![("in0", "m0"), ("m1", "out0")];
+            let outcome = run(bed, &trial).unwrap();
+            let (skeleton, twice) = (&outcome.skeleton, 20_000);
+            assert_eq!((skeleton.received, skeleton.sent, skeleton.dropped), (twice, twice, 0), "{port:?}");
+            assert_eq!(ids(&outcome.pre), (0..10_000).collect::<Vec<_>>());
+            assert_eq!(ids(&outcome.post), ids(&outcome.pre));
+        }
+    });
+}
+
+#[test]
+fn a_generator_sends_by_af_xdp() {
+    on_a_testbed("a_generator_sends", |bed| {
+        let patterns =
+            [Pattern::Constant { rate_pps: 20_000 }, Pattern::Bursts { rate_pps: 20_000, burst: 200 }];
+        for pattern in patterns {
+            let mut trial = Trial::new(pattern, 10_000);
+            trial.sizes = Sizes::imix_csit();
+            trial.generator_xdp = true;
+            assert_nothing_lost(&run(bed, &trial).unwrap(), 10_000);
+        }
+    });
+}
+
+#[test]
+fn the_program_goes_with_its_port() {
+    on_a_testbed("the_program_goes", |bed| {
+        for _ in 0..3 {
+            let skeleton = open(bed, &[("in0", "out0")]).unwrap();
+            assert!(has_a_program(bed));
+            let [(interface, mode)] = skeleton.xdp_modes() else { panic!("one interface") };
+            assert_eq!(interface, "in0");
+            assert!(mode.to_string().ends_with("copy"), "{mode}");
+            drop(skeleton);
+            assert!(!has_a_program(bed));
+        }
+    });
+}
+
+#[test]
+fn the_program_goes_with_a_killed_process() {
+    if std::env::var_os(HOLD).is_some() {
+        hold_ports();
+    }
+    on_a_testbed("a_killed_process", |bed| {
+        let holder = || {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "the_program_goes_with_a_killed_process", "--nocapture"])
+                .env(HOLD, "1")
+                .stdout(Stdio::piped())
+                .spawn()
+        };
+        let mut holder = in_namespace(Some(bed.dut()), holder).unwrap().unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("ports are open")));
+        assert!(has_a_program(bed));
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(!has_a_program(bed));
+        open(bed, &[("in0", "out0")]).unwrap();
+    });
+}
+
+/// Opens ports in the namespace that this process was started in, until it is killed.
+fn hold_ports() -> ! {
+    let port = |interface| PortSpec { netns: None, interface };
+    let plan = SkeletonPlan { port: PortKind::Xdp, ..SkeletonPlan::default() };
+    let skeleton = Skeleton::open(&[(port("in0"), port("out0"))], plan).unwrap();
+    println!("ports are open");
+    loop {
+        std::thread::park();
+        assert!(!skeleton.xdp_modes().is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    on_a_testbed("what_cannot_be_opened", |bed| {
+        let refused = |ways: &[(&'static str, &'static str)]| open(bed, ways).unwrap_err();
+        let missing = refused(&[("in0", "nosuch0")]);
+        assert!(missing.contains("nosuch0: no such interface"), "{missing}");
+        let twice = refused(&[("in0", "out0"), ("in0", "out0")]);
+        assert!(twice.contains("in0 receives is 2"), "{twice}");
+        let held = open(bed, &[("in0", "out0")]).unwrap();
+        let taken = refused(&[("in0", "out0")]);
+        assert!(taken.contains("in0: ") && taken.contains("another program"), "{taken}");
+        drop(held);
+        bed.in_dut("ip link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1");
+        let queues = refused(&[("q0", "out0")]);
+        assert!(queues.contains("receiving queues of q0 is 2") && queues.contains("ethtool -L"), "{queues}");
+    });
+}
