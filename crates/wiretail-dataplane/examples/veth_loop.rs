@@ -15,6 +15,7 @@
 //! | ring | 8192 | slots of the skeleton's receiving ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
 //! | xdp | 0 | 1: the skeleton forwards by AF_XDP, and the ingress tap is on the sender's end |
+//! | testpmd | 0 | 1: DPDK's testpmd forwards (on packet sockets) in the place of the skeleton, to compare |
 //! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
 //! | repeat | 1 | how often |
 //! | to | | folder for pre.pcap and post.pcap |
@@ -48,6 +49,7 @@ const SETTINGS: &[&str] = &[
     "ring",
     "fifo",
     "xdp",
+    "testpmd",
     "alone",
     "repeat",
     "to",
@@ -102,6 +104,7 @@ impl Settings {
         if self.get("xdp", 0)? == 1 {
             trial.forward_by_xdp();
         }
+        trial.testpmd = self.get("testpmd", 0)? == 1;
         let delay = Delay { ns: self.get("delay", 0)?, every: self.get("every", 100)? };
         trial.skeleton.delay = (delay.ns > 0).then_some(delay);
         let fifo = self.get("fifo", 0)?;

@@ -127,6 +127,8 @@ pub struct Trial {
     /// The generator sends by AF_XDP, and `generator_tx` does not count.
     pub generator_xdp: bool,
     pub skeleton: SkeletonPlan,
+    /// DPDK's testpmd forwards instead of the skeleton, on packet sockets.
+    pub testpmd: bool,
     /// Its ways, from interface to interface.
     pub ways: Vec<(&'static str, &'static str)>,
     pub generator_place: Placement,
@@ -145,6 +147,7 @@ impl Trial {
             generator_tx: TxPlan::default(),
             generator_xdp: false,
             skeleton: SkeletonPlan::default(),
+            testpmd: false,
             ways: vec![("in0", "out0")],
             generator_place: place(0),
             skeleton_place: place(1),
@@ -223,6 +226,9 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
     // After the taps: the kernel serves the socket that was opened last first, and what the tap takes is
     // no delay of the device then.
+    if trial.testpmd {
+        return run_testpmd(bed, trial, generator, taps);
+    }
     let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
     let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
     // The kernel needs a moment until it stamps packets where they enter.
@@ -248,12 +254,51 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
         stop_skeleton.store(true, Ordering::Relaxed);
         (generator, skeleton.join().expect("the skeleton does not panic"))
     });
+    let (taps, [pre, post]) = read(taps);
+    Ok(Outcome { generator: generator?, skeleton: skeleton?, taps, pre, post })
+}
+
+/// DPDK's testpmd in the place of the skeleton; it has the skeleton's core and priority.
+fn run_testpmd(
+    bed: &Testbed,
+    trial: &Trial,
+    generator: Generator<Box<dyn TxPort + Send>>,
+    taps: Timestamper,
+) -> Result<Outcome, String> {
+    let cpu = trial.skeleton_place.cpu.unwrap_or(0);
+    let mut words = trial.skeleton_place.fifo.map_or(String::new(), |fifo| format!("chrt -f {fifo} "));
+    words += &format!(
+        "dpdk-testpmd --no-shconf --no-pci --no-huge -m 256 --lcores=(0,1)@{cpu} --no-telemetry \
+         --vdev=net_af_packet0,iface=in0 --vdev=net_af_packet1,iface=out0 \
+         -- --forward-mode=io --auto-start --total-num-mbufs=8192 --stats-period=900 --no-mlockall"
+    );
+    let mut words = words.split_whitespace();
+    // It ends at the end of its input.
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let started = in_namespace(Some(bed.dut()), || command.spawn()).map_err(|error| error.to_string())?;
+    let mut testpmd = started.map_err(|error| format!("dpdk-testpmd: {error}"))?;
+    std::thread::sleep(Duration::from_secs(3));
+    let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
+    let place = || trial.generator_place.apply().map_err(|error| error.to_string());
+    let generator = std::thread::scope(|scope| {
+        let generator = scope.spawn(|| place().map(|_| generator.run(&stop, &counters)));
+        generator.join().expect("the generator does not panic")
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let _ = testpmd.kill();
+    let _ = testpmd.wait();
+    let (taps, [pre, post]) = read(taps);
+    Ok(Outcome { generator: generator?, skeleton: SkeletonReport::default(), taps, pre, post })
+}
+
+/// What both taps recorded.
+fn read(taps: Timestamper) -> (Vec<TapReport>, [Vec<Record>; 2]) {
     let mut seen: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
     let taps = taps.drain(&mut |tap, ts_ns, wire_len, frame| {
         seen[usize::from(tap)].push(Record { ts_ns, wire_len, frame: frame.to_vec() });
     });
-    let [pre, post] = seen;
-    Ok(Outcome { generator: generator?, skeleton: skeleton?, taps, pre, post })
+    (taps, seen)
 }
 
 /// The generator alone, onto a wire at whose other end nobody listens.
