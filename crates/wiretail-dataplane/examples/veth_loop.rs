@@ -218,6 +218,15 @@ fn show(outcome: &Outcome, trial: &Trial) -> bool {
         skeleton.dropped,
         skeleton.failed
     );
+    for (name, stalls) in [("generator", &outcome.generator.stalls), ("skeleton", &skeleton.stalls)] {
+        let longest = stalls.kept().iter().map(|stall| stall.duration_ns).max().unwrap_or(0);
+        println!(
+            "  stalls of the {name}: {}, together {:.3} ms, longest {:.3} ms",
+            stalls.count(),
+            stalls.total_ns() as f64 / 1e6,
+            longest as f64 / 1e6
+        );
+    }
     let delays = delays(outcome, trial);
     let mut histogram = Histogram::default();
     delays.iter().for_each(|(_, ns)| histogram.add(*ns));

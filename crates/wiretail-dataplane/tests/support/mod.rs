@@ -234,12 +234,19 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     // The kernel needs a moment until it stamps packets where they enter.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ready = AtomicBool::new(false);
     let (counters, skeleton_counters) = (SharedCounters::default(), SharedCounters::default());
     let (generator, skeleton) = std::thread::scope(|scope| {
         let skeleton = scope.spawn(|| {
-            trial.skeleton_place.apply().map_err(text)?;
+            let placed = trial.skeleton_place.apply();
+            ready.store(true, Ordering::Release);
+            placed.map_err(text)?;
             Ok::<_, String>(skeleton.run(&stop_skeleton, &skeleton_counters))
         });
+        // Locking the process's memory takes tens of milliseconds, in which packets would wait.
+        while !ready.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let generator = scope.spawn(|| {
             trial.generator_place.apply().map_err(text)?;
             Ok::<_, String>(generator.run(&stop, &counters))
