@@ -14,7 +14,8 @@
 //! | delay, every | 0, 100 | the skeleton holds one packet of so many back for so many ns |
 //! | ring | 8192 | slots of the skeleton's receiving ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
-//! | xdp | 0 | 1: the skeleton forwards by AF_XDP, and the ingress tap is on the sender's end |
+//! | xdp | 0 | 1: the skeleton forwards by AF_XDP; `sender` is 1 then |
+//! | sender | 0 | 1: the ingress tap is on the sender's end of the wire |
 //! | testpmd | 0 | 1: DPDK's testpmd forwards (on packet sockets) in the place of the skeleton, to compare |
 //! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
 //! | repeat | 1 | how often |
@@ -49,6 +50,7 @@ const SETTINGS: &[&str] = &[
     "ring",
     "fifo",
     "xdp",
+    "sender",
     "testpmd",
     "alone",
     "repeat",
@@ -103,6 +105,9 @@ impl Settings {
         }
         if self.get("xdp", 0)? == 1 {
             trial.forward_by_xdp();
+        }
+        if self.get("sender", 0)? == 1 {
+            trial.tap_the_sender();
         }
         trial.testpmd = self.get("testpmd", 0)? == 1;
         let delay = Delay { ns: self.get("delay", 0)?, every: self.get("every", 100)? };

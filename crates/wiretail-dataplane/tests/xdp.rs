@@ -93,7 +93,6 @@ fn a_small_ring_comes_round_many_times() {
             trial.skeleton.port = port;
             trial.skeleton.ring_slots = 64;
             trial.skeleton.delay = Some(Delay { ns: 10_000_000, every: 10 });
-            trial.generator_tx.qdisc_bypass = port != PortKind::Xdp;
             let outcome = run(bed, &trial).unwrap();
             // A forwarder whose core is taken from it for 32 ms loses some, and tells how many.
             let counts = outcome.skeleton.counts;
@@ -113,7 +112,6 @@ fn a_chain_forwards_hop_by_hop() {
         bed.in_dut("ip link set m1 up");
         for port in [PortKind::default(), PortKind::Xdp] {
             let mut trial = xdp_trial(Pattern::Constant { rate_pps: 20_000 }, 10_000);
-            trial.generator_tx.qdisc_bypass = port != PortKind::Xdp;
             trial.skeleton.port = port;
             trial.ways = vec![("in0", "m0"), ("m1", "out0")];
             let outcome = run(bed, &trial).unwrap();

@@ -126,6 +126,8 @@ pub struct Trial {
     pub generator_tx: TxPlan,
     /// The generator sends by AF_XDP, and `generator_tx` does not count.
     pub generator_xdp: bool,
+    /// The ingress tap is on the sender's end of the wire.
+    pub tap_sender: bool,
     pub skeleton: SkeletonPlan,
     /// DPDK's testpmd forwards instead of the skeleton, on packet sockets.
     pub testpmd: bool,
@@ -146,6 +148,7 @@ impl Trial {
             sizes: Sizes::Fixed(100),
             generator_tx: TxPlan::default(),
             generator_xdp: false,
+            tap_sender: false,
             skeleton: SkeletonPlan::default(),
             testpmd: false,
             ways: vec![("in0", "out0")],
@@ -178,6 +181,11 @@ impl Trial {
     /// Forwards by AF_XDP. The ingress tap is then on the sender's end, which frames must not bypass.
     pub fn forward_by_xdp(&mut self) {
         self.skeleton.port = PortKind::Xdp;
+        self.tap_the_sender();
+    }
+
+    pub fn tap_the_sender(&mut self) {
+        self.tap_sender = true;
         self.generator_tx.qdisc_bypass = false;
     }
 
@@ -187,10 +195,7 @@ impl Trial {
     }
 
     fn ingress<'a>(&self, bed: &'a Testbed) -> TapSpec<'a> {
-        match self.skeleton.port {
-            PortKind::Packet(_) => bed.tap("in0", Direction::In, 0),
-            PortKind::Xdp => bed.tap("g0", Direction::Out, 0),
-        }
+        if self.tap_sender { bed.tap("g0", Direction::Out, 0) } else { bed.tap("in0", Direction::In, 0) }
     }
 
     pub fn duration(&self) -> Duration {
@@ -273,8 +278,7 @@ fn run_testpmd(
     taps: Timestamper,
 ) -> Result<Outcome, String> {
     let cpu = trial.skeleton_place.cpu.unwrap_or(0);
-    let mut words = trial.skeleton_place.fifo.map_or(String::new(), |fifo| format!("chrt -f {fifo} "));
-    words += &format!(
+    let words = format!(
         "dpdk-testpmd --no-shconf --no-pci --no-huge -m 256 --lcores=(0,1)@{cpu} --no-telemetry \
          --vdev=net_af_packet0,iface=in0 --vdev=net_af_packet1,iface=out0 \
          -- --forward-mode=io --auto-start --total-num-mbufs=8192 --stats-period=900 --no-mlockall"
@@ -286,6 +290,10 @@ fn run_testpmd(
     let started = in_namespace(Some(bed.dut()), || command.spawn()).map_err(|error| error.to_string())?;
     let mut testpmd = started.map_err(|error| format!("dpdk-testpmd: {error}"))?;
     std::thread::sleep(Duration::from_secs(3));
+    // Not before: the kernel takes a core from a real-time thread that has it for a second.
+    if let Some(fifo) = trial.skeleton_place.fifo {
+        bed.dut.run(&format!("chrt --all-tasks --fifo --pid {fifo} {}", testpmd.id()))?;
+    }
     let (stop, counters) = (AtomicBool::new(false), SharedCounters::default());
     let place = || trial.generator_place.apply().map_err(|error| error.to_string());
     let generator = std::thread::scope(|scope| {

