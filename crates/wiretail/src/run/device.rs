@@ -115,7 +115,7 @@ pub fn start<'scope, 'env: 'scope>(
         let ready = trial.get("dut", "ready").text.clone();
         return Ok(Device::Program(Program { pid, ended, log, ready, patience }));
     }
-    let skeleton = Skeleton::open(&testbed.ways()[0].0, &testbed.ways()[0].1, skeleton_plan(trial, seed))?;
+    let skeleton = Skeleton::open(&testbed.ways(), skeleton_plan(trial, seed))?;
     let thread = scope.spawn(move || {
         place.apply()?;
         Ok(skeleton.run(&shared.stop, &shared.counters))
@@ -175,7 +175,7 @@ impl Device<'_> {
                 stop.store(true, Ordering::Relaxed);
                 let report = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 let record = Some(record(&report));
-                Ok(DeviceReport { record, stalls: None })
+                Ok(DeviceReport { record, stalls: Some(report.stalls) })
             }
             Self::Program(program) => program.stop().map(|()| DeviceReport::default()),
         }
