@@ -12,7 +12,8 @@
 //!    [`variation`], [`worst`], [`intervals`];
 //! 5. [`summarize`](mod@summarize): the tallies as a document, with [`quantile`] for percentiles and their confidence
 //!    intervals, [`verdict`] for the budgets and [`findings`](mod@findings) for what the reader must know;
-//! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side.
+//! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side;
+//!    [`overload`](mod@overload): from which load on a device no longer keeps up.
 //!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
@@ -25,6 +26,7 @@ pub mod findings;
 pub mod intervals;
 pub mod matching;
 pub mod measurement;
+pub mod overload;
 pub mod probe;
 pub mod published;
 pub mod quantile;

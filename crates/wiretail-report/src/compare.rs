@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 
 use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
-use wiretail_schema::summary::{Outcome, Summary};
+use wiretail_schema::summary::{Outcome, Percentile, Summary};
 
+use crate::cells::{Cell, head, table};
 use crate::format;
 use crate::html::Markup;
 use crate::page::{self, section};
 use crate::plot::Size;
 use crate::scale::with_unit;
-use crate::tables::{self, Cell, head, table};
+use crate::tables;
 
 /// What a difference means for the one who compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,23 @@ fn overlay(results: &[(String, Summary)]) -> Figure {
             .iter()
             .all(|(_, s)| s.verdicts.iter().any(|w| w.limit_ns == v.limit_ns && w.percentile == v.percentile))
     });
+    let lines = shared.map(|v| ReferenceLine {
+        on: AxisName::Y,
+        value: v.limit_ns as f64,
+        label: format!(
+            "budget {} at {}",
+            format::duration_short(v.limit_ns as f64),
+            format::percentile(v.percentile)
+        ),
+    });
+    Figure {
+        lines: lines.collect(),
+        ..percentiles(results.iter().map(|(name, summary)| (name.as_str(), summary)))
+    }
+}
+
+/// The percentile plots of several named results in one figure, without reference lines.
+pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>) -> Figure {
     Figure {
         id: "percentiles".to_owned(),
         title: "One-way delay by percentile".to_owned(),
@@ -102,18 +120,8 @@ fn overlay(results: &[(String, Summary)]) -> Figure {
             scale: Scale::Log,
         },
         mark: Mark::Line,
-        series: results.iter().map(|(name, summary)| curve(name, summary)).collect(),
-        lines: shared
-            .map(|v| ReferenceLine {
-                on: AxisName::Y,
-                value: v.limit_ns as f64,
-                label: format!(
-                    "budget {} at {}",
-                    format::duration_short(v.limit_ns as f64),
-                    format::percentile(v.percentile)
-                ),
-            })
-            .collect(),
+        series: results.into_iter().map(|(name, summary)| curve(name, summary)).collect(),
+        lines: Vec::new(),
     }
 }
 
@@ -180,17 +188,19 @@ fn union<T: PartialEq>(results: &[(String, Summary)], values: impl Fn(&Summary) 
 }
 
 fn percentile(summary: &Summary, wanted: f64) -> Cell {
-    let Some(p) = summary.delay.percentiles.iter().find(|p| p.percentile == wanted) else {
-        return Cell::number("none");
-    };
+    match summary.delay.percentiles.iter().find(|p| p.percentile == wanted) {
+        Some(p) => percentile_cell(p).note(tables::interval(p)),
+        None => Cell::number("none"),
+    }
+}
+
+/// A percentile, weak where it is not supported, with its confidence interval for those who point at it.
+pub fn percentile_cell(p: &Percentile) -> Cell {
     let high = p.high_ns.map_or("open".to_owned(), format::exact_ns);
     let interval =
         format!("{}; 95 % CI {} to {high}", format::exact_ns(p.value_ns), format::exact_ns(p.low_ns));
-    Cell::ns(p.value_ns).exact(interval).note(tables::interval(p)).class(if p.supported {
-        "number"
-    } else {
-        "number weak"
-    })
+    let class = if p.supported { "number" } else { "number weak" };
+    Cell::ns(p.value_ns).exact(interval).class(class)
 }
 
 fn outcome(summary: &Summary, budget: &str) -> Cell {
@@ -214,7 +224,7 @@ fn differences(m: &mut Markup, results: &[(String, Summary)], rows: &[Difference
             .differences
             .iter()
             .map(|d| d.as_ref().map_or(Cell::number("none"), |d| difference(row.unit, d)));
-        std::iter::once(Cell::text(&row.quantity)).chain(cells).collect()
+        std::iter::once(Cell::text(&row.quantity)).chain(cells).collect::<Vec<_>>()
     });
     table(m, &format!("Against {first}, with 95 % confidence intervals where they are known"), &names, rows);
 }

@@ -15,6 +15,7 @@
 use wiretail_schema::figure::Figure;
 use wiretail_schema::summary::Analysis;
 
+mod cells;
 mod compare;
 mod csv;
 pub mod format;

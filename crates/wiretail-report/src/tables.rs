@@ -1,11 +1,11 @@
 //! The tables of the report: every number of the summary, with what it rests on.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::{Capture, EventKind, Percentile, Summary};
 
+use crate::cells::{Cell, head, table};
 use crate::format;
 use crate::html::Markup;
 use crate::page::section;
@@ -14,120 +14,6 @@ use crate::page::section;
 const WORST_SHOWN: usize = 50;
 /// Events of a kind that are listed.
 const EVENTS_SHOWN: usize = 50;
-
-/// A cell: what is shown, and the exact value for those who point at it.
-#[derive(Debug, Clone, Default)]
-pub struct Cell {
-    shown: String,
-    exact: Option<String>,
-    note: Option<String>,
-    class: &'static str,
-}
-
-impl Cell {
-    /// A text.
-    pub fn text(text: impl Display) -> Self {
-        Self { shown: text.to_string(), ..Self::default() }
-    }
-
-    /// A number.
-    pub fn number(shown: impl Display) -> Self {
-        Self { shown: shown.to_string(), class: "number", ..Self::default() }
-    }
-
-    /// A number of packets or the like.
-    pub fn count(value: u64) -> Self {
-        Self::number(format::count(value))
-    }
-
-    /// A span of time in whole nanoseconds.
-    pub fn ns(ns: i64) -> Self {
-        Self::number(format::duration(ns as f64)).exact(format::exact_ns(ns))
-    }
-
-    /// A span of time that is an average.
-    pub fn ns_mean(ns: f64) -> Self {
-        Self::number(format::duration(ns)).exact(format!("{ns} ns"))
-    }
-
-    /// A share between 0 and 1.
-    pub fn ratio(share: f64) -> Self {
-        Self::number(format::ratio(share)).exact(share.to_string())
-    }
-
-    fn is_number(&self) -> bool {
-        self.class.starts_with("number")
-    }
-
-    /// With a second line under it.
-    pub fn note(self, note: impl Display) -> Self {
-        Self { note: Some(note.to_string()), ..self }
-    }
-
-    /// With the exact value.
-    pub fn exact(self, exact: impl Display) -> Self {
-        Self { exact: Some(exact.to_string()), ..self }
-    }
-
-    /// With another class.
-    pub fn class(self, class: &'static str) -> Self {
-        Self { class, ..self }
-    }
-}
-
-/// A table; the first cell of each row is its heading.
-pub fn table(
-    m: &mut Markup,
-    caption: &str,
-    head: &[Cow<'_, str>],
-    rows: impl IntoIterator<Item = Vec<Cell>>,
-) {
-    let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
-    let region = m.tag("div").class("scroll").attr("tabindex", 0).attr("role", "region");
-    region.attr("aria-label", caption).body(|m| {
-        m.tag("table").body(|m| {
-            m.tag("caption").text(caption);
-            m.tag("thead").body(|m| {
-                m.tag("tr").body(|m| {
-                    for (column, name) in head.iter().enumerate() {
-                        let numbers = rows.iter().any(|row| row.get(column).is_some_and(Cell::is_number));
-                        let tag = m.tag("th").attr("scope", "col");
-                        if numbers { tag.class("number") } else { tag }.text(name);
-                    }
-                });
-            });
-            m.tag("tbody").body(|m| {
-                for row in rows {
-                    m.tag("tr").body(|m| row_cells(m, row));
-                    m.line();
-                }
-            });
-        });
-    });
-    m.line();
-}
-
-fn row_cells(m: &mut Markup, row: Vec<Cell>) {
-    for (index, cell) in row.into_iter().enumerate() {
-        let tag = if index == 0 { m.tag("th").attr("scope", "row") } else { m.tag("td") };
-        let tag = if cell.class.is_empty() { tag } else { tag.class(cell.class) };
-        let tag = match cell.exact {
-            Some(exact) => tag.attr("title", exact),
-            None => tag,
-        };
-        tag.body(|m| {
-            m.text(cell.shown);
-            if let Some(note) = cell.note {
-                m.tag("small").text(note);
-            }
-        });
-    }
-}
-
-/// Literal headings.
-pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] {
-    names.map(Cow::Borrowed)
-}
 
 /// Packets expected beyond a percentile, n (1 - p), with three digits that count.
 pub fn above(percentile: f64, count: u64) -> String {
@@ -482,7 +368,7 @@ fn captures(m: &mut Markup, summary: &Summary) {
         "number weak" => cell.class("weak"),
         _ => cell,
     };
-    let rows = rows.into_iter().chain(gaps).map(|row| row.into_iter().map(left).collect());
+    let rows = rows.into_iter().chain(gaps).map(|row| row.into_iter().map(left).collect::<Vec<_>>());
     table(m, "Both taps and the audit of their stamps", &head(["", "ingress", "egress"]), rows);
 }
 

@@ -8,6 +8,7 @@
 //!   flow it belongs to;
 //! - [`experiment`]: what is measured, under which load, how often;
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
+//!   [`scenario`]: its trials side by side;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -18,6 +19,7 @@ pub mod experiment;
 pub mod figure;
 pub mod packet;
 pub mod run;
+pub mod scenario;
 pub mod sizes;
 pub mod summary;
 pub mod units;

@@ -1,0 +1,180 @@
+//! Cells, rows and tables: what every table of a page is made of.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+
+use crate::format;
+use crate::html::Markup;
+
+/// A cell: what is shown, and the exact value for those who point at it.
+#[derive(Debug, Clone, Default)]
+pub struct Cell {
+    shown: String,
+    exact: Option<String>,
+    note: Option<String>,
+    link: Option<String>,
+    /// Classes: "number" lays it out as one.
+    pub class: &'static str,
+}
+
+impl Cell {
+    /// A text.
+    pub fn text(text: impl Display) -> Self {
+        Self { shown: text.to_string(), ..Self::default() }
+    }
+
+    /// A number.
+    pub fn number(shown: impl Display) -> Self {
+        Self { shown: shown.to_string(), class: "number", ..Self::default() }
+    }
+
+    /// A number of packets or the like.
+    pub fn count(value: u64) -> Self {
+        Self::number(format::count(value))
+    }
+
+    /// A span of time in whole nanoseconds.
+    pub fn ns(ns: i64) -> Self {
+        Self::number(format::duration(ns as f64)).exact(format::exact_ns(ns))
+    }
+
+    /// A span of time that is an average.
+    pub fn ns_mean(ns: f64) -> Self {
+        Self::number(format::duration(ns)).exact(format!("{ns} ns"))
+    }
+
+    /// A share between 0 and 1.
+    pub fn ratio(share: f64) -> Self {
+        Self::number(format::ratio(share)).exact(share.to_string())
+    }
+
+    fn is_number(&self) -> bool {
+        self.class.starts_with("number")
+    }
+
+    /// With a second line under it.
+    pub fn note(self, note: impl Display) -> Self {
+        Self { note: Some(note.to_string()), ..self }
+    }
+
+    /// With the exact value.
+    pub fn exact(self, exact: impl Display) -> Self {
+        Self { exact: Some(exact.to_string()), ..self }
+    }
+
+    /// As a link to a file below the page's directory. What an address gives a meaning (`?`, `#`, a
+    /// leading scheme) has none here: the path is one of names.
+    pub fn link(self, path: &str) -> Self {
+        Self { link: Some(address(path)), ..self }
+    }
+
+    /// With another class.
+    pub fn class(self, class: &'static str) -> Self {
+        Self { class, ..self }
+    }
+}
+
+/// A row of a table, and what is said beneath it over its whole width.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// Its cells; the first is its heading.
+    pub cells: Vec<Cell>,
+    /// Class and text of each line beneath.
+    pub beneath: Vec<(&'static str, String)>,
+}
+
+impl From<Vec<Cell>> for Row {
+    fn from(cells: Vec<Cell>) -> Self {
+        Self { cells, beneath: Vec::new() }
+    }
+}
+
+/// A table; the first cell of each row is its heading.
+pub fn table(
+    m: &mut Markup,
+    caption: &str,
+    head: &[Cow<'_, str>],
+    rows: impl IntoIterator<Item = impl Into<Row>>,
+) {
+    let rows: Vec<Row> = rows.into_iter().map(Into::into).collect();
+    let region = m.tag("div").class("scroll").attr("tabindex", 0).attr("role", "region");
+    region.attr("aria-label", caption).body(|m| {
+        m.tag("table").body(|m| {
+            m.tag("caption").text(caption);
+            m.tag("thead").body(|m| {
+                m.tag("tr").body(|m| {
+                    for (column, name) in head.iter().enumerate() {
+                        let numbers =
+                            rows.iter().any(|row| row.cells.get(column).is_some_and(Cell::is_number));
+                        let tag = m.tag("th").attr("scope", "col");
+                        if numbers { tag.class("number") } else { tag }.text(name);
+                    }
+                });
+            });
+            m.tag("tbody").body(|m| {
+                for row in rows {
+                    m.tag("tr").body(|m| row_cells(m, row.cells));
+                    m.line();
+                    for (class, text) in row.beneath {
+                        m.tag("tr").class("beneath").body(|m| {
+                            m.tag("td").class(class).attr("colspan", head.len()).text(text);
+                        });
+                        m.line();
+                    }
+                }
+            });
+        });
+    });
+    m.line();
+}
+
+fn row_cells(m: &mut Markup, row: Vec<Cell>) {
+    for (index, cell) in row.into_iter().enumerate() {
+        let tag = if index == 0 { m.tag("th").attr("scope", "row") } else { m.tag("td") };
+        let tag = if cell.class.is_empty() { tag } else { tag.class(cell.class) };
+        let tag = match cell.exact {
+            Some(exact) => tag.attr("title", exact),
+            None => tag,
+        };
+        tag.body(|m| {
+            match cell.link {
+                Some(address) => m.tag("a").attr("href", address).text(cell.shown),
+                None => m.text(cell.shown),
+            };
+            if let Some(note) = cell.note {
+                m.tag("small").text(note);
+            }
+        });
+    }
+}
+
+/// A path as a relative address: starts with `./`, and all but plain characters are percent-encoded.
+fn address(path: &str) -> String {
+    let mut address = String::from("./");
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => address.push(byte as char),
+            byte => {
+                let _ = write!(address, "%{byte:02X}");
+            }
+        }
+    }
+    address
+}
+
+/// Literal headings.
+pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] {
+    names.map(Cow::Borrowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stay_below_the_page() {
+        assert_eq!(address("trials/0001-wire-10kpps/report.html"), "./trials/0001-wire-10kpps/report.html");
+        assert_eq!(address("javascript:alert(1)"), "./javascript%3Aalert%281%29");
+        assert_eq!(address("a b?c#d\u{e9}"), "./a%20b%3Fc%23d%C3%A9");
+    }
+}
