@@ -1,5 +1,5 @@
 //! Writes a report from synthetic numbers into a directory, as `wiretail analyze --out` does from
-//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, and `comparison.html`.
+//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, `comparison.html` and `run.html`.
 //!
 //!     cargo run -p wiretail-report --example sample_report -- DIRECTORY [hostile]
 //!
@@ -17,6 +17,8 @@ use wiretail_schema::summary::Analysis;
 mod figures;
 #[path = "sample/numbers.rs"]
 mod numbers;
+#[path = "sample/run.rs"]
+mod run;
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -38,6 +40,17 @@ fn main() -> std::io::Result<()> {
         std::fs::write(figures.join(format!("{}.csv", figure.id)), wiretail_report::csv(figure))?;
         std::fs::write(figures.join(format!("{}.svg", figure.id)), wiretail_report::svg(figure))?;
     }
+
+    let plan = run::Plan {
+        devices: &[("wire", None), ("bridge", None), ("skeleton", Some(1)), ("skeleton", Some(32))],
+        rates_kpps: &[10, 20, 40, 80],
+        bursts: &[1, 16],
+        repeats: 1,
+        stretch: 1,
+        back: true,
+    };
+    let (all, results, overloads) = run::run(&plan, &analysis.summary, hostile);
+    std::fs::write(directory.join("run.html"), wiretail_report::run(&all, &results, &overloads))?;
 
     let (other, _) = numbers::summary(2, hostile);
     let names =

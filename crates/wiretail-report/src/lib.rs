@@ -6,7 +6,7 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `page` and `compare`: the documents.
+//! - `cells`: tables; `page`, `compare` and `run`: the documents.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
 //! without scripts, and never asks for anything outside its file; the script adds hover and the
@@ -25,11 +25,13 @@ mod legend;
 mod marks;
 mod page;
 mod plot;
+mod run;
 mod scale;
 mod tables;
 
 pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
+pub use run::run;
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {

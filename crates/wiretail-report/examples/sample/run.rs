@@ -1,0 +1,205 @@
+//! A synthetic run: trials of every state, whose numbers are one summary's, stretched by their load.
+
+use wiretail_schema::run::*;
+use wiretail_schema::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
+use wiretail_schema::summary::{Percentile, Summary};
+
+/// What varies between the trials of a sample.
+pub struct Plan<'a> {
+    /// Devices, each with its batch where it has one.
+    pub devices: &'a [(&'a str, Option<u64>)],
+    /// Offered rates, in kpps.
+    pub rates_kpps: &'a [u64],
+    /// Packets sent back to back.
+    pub bursts: &'a [u64],
+    /// How often each trial is done.
+    pub repeats: u64,
+    /// How many times as long as the base each trial is.
+    pub stretch: i64,
+    /// Whether a trial has a way back, too.
+    pub back: bool,
+}
+
+/// A run, its results and its overloads. With `hostile`, every name from outside tries to become markup.
+pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> (Run, Vec<SegmentResult>, Vec<OverloadMark>) {
+    let mut run = empty(hostile);
+    let mut results = Vec::new();
+    for repeat in 1..=plan.repeats {
+        for (device, &(kind, batch)) in plan.devices.iter().enumerate() {
+            for &kpps in plan.rates_kpps {
+                for &burst in plan.bursts {
+                    let number = run.trials.len() + 1;
+                    let settings = settings(kind, batch, kpps, burst);
+                    let mut trial = trial(number, repeat, settings, plan.back, hostile);
+                    let load = (kpps as f64 / 40.0 / (device + 1) as f64).powi(6);
+                    let factor = 1.0 + load.min(40.0) + 0.2 * burst as f64 + 0.6 * device as f64;
+                    let factor = factor + 0.01 * repeat as f64;
+                    for segment in 0..trial.segments.len() {
+                        let factor = factor * (1.0 + 0.1 * segment as f64);
+                        let summary =
+                            stretched(base, factor, (load - 3.0).clamp(0.0, 60.0) / 100.0, plan.stretch);
+                        results.push(SegmentResult { trial: number, segment, summary });
+                    }
+                    spoil(&mut trial);
+                    if trial.state == TrialState::Failed {
+                        results.retain(|result| result.trial != number);
+                    }
+                    run.trials.push(trial);
+                }
+            }
+        }
+    }
+    run.trials_planned = run.trials.len() + usize::from(hostile);
+    let highest = plan.rates_kpps.iter().max().copied().unwrap_or(1);
+    let marks = run.trials.first().filter(|_| plan.rates_kpps.len() > 2).map(|trial| OverloadMark {
+        scenario: Scenario::of(&run, trial, &[RATE]),
+        overload: Overload {
+            rate_pps: highest * 1000,
+            sign: OverloadSign::Loss { ratio: 0.12, limit: Overload::LOSS_MIN },
+        },
+    });
+    let marks = marks.into_iter().collect();
+    (run, results, marks)
+}
+
+fn empty(hostile: bool) -> Run {
+    let title = if hostile { "</title><script>alert(1)</script>" } else { "Three devices under rising load" };
+    let host = HostSnapshot {
+        kernel: Some("6.18.0".to_owned()),
+        realtime_kernel: true,
+        cpu_model: Some("Example Processor 9000".to_owned()),
+        cores_online: Some("0-7".to_owned()),
+        cores_isolated: Some("2-7".to_owned()),
+        clocksource: Some("tsc".to_owned()),
+        hypervisor: true,
+        machine: Some(if hostile { "<b>QEMU</b>" } else { "QEMU, Standard PC" }.to_owned()),
+        ..HostSnapshot::default()
+    };
+    Run {
+        schema: RUN_SCHEMA.to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
+        title: title.to_owned(),
+        seed: 1,
+        started_s: 1_700_000_000,
+        trials_planned: 0,
+        factors: ["dut.kind", "dut.batch", "traffic.rate", "traffic.burst"].map(str::to_owned).to_vec(),
+        host,
+        trials: Vec::new(),
+    }
+}
+
+fn settings(kind: &str, batch: Option<u64>, kpps: u64, burst: u64) -> Vec<SettingRecord> {
+    let record = |key: &str, text: String, number| SettingRecord { key: key.to_owned(), text, number };
+    let mut settings = vec![record("dut.kind", kind.to_owned(), 0)];
+    settings.extend(batch.map(|batch| record("dut.batch", batch.to_string(), batch)));
+    settings.push(record("traffic.rate", format!("{kpps} kpps"), kpps * 1000));
+    settings.push(record("traffic.burst", burst.to_string(), burst));
+    settings.push(record("trial.duration", "2 s".to_owned(), 2_000_000_000));
+    settings
+}
+
+fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, hostile: bool) -> TrialRecord {
+    let words: Vec<String> = settings.iter().take(3).map(|s| s.text.replace(' ', "")).collect();
+    let name = if hostile { "<img src=x onerror=alert(1)>".to_owned() } else { words.join("-") };
+    let directory =
+        if hostile { "javascript:alert(1)".to_owned() } else { format!("trials/{number:04}-{name}") };
+    let segment = |name: &str, pre: &str, post: &str, directory: String| SegmentRecord {
+        name: name.to_owned(),
+        pre: pre.to_owned(),
+        post: post.to_owned(),
+        directory,
+        analysed: true,
+    };
+    let mut segments = vec![segment("forward", "pre", "post", directory.clone())];
+    if back {
+        let name = if hostile { "<i>back" } else { "back" };
+        segments.push(segment(name, "back-pre", "back-post", format!("{directory}/back")));
+    }
+    let offered_pps = settings.iter().find(|s| s.key == RATE).map_or(0, |s| s.number);
+    let tap = |name: &str, drops| TapRecord {
+        name: name.to_owned(),
+        place: "in of the device under test, arriving".to_owned(),
+        timestamp_source: "kernel software".to_owned(),
+        packets: 300_010,
+        drops,
+    };
+    TrialRecord {
+        number,
+        repeat,
+        name,
+        directory,
+        state: TrialState::Valid,
+        reasons: Vec::new(),
+        notes: Vec::new(),
+        attempts: 1,
+        settings,
+        generator: Some(GeneratorRecord {
+            offered_pps,
+            sent: 300_010,
+            sent_bytes: 30_001_000,
+            failed: 0,
+            late: 12,
+            late_limit_ns: 100_000,
+            lateness_ns: [210, 1_900, 14_000, 310_000],
+        }),
+        dut: Some(DutRecord { received: 300_010, sent: 300_000, dropped: 10, ..DutRecord::default() }),
+        taps: vec![tap("pre", 0), tap("post", u64::from(number == 2) * 7)],
+        segments,
+        stalls: StallsRecord { threshold_ns: 20_000, ..StallsRecord::default() },
+    }
+}
+
+/// Makes the second, third and fourth trial invalid, failed and interrupted.
+fn spoil(trial: &mut TrialRecord) {
+    let (state, reason) = match trial.number {
+        2 => (TrialState::Invalid, "the capture dropped 7 packets at post: <script>alert(2)</script>"),
+        3 => (TrialState::Failed, "the device did not forward within 10 s"),
+        4 => (TrialState::Interrupted, "stopped by a signal after 1.2 s"),
+        5 => {
+            trial.notes.push("3 stalls of the load generator, together 1.2 ms".to_owned());
+            return;
+        }
+        _ => return,
+    };
+    trial.state = state;
+    trial.reasons.push(reason.to_owned());
+    trial.attempts = 2;
+    if state == TrialState::Failed {
+        trial.segments.iter_mut().for_each(|segment| segment.analysed = false);
+        (trial.generator, trial.dut) = (None, None);
+    }
+    let causes = [StallCause::AllCoresPaused, StallCause::Scheduler, StallCause::OneCorePaused];
+    trial.stalls.causes = causes
+        .map(|cause| StallCauseRecord { cause, count: 3, total_ns: 5_400_000, longest_ns: 4_100_000 })
+        .to_vec();
+    trial.stalls.longest = vec![StallRecord {
+        start_ns: 1_700_000_001_200_000_000,
+        duration_ns: 4_100_000,
+        role: "load generator".to_owned(),
+        cause: StallCause::AllCoresPaused,
+    }];
+}
+
+/// The numbers with all delays `factor` times as long, a share of packets lost, and time stretched.
+fn stretched(base: &Summary, factor: f64, loss: f64, time: i64) -> Summary {
+    let mut summary = base.clone();
+    let longer = |ns: i64| (ns as f64 * factor) as i64;
+    let delay = &mut summary.delay;
+    (delay.min_ns, delay.max_ns) = (longer(delay.min_ns), longer(delay.max_ns));
+    delay.mean_ns *= factor;
+    let stretch = |p: &mut Percentile| {
+        (p.value_ns, p.low_ns, p.high_ns) = (longer(p.value_ns), longer(p.low_ns), p.high_ns.map(longer));
+    };
+    delay.percentiles.iter_mut().for_each(stretch);
+    summary.curve.iter_mut().for_each(|point| point.delay_ns = longer(point.delay_ns));
+    for interval in &mut summary.intervals {
+        (interval.start_ns, interval.length_ns) = (interval.start_ns * time, interval.length_ns * time);
+        (interval.min_ns, interval.max_ns) = (longer(interval.min_ns), longer(interval.max_ns));
+    }
+    let lost = (summary.loss.sent as f64 * loss) as u64;
+    summary.loss.lost = lost;
+    summary.loss.ratio = lost as f64 / summary.loss.sent as f64;
+    (summary.loss.ratio_low, summary.loss.ratio_high) =
+        (summary.loss.ratio * 0.97, summary.loss.ratio * 1.03);
+    summary
+}
