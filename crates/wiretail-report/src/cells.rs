@@ -79,13 +79,15 @@ impl Cell {
 pub struct Row {
     /// Its cells; the first is its heading.
     pub cells: Vec<Cell>,
+    /// Class of the row, or "".
+    pub class: &'static str,
     /// Class and text of each line beneath.
     pub beneath: Vec<(&'static str, String)>,
 }
 
 impl From<Vec<Cell>> for Row {
     fn from(cells: Vec<Cell>) -> Self {
-        Self { cells, beneath: Vec::new() }
+        Self { cells, ..Self::default() }
     }
 }
 
@@ -113,7 +115,9 @@ pub fn table(
             });
             m.tag("tbody").body(|m| {
                 for row in rows {
-                    m.tag("tr").body(|m| row_cells(m, row.cells));
+                    let tag = m.tag("tr");
+                    let tag = if row.class.is_empty() { tag } else { tag.class(row.class) };
+                    tag.body(|m| row_cells(m, row.cells));
                     m.line();
                     for (class, text) in row.beneath {
                         m.tag("tr").class("beneath").body(|m| {

@@ -217,8 +217,10 @@ impl<'a> Plot<'a> {
     /// the first one is drawn broad, to be seen under the second.
     fn coincide(&self) -> bool {
         let [first, second] = self.figure.series.as_slice() else { return false };
-        let close = |(a, b): (&f64, &f64)| (self.y.clamped(*a) - self.y.clamped(*b)).abs() < 1.5;
-        let near = first.y.iter().zip(&second.y).filter(|pair| close(*pair)).count();
+        let close = |ruler: &Ruler, a: f64, b: f64| (ruler.clamped(a) - ruler.clamped(b)).abs() < 1.5;
+        let near = (0..length(first).min(length(second)))
+            .filter(|&i| close(&self.x, first.x[i], second.x[i]) && close(&self.y, first.y[i], second.y[i]))
+            .count();
         near * 2 > first.y.len().min(second.y.len())
     }
 

@@ -7,6 +7,8 @@ use wiretail_schema::summary::Analysis;
 mod figures;
 #[path = "../examples/sample/numbers.rs"]
 mod numbers;
+#[path = "../examples/sample/run.rs"]
+mod run;
 
 fn analysis(hostile: bool) -> Analysis {
     let (summary, packets) = numbers::summary(1, hostile);
@@ -73,6 +75,92 @@ fn a_comparison_escapes_its_names() {
         2,
         "data and the page's own"
     );
+}
+
+/// A plan with a trial of every state.
+const PLAN: run::Plan<'_> = run::Plan {
+    devices: &[("wire", None), ("skeleton", Some(1)), ("skeleton", Some(32))],
+    rates_kpps: &[10, 20, 80],
+    bursts: &[1, 16],
+    repeats: 1,
+    stretch: 1,
+    back: true,
+};
+
+fn run_page(plan: &run::Plan<'_>, hostile: bool) -> String {
+    let (run, results, overloads) = run::run(plan, &numbers::summary(1, false).0, hostile);
+    wiretail_report::run(&run, &results, &overloads)
+}
+
+#[test]
+fn a_run_shows_each_trial_with_its_state() {
+    let page = run_page(&PLAN, false);
+    assert!(page.contains("18 trials planned, 15 valid, 1 invalid, 1 failed, 1 interrupted"));
+    assert!(page.contains("class=\"banner\"") && page.contains("1 of 18 trials is invalid"));
+    for (state, number) in [("✓ valid", 15), ("✕ invalid", 1), ("✕ failed", 1), ("! interrupted", 1)] {
+        assert_eq!(page.matches(state).count(), number, "{state}");
+    }
+    assert!(page.contains("the device did not forward within 10 s"), "a reason");
+    assert!(page.contains("3 stalls of the load generator"), "a note");
+    assert!(page.contains("<a href=\"./trials/0001-wire-10kpps-1/report.html\">report</a>"));
+    assert!(page.contains("<a href=\"./trials/0001-wire-10kpps-1/back/report.html\">report</a>"));
+    assert!(!page.contains("./trials/0003-"), "the failed trial has no report to link to");
+    assert_eq!(page.matches("<a href=").count(), 2 * 17, "one link a segment that was analysed");
+    assert!(page.contains("class=\"number weak\""), "unsupported percentiles are marked");
+    assert!(
+        page.contains(">80 kpps<small>overload</small>") && page.contains("overloaded from 80\u{a0}kpps on")
+    );
+    assert!(page.contains("burst 16 (invalid)"), "numbers of an invalid trial are drawn under that name");
+}
+
+#[test]
+fn a_run_has_the_figures_that_its_factors_ask_for() {
+    let page = run_page(&PLAN, false);
+    for id in [
+        "percentiles-3",
+        "p50-over-rate-1",
+        "p99-9-over-rate-1",
+        "loss-over-rate-1",
+        "bursts-1",
+        "segments-1",
+    ] {
+        assert!(page.contains(&format!("data-figure=\"{id}\"")), "{id}");
+    }
+    assert!(!page.contains("data-figure=\"percentiles-4\""), "one figure a rate");
+    let plain = run::Plan { rates_kpps: &[10], bursts: &[1], back: false, ..PLAN };
+    let page = run_page(&plain, false);
+    for section in ["load", "bursts", "segments", "segment-percentiles"] {
+        assert!(!page.contains(&format!("<section id=\"{section}\"")), "{section}");
+    }
+    assert!(page.contains("<section id=\"over-time\""), "the sample lasts 30 s");
+    assert_eq!(page.matches(" shown; nothing is pooled").count(), 0);
+    let page = run_page(&run::Plan { repeats: 3, ..plain }, false);
+    assert!(page.contains("the one with the median p99.9 is shown; nothing is pooled"));
+    assert!(page.contains("<small>repeat 3</small>"));
+}
+
+#[test]
+fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
+    let many = run::Plan { bursts: &[1, 2, 4, 8], repeats: 3, back: false, ..PLAN };
+    let page = run_page(&many, false);
+    assert!(
+        page.contains("<strong>wire</strong>: 36 trials")
+            && page.contains("<strong>skeleton</strong>: 72 trials")
+    );
+    let (mut run, _, _) = run::run(&PLAN, &numbers::summary(1, false).0, false);
+    run.trials.clear();
+    let page = wiretail_report::run(&run, &[], &[]);
+    assert!(page.contains("18 trials of the plan not done") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn hostile_names_add_no_element_to_a_run() {
+    let (tame, hostile) = (run_page(&PLAN, false), run_page(&PLAN, true));
+    assert_eq!(elements(&tame), elements(&hostile));
+    for markup in ["<img", "<script>alert", "<b>QEMU", "<i>back", "href=\"javascript:"] {
+        assert!(!hostile.contains(markup), "{markup}");
+    }
+    assert!(hostile.contains("&lt;img src=x onerror=alert(1)&gt;"));
 }
 
 #[test]

@@ -102,19 +102,10 @@ pub fn bursts(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     if !page.run.factors.iter().any(|factor| factor == BURST) {
         return;
     }
-    let mut groups: Vec<Vec<Curve<'_>>> = Vec::new();
-    for curve in series::representatives(page) {
-        let alike = |other: &Curve<'_>| {
-            page.run
-                .factors
-                .iter()
-                .filter(|key| *key != BURST)
-                .all(|key| other.value(key) == curve.value(key))
-        };
-        match groups.iter_mut().find(|group| alike(&group[0])) {
-            Some(group) => group.push(curve),
-            None => groups.push(vec![curve]),
-        }
+    let others: Vec<String> = page.run.factors.iter().filter(|key| *key != BURST).cloned().collect();
+    let mut groups = vec![series::representatives(page)];
+    for key in &others {
+        groups = groups.iter().flat_map(|group| series::apart(group, key)).collect();
     }
     let groups = groups.into_iter().filter(|group| group.len() > 1);
     let groups = groups.flat_map(|group| series::grouped(group, &page.run.factors, CURVES));

@@ -173,7 +173,7 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
     }
     m.tag("p").class("rests").text(format_args!(
         "A rate is called overloaded where more than {} is lost, and more than {} times the median of the lower \
-         rates or {} more than it; or where the median delay is more than {} times the median of at least {} lower \
+         rates or more than it by {} of all packets; or where the median delay is more than {} times the median of at least {} lower \
          rates; and where the same holds for every higher rate. The lowest rate can't be told, nor one that sticks \
          out at the upper end. Of repeats the median counts; only valid trials do.",
         format::ratio(Overload::LOSS_MIN),

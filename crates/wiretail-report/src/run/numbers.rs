@@ -29,8 +29,8 @@ pub fn whole_device(m: &mut Markup, page: &Page<'_>) {
             });
         });
         m.tag("p").class("rests").text(
-            "One-way delay (RFC 7679) from tap to tap, loss (RFC 7680). Percentiles in italics are not supported, \
-             n(1−p) < 10: they rest on fewer than ten packets and may be far from what a longer trial would show. \
+            "One-way delay (RFC 7679) from tap to tap, loss (RFC 7680). Numbers of invalid trials are grey. Percentiles in italics are not supported, \
+             n(1−p)\u{a0}<\u{a0}10: they rest on fewer than ten packets and may be far from what a longer trial would show. \
              Point at a number for its exact value and its 95\u{a0}% confidence interval.",
         );
     });
@@ -60,7 +60,9 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
                 .iter()
                 .filter_map(|trial| Some(row(page, trial, place(trial)? + 1)))
                 .collect();
-            m.tag("details").attr("open", "").body(|m| {
+            let details = m.tag("details");
+            let details = if rows.len() > ROWS { details } else { details.attr("open", "") };
+            details.body(|m| {
                 m.tag("summary").body(|m| {
                     m.tag("strong").text(name);
                     m.text(format_args!(": {}", counted(rows.len(), "trial")));
@@ -143,12 +145,12 @@ fn row(page: &Page<'_>, trial: &TrialRecord, segment: usize) -> Row {
     match summary {
         Some(summary) => cells.extend(values(summary)),
         None => {
-            cells.push(trial.generator.as_ref().map_or(Cell::number("none"), |g| Cell::count(g.sent)));
-            cells.extend((0..PERCENTILES.len() + 4).map(|_| Cell::number("none").class("number zero")));
+            cells.push(trial.generator.as_ref().map_or_else(none, |g| Cell::count(g.sent)));
+            cells.extend((0..PERCENTILES.len() + 4).map(|_| none()));
         }
     }
     if reordered(page) {
-        cells.push(summary.map_or(Cell::number("none").class("number zero"), |s| {
+        cells.push(summary.map_or_else(none, |s| {
             Cell::count(s.reordering.reordered)
                 .exact(format_args!("{} of those that arrived", s.reordering.ratio))
         }));
@@ -160,7 +162,13 @@ fn row(page: &Page<'_>, trial: &TrialRecord, segment: usize) -> Row {
         beneath.extend(trial.notes.iter().map(|note| ("note-beneath", note.clone())));
     }
     cells.push(link(trial, segment));
-    Row { cells, beneath }
+    let class = if trial.state == TrialState::Invalid { "void" } else { "" };
+    Row { cells, class, beneath }
+}
+
+/// What there is no number for.
+fn none() -> Cell {
+    Cell::number("none").class("number zero")
 }
 
 /// From packets sent to the largest delay.
@@ -174,7 +182,6 @@ fn values(summary: &Summary) -> Vec<Cell> {
     ));
     let lost = if gone > 0 { lost.note(format_args!("{} lost", format::count(gone))) } else { lost };
     let mut cells = vec![Cell::count(loss.sent), lost];
-    let none = || Cell::number("none").class("number zero");
     let arrived = delay.count > 0;
     cells.push(if arrived { Cell::ns(delay.min_ns) } else { none() });
     cells.push(if arrived { Cell::ns_mean(delay.mean_ns) } else { none() });
