@@ -49,20 +49,27 @@ pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     })
 }
 
-/// The overloads of a run: of each scenario, from the valid trials' whole device under test.
+/// The overloads of a run: of each scenario, from the valid trials' whole device under test. A trial in
+/// which nothing arrived has no result, and so no say.
 pub fn overloads(run: &Run, results: &[SegmentResult]) -> Vec<OverloadMark> {
-    let mut curves: Vec<(Scenario, Vec<LoadPoint>)> = Vec::new();
-    for trial in run.trials.iter().filter(|trial| trial.state == TrialState::Valid) {
-        let result = results.iter().find(|r| r.trial == trial.number && r.segment == 0);
-        let (Some(result), Some(rate)) = (result, trial.setting(RATE)) else { continue };
-        let summary = &result.summary;
-        let p50 = summary.delay.percentiles.iter().find(|p| p.percentile == 50.0);
+    let valid = run.trials.iter().filter(|trial| trial.state == TrialState::Valid);
+    let points = valid.filter_map(|trial| {
+        let result = results.iter().find(|r| r.trial == trial.number && r.segment == 0)?;
+        let p50 = result.summary.delay.percentiles.iter().find(|p| p.percentile == 50.0);
         let point = LoadPoint {
-            rate_pps: rate.number,
-            loss_ratio: summary.loss.ratio,
+            rate_pps: trial.setting(RATE)?.number,
+            loss_ratio: result.summary.loss.ratio,
             p50_ns: p50.map(|p| p.value_ns),
         };
-        let scenario = Scenario::of(run, trial, &[RATE]);
+        Some((Scenario::of(run, trial, &[RATE]), point))
+    });
+    marks(points)
+}
+
+/// The overload of each scenario that has one, in the order of their first points.
+fn marks(points: impl Iterator<Item = (Scenario, LoadPoint)>) -> Vec<OverloadMark> {
+    let mut curves: Vec<(Scenario, Vec<LoadPoint>)> = Vec::new();
+    for (scenario, point) in points {
         match curves.iter_mut().find(|(other, _)| *other == scenario) {
             Some((_, points)) => points.push(point),
             None => curves.push((scenario, vec![point])),
@@ -118,6 +125,8 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::run::SettingRecord;
+
     use super::*;
 
     /// Points at 10, 20, 30, … kpps from their loss and their median delay in µs.
@@ -191,5 +200,19 @@ mod tests {
         let mut all = points(&[(0.0, 10), (0.0, 10), (1.0, 0)]);
         all[2].p50_ns = None;
         assert_eq!(overload(&all).map(|found| found.rate_pps), Some(30_000));
+    }
+
+    #[test]
+    fn each_scenario_has_its_own() {
+        let named = |kind: &str| {
+            let (key, text) = ("dut.kind".to_owned(), kind.to_owned());
+            Scenario { settings: vec![SettingRecord { key, text, number: 0 }] }
+        };
+        let slow = points(&[(0.0, 10), (0.0, 10), (0.3, 900)]).into_iter().map(|p| (named("bridge"), p));
+        let fast = points(&[(0.0, 10), (0.0, 10), (0.0, 11)]).into_iter().map(|p| (named("skeleton"), p));
+        let mixed: Vec<_> = fast.zip(slow).flat_map(|(a, b)| [a, b]).collect();
+        let found = marks(mixed.into_iter());
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].scenario.clone(), found[0].overload.rate_pps), (named("bridge"), 30_000));
     }
 }

@@ -172,10 +172,11 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         });
     }
     m.tag("p").class("rests").text(format_args!(
-        "A rate is called overloaded where more than {} is lost, and more than {} times the median of the lower \
-         rates or more than it by {} of all packets; or where the median delay is more than {} times the median of at least {} lower \
-         rates; and where the same holds for every higher rate. The lowest rate can't be told, nor one that sticks \
-         out at the upper end. Of repeats the median counts; only valid trials do.",
+        "A rate is called overloaded where more than {} of the packets are lost, and more than {} times the median \
+         of the lower rates (or the loss exceeds that median by {} of the packets); or where the median delay is \
+         more than {} times the median of at least {} lower rates; each only if the same holds for every higher \
+         rate. So the lowest rate is never called that, and at the highest one a single odd trial looks the same as \
+         an overload. Of repeats the median counts; only valid trials do.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),
         format::ratio(Overload::LOSS_STEP),
