@@ -132,6 +132,8 @@ fn a_run_has_the_figures_that_its_factors_ask_for() {
     for section in ["load", "bursts", "segments", "segment-percentiles"] {
         assert!(!page.contains(&format!("<section id=\"{section}\"")), "{section}");
     }
+    let one = run_page(&run::Plan { devices: &[("wire", None)], rates_kpps: &[10, 20, 40], ..plain }, false);
+    assert!(!one.contains("data-figure=\"percentiles-2\""), "the rates of a single device in one figure");
     assert!(page.contains("<section id=\"over-time\""), "the sample lasts 30 s");
     assert_eq!(page.matches(" shown; nothing is pooled").count(), 0);
     let page = run_page(&run::Plan { repeats: 3, ..plain }, false);

@@ -57,16 +57,19 @@ fn grid(m: &mut Markup, figures: &[Figure], size: Size, count: &mut usize) {
     });
 }
 
-/// The percentile plots: a figure for each offered rate, all devices in it; more where they are many.
+/// The percentile plots: a figure for each offered rate, all devices in it, more where they are many; of
+/// a single device, all rates in one.
 pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let curves = series::representatives(page);
     if curves.is_empty() {
         return;
     }
-    let groups: Vec<_> = series::apart(&curves, RATE)
-        .into_iter()
-        .flat_map(|same_rate| series::grouped(same_rate, &page.run.factors, CURVES))
-        .collect();
+    let same_rate = series::apart(&curves, RATE);
+    // A single device has nothing to be held against at its rate; its rates are, against each other.
+    let alone = same_rate.iter().all(|curves| curves.len() == 1);
+    let groups = if alone { vec![curves] } else { same_rate };
+    let groups: Vec<_> =
+        groups.into_iter().flat_map(|group| series::grouped(group, &page.run.factors, CURVES)).collect();
     let figures: Vec<Figure> = groups
         .iter()
         .enumerate()
@@ -85,8 +88,8 @@ pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
         .collect();
     section(m, "percentiles", "Percentiles of the delay", |m| {
         m.tag("p").class("hint").text(
-            "A figure for each offered rate, the whole device under test. Point at a figure, or move through it \
-             with the arrow keys, to read its values; the CSV holds the same numbers.",
+            "The whole device under test; where there are several, a figure for each offered rate. Point at a \
+             figure, or move through it with the arrow keys, to read its values; the CSV holds the same numbers.",
         );
         draw(m, &figures, Size::Wide, OPEN, count);
     });

@@ -22,8 +22,7 @@ const ROWS: usize = 30;
 pub fn whole_device(m: &mut Markup, page: &Page<'_>) {
     section(m, "key-numbers", "Key numbers", |m| {
         m.tag("div").class("broad").body(|m| {
-            let trials: Vec<&TrialRecord> = page.run.trials.iter().collect();
-            folded(m, page, &trials, |m, caption, trials| {
+            folded(m, page, &in_order(page), |m, caption, trials| {
                 let rows = trials.iter().map(|trial| row(page, trial, 0));
                 table(m, caption, &columns(page, 0), rows);
             });
@@ -54,12 +53,9 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
         );
         for name in names {
             let place = |trial: &TrialRecord| trial.segments.iter().skip(1).position(|s| s.name == name);
-            let rows: Vec<Row> = page
-                .run
-                .trials
-                .iter()
-                .filter_map(|trial| Some(row(page, trial, place(trial)? + 1)))
-                .collect();
+            let trials = in_order(page).into_iter();
+            let rows: Vec<Row> =
+                trials.filter_map(|trial| Some(row(page, trial, place(trial)? + 1))).collect();
             let details = m.tag("details");
             let details = if rows.len() > ROWS { details } else { details.attr("open", "") };
             details.body(|m| {
@@ -71,6 +67,19 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
             });
         }
     });
+}
+
+/// The trials, repeats of a scenario together: they are done far apart, but read side by side.
+fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
+    let mut scenarios: Vec<(Scenario, Vec<&TrialRecord>)> = Vec::new();
+    for trial in &page.run.trials {
+        let scenario = Scenario::of(page.run, trial, &[]);
+        match scenarios.iter_mut().find(|(other, _)| *other == scenario) {
+            Some((_, repeats)) => repeats.push(trial),
+            None => scenarios.push((scenario, vec![trial])),
+        }
+    }
+    scenarios.into_iter().flat_map(|(_, repeats)| repeats).collect()
 }
 
 /// The trials in one table, or where they are very many, in one for each value of the first factor
