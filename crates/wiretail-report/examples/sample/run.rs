@@ -1,5 +1,6 @@
 //! A synthetic run: trials of every state, whose numbers are one summary's, stretched by their load.
 
+use serde_json::json;
 use wiretail_schema::run::*;
 use wiretail_schema::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::summary::{Percentile, Summary};
@@ -103,12 +104,10 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
     let name = if hostile { "<img src=x onerror=alert(1)>".to_owned() } else { words.join("-") };
     let directory =
         if hostile { "javascript:alert(1)".to_owned() } else { format!("trials/{number:04}-{name}") };
-    let segment = |name: &str, pre: &str, post: &str, directory: String| SegmentRecord {
-        name: name.to_owned(),
-        pre: pre.to_owned(),
-        post: post.to_owned(),
-        directory,
-        analysed: true,
+    let segment = |name: &str, pre: &str, post: &str, directory: String| {
+        json!({
+            "name": name, "pre": pre, "post": post, "directory": directory, "analysed": true,
+        })
     };
     let mut segments = vec![segment("forward", "pre", "post", directory.clone())];
     if back {
@@ -116,37 +115,42 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
         segments.push(segment(name, "back-pre", "back-post", format!("{directory}/back")));
     }
     let offered_pps = settings.iter().find(|s| s.key == RATE).map_or(0, |s| s.number);
-    let tap = |name: &str, drops| TapRecord {
-        name: name.to_owned(),
-        place: "in of the device under test, arriving".to_owned(),
-        timestamp_source: "kernel software".to_owned(),
-        packets: 300_010,
-        drops,
+    let tap = |name: &str, drops: u64| {
+        json!({
+            "name": name,
+            "place": "in of the device under test, arriving",
+            "timestamp_source": "kernel software",
+            "packets": 300_010,
+            "drops": drops,
+        })
     };
-    TrialRecord {
-        number,
-        repeat,
-        name,
-        directory,
-        state: TrialState::Valid,
-        reasons: Vec::new(),
-        notes: Vec::new(),
-        attempts: 1,
-        settings,
-        generator: Some(GeneratorRecord {
-            offered_pps,
-            sent: 300_010,
-            sent_bytes: 30_001_000,
-            failed: 0,
-            late: 12,
-            late_limit_ns: 100_000,
-            lateness_ns: [210, 1_900, 14_000, 310_000],
-        }),
-        dut: Some(DutRecord { received: 300_010, sent: 300_000, dropped: 10, ..DutRecord::default() }),
-        taps: vec![tap("pre", 0), tap("post", u64::from(number == 2) * 7)],
-        segments,
-        stalls: StallsRecord { threshold_ns: 20_000, ..StallsRecord::default() },
-    }
+    // As manifest.json has it: what a trial need not have is left out.
+    let record = json!({
+        "number": number,
+        "repeat": repeat,
+        "name": name,
+        "directory": directory,
+        "state": "valid",
+        "reasons": [],
+        "notes": [],
+        "attempts": 1,
+        "settings": settings,
+        "generator": {
+            "offered_pps": offered_pps,
+            "sent": 300_010,
+            "sent_bytes": 30_001_000,
+            "failed": 0,
+            "late": 12,
+            "late_limit_ns": 100_000,
+            "lateness_ns": [210, 1_900, 14_000, 310_000],
+        },
+        "taps": [tap("pre", 0), tap("post", u64::from(number == 2) * 7)],
+        "segments": segments,
+        "stalls": {"threshold_ns": 20_000, "causes": [], "longest": []},
+    });
+    let mut trial: TrialRecord = serde_json::from_value(record).expect("a trial as it is written");
+    trial.dut = Some(DutRecord { received: 300_010, sent: 300_000, dropped: 10, ..DutRecord::default() });
+    trial
 }
 
 /// Makes the second, third and fourth trial invalid, failed and interrupted.
