@@ -102,6 +102,7 @@ fn a_run_shows_each_trial_with_its_state() {
     }
     assert!(page.contains("the device did not forward within 10 s"), "a reason");
     assert!(page.contains("3 stalls of the load generator"), "a note");
+    assert!(page.contains("Known delays") && page.contains("✓ yes"), "the calibration");
     assert!(page.contains("<a href=\"./trials/0001-wire-10kpps-1/report.html\">report</a>"));
     assert!(page.contains("<a href=\"./trials/0001-wire-10kpps-1/back/report.html\">report</a>"));
     assert!(!page.contains("./trials/0003-"), "the failed trial has no report to link to");

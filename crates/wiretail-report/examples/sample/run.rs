@@ -1,6 +1,7 @@
 //! A synthetic run: trials of every state, whose numbers are one summary's, stretched by their load.
 
 use serde_json::json;
+use wiretail_schema::calibration::Calibration;
 use wiretail_schema::run::*;
 use wiretail_schema::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::summary::{Percentile, Summary};
@@ -149,6 +150,15 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
         "stalls": {"threshold_ns": 20_000, "causes": [], "longest": []},
     });
     let mut trial: TrialRecord = serde_json::from_value(record).expect("a trial as it is written");
+    trial.calibration = (number == 1).then_some(Calibration {
+        injected_ns: 1_000_000,
+        every: 1000,
+        delayed: 300,
+        others: 299_700,
+        recovered_ns: 1_000_400,
+        found: 300,
+        in_stalls: 0,
+    });
     trial.dut = Some(DutRecord { received: 300_010, sent: 300_000, dropped: 10, ..DutRecord::default() });
     trial
 }

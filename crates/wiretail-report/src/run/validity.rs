@@ -21,6 +21,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
              the device's doing.",
         );
         stalls(m, page);
+        calibration(m, page);
         folded(m, page, "Load generator", generator);
         folded(m, page, "Taps", taps);
         if page.run.trials.iter().any(|trial| trial.dut.is_some()) {
@@ -123,6 +124,36 @@ fn device(m: &mut Markup, page: &Page<'_>) {
     let names =
         ["trial", "taken", "sent", "ring full", "not sent", "dropped on purpose", "sent twice", "swapped"];
     table(m, "The device's own counters", &head(names), rows);
+}
+
+/// Delays that the device added on purpose, and what of them was measured.
+fn calibration(m: &mut Markup, page: &Page<'_>) {
+    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.calibration.as_ref()?)));
+    let rows: Vec<Vec<Cell>> = known
+        .map(|(trial, calibration)| {
+            let outcome =
+                if calibration.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
+            vec![
+                heading(trial),
+                span(calibration.injected_ns),
+                Cell::ns(calibration.recovered_ns),
+                Cell::ns(calibration.error_ns()),
+                Cell::count(calibration.delayed),
+                Cell::count(calibration.found),
+                Cell::count(calibration.in_stalls),
+                outcome,
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let names = ["trial", "added", "recovered", "error", "delayed", "found", "in stalls", "recovered?"];
+        table(
+            m,
+            "Known delays: what the device added on purpose, and what was measured of it",
+            &head(names),
+            rows,
+        );
+    }
 }
 
 /// A cause in words, and what it means for the reader.
