@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Measures generators and forwarders in turns and prints two tables; benches/dataplane prepares everything."""
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import forwarders
+import generators
+from generators import Generators
+from measure import progress, ratios
+from testbed import Bed, Failure
+
+RATES_KPPS = (10, 100, 400)
+FORWARDED_PPS = 100_000
+SHARES = (("p50", 500), ("p99", 990), ("p99.9", 999))
+# Beyond this the scheduler's fair server may stop a real-time thread within a burst.
+BURST_SECONDS_MAX = 0.7
+LINE = "{:<34} {:<30} {:>9} {:>19} {:>8} {:>15}"
+
+
+@dataclass
+class Measure:
+    """One thing that all contenders are measured by, a value a round."""
+
+    name: str
+    unit: str
+    more_is_better: bool
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, contender: str, value: float) -> None:
+        self.values.setdefault(contender, []).append(value)
+
+
+def nearest_rank(ordered: list, thousandths: int):
+    return ordered[max(0, -(-thousandths * len(ordered) // 1000) - 1)]
+
+
+def between(values: list[float], digits: int) -> str:
+    ordered = sorted(values)
+    return f"{nearest_rank(ordered, 50):.{digits}f} .. {nearest_rank(ordered, 950):.{digits}f}"
+
+
+def show(title: str, measures: list[Measure], base: str) -> None:
+    print(f"\n{title}")
+    print(LINE.format("", "", "median", "p5 .. p95", "ratio", "p5 .. p95").rstrip())
+    for measure in measures:
+        better = "more is better" if measure.more_is_better else "less is better"
+        label = f"{measure.name}, {measure.unit}"
+        for number, (contender, values) in enumerate(measure.values.items()):
+            ratio = ratios(values, measure.values[base])
+            texts = [f"{statistics.median(values):.0f}", between(values, 0),
+                     f"{statistics.median(ratio):.2f}", between(ratio, 2)]
+            first = label if number == 0 else f"  ({better})" if number == 1 else ""
+            print(LINE.format(first, contender, *texts).rstrip())
+
+
+def gather(measures: list[Measure], contenders: list[str], rounds: int, what: str,
+           measured: Callable[[str], list[float]]) -> list[Measure]:
+    """In turns: what disturbs the machine for a while disturbs all contenders, and ratios are formed within
+    a round. Every other round runs the other way round, so that nobody always follows the same one."""
+    for number in range(rounds):
+        for contender in contenders if number % 2 == 0 else contenders[::-1]:
+            progress(f"{what}: round {number + 1} of {rounds}")
+            for measure, value in zip(measures, measured(contender)):
+                measure.add(contender, value)
+    progress("")
+    for measure in measures:
+        measure.values = {contender: measure.values[contender] for contender in contenders}
+    return measures
+
+
+def compare_generators(arguments: argparse.Namespace, scratch: Path) -> list[Measure]:
+    found = []
+    with Bed() as bed:
+        # Not on the generator's core: this program's own thread reads the counter.
+        os.sched_setaffinity(0, {generators.OTHER_CORE})
+        bed.wire(*generators.WIRE)
+        contest = Generators(arguments.wiretail, scratch)
+        contest.prepare(bed)
+        packets = int(arguments.seconds * generators.EXPECTED_FLOOD_PPS)
+        rate = [Measure("highest rate, received", "kpps", True)]
+        found += gather(rate, contest.names, arguments.rounds, "highest rate",
+                        lambda name: [generators.flood(bed, contest, name, packets) / 1000])
+        for kpps in RATES_KPPS:
+            def paced(name: str, pps: int = kpps * 1000) -> list[float]:
+                packets = int(arguments.seconds * pps)
+                rate_pps, sorted_ns = generators.deviations(bed, contest, name, pps, packets)
+                return [rate_pps / 1000, *(nearest_rank(sorted_ns, share) for _, share in SHARES)]
+            wanted = [Measure(f"rate asked for: {kpps}; reached", "kpps", True)]
+            wanted += [Measure(f"{kpps} kpps, gap deviation {name}", "ns", False) for name, _ in SHARES]
+            found += gather(wanted, contest.names, arguments.rounds, f"{kpps} kpps", paced)
+    show(f"Load generators on one veth pair, frames of 100 bytes, one core; ratio: to {contest.names[0]}",
+         found, contest.names[0])
+    return found
+
+
+def compare_forwarders(arguments: argparse.Namespace, scratch: Path) -> list[Measure]:
+    names = forwarders.NAMES
+    measures = [Measure(f"latency {name}", "ns", False) for name, _ in SHARES]
+    with Bed() as bed, forwarders.huge_pages():
+        contest = Generators(arguments.wiretail, scratch)
+        forwarders.keep_off_the_forwarder()
+        lost = dict.fromkeys(names, 0)
+
+        def forwarded(name: str) -> list[float]:
+            burst = forwarders.burst(bed, contest, arguments.wiretail, name, FORWARDED_PPS, arguments.seconds)
+            lost[name] += burst.lost
+            return [nearest_rank(burst.latencies, share) for _, share in SHARES]
+
+        gather(measures, names, arguments.rounds, "forwarders", forwarded)
+    show(f"Forwarders, {FORWARDED_PPS // 1000} kpps in bursts of {arguments.seconds} s, one core; "
+         f"ratio: to {names[0]}", measures, names[0])
+    for name, packets in lost.items():
+        if packets:
+            print(f"  {name} lost {packets} of {arguments.rounds * int(FORWARDED_PPS * arguments.seconds)} packets")
+    return measures
+
+
+def arguments_of() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benches/dataplane", description=__doc__)
+    parser.add_argument("--wiretail", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=("generators", "forwarders"), help="one of the two tables")
+    parser.add_argument("--rounds", type=int, default=20, help="interleaved rounds (20)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a run, at most 0.7 (0.5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all values, round by round, as JSON")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1 or not 0.05 <= arguments.seconds <= BURST_SECONDS_MAX:
+        parser.error(f"expected at least one round, of 0.05 to {BURST_SECONDS_MAX} seconds")
+    return arguments
+
+
+def main() -> None:
+    arguments = arguments_of()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit("benches/dataplane: needs two cores: one for the load, one for what is measured")
+    tables = {"generators": compare_generators, "forwarders": compare_forwarders}
+    cores = os.sched_getaffinity(0)
+    print(f"{arguments.rounds} interleaved rounds of {arguments.seconds} s, {os.cpu_count()} cores, "
+          f"Linux {platform.release()}, load average before: {os.getloadavg()[0]:.2f}")
+    results: dict[str, list[dict]] = {}
+    # In memory: tcpreplay is not to wait for a disk.
+    with tempfile.TemporaryDirectory(prefix="wiretail-bench-", dir="/dev/shm") as scratch:
+        for name, compare in tables.items():
+            if arguments.only in (None, name):
+                os.sched_setaffinity(0, cores)
+                results[name] = [vars(measure) for measure in compare(arguments, Path(scratch))]
+    if arguments.json:
+        settings = {"rounds": arguments.rounds, "seconds": arguments.seconds, "kernel": platform.release()}
+        arguments.json.write_text(json.dumps({"settings": settings, **results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"benches/dataplane: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)

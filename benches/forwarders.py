@@ -1,0 +1,171 @@
+"""Forwarders between the same two wires: what each adds, in bursts of the same load."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from generators import GENERATOR_CORE, Generators
+from testbed import FIFO, Bed, Failure, Received, Tap, finish, in_netns, inside, run, start, stop
+
+FORWARDER_CORE = 1
+# The generator's end first. The sink is in the generator's namespace, too.
+INPUT, OUTPUT = ("g0", "in0"), ("s0", "out0")
+HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
+HUGE_PAGES_NEEDED = 48
+READY_SECONDS = 20
+# A spinning real-time thread that starves others is stopped by the scheduler's fair server after some 0.95 s.
+# All forwarders are stopped for so long between bursts.
+REST_SECONDS = 0.15
+SETTLE_SECONDS = 0.02
+PROBE = bytes.fromhex("0200000000020200000000fe88b5") + bytes(46)
+
+NAMES = ["testpmd, net_af_packet", "wiretail forward", "bridge, on core 1 by RPS", "bridge, on the sender's core"]
+
+
+@contextlib.contextmanager
+def huge_pages() -> Iterator[None]:
+    """Pages for testpmd; afterwards as many as before."""
+    before = int(HUGE_PAGES.read_text())
+    HUGE_PAGES.write_text(str(max(before, HUGE_PAGES_NEEDED)))
+    try:
+        yield
+    finally:
+        HUGE_PAGES.write_text(str(before))
+
+
+def _testpmd(bed: Bed) -> list[str]:
+    devices = [f"--vdev=net_af_packet{number},iface={wire[1]}" for number, wire in enumerate((INPUT, OUTPUT))]
+    # Both of its threads on the one core; the first only waits, and gets no priority, else they would block
+    # one another while they start.
+    return in_netns(bed.dut, ["taskset", "-c", str(FORWARDER_CORE),
+        "dpdk-testpmd", "--in-memory", "--no-pci", "-m", "64", "--no-telemetry",
+        "--lcores", f"(0,1)@{FORWARDER_CORE}", *devices,
+        "--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=8192", "--stats-period=900",
+        "--no-mlockall"])
+
+
+def _raise_workers(process: subprocess.Popen[str]) -> None:
+    """SCHED_FIFO for the threads that forward, where the program does not do that itself."""
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        if "worker" in (thread / "comm").read_text():
+            os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(FIFO))
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    process = start(command)
+    try:
+        yield process
+    finally:
+        output = stop(process)
+    if process.returncode not in (0, -signal.SIGINT):
+        raise Failure(f"{' '.join(command)} ended with status {process.returncode}: {output[-600:]}")
+
+
+@contextlib.contextmanager
+def _bridge(bed: Bed, core: int | None) -> Iterator[None]:
+    link = ("ip", "-n", bed.dut, "link")
+    run(*link, "add", "br0", "type", "bridge", "stp_state", "0", "mcast_snooping", "0")
+    try:
+        for interface in (INPUT[1], OUTPUT[1]):
+            run(*link, "set", interface, "master", "br0")
+        run(*link, "set", "br0", "up")
+        if core is not None:
+            steer = f"/sys/class/net/{INPUT[1]}/queues/rx-0/rps_cpus"
+            run(*in_netns(bed.dut, ["sh", "-c", f"printf %x {1 << core} >{steer}"]))
+        yield None
+    finally:
+        run(*link, "delete", "br0")
+
+
+def _forwarding(name: str, bed: Bed, wiretail: str) -> contextlib.AbstractContextManager:
+    ways: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
+        NAMES[0]: lambda: _process(_testpmd(bed)),
+        NAMES[1]: lambda: _process([
+            wiretail, "forward", f"{bed.dut}/{INPUT[1]}", f"{bed.dut}/{OUTPUT[1]}", "--batch", "32",
+            "--cpu", str(FORWARDER_CORE), "--fifo", "50"]),
+        NAMES[2]: lambda: _bridge(bed, FORWARDER_CORE),
+        NAMES[3]: lambda: _bridge(bed, None),
+    }
+    return ways[name]()
+
+
+def _wait_until_ready(bed: Bed, process: subprocess.Popen[str] | None) -> None:
+    """Sends frames that are no load until one has crossed."""
+    run_in = Received(bed.load, OUTPUT[0])
+    with contextlib.closing(run_in), _sender(bed) as probe:
+        before, end = run_in.packets(), time.monotonic() + READY_SECONDS
+        while run_in.packets() == before:
+            if process and process.poll() is not None:
+                raise Failure(f"the forwarder ended: {process.communicate()[0][-600:]}")
+            if time.monotonic() > end:
+                raise Failure(f"nothing crossed within {READY_SECONDS} s")
+            probe.send(PROBE)
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _sender(bed: Bed) -> Iterator[socket.socket]:
+    with inside(bed.load):
+        probe = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    with probe:
+        probe.bind((INPUT[0], 0))
+        yield probe
+
+
+class Burst:
+    """One burst's latencies in ns, sorted, and the number of packets that did not arrive."""
+
+    def __init__(self, before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
+        left = {number: stamp for stamp, number in after}
+        self.latencies = sorted(left[number] - stamp for stamp, number in before if number in left)
+        self.lost = len(before) - len(self.latencies)
+
+
+def burst(bed: Bed, generators: Generators, wiretail: str, name: str, rate_pps: int, seconds: float) -> Burst:
+    """One burst through a forwarder that was started for it, on wires that were made for it."""
+    packets = int(rate_pps * seconds)
+    with contextlib.ExitStack() as stack:
+        for wire in (INPUT, OUTPUT):
+            bed.wire(*wire)
+            stack.callback(bed.unwire, wire[0])
+        # Before the forwarder: the kernel serves the packet socket that was opened last first.
+        taps = [Tap(*end, packets, 2 * seconds + 5) for end in ((bed.dut, INPUT[1]), (bed.load, OUTPUT[0]))]
+        for tap in taps:
+            stack.callback(tap.close)
+        process = stack.enter_context(_forwarding(name, bed, wiretail))
+        _wait_until_ready(bed, process)
+        if process:
+            _raise_workers(process)
+        # The first one warms up.
+        _burst(bed, generators, rate_pps, packets // 5, taps, process)
+        return _burst(bed, generators, rate_pps, packets, taps, process)
+
+
+def _burst(bed: Bed, generators: Generators, rate_pps: int, packets: int, taps: list[Tap],
+           process: subprocess.Popen[str] | None) -> Burst:
+    if process:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(REST_SECONDS)
+    for tap in taps:
+        tap.records()
+    if process:
+        process.send_signal(signal.SIGCONT)
+    time.sleep(SETTLE_SECONDS)
+    finish(generators.command("wiretail generate", bed, rate_pps, packets))
+    time.sleep(SETTLE_SECONDS)
+    if process:
+        process.send_signal(signal.SIGSTOP)
+    before, after = (tap.records() for tap in taps)
+    if len(before) != packets:
+        raise Failure(f"{packets} packets were asked for, {len(before)} reached the forwarder")
+    return Burst(before, after)
+
+
+def keep_off_the_forwarder() -> None:
+    os.sched_setaffinity(0, {GENERATOR_CORE})
