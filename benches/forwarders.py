@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from generators import GENERATOR_CORE, Generators
-from testbed import FIFO, Bed, Failure, Received, Tap, finish, in_netns, inside, run, start, stop
+from generators import PLAIN, Generators
+from testbed import FIFO, Bed, Failure, Received, Spoiled, Tap, finish, in_netns, inside, run, start, stop
 
 FORWARDER_CORE = 1
 # The generator's end first. The sink is in the generator's namespace, too.
@@ -25,6 +25,9 @@ SETTLE_SECONDS = 0.02
 PROBE = bytes.fromhex("0200000000020200000000fe88b5") + bytes(46)
 
 NAMES = ["testpmd, net_af_packet", "wiretail forward", "bridge, on core 1 by RPS", "bridge, on the sender's core"]
+# A tap on the forwarder's input does not see what an XDP program takes: these are tapped where the generator
+# hands packets to its end of the wire, and compared with one another only.
+XDP_NAMES = ["testpmd, net_af_xdp", "wiretail forward, AF_XDP"]
 
 
 @contextlib.contextmanager
@@ -38,8 +41,8 @@ def huge_pages() -> Iterator[None]:
         HUGE_PAGES.write_text(str(before))
 
 
-def _testpmd(bed: Bed) -> list[str]:
-    devices = [f"--vdev=net_af_packet{number},iface={wire[1]}" for number, wire in enumerate((INPUT, OUTPUT))]
+def _testpmd(bed: Bed, driver: str, more: str = "") -> list[str]:
+    devices = [f"--vdev={driver}{number},iface={wire[1]}{more}" for number, wire in enumerate((INPUT, OUTPUT))]
     # Both of its threads on the one core; the first only waits, and gets no priority, else they would block
     # one another while they start.
     return in_netns(bed.dut, ["taskset", "-c", str(FORWARDER_CORE),
@@ -83,14 +86,20 @@ def _bridge(bed: Bed, core: int | None) -> Iterator[None]:
         run(*link, "delete", "br0")
 
 
+def _wiretail(bed: Bed, wiretail: str, *more: str) -> list[str]:
+    return [wiretail, "forward", f"{bed.dut}/{INPUT[1]}", f"{bed.dut}/{OUTPUT[1]}", "--batch", "32",
+            "--cpu", str(FORWARDER_CORE), "--fifo", str(FIFO), *more]
+
+
 def _forwarding(name: str, bed: Bed, wiretail: str) -> contextlib.AbstractContextManager:
     ways: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
-        NAMES[0]: lambda: _process(_testpmd(bed)),
-        NAMES[1]: lambda: _process([
-            wiretail, "forward", f"{bed.dut}/{INPUT[1]}", f"{bed.dut}/{OUTPUT[1]}", "--batch", "32",
-            "--cpu", str(FORWARDER_CORE), "--fifo", "50"]),
+        NAMES[0]: lambda: _process(_testpmd(bed, "net_af_packet")),
+        NAMES[1]: lambda: _process(_wiretail(bed, wiretail)),
         NAMES[2]: lambda: _bridge(bed, FORWARDER_CORE),
         NAMES[3]: lambda: _bridge(bed, None),
+        # Without its busy-polling of the socket, which veth does not have.
+        XDP_NAMES[0]: lambda: _process(_testpmd(bed, "net_af_xdp", ",busy_budget=0")),
+        XDP_NAMES[1]: lambda: _process(_wiretail(bed, wiretail, "--socket", "xdp")),
     }
     return ways[name]()
 
@@ -135,7 +144,10 @@ def burst(bed: Bed, generators: Generators, wiretail: str, name: str, rate_pps: 
             bed.wire(*wire)
             stack.callback(bed.unwire, wire[0])
         # Before the forwarder: the kernel serves the packet socket that was opened last first.
-        taps = [Tap(*end, packets, 2 * seconds + 5) for end in ((bed.dut, INPUT[1]), (bed.load, OUTPUT[0]))]
+        xdp = name in XDP_NAMES
+        before = (bed.load, INPUT[0]) if xdp else (bed.dut, INPUT[1])
+        taps = [Tap(*before, packets, 2 * seconds + 5, outgoing=xdp),
+                Tap(bed.load, OUTPUT[0], packets, 2 * seconds + 5)]
         for tap in taps:
             stack.callback(tap.close)
         process = stack.enter_context(_forwarding(name, bed, wiretail))
@@ -143,12 +155,13 @@ def burst(bed: Bed, generators: Generators, wiretail: str, name: str, rate_pps: 
         if process:
             _raise_workers(process)
         # The first one warms up.
-        _burst(bed, generators, rate_pps, packets // 5, taps, process)
-        return _burst(bed, generators, rate_pps, packets, taps, process)
+        load = [generators.command(PLAIN, bed, rate_pps, count, *(["--qdisc"] if xdp else []))
+                for count in (packets // 5, packets)]
+        _burst(load[0], packets // 5, taps, process)
+        return _burst(load[1], packets, taps, process)
 
 
-def _burst(bed: Bed, generators: Generators, rate_pps: int, packets: int, taps: list[Tap],
-           process: subprocess.Popen[str] | None) -> Burst:
+def _burst(load: list[str], packets: int, taps: list[Tap], process: subprocess.Popen[str] | None) -> Burst:
     if process:
         process.send_signal(signal.SIGSTOP)
     time.sleep(REST_SECONDS)
@@ -157,15 +170,11 @@ def _burst(bed: Bed, generators: Generators, rate_pps: int, packets: int, taps: 
     if process:
         process.send_signal(signal.SIGCONT)
     time.sleep(SETTLE_SECONDS)
-    finish(generators.command("wiretail generate", bed, rate_pps, packets))
+    finish(load)
     time.sleep(SETTLE_SECONDS)
     if process:
         process.send_signal(signal.SIGSTOP)
     before, after = (tap.records() for tap in taps)
     if len(before) != packets:
-        raise Failure(f"{packets} packets were asked for, {len(before)} reached the forwarder")
+        raise Spoiled(f"{packets} packets were asked for, {len(before)} reached the forwarder")
     return Burst(before, after)
-
-
-def keep_off_the_forwarder() -> None:
-    os.sched_setaffinity(0, {GENERATOR_CORE})

@@ -1,11 +1,12 @@
 """Load generators on one wire: their highest rate, and how evenly they space packets."""
 
+import re
 import threading
 import time
 from pathlib import Path
 from struct import pack
 
-from testbed import FRAME_LEN, Bed, Failure, Received, Tap, finish, in_netns, on_core
+from testbed import FIFO, FRAME_LEN, Bed, Failure, Received, Spoiled, Tap, finish, in_netns, on_core, run
 
 GENERATOR_CORE, OTHER_CORE = 0, 1
 WIRE = ("g0", "in0")
@@ -16,17 +17,27 @@ EXPECTED_FLOOD_PPS = 800_000
 FILE_FRAMES = 1000
 
 
+PLAIN, XDP = "wiretail generate", "wiretail generate, AF_XDP"
+
+
+def has_xdp(wiretail: str, command: str) -> bool:
+    """Whether this build's command has AF_XDP sockets."""
+    return re.search(r"\bxdp\b", run(wiretail, command, "--help")) is not None
+
+
 class Generators:
     """How each generator is asked for a number of packets at a rate; None: as fast as it can. The peers send
     copies of Wiretail's first frame, so that the receiving stack does the same with all of them."""
 
     def __init__(self, wiretail: str, scratch: Path) -> None:
         self._wiretail, self._scratch = wiretail, scratch
-        self.names = ["wiretail generate", "trafgen", "tcpreplay"]
+        self.names = [PLAIN, "trafgen", "tcpreplay"]
+        if has_xdp(wiretail, "generate"):
+            self.names.insert(1, XDP)
 
     def prepare(self, bed: Bed) -> None:
         tap = Tap(bed.dut, WIRE[1], 100, 1)
-        finish(self.command("wiretail generate", bed, 10_000, 10))
+        finish(self.command(PLAIN, bed, 10_000, 10))
         frame = None
         end = time.monotonic() + 2
         while frame is None and time.monotonic() < end:
@@ -39,12 +50,13 @@ class Generators:
         octets = ", ".join(f"0x{octet:02x}" for octet in frame)
         (self._scratch / "frame.cfg").write_text(f"{{ {octets} }}\n")
 
-    def command(self, name: str, bed: Bed, rate_pps: int | None, packets: int) -> list[str]:
-        if name == "wiretail generate":
+    def command(self, name: str, bed: Bed, rate_pps: int | None, packets: int, *more: str) -> list[str]:
+        if name in (PLAIN, XDP):
             rate = f"{(rate_pps or FLOOD_PPS) // 1000}kpps"
             return [self._wiretail, "generate", f"{bed.load}/{WIRE[0]}", "--rate", rate,
                     "--packets", str(packets), "--size", f"{FRAME_LEN}B",
-                    "--cpu", str(GENERATOR_CORE), "--fifo", "50", "--json"]
+                    "--cpu", str(GENERATOR_CORE), "--fifo", str(FIFO), "--json",
+                    *(["--socket", "xdp"] if name == XDP else []), *more]
         if name == "trafgen":
             return in_netns(bed.load, on_core(GENERATOR_CORE, self._trafgen(rate_pps, packets)))
         return in_netns(bed.load, on_core(GENERATOR_CORE, self._tcpreplay(rate_pps, packets)))
@@ -85,17 +97,17 @@ def flood(bed: Bed, generators: Generators, name: str, packets: int) -> float:
     sampler = threading.Thread(target=sample)
     sampler.start()
     try:
-        finish(generators.command(name, bed, None, packets))
+        finish(generators.command(name, bed, None, packets), may_be_late=True)
     finally:
         done.set()
         sampler.join()
         total = received.packets() - before
         received.close()
     if total != packets:
-        raise Failure(f"{name}: {packets} packets were asked for, {total} arrived")
+        raise Spoiled(f"{name}: {packets} packets were asked for, {total} arrived")
     inner = [(at, count) for at, count in samples if 0.1 * total <= count <= 0.9 * total]
     if len(inner) < 10:
-        raise Failure(f"{name}: only {len(inner)} readings of the counter; ask for a longer run (--seconds)")
+        raise Spoiled(f"{name}: only {len(inner)} readings of the counter; ask for a longer run (--seconds)")
     return (inner[-1][1] - inner[0][1]) * 1e9 / (inner[-1][0] - inner[0][0])
 
 
@@ -108,7 +120,7 @@ def deviations(bed: Bed, generators: Generators, name: str, rate_pps: int, packe
     finally:
         tap.close()
     if len(stamps) != packets:
-        raise Failure(f"{name}: {packets} packets were asked for, {len(stamps)} arrived")
+        raise Spoiled(f"{name}: {packets} packets were asked for, {len(stamps)} arrived")
     gap = 1_000_000_000 // rate_pps
     rate = (packets - 1) * 1e9 / (stamps[-1] - stamps[0])
     return rate, sorted(abs(after - before - gap) for before, after in zip(stamps, stamps[1:]))
