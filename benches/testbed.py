@@ -225,16 +225,15 @@ def in_netns(namespace: str, command: list[str]) -> list[str]:
     return ["ip", "netns", "exec", namespace, *command]
 
 
-def finish(command: list[str], may_be_late: bool = False) -> str:
-    """Runs a program that ends by itself, within a time that is far more than it needs. With status 1
-    `wiretail generate` says that packets were late: no wonder where they are to leave as fast as they can."""
+def finish(command: list[str]) -> str:
+    """Runs a program that ends by itself, within a time that is far more than it needs."""
     process = start(command)
     try:
         output, _ = process.communicate(timeout=PROGRAM_SECONDS)
     except BaseException:
         stop(process)
         raise
-    if process.returncode != 0 and not (may_be_late and process.returncode == 1):
+    if process.returncode != 0:
         raise Failure(f"{' '.join(command)} ended with status {process.returncode}: {output[-600:]}")
     return output
 
