@@ -162,6 +162,8 @@ def arguments_of() -> argparse.Namespace:
 def main() -> None:
     arguments = arguments_of()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Also where the shell started this in the background, with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("benches/dataplane: needs two cores: one for the load, one for what is measured")
     tables = {"generators": compare_generators, "forwarders": compare_forwarders}

@@ -234,7 +234,7 @@ def finish(command: list[str]) -> str:
         stop(process)
         raise
     if process.returncode != 0:
-        raise Failure(f"{' '.join(command)} ended with status {process.returncode}: {output[-600:]}")
+        raise Spoiled(f"{' '.join(command)} ended with status {process.returncode}: {output[-600:]}")
     return output
 
 
