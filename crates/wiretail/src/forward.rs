@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use serde_json::json;
 use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
 use wiretail_report::format;
 
-use crate::cli::traffic::{ForwardArgs, ReleaseChoice};
+use crate::cli::traffic::{ForwardArgs, ForwardSocket, ReleaseChoice};
 use crate::live::{self, OpenPlace, nanoseconds};
 
 /// Runs the command until a signal ends it.
@@ -20,9 +21,16 @@ use crate::live::{self, OpenPlace, nanoseconds};
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
-    let skeleton = Skeleton::open(&input.port(), &output.port(), plan(arguments)?)?;
+    let mut ways = vec![(input.port(), output.port())];
+    if arguments.both_ways {
+        ways.push((output.port(), input.port()));
+    }
+    let skeleton = Skeleton::open(&ways, plan(arguments)?)?;
+    let modes: Vec<(String, String)> =
+        skeleton.xdp_modes().iter().map(|(name, mode)| (name.clone(), mode.to_string())).collect();
     if !arguments.json {
         eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+        modes.iter().for_each(|(interface, mode)| eprintln!("  {interface}: {mode}"));
     }
     let counters = SharedCounters::default();
     let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
@@ -35,7 +43,7 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
         },
     )?;
     if arguments.json {
-        live::print_json(&document(arguments, &report))?;
+        live::print_json(&document(arguments, &report, &modes))?;
     } else {
         print(arguments, &report)?;
     }
@@ -51,11 +59,18 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
         ReleaseChoice::Immediate => Release::Immediate,
         ReleaseChoice::Batch => Release::Batch,
     };
-    let (both_ways, batch) = (arguments.both_ways, arguments.batch);
-    Ok(SkeletonPlan { both_ways, batch, release, delay, ..SkeletonPlan::default() })
+    let port = match arguments.socket {
+        ForwardSocket::Packet => PortKind::default(),
+        ForwardSocket::Xdp => PortKind::Xdp,
+    };
+    Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
 }
 
-fn document(arguments: &ForwardArgs, report: &SkeletonReport) -> serde_json::Value {
+fn document(
+    arguments: &ForwardArgs,
+    report: &SkeletonReport,
+    modes: &[(String, String)],
+) -> serde_json::Value {
     json!({
         "in": arguments.input.to_string(),
         "out": arguments.output.to_string(),
@@ -66,6 +81,9 @@ fn document(arguments: &ForwardArgs, report: &SkeletonReport) -> serde_json::Val
         "failed": report.failed,
         "oversize": report.oversize,
         "delayed": report.delayed,
+        "xdp": modes.iter().map(|(interface, mode)| json!({ "interface": interface, "mode": mode })).collect::<Vec<_>>(),
+        "stalls": report.stalls.count(),
+        "stalls_ns": report.stalls.total_ns(),
     })
 }
 

@@ -13,7 +13,8 @@ use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
-use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
+use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
+use wiretail_dataplane::port::{PortKind, open_tx};
 use wiretail_dataplane::recording::Recording;
 use wiretail_report::format;
 
@@ -33,12 +34,7 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     let plan = plan(arguments)?;
     let place = OpenPlace::open(&arguments.port)?;
-    let mode = match arguments.socket {
-        GenerateSocket::Packet => TxMode::Call,
-        GenerateSocket::PacketRing => TxMode::Ring(RING_SLOTS),
-    };
-    let opened = PacketTx::open(&place.port(), TxPlan { mode, qdisc_bypass: !arguments.qdisc });
-    let port = place.named(opened)?;
+    let port = place.named(open_tx(&place.port(), port_kind(arguments)?))?;
     let generator = Generator::new(vec![port], plan)?;
     let counters = SharedCounters::default();
     let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
@@ -56,6 +52,18 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
         print(arguments, &report)?;
     }
     Ok(verdict(&report))
+}
+
+fn port_kind(arguments: &GenerateArgs) -> Result<PortKind> {
+    let packet = |mode| PortKind::Packet(TxPlan { mode, qdisc_bypass: !arguments.qdisc });
+    match arguments.socket {
+        GenerateSocket::Packet => Ok(packet(TxMode::Call)),
+        GenerateSocket::PacketRing => Ok(packet(TxMode::Ring(RING_SLOTS))),
+        GenerateSocket::Xdp if arguments.qdisc => {
+            bail!("--qdisc goes with --socket packet or packet-ring: AF_XDP has no queueing discipline")
+        }
+        GenerateSocket::Xdp => Ok(PortKind::Xdp),
+    }
 }
 
 /// 1 where it was not the traffic that was asked for, and says so.
@@ -207,6 +215,8 @@ fn document(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<serde_
         "late": report.late,
         "late_limit_ns": nanoseconds("late-limit", arguments.late_limit)?,
         "lateness_ns": { "p50": p50, "p99": p99, "p99_9": p999, "max": max },
+        "stalls": report.stalls.count(),
+        "stalls_ns": report.stalls.total_ns(),
         "complete": report.complete,
     }))
 }

@@ -303,6 +303,8 @@ pub enum GenerateSocket {
     Packet,
     /// A packet socket with a sending ring
     PacketRing,
+    /// An AF_XDP socket, straight to the driver: taps on this interface do not see the packets
+    Xdp,
 }
 
 /// How a forwarder receives and sends.
@@ -310,6 +312,10 @@ pub enum GenerateSocket {
 pub enum ForwardSocket {
     /// Packet sockets
     Packet,
+    /// AF_XDP sockets, past the kernel's stack; interfaces of one receiving queue
+    ///
+    /// Taps on IN see nothing come in then: capture the sender's end (`PEER:out`, and `generate --qdisc`).
+    Xdp,
 }
 
 /// When the packets of a batch leave.

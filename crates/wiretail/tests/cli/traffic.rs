@@ -154,6 +154,28 @@ fn what_is_generated_is_forwarded_captured_and_matched() {
     assert!(summary["delay"]["min_ns"].as_i64().unwrap() > 0);
 }
 
+#[test]
+fn af_xdp_sockets_forward_both_ways() {
+    if !can_run() {
+        return;
+    }
+    let (bed, folder) = (Bed::new(), folder());
+    let (input, output) = (bed.place("dut/in"), bed.place("dut/out"));
+    let forward = Running::start(&["forward", &input, &output, "--both-ways", "--socket", "xdp", "--json"]);
+    await_forwarding(&bed);
+    let (forth, back) = (format!("forth={}", bed.place("sink/in")), format!("back={}", bed.place("gen/out")));
+    let file = folder.path().join("both.pcapng");
+    let capture = capture(&file, &[&forth, &back, "--stream"]);
+    generate(&bed.place("gen/out"), &["--rate", "4kpps", "--packets", "500"]);
+    let more = ["--rate", "4kpps", "--packets", "300", "--first-id", "500", "--socket", "xdp"];
+    generate(&bed.place("sink/in"), &more);
+    std::thread::sleep(Duration::from_millis(300));
+    let captured = json(&capture.interrupt());
+    let forwarded = json(&forward.interrupt());
+    assert_eq!(forwarded["sent"], 800, "{forwarded}");
+    assert_eq!([&captured["taps"][0]["packets"], &captured["taps"][1]["packets"]], [500, 300], "{captured}");
+}
+
 /// Waits until a forwarder on `dut` holds its interfaces: both are in promiscuous mode then.
 fn await_forwarding(bed: &Bed) {
     let script = "ip -n $N -d link show in | grep -q 'promiscuity [1-9]'";
