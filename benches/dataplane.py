@@ -122,7 +122,8 @@ def compare_forwarders(arguments: argparse.Namespace, scratch: Path) -> list[Mea
 
 
 def _forwarders(arguments: argparse.Namespace, scratch: Path, names: list[str]) -> list[Measure]:
-    measures = [Measure(f"latency {name}", "ns", False) for name, _ in SHARES]
+    what = "AF_XDP latency" if names is forwarders.XDP_NAMES else "latency"
+    measures = [Measure(f"{what} {name}", "ns", False) for name, _ in SHARES]
     lost = dict.fromkeys(names, 0)
     with Bed() as bed, forwarders.huge_pages():
         contest = Generators(arguments.wiretail, scratch)
