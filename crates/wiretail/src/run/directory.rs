@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use wiretail_schema::experiment::Experiment;
 use wiretail_schema::run::{Run, TrialRecord};
-use wiretail_schema::summary::Summary;
+use wiretail_schema::scenario::SegmentResult;
 
 use crate::outputs;
 
@@ -116,11 +116,11 @@ pub fn read_manifest(path: &Path) -> Result<Run> {
     serde_json::from_slice(&text).with_context(|| format!("{}: is no manifest of a run", file.display()))
 }
 
-/// The results of all segments that were analysed: trial number, place of the segment, summary.
+/// The results of all segments that were analysed.
 ///
 /// # Errors
 /// A summary that is missing or damaged.
-pub fn results(path: &Path, run: &Run) -> Result<Vec<(usize, usize, Summary)>> {
+pub fn results(path: &Path, run: &Run) -> Result<Vec<SegmentResult>> {
     let mut results = Vec::new();
     for trial in &run.trials {
         for (place, segment) in trial.segments.iter().enumerate().filter(|(_, segment)| segment.analysed) {
@@ -128,7 +128,7 @@ pub fn results(path: &Path, run: &Run) -> Result<Vec<(usize, usize, Summary)>> {
             let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
             let summary = serde_json::from_slice(&text)
                 .with_context(|| format!("{}: is no summary", file.display()))?;
-            results.push((trial.number, place, summary));
+            results.push(SegmentResult { trial: trial.number, segment: place, summary });
         }
     }
     Ok(results)

@@ -30,6 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::calibration::CalibrationTally;
 use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::overload::overloads;
 use wiretail_capture::read::OpenOptions;
 use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
 use wiretail_schema::experiment::{Experiment, Trial};
@@ -285,11 +286,7 @@ fn outcome(run: &Path, record: &TrialRecord) -> String {
 fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let results = directory::results(path, run)?;
     let report = path.join("report.html");
-    let named = results.iter().filter(|(_, place, _)| *place == 0).filter_map(|(number, _, summary)| {
-        let record = run.trials.iter().find(|record| record.number == *number)?;
-        Some((record.name.clone(), summary.clone()))
-    });
-    let page = wiretail_report::comparison(&run.title, &named.collect::<Vec<_>>(), &[]);
+    let page = wiretail_report::run(run, &results, &overloads(run, &results));
     outputs::write_file(&report, page.as_bytes())?;
     let mut out = io::stdout().lock();
     if json {

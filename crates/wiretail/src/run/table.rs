@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, ratio};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
+use wiretail_schema::scenario::SegmentResult;
 use wiretail_schema::summary::Summary;
 
 /// Percentiles of the table.
@@ -13,7 +14,7 @@ const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
 ///
 /// # Errors
 /// Standard output is closed.
-pub fn print(out: &mut impl Write, run: &Run, results: &[(usize, usize, Summary)]) -> io::Result<()> {
+pub fn print(out: &mut impl Write, run: &Run, results: &[SegmentResult]) -> io::Result<()> {
     writeln!(out, "{}\n", run.title)?;
     let width = run.trials.iter().map(|trial| trial.name.chars().count() + 6).max().unwrap_or(0).max(10);
     let heads = PERCENTILES.map(|percentile| format!("p{percentile}"));
@@ -25,11 +26,11 @@ pub fn print(out: &mut impl Write, run: &Run, results: &[(usize, usize, Summary)
     )?;
     let mut unsupported = false;
     for trial in &run.trials {
-        let of_trial = || results.iter().filter(|(number, _, _)| *number == trial.number);
+        let of_trial = || results.iter().filter(|result| result.trial == trial.number);
         if of_trial().next().is_none() {
             writeln!(out, "  {:<width$} {:>74}  {}", trial.name, "", state(trial))?;
         }
-        for (_, place, summary) in of_trial() {
+        for SegmentResult { segment: place, summary, .. } in of_trial() {
             let name = match (place, trial.segments.get(*place)) {
                 (1.., Some(segment)) => format!("{} {}", trial.name, segment.name),
                 _ => trial.name.clone(),
