@@ -132,9 +132,9 @@ def _forwarders(arguments: argparse.Namespace, scratch: Path, names: list[str]) 
 
         def forwarded(name: str) -> list[float]:
             burst = forwarders.burst(bed, contest, arguments.wiretail, name, FORWARDED_PPS, arguments.seconds)
-            lost[name] += burst.lost
             if len(burst.latencies) < 1000:
                 raise Spoiled(f"{name}: only {len(burst.latencies)} packets crossed")
+            lost[name] += burst.lost
             return [nearest_rank(burst.latencies, share) for _, share in SHARES]
 
         gather(measures, names, arguments.rounds, "forwarders", forwarded)
