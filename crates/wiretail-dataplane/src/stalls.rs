@@ -4,8 +4,9 @@
 
 use crate::port::sys::thread::preemptions;
 
-/// Gaps below this belong to the loop's own work and to short interrupts, in ns.
-pub const STALL_NS: u64 = 20_000;
+/// Gaps below this belong to the loop's own work, in ns. A timer interrupt takes some 10 us of a virtual
+/// processor, as long as the shortest delays that are worth telling apart.
+pub const STALL_NS: u64 = 5_000;
 
 /// Stalls that are kept one by one; beyond, they are only counted.
 const KEPT_MAX: usize = 1 << 15;

@@ -1,25 +1,23 @@
 //! `wiretail generate`: exact traffic from one interface, and how exact it was.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::json;
-use wiretail_capture::{CaptureReader, Frame, LinkType, OpenOptions};
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::{PortKind, open_tx};
-use wiretail_dataplane::recording::Recording;
 use wiretail_report::format;
 
 use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
 use crate::live::{self, OpenPlace, nanoseconds};
+use crate::recording;
 
 /// More late packets than this share are told by the exit code.
 const LATE_SHARE_MAX: f64 = 0.01;
@@ -99,7 +97,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
         (None, None) => End::Packets(u64::MAX),
     };
     let recording = match &arguments.replay {
-        Some(path) => Some(Arc::new(read_recording(path, arguments.rate)?)),
+        Some(path) => Some(Arc::new(recording::read(path, arguments.rate)?)),
         None => None,
     };
     Ok(GeneratorPlan {
@@ -145,48 +143,6 @@ fn pattern(arguments: &GenerateArgs) -> Result<Pattern> {
         _ if burst > 1 => Ok(Pattern::Bursts { rate_pps, burst }),
         _ => Ok(Pattern::Constant { rate_pps }),
     }
-}
-
-/// Reads a capture into memory, scaled to a mean rate if one is given.
-fn read_recording(path: &Path, rate_pps: Option<u64>) -> Result<Recording> {
-    let mut reader = CaptureReader::open(path, &OpenOptions::default())?;
-    let mut recording = Recording::default();
-    let mut failure = Ok(());
-    let file = path.display();
-    let mut number = 0_u64;
-    let mut take = |frame: &Frame<'_>| {
-        number += 1;
-        if failure.is_err() {
-            return;
-        }
-        failure = match frame.link {
-            LinkType::Ethernet if frame.data.len() >= frame.wire_len as usize => {
-                recording.push(frame.ts_ns, frame.data).with_context(|| file.to_string())
-            }
-            LinkType::Ethernet => Err(anyhow::anyhow!(
-                "{file}: packet {number} was captured with {} of its {} bytes; expected whole frames; record \
-                 again without a limit (tcpdump -s 0)",
-                frame.data.len(),
-                frame.wire_len
-            )),
-            other => Err(anyhow::anyhow!(
-                "{file}: packet {number} is {}; expected Ethernet frames; record on one interface, not on `any`",
-                other.name()
-            )),
-        };
-    };
-    while reader.read(&mut take)? {}
-    failure?;
-    if let Some(truncation) = reader.truncation() {
-        eprintln!(
-            "wiretail: {file}: damaged at byte {}: {}; what was read before is sent",
-            truncation.offset, truncation.detail
-        );
-    }
-    if let Some(rate_pps) = rate_pps {
-        recording.scale_to(rate_pps).with_context(|| format!("{file}: can't be scaled to --rate"))?;
-    }
-    Ok(recording)
 }
 
 /// From the first to the last departure in ns, and packets a second over it.

@@ -25,6 +25,7 @@ mod outputs;
 mod pipeline;
 mod progress;
 mod recognise;
+mod recording;
 mod run;
 mod source;
 mod synth;

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::faults::{FaultPlan, FaultSchedule};
+use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
 use wiretail_dataplane::stalls::StallLog;
 use wiretail_host::run_in;
@@ -268,6 +269,7 @@ fn skeleton_plan(trial: &Trial, seed: u64) -> SkeletonPlan {
         release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
         delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
         faults: FaultSchedule::seeded(&faults),
+        port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
         ..SkeletonPlan::default()
     }
 }

@@ -1,7 +1,7 @@
 //! `wiretail run`: from an experiment file to a report.
 //!
 //! - [`topology`]: the testbed as data; [`testbed`]: one that stands; [`places`]: who runs on which core;
-//! - [`traffic`] (and [`recording`]): what is sent; [`device`]: what forwards; [`recorder`]: what is seen;
+//! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`]: what is seen;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
 //!
@@ -12,7 +12,6 @@ mod directory;
 mod places;
 mod progress;
 mod recorder;
-mod recording;
 mod table;
 mod testbed;
 mod topology;
@@ -31,7 +30,7 @@ use anyhow::{Context, Result, bail};
 use wiretail_analysis::calibration::CalibrationTally;
 use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::overload::overloads;
-use wiretail_capture::read::OpenOptions;
+use wiretail_capture::read::{InterfaceChoice, OpenOptions};
 use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::packet::FlowRule;
@@ -188,7 +187,7 @@ fn attempts(
         let seed = seed.wrapping_add(trial.number as u64);
         let attempt = Attempt { trial, seed, directory: &folder, stop, line };
         let mut record = trial::run(&attempt)
-            .and_then(|record| evaluate_all(directory.path(), trial, record))
+            .and_then(|recorded| evaluate_all(directory.path(), trial, recorded))
             .unwrap_or_else(|error| TrialRecord { reasons: vec![format!("{error:#}")], ..blank });
         record.attempts = number;
         let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
@@ -200,7 +199,8 @@ fn attempts(
 }
 
 /// Evaluates every segment of a trial into its directory.
-fn evaluate_all(run: &Path, trial: &Trial, mut record: TrialRecord) -> Result<TrialRecord> {
+fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Result<TrialRecord> {
+    let trial::Recorded { mut record, stalls } = recorded;
     let folder = run.join(&record.directory);
     let mut tally = calibration(trial);
     for place in 0..record.segments.len() {
@@ -213,9 +213,7 @@ fn evaluate_all(run: &Path, trial: &Trial, mut record: TrialRecord) -> Result<Tr
             Err(error) => return Err(error),
         }
     }
-    let spans =
-        record.stalls.longest.iter().map(|stall| (stall.start_ns, stall.start_ns + stall.duration_ns as i64));
-    record.calibration = tally.and_then(|tally| tally.finish(&spans.collect::<Vec<_>>()));
+    record.calibration = tally.and_then(|tally| tally.finish(&stalls));
     Ok(record)
 }
 
@@ -234,8 +232,11 @@ fn evaluate_segment(
     segment: &SegmentRecord,
     calibration: Option<&mut CalibrationTally>,
 ) -> Result<Summary> {
-    let capture =
-        |tap: &str| Source::open(&folder.join(format!("{tap}.pcap")), OpenOptions::default(), false);
+    let capture = |tap: &str| {
+        let interface = Some(InterfaceChoice::Name(tap.to_owned()));
+        let options = OpenOptions { interface, ..OpenOptions::default() };
+        Source::open(&recorder::capture_path(folder), options, false)
+    };
     let streams = trial.get("traffic", "streams").number;
     let out = run.join(&segment.directory);
     let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };

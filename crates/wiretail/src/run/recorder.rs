@@ -1,7 +1,5 @@
 //! Records what the taps see: into memory while a short trial runs, and along the way in a long one.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,11 +7,11 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use wiretail_capture::write::PcapWriter;
+use wiretail_capture::write::{CaptureFile, PcapngWriter, TapCounts, TapInterface};
 use wiretail_dataplane::placement::Placement;
 use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, TapSpec, Timestamper};
 
-use super::topology::{Segment, TapPlace};
+use super::topology::{Segment, TapPlace, Topology};
 
 /// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
 const MEMORY_MAX: u64 = 256 << 20;
@@ -25,8 +23,8 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 const COUNT_EVERY: Duration = Duration::from_millis(50);
 /// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
 pub const ETHERTYPE_PROBE: u16 = 0x88b5;
-/// Ethernet, in a pcap file header.
-const LINK_ETHERNET: u32 = 1;
+/// Who makes the stamps: a veth has no clock of its own.
+const SOURCE: StampSource = StampSource::KernelSoftware;
 
 /// Takes packets as the taps saw them, tap by tap in order.
 pub trait Store: Send {
@@ -44,11 +42,11 @@ pub trait Store: Send {
         Ok(())
     }
 
-    /// No packet comes any more.
+    /// No packet comes any more; what the taps counted is this.
     ///
     /// # Errors
     /// A full disk.
-    fn finish(&mut self) -> Result<()>;
+    fn finish(&mut self, reports: &[TapReport]) -> Result<()>;
 }
 
 /// Taps that record until they are told to end.
@@ -83,7 +81,7 @@ pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) 
         packets: packets + packets / 10 + 1000,
         duration_ns: duration_ns + 3_000_000_000,
         snaplen: SNAPLEN,
-        source: StampSource::KernelSoftware,
+        source: SOURCE,
     };
     if whole.bytes() * taps as u64 <= MEMORY_MAX && !force_streaming {
         return (whole, false);
@@ -124,7 +122,7 @@ pub fn start<'scope, 'env: 'scope>(
             pass(&mut *store, &mut failure, tap, ts_ns, wire_len, frame);
         });
         failure?;
-        store.finish()?;
+        store.finish(&reports)?;
         Ok(reports)
     });
     Ok(Recorder { thread, end })
@@ -211,39 +209,55 @@ fn pass(store: &mut dyn Store, failure: &mut Result<()>, tap: u16, ts_ns: i64, w
     }
 }
 
-/// Every packet, in a capture file a tap.
+/// Where the capture of a trial is.
+pub fn capture_path(directory: &Path) -> PathBuf {
+    directory.join("capture.pcapng.zst")
+}
+
+/// Every packet, in one capture file with an interface a tap.
 pub struct Captures {
-    directory: PathBuf,
-    writers: Vec<Option<PcapWriter<BufWriter<File>>>>,
+    path: PathBuf,
+    writer: Option<PcapngWriter<CaptureFile>>,
 }
 
 impl Captures {
-    /// Starts the files `TAP.pcap` in `directory`.
+    /// Starts the file in `directory`.
     ///
     /// # Errors
-    /// A file that can't be made.
-    pub fn create(directory: &Path, taps: &[TapPlace]) -> Result<Self> {
-        let create = |tap: &TapPlace| {
-            let path = directory.join(format!("{}.pcap", tap.name));
-            let file =
-                File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
-            anyhow::Ok(Some(PcapWriter::new(BufWriter::with_capacity(1 << 18, file), LINK_ETHERNET)))
+    /// It can't be made.
+    pub fn create(directory: &Path, topology: &Topology) -> Result<Self> {
+        let path = capture_path(directory);
+        let interface = |tap: &TapPlace| TapInterface {
+            name: tap.name.clone(),
+            description: format!("{}; {}", tap.describe(topology), SOURCE.name()),
+            snaplen: SNAPLEN.into(),
         };
-        Ok(Self { directory: directory.to_owned(), writers: taps.iter().map(create).collect::<Result<_>>()? })
+        let interfaces: Vec<TapInterface> = topology.taps().iter().map(interface).collect();
+        let application = concat!("wiretail ", env!("CARGO_PKG_VERSION"));
+        let writer = PcapngWriter::new(CaptureFile::create(&path)?, application, &interfaces);
+        Ok(Self { path, writer: Some(writer) })
+    }
+
+    fn name(&self) -> String {
+        format!("{}: the capture can't be written", self.path.display())
     }
 }
 
 impl Store for Captures {
     fn packet(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> Result<()> {
-        let Some(Some(writer)) = self.writers.get_mut(usize::from(tap)) else { return Ok(()) };
-        let written = writer.write(ts_ns, wire_len, frame);
-        written.with_context(|| format!("{}: the captures can't be written", self.directory.display()))
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let written = writer.write(tap, ts_ns, wire_len, frame);
+        written.with_context(|| self.name())
     }
 
-    fn finish(&mut self) -> Result<()> {
-        let mut writers = self.writers.iter_mut().filter_map(Option::take);
-        let finished = writers.try_for_each(|writer| writer.finish().map(drop));
-        finished.with_context(|| format!("{}: the captures can't be written", self.directory.display()))
+    fn finish(&mut self, reports: &[TapReport]) -> Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let count = |report: &TapReport| {
+            let dropped = report.drops + report.missing;
+            TapCounts { received: report.packets + dropped, dropped }
+        };
+        let counts: Vec<TapCounts> = reports.iter().map(count).collect();
+        Ok(writer.finish(&counts).with_context(|| self.name())?.finish()?)
     }
 }
 

@@ -76,7 +76,7 @@ fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
         return Ok(None);
     }
     let path = Path::new(&trial.get("traffic", "replay").text);
-    super::recording::read(path, Some(trial.get("traffic", "rate").number)).map(|found| Some(Arc::new(found)))
+    crate::recording::read(path, Some(trial.get("traffic", "rate").number)).map(|found| Some(Arc::new(found)))
 }
 
 /// Packets that a trial sends in each direction, at most.

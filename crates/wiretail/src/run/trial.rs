@@ -7,12 +7,13 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::clock_offset;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::GeneratorPlan;
-use wiretail_dataplane::port::TxPort;
 use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
+use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, Timestamper};
 use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
@@ -49,11 +50,19 @@ pub struct Attempt<'a> {
     pub line: &'a Line,
 }
 
-/// Runs the trial once. The captures of its taps, `TAP.pcap`, are in its directory afterwards.
+/// What an attempt left.
+pub struct Recorded {
+    /// Counters of everybody.
+    pub record: TrialRecord,
+    /// When cores were taken from their roles, whole: from, to, in ns since 1970.
+    pub stalls: Vec<Span>,
+}
+
+/// Runs the trial once. What its taps saw is in its directory afterwards ([`Captures`]).
 ///
 /// # Errors
 /// Whatever kept it from running to its end. Nothing is left of its testbed.
-pub fn run(attempt: &Attempt<'_>) -> Result<TrialRecord> {
+pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
     let trial = attempt.trial;
     let topology = Topology::of(trial);
     let isolate = trial.is("host", "isolate");
@@ -92,14 +101,14 @@ struct Reports {
     taps: Vec<TapReport>,
 }
 
-fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) -> Result<TrialRecord> {
+fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) -> Result<Recorded> {
     let trial = attempt.trial;
     let taps = testbed.topology().taps();
     let segments = testbed.topology().segments();
     let watched = Watched::new(segments[0].clone());
     let shared = device::Shared::default();
     let plan = traffic::plan(trial, attempt.seed)?;
-    let store: Box<dyn Store> = Box::new(Captures::create(attempt.directory, &taps)?);
+    let store: Box<dyn Store> = Box::new(Captures::create(attempt.directory, testbed.topology())?);
     let reports = std::thread::scope(|scope| {
         // The taps first: of several sockets on a link the kernel serves the last one first, and that
         // should be the device.
@@ -133,11 +142,17 @@ fn ready_and_send(
     await_forwarding(attempt, testbed, device)?;
     // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
     let qdisc_bypass = !testbed.topology().tap_senders;
-    let mode = match attempt.trial.get("traffic", "socket").text.as_str() {
-        "packet-ring" => TxMode::Ring(RING_SLOTS),
-        _ => TxMode::Call,
+    let kind = match attempt.trial.get("traffic", "socket").text.as_str() {
+        "xdp" if testbed.topology().tap_senders => {
+            bail!(
+                "frames of traffic.socket = \"xdp\" are not seen by the tap at the sender's end, which this device needs"
+            )
+        }
+        "xdp" => PortKind::Xdp,
+        "packet-ring" => PortKind::Packet(TxPlan { mode: TxMode::Ring(RING_SLOTS), qdisc_bypass }),
+        _ => PortKind::Packet(TxPlan { mode: TxMode::Call, qdisc_bypass }),
     };
-    let open = |port| PacketTx::open(&port, TxPlan { mode, qdisc_bypass });
+    let open = |port| open_tx(&port, kind);
     let ports = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let generator = Generator::new(ports, plan)?;
     let counters = SharedCounters::default();
@@ -231,7 +246,7 @@ fn record(
     taps: &[TapPlace],
     segments: &[Segment],
     reports: &Reports,
-) -> TrialRecord {
+) -> Recorded {
     let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
     let generator = validity::generator_record(trial, &reports.generator);
     let tap = |(place, report): (&TapPlace, &TapReport)| TapRecord {
@@ -243,7 +258,8 @@ fn record(
     };
     record.taps = taps.iter().zip(&reports.taps).map(tap).collect();
     record.dut = reports.device.record;
-    record.stalls =
+    let stalls;
+    (record.stalls, stalls) =
         validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
     record.reasons = validity::faults(trial, &generator, &record.taps, &record.stalls);
     record.generator = Some(generator);
@@ -270,5 +286,5 @@ fn record(
         (true, true) => TrialState::Valid,
         (true, false) => TrialState::Invalid,
     };
-    record
+    Recorded { record, stalls }
 }

@@ -1,6 +1,7 @@
 //! Whether a trial's numbers say something about the device under test: capture drops, late departures,
 //! stalls. What goes beyond its limit makes a trial invalid, and is named.
 
+use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::ClockOffset;
 use wiretail_dataplane::generator::GeneratorReport;
 use wiretail_dataplane::stalls::{STALL_NS, Stall, StallLog};
@@ -92,8 +93,12 @@ pub fn faults(
     faults
 }
 
-/// Names the cause of every stall of the generator and of a device that polls.
-pub fn stalls(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> StallsRecord {
+/// Names the cause of every stall of the generator and of a device that polls; with it, when each was.
+pub fn stalls(
+    generator: &StallLog,
+    device: Option<&StallLog>,
+    clock: &ClockOffset,
+) -> (StallsRecord, Vec<Span>) {
     let device = device.map_or(&[][..], StallLog::kept);
     let mut found = Vec::new();
     let mut paired = vec![false; device.len()];
@@ -135,9 +140,11 @@ pub fn stalls(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffs
             cause,
         })
         .collect();
+    let spans =
+        longest.iter().map(|stall| (stall.start_ns, stall.start_ns + stall.duration_ns as i64)).collect();
     longest.sort_by_key(|stall| std::cmp::Reverse(stall.duration_ns));
     longest.truncate(LISTED);
-    StallsRecord { threshold_ns: STALL_NS, causes, longest }
+    (StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans)
 }
 
 fn cause_alone(stall: &Stall) -> StallCause {
@@ -171,7 +178,7 @@ mod tests {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
         let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
         let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
-        let record = stalls(&generator, Some(&device), &clock);
+        let (record, spans) = stalls(&generator, Some(&device), &clock);
         let causes: Vec<_> =
             record.causes.iter().map(|cause| (cause.cause, cause.count, cause.total_ns)).collect();
         assert_eq!(
@@ -181,5 +188,6 @@ mod tests {
         assert_eq!(record.longest[0].start_ns, 5_000_007);
         assert_eq!(record.longest[0].role, "load generator and device under test");
         assert_eq!(record.longest[2].role, DEVICE);
+        assert_eq!(spans.len(), 3);
     }
 }
