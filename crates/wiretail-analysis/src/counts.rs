@@ -93,11 +93,18 @@ impl Counts {
         }
     }
 
+    /// Adds `times` values of `value_ns`; see [`add`](Self::add).
+    pub fn add_times(&mut self, value_ns: i64, times: u64) {
+        if times > 0 {
+            self.add(value_ns);
+            self.add_many(value_ns.max(0) as u64, times - 1);
+        }
+    }
+
     /// Adds all values of `other`.
     pub fn absorb(&mut self, other: &Counts) {
         other.for_each(|value, count| {
-            self.add(value);
-            self.add_many(value as u64, count - 1);
+            self.add_times(value, count);
         });
     }
 

@@ -1,6 +1,7 @@
 //! The plots of a report, as data.
 
 use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+use wiretail_schema::interval::{bucket, bucket_bounds};
 use wiretail_schema::summary::Summary;
 use wiretail_schema::units::Share;
 
@@ -29,7 +30,7 @@ pub fn figures(summary: &Summary, delays: &Counts, pre: &TapTally, post: &TapTal
     ]
 }
 
-fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
+pub(crate) fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
 }
 
@@ -37,7 +38,7 @@ fn delay_axis(scale: Scale) -> Axis {
     axis("one-way delay", "delay_ns", Unit::Nanoseconds, scale)
 }
 
-fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
+pub(crate) fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
     Series { name: name.to_owned(), x, y, low: vec![], high: vec![], supported: vec![], bar_width: None }
 }
 
@@ -52,7 +53,7 @@ fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceL
         .collect()
 }
 
-fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
+pub(crate) fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
     // The percentiles of every table, and more between them for the shape.
     let n = delays.count();
     let nines = (n as f64).log10().ceil().max(1.0) as u32;
@@ -95,7 +96,7 @@ fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
     }
 }
 
-fn worst(summary: &Summary) -> Figure {
+pub(crate) fn worst(summary: &Summary) -> Figure {
     let seconds = |ns: i64| (ns - summary.post.first_ns) as f64 / 1e9;
     let mut by_time: Vec<_> = summary.worst.iter().collect();
     by_time.sort_by_key(|worst| worst.post_ns);
@@ -119,7 +120,7 @@ fn worst(summary: &Summary) -> Figure {
     }
 }
 
-fn cdf(summary: &Summary) -> Figure {
+pub(crate) fn cdf(summary: &Summary) -> Figure {
     let n = summary.delay.count as f64;
     let line = series(
         "one-way delay",
@@ -216,9 +217,14 @@ fn nth(percent: f64) -> String {
     format!("{percent}{ending}")
 }
 
-fn histogram(summary: &Summary, delays: &Counts) -> Figure {
+pub(crate) fn histogram(summary: &Summary, delays: &Counts) -> Figure {
     let (from, to, percent) = body(delays);
-    let bins = Bins::new(delays, from, to, finer_grid(summary));
+    // Bins narrower than the buckets that delays were counted in would stand apart like a comb.
+    let bucket_ns = summary.delay.resolution.map_or(0.0, |_| {
+        let (low, high) = bucket_bounds(bucket(to));
+        (high - low + 1) as f64
+    });
+    let bins = Bins::new(delays, from, to, finer_grid(summary).max(bucket_ns));
     let mut bars = series("one-way delay", bins.lefts(), bins.heights());
     bars.bar_width = Some(bins.width_ns as f64);
     Figure {
@@ -239,7 +245,7 @@ fn histogram(summary: &Summary, delays: &Counts) -> Figure {
     }
 }
 
-fn interval_extremes(summary: &Summary) -> Figure {
+pub(crate) fn interval_extremes(summary: &Summary) -> Figure {
     let x: Vec<f64> = summary.intervals.iter().map(|i| i.start_ns as f64 / 1e9).collect();
     let length = summary.intervals.first().map_or(0, |i| i.length_ns);
     Figure {

@@ -45,6 +45,21 @@ impl Default for IntervalTally {
 }
 
 impl IntervalTally {
+    /// A tally whose intervals are `length_ns` long at first.
+    pub fn with_length(length_ns: i64) -> Self {
+        Self { length_ns: length_ns.max(1), ..Self::default() }
+    }
+
+    /// Takes `packets` packets that arrived from `post_ns` on, within an interval's first length,
+    /// with delays from `min_ns` to `max_ns`.
+    pub fn take_many(&mut self, post_ns: i64, packets: u64, min_ns: i64, max_ns: i64) {
+        if post_ns < self.current.0 || post_ns >= self.current.1 {
+            self.seek(post_ns);
+        }
+        let cell = &mut self.cells[self.current.2];
+        *cell = cell.merge(Cell { packets, min_ns, max_ns });
+    }
+
     /// Takes a packet that arrived at `post_ns`.
     #[inline]
     pub fn take(&mut self, post_ns: i64, delay_ns: i64) {

@@ -15,6 +15,9 @@
 //! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side;
 //!    [`overload`](mod@overload): from which load on a device no longer keeps up.
 //!
+//! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
+//! what became of them every second; [`soak`] makes the same document of these seconds.
+//!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
@@ -24,6 +27,7 @@ pub mod counts;
 pub mod figures;
 pub mod findings;
 pub mod intervals;
+pub mod live;
 pub mod matching;
 pub mod measurement;
 pub mod overload;
@@ -31,6 +35,7 @@ pub mod probe;
 pub mod published;
 pub mod quantile;
 pub mod reordering;
+pub mod soak;
 pub mod summarize;
 pub mod tap;
 pub mod variation;

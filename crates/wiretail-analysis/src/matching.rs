@@ -414,9 +414,10 @@ impl Matcher {
         false
     }
 
-    /// Gives up what is too old at time `ts_ns`.
+    /// Gives up what is too old at time `ts_ns`. The packets fed do that by their stamps; call it
+    /// where none come, once no packet with an earlier stamp can.
     #[inline]
-    fn advance(&mut self, ts_ns: i64, sink: &mut impl Sink) {
+    pub fn advance(&mut self, ts_ns: i64, sink: &mut impl Sink) {
         if ts_ns > self.now_ns {
             self.now_ns = ts_ns;
         }

@@ -92,7 +92,7 @@ pub struct LossRuns {
 
 impl LossRuns {
     /// Takes the next lost packet; they come in the order sent.
-    fn lose(&mut self, sent: &Sent) {
+    pub fn lose(&mut self, sent: &Sent) {
         let run = match self.current {
             Some((last, len, start)) if last + 1 == sent.sequence => (sent.sequence, len + 1, start),
             _ => {
@@ -105,6 +105,11 @@ impl LossRuns {
             self.longest = run.1;
             self.longest_start = Some(run.2);
         }
+    }
+
+    /// What was counted since the last call; a run that goes on keeps its length.
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self { current: self.current, ..Self::default() })
     }
 }
 

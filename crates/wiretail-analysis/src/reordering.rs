@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use wiretail_schema::interval::ReorderingCounts;
 use wiretail_schema::summary::{NReordering, Reordering};
 
 /// Runs kept in each list. A packet that is overtaken by more than that many breaks in the order
@@ -128,27 +129,71 @@ impl ReorderingTally {
 
     /// The metrics so far.
     pub fn result(&self) -> Reordering {
-        let arrived = self.tail.arrival + self.tail.len;
-        let at_least = |class: usize| self.n_counts.iter().skip(class).sum();
-        let thresholds =
-            [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
-        let n_reordering = thresholds
-            .map(|(n, class)| NReordering { n, packets: at_least(class) })
-            .filter(|entry| entry.packets > 0)
-            .collect();
-        Reordering {
-            arrived,
+        let counts = ReorderingCounts {
             reordered: self.reordered,
-            ratio: self.reordered as f64 / arrived.max(1) as f64,
             extent_max: self.extent_max,
-            extent_mean: self.extent_sum as f64 / self.reordered.max(1) as f64,
+            extent_sum: self.extent_sum,
+            n_max: self.n_max,
+            n_counts: self.n_counts.clone(),
+        };
+        Reordering {
             late_time_ns_max: self.late_time_ns_max,
             late_time_unknown: self.late_time_unknown,
-            n_reordering_max: self.n_max,
-            n_reordering,
+            ..metrics(self.tail.arrival + self.tail.len, &counts)
+        }
+    }
+
+    /// What was counted since the last call. The order so far is kept.
+    pub fn take_counts(&mut self) -> ReorderingCounts {
+        ReorderingCounts {
+            reordered: std::mem::take(&mut self.reordered),
+            extent_max: std::mem::take(&mut self.extent_max),
+            extent_sum: std::mem::take(&mut self.extent_sum),
+            n_max: std::mem::take(&mut self.n_max),
+            n_counts: std::mem::take(&mut self.n_counts),
         }
     }
 }
+
+/// Adds what was counted later.
+pub fn add_counts(sum: &mut ReorderingCounts, later: &ReorderingCounts) {
+    sum.reordered = sum.reordered.saturating_add(later.reordered);
+    sum.extent_max = sum.extent_max.max(later.extent_max);
+    sum.extent_sum = sum.extent_sum.saturating_add(later.extent_sum);
+    sum.n_max = sum.n_max.max(later.n_max);
+    let classes = later.n_counts.len().min(N_CLASSES);
+    if sum.n_counts.len() < classes {
+        sum.n_counts.resize(classes, 0);
+    }
+    for (class, count) in sum.n_counts.iter_mut().zip(&later.n_counts) {
+        *class = class.saturating_add(*count);
+    }
+}
+
+/// The metrics of `arrived` packets, without late times.
+pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
+    let at_least = |class: usize| counts.n_counts.iter().skip(class).fold(0, |a: u64, b| a.saturating_add(*b));
+    let thresholds =
+        [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
+    let n_reordering = thresholds
+        .map(|(n, class)| NReordering { n, packets: at_least(class) })
+        .filter(|entry| entry.packets > 0)
+        .collect();
+    Reordering {
+        arrived,
+        reordered: counts.reordered,
+        ratio: counts.reordered as f64 / arrived.max(1) as f64,
+        extent_max: counts.extent_max,
+        extent_mean: counts.extent_sum as f64 / counts.reordered.max(1) as f64,
+        late_time_ns_max: 0,
+        late_time_unknown: counts.reordered,
+        n_reordering_max: counts.n_max,
+        n_reordering,
+    }
+}
+
+/// Classes that [`n_class`] gives.
+const N_CLASSES: usize = 66;
 
 /// 1, 2, 3, then one class a power of two: 4-7, 8-15, ...
 fn n_class(n: u64) -> usize {

@@ -172,6 +172,7 @@ fn delay(found: &Distribution, intervals: &[wiretail_schema::summary::Interval])
         max_ns: found.max_ns,
         stddev_ns: found.stddev_ns,
         percentiles: found.percentiles.clone(),
+        resolution: None,
         drift_ns_per_s: slope.map(|(slope, _)| slope),
         drift_error_ns_per_s: slope.map(|(_, error)| error),
     }
@@ -203,7 +204,7 @@ fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
         ..*percentile
     };
     Variation {
-        ipdv: measurement.variation.ipdv(),
+        ipdv: Some(measurement.variation.ipdv()),
         pdv: found.percentiles.iter().map(less_smallest).collect(),
         rfc3550_jitter_ns: jitter,
         rfc3550_jitter_ns_max: jitter_max,
@@ -284,7 +285,7 @@ fn sums(tallies: &[&FlowTally]) -> Option<FlowDelay> {
 
 /// The distribution function at some hundred ranks, evenly spread over the nines on one side and
 /// over the ranks on the other, each with its exact delay and count.
-fn curve(delays: &Counts) -> Vec<CurvePoint> {
+pub(crate) fn curve(delays: &Counts) -> Vec<CurvePoint> {
     let n = delays.count();
     let half = CURVE_POINTS / 2;
     let nines = (n as f64).log10();

@@ -7,7 +7,7 @@ use crate::counts::Counts;
 use crate::quantile::distribution;
 
 /// Stamps that the grid is looked for in.
-const GRID_STAMPS: usize = 4096;
+pub(crate) const GRID_STAMPS: usize = 4096;
 /// Seconds that the rate is kept for: three days. Later ones are counted together.
 const SECONDS_MAX: usize = 1 << 18;
 
@@ -206,7 +206,7 @@ const GRIDS: [i64; 27] = [
 
 /// The coarsest known grid that the stamps lie on, in ns; 1 where they lie on none. Stamps are whole
 /// ns, so one on a grid of 12.5 ns is off it by up to a ns, whichever way it was rounded.
-fn grid(stamps: &[i64]) -> f64 {
+pub(crate) fn grid(stamps: &[i64]) -> f64 {
     let Some((&origin, rest)) = stamps.split_first() else { return 1.0 };
     let differences = || rest.iter().map(|stamp| stamp.saturating_sub(origin)).filter(|d| *d != 0);
     // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less. Evenly spaced

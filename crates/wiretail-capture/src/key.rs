@@ -3,6 +3,7 @@
 //! | rule | reads | survives |
 //! |---|---|---|
 //! | `moonsniff` | 4 bytes behind the UDP header, then 0x55: the number itself | all that leaves the payload alone |
+//! | `signature` | stream and number in the stream behind that, or in short frames the same as `moonsniff` | the same |
 //! | `offset:OFF+LEN` | 1 to 8 bytes of the payload: the number itself, little endian | the same |
 //! | `bytes:A-B` | the frame's bytes A to B (exclusive), hashed | a change of what is outside; with zeroed checksums also theirs |
 //! | `invariant` | protocol, identification, lengths, sequence numbers, payload, hashed | routing, NAT, VLAN tagging, TTL, DSCP |
@@ -38,7 +39,7 @@ pub const AUTO_RULES: [KeyRule; 5] = [
     KeyRule::IpId,
 ];
 
-const RULE: &str = "a key rule: moonsniff, invariant, payload, ip-id, bytes:A-B (such as bytes:12-64) or \
+const RULE: &str = "a key rule: moonsniff, signature, invariant, payload, ip-id, bytes:A-B (such as bytes:12-64) or \
                     offset:OFF+LEN with LEN from 1 to 8 (such as offset:0+4)";
 const ZEROING_RULE: &str = "a key rule that checksums can be zeroed in (--zero-checksums): only bytes:A-B is";
 const ZEROED: &str = ",zero-checksums";
@@ -49,6 +50,7 @@ pub fn parse_key_rule(text: &str, zero_checksums: bool) -> Result<KeyRule, UnitE
     let error = |expected| UnitError { text: text.to_owned(), expected };
     let rule = match text.trim() {
         "moonsniff" => KeyRule::Moonsniff,
+        "signature" => KeyRule::Signature,
         "invariant" => KeyRule::Invariant,
         "payload" => KeyRule::Payload,
         "ip-id" => KeyRule::IpId,
@@ -84,6 +86,7 @@ fn parse_range(text: &str, zero_checksums: bool) -> Option<KeyRule> {
 pub fn key_rule_text(rule: &KeyRule) -> String {
     match rule {
         KeyRule::Moonsniff => "moonsniff".to_owned(),
+        KeyRule::Signature => "signature".to_owned(),
         KeyRule::Invariant => "invariant".to_owned(),
         KeyRule::Payload => "payload".to_owned(),
         KeyRule::IpId => "ip-id".to_owned(),
@@ -123,6 +126,7 @@ impl Keyer {
     pub fn key(&self, frame: &Frame<'_>) -> Option<u64> {
         match self.rule {
             KeyRule::Moonsniff => moonsniff(frame),
+            KeyRule::Signature => signature(frame),
             KeyRule::Bytes { start: 12, end: 64, zero_checksums: true } => published::key(frame),
             KeyRule::Bytes { start, end, zero_checksums } => bytes(frame, start, end, zero_checksums),
             KeyRule::Offset { offset, len } => offset_number(frame, offset, len),
@@ -158,6 +162,31 @@ pub(crate) fn moonsniff_elsewhere(frame: &Frame<'_>) -> Option<u64> {
 pub(crate) fn signed_number(payload: &[u8]) -> Option<u64> {
     let [a, b, c, d, SIGNATURE] = *payload.first_chunk::<5>()? else { return None };
     Some(u64::from(u32::from_le_bytes([a, b, c, d])))
+}
+
+/// Length of the whole signature of Wiretail's load generator, in bytes; frames of 60 to 64 bytes
+/// carry the first five only.
+const SIGNATURE_LEN: usize = 23;
+
+/// The identity in the signature of Wiretail's load generator, behind the UDP header, little endian:
+/// id (u32), 0x55, stream (u16), number of the packet in its stream (u64), departure (u64).
+///
+/// The number does not come again within a run, where the id does after 2^32 packets. The stream lies
+/// over its upper bits, and the highest bit tells a bare id from a number.
+#[inline]
+fn signature(frame: &Frame<'_>) -> Option<u64> {
+    let payload = match layers::udp4(frame) {
+        Some((_, payload)) => payload,
+        None => {
+            let ip = layers::parse(frame).filter(|ip| ip.protocol == protocol::UDP)?;
+            ip.transport()?.payload
+        }
+    };
+    let id = signed_number(payload)?;
+    let Some(long) = payload.first_chunk::<SIGNATURE_LEN>() else { return Some(id | 1 << 63) };
+    let [_, _, _, _, _, low, high, sequence @ .., _, _, _, _, _, _, _, _] = *long;
+    let stream = u64::from(u16::from_le_bytes([low, high]));
+    Some((u64::from_le_bytes(sequence) ^ stream << 47) & (u64::MAX >> 1))
 }
 
 /// Bytes `start..end` of the frame, or what there is of them; None where there is nothing.
@@ -393,5 +422,19 @@ mod tests {
             let expected = (start < data.len()).then(|| xxh3_64(&zeroed[start..end.min(data.len())]));
             prop_assert_eq!(bytes(&frame, start, end, true), expected);
         }
+    }
+
+    #[test]
+    fn a_signature_gives_stream_and_number_or_in_short_frames_the_id() {
+        let key = |data: &[u8]| Keyer::new(&KeyRule::Signature).key(&frame(LinkType::Ethernet, data));
+        let mut long = udp4(7, 80);
+        long[47..49].copy_from_slice(&3u16.to_le_bytes());
+        long[49..57].copy_from_slice(&(5_000_000_000u64).to_le_bytes());
+        assert_eq!(key(&long), Some(5_000_000_000 ^ 3 << 47));
+        assert_eq!(key(&long[..70]), key(&long));
+        assert_eq!(key(&tagged(&long, &[0x8100])), key(&long));
+        assert_eq!(key(&udp4(7, 60)), Some(7 | 1 << 63));
+        long[46] = 0;
+        assert_eq!(key(&long), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use wiretail_schema::packet::FlowRule;
-use wiretail_schema::summary::{Capture, EventKind, Percentile, Summary};
+use wiretail_schema::summary::{Capture, EventKind, Ipdv, Percentile, Summary};
 
 use crate::cells::{Cell, head, table};
 use crate::format;
@@ -70,8 +70,11 @@ const PERCENTILE_HEAD: [&str; 6] =
 
 fn delay(m: &mut Markup, summary: &Summary) {
     let delay = &summary.delay;
+    let resolution = delay.resolution.map_or(String::new(), |error| {
+        format!(", rounded to within {} %", format::short(error * 100.0))
+    });
     let caption = format!(
-        "Percentiles of the delay: nearest rank, resting on {} matched packets (RFC 7679)",
+        "Percentiles of the delay: nearest rank, resting on {} matched packets{resolution} (RFC 7679)",
         format::count(delay.count)
     );
     table(m, &caption, &head(PERCENTILE_HEAD), percentile_rows(&delay.percentiles, delay.count));
@@ -244,17 +247,20 @@ fn reordering(m: &mut Markup, summary: &Summary) {
 
 fn variation(m: &mut Markup, summary: &Summary) {
     let v = &summary.variation;
+    let pairs = |cell: &dyn Fn(&Ipdv) -> Cell| v.ipdv.as_ref().map_or(Cell::number("not kept"), cell);
     let rows = vec![
-        ("IPDV: pairs of packets", Cell::count(v.ipdv.count)),
-        ("IPDV: most negative", Cell::ns(v.ipdv.min_ns)),
-        ("IPDV: most positive", Cell::ns(v.ipdv.max_ns)),
-        ("IPDV: mean of the absolute values", Cell::ns_mean(v.ipdv.mean_abs_ns)),
+        ("IPDV: pairs of packets", pairs(&|ipdv| Cell::count(ipdv.count))),
+        ("IPDV: most negative", pairs(&|ipdv| Cell::ns(ipdv.min_ns))),
+        ("IPDV: most positive", pairs(&|ipdv| Cell::ns(ipdv.max_ns))),
+        ("IPDV: mean of the absolute values", pairs(&|ipdv| Cell::ns_mean(ipdv.mean_abs_ns))),
         ("RFC 3550 jitter after the last packet", Cell::ns_mean(v.rfc3550_jitter_ns)),
         ("RFC 3550 jitter, largest", Cell::ns_mean(v.rfc3550_jitter_ns_max)),
     ];
     facts(m, "Inter-packet delay variation (RFC 3393) and jitter (RFC 3550)", rows);
-    let rows = percentile_rows(&v.ipdv.percentiles_abs, v.ipdv.count);
-    table(m, "Percentiles of the absolute IPDV", &head(PERCENTILE_HEAD), rows);
+    if let Some(ipdv) = &v.ipdv {
+        let rows = percentile_rows(&ipdv.percentiles_abs, ipdv.count);
+        table(m, "Percentiles of the absolute IPDV", &head(PERCENTILE_HEAD), rows);
+    }
     let rows = percentile_rows(&v.pdv, summary.delay.count);
     table(m, "Percentiles of the PDV: delay above the smallest one (RFC 5481)", &head(PERCENTILE_HEAD), rows);
 }

@@ -9,6 +9,7 @@
 //! - [`experiment`]: what is measured, under which load, how often;
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`scenario`]: its trials side by side;
+//! - [`interval`]: what a soak writes down every second;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -17,6 +18,7 @@
 pub mod calibration;
 pub mod experiment;
 pub mod figure;
+pub mod interval;
 pub mod packet;
 pub mod run;
 pub mod scenario;

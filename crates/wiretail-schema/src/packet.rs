@@ -23,6 +23,9 @@ pub struct Record {
 pub enum KeyRule {
     /// The 4-byte identifier that MoonSniff's load generator writes behind the UDP header, followed by 0x55.
     Moonsniff,
+    /// The stream and the packet's number in it, 64 bits that do not come again, as Wiretail's load
+    /// generator writes them; in frames too short for these, MoonSniff's identifier.
+    Signature,
     /// What routers, NAT, VLAN tagging and TTL leave alone: IP protocol, identification, transport
     /// length and sequence fields, payload. Not addresses, ports, checksums, TTL, link layer.
     Invariant,

@@ -78,7 +78,8 @@ pub struct Capture {
     pub last_ns: i64,
     /// Packets a second between the first and the last stamp.
     pub rate_pps_mean: f64,
-    /// Packets in each second since the first stamp; seconds without packets are left out.
+    /// Packets in each second since the first stamp; seconds without packets are left out. Empty for
+    /// a soak of more than an hour: see `intervals`.
     pub rate: Vec<Second>,
     /// Time from each packet to the next on this tap.
     pub gaps: Gaps,
@@ -119,7 +120,7 @@ pub struct Gaps {
     pub max_ns: i64,
     /// Standard deviation, in ns.
     pub stddev_ns: f64,
-    /// Nearest-rank percentiles.
+    /// Nearest-rank percentiles; empty where single gaps were not kept (a soak).
     pub percentiles: Vec<Percentile>,
 }
 
@@ -323,6 +324,10 @@ pub struct Delay {
     pub stddev_ns: f64,
     /// Nearest-rank percentiles, 50 to 99.99999.
     pub percentiles: Vec<Percentile>,
+    /// How far percentiles (with their bounds) and the curve may be from the values measured,
+    /// relative to these: 0.001 for 0.1 %. None where they are exact. `min_ns`, `mean_ns`, `max_ns`
+    /// and the worst packets always are.
+    pub resolution: Option<f64>,
     /// Drift of the lower envelope of the delay over time, in ns a second: what the two taps'
     /// clocks drift apart, or how the path changes. None with fewer than ten intervals.
     pub drift_ns_per_s: Option<f64>,
@@ -386,7 +391,7 @@ pub struct Reordering {
     /// Largest late time: how long after the packet that overtook it a reordered packet came, in ns (section 4.3).
     pub late_time_ns_max: i64,
     /// Reordered packets whose late time is not known: the packet that overtook them is not among
-    /// the last 32,768 sent.
+    /// the last 32,768 sent, or stamps were not kept (a soak).
     pub late_time_unknown: u64,
     /// Largest n for which a packet is n-reordered (section 5).
     pub n_reordering_max: u64,
@@ -406,8 +411,9 @@ pub struct NReordering {
 /// Delay variation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Variation {
-    /// Inter-packet delay variation of packets sent one after the other (RFC 3393), signed.
-    pub ipdv: Ipdv,
+    /// Inter-packet delay variation of packets sent one after the other (RFC 3393), signed. None
+    /// where the pairs were not kept (a soak).
+    pub ipdv: Option<Ipdv>,
     /// Percentiles of the packet delay variation against the smallest delay (RFC 5481).
     pub pdv: Vec<Percentile>,
     /// Interarrival jitter after the last packet, in ns (RFC 3550, section 6.4.1).

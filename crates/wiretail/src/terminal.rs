@@ -152,10 +152,11 @@ fn facts(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let at = |list: &[Percentile], wanted: f64| {
         list.iter().find(|p| p.percentile == wanted).map_or("-".to_owned(), |p| duration(p.value_ns as f64))
     };
+    let ipdv = summary.variation.ipdv.as_ref().map_or(&[][..], |ipdv| &ipdv.percentiles_abs);
     writeln!(
         out,
         "  variation   p99 of |IPDV| {} (RFC 3393), p99.9 of PDV {} (RFC 5481), jitter {} (RFC 3550)",
-        at(&summary.variation.ipdv.percentiles_abs, 99.0),
+        at(ipdv, 99.0),
         at(&summary.variation.pdv, 99.9),
         duration(summary.variation.rfc3550_jitter_ns),
     )

@@ -155,6 +155,7 @@ fn delay(values: &[i64]) -> Delay {
         max_ns: all[all.len() - 1],
         stddev_ns,
         percentiles: percentiles(&all, &PERCENTILES),
+        resolution: None,
         drift_ns_per_s: Some(0.42),
         drift_error_ns_per_s: Some(0.61),
     }
@@ -346,13 +347,13 @@ fn variation(values: &[i64]) -> Variation {
     let absolute = sorted(differences.iter().map(|d| d.abs()));
     let all = sorted(values.iter().copied());
     Variation {
-        ipdv: Ipdv {
+        ipdv: Some(Ipdv {
             count: differences.len() as u64,
             min_ns: differences.iter().copied().min().unwrap_or(0),
             max_ns: differences.iter().copied().max().unwrap_or(0),
             mean_abs_ns: absolute.iter().sum::<i64>() as f64 / absolute.len() as f64,
             percentiles_abs: percentiles(&absolute, &[50.0, 99.0, 99.9]),
-        },
+        }),
         pdv: percentiles(&sorted(all.iter().map(|v| v - all[0])), &[50.0, 99.0, 99.9, 99.999]),
         rfc3550_jitter_ns: 812.4,
         rfc3550_jitter_ns_max: 21_950.8,

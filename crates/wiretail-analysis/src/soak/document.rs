@@ -1,0 +1,263 @@
+//! The document, and what its reader must know about it.
+
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::summary::{
+    Analysis, Capture, Clock, Delay, Finding, Flow, FlowDelay, Flows, Gaps, Key, Loss, Percentile,
+    SUMMARY_SCHEMA, Severity, Summary, Variation, Worst,
+};
+use wiretail_schema::units::Budget;
+
+use super::{RATE_SECONDS_MAX, RESOLUTION, SoakTotals, TapTotals, figures::figures};
+use crate::counts::Counts;
+use crate::findings::findings;
+use crate::intervals::drift;
+use crate::quantile::{distribution, share_bounds};
+use crate::reordering::metrics;
+use crate::summarize::curve;
+use crate::verdict::{thousands, verdict};
+
+/// A two-sided 95 % interval leaves this out at either end.
+const TAIL: f64 = 0.025;
+
+/// What is known of the log beside its records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogFacts {
+    /// Whether its last line was incomplete.
+    pub torn: bool,
+    /// Other lines that could not be read.
+    pub damaged: u64,
+}
+
+impl SoakTotals {
+    /// The document with its plots, and the delays they were made from. None where no packet was
+    /// matched: there is no delay then.
+    pub fn result(&self, log: LogFacts) -> Option<(Analysis, Counts)> {
+        if self.matching.matched == 0 {
+            return None;
+        }
+        let delays = self.delays();
+        let found = distribution(&delays);
+        let intervals = self.intervals.result();
+        let delay = self.delay(found.percentiles, drift(&intervals));
+        let sent = self.sent();
+        let mut summary = Summary {
+            schema: SUMMARY_SCHEMA.to_owned(),
+            wiretail_version: self.start.wiretail_version.clone(),
+            title: self.start.title.clone(),
+            pre: self.capture(&self.start.pre, &self.pre),
+            post: self.capture(&self.start.post, &self.post),
+            key: Key { rule: self.start.key.clone(), chosen_automatically: false, tried: Vec::new() },
+            matching: self.matching.clone(),
+            verdicts: Vec::new(),
+            findings: Vec::new(),
+            loss: self.loss(sent),
+            reordering: metrics(self.arrived(), &self.reordering),
+            variation: self.variation(&delay.percentiles),
+            flows: self.flows(&delay, sent),
+            delay,
+            intervals,
+            worst: self.worst(),
+            curve: curve(&delays),
+        };
+        // A negative latency is an error of the clocks: it says nothing about the budget.
+        let judged = sent.saturating_sub(self.matching.negative);
+        let missed = self.matching.lost.saturating_add(self.matching.out_of_window);
+        let budgets = self.start.budgets.iter().zip(&self.over);
+        summary.verdicts = budgets
+            .filter_map(|(text, over)| {
+                let budget: Budget = text.parse().ok()?;
+                Some(verdict(&budget, judged, over.saturating_add(missed)))
+            })
+            .collect();
+        summary.findings = findings(&summary);
+        self.log_findings(log, &mut summary.findings);
+        let figures = figures(self, &summary, &delays);
+        Some((Analysis { summary, figures }, delays))
+    }
+
+    fn arrived(&self) -> u64 {
+        self.matching.matched.saturating_add(self.matching.negative).saturating_add(self.matching.out_of_window)
+    }
+
+    fn delay(&self, percentiles: Vec<Percentile>, drift: Option<(f64, f64)>) -> Delay {
+        let (count, _, squares) = self.moments;
+        Delay {
+            count: self.matching.matched,
+            min_ns: self.min_ns,
+            mean_ns: self.sum_ns as f64 / self.matching.matched as f64,
+            max_ns: self.max_ns,
+            stddev_ns: if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 },
+            percentiles,
+            resolution: RESOLUTION,
+            drift_ns_per_s: drift.map(|(slope, _)| slope),
+            drift_error_ns_per_s: drift.map(|(_, error)| error),
+        }
+    }
+
+    fn loss(&self, sent: u64) -> Loss {
+        let (lost, late) = (self.matching.lost, self.matching.out_of_window);
+        let missed = lost.saturating_add(late).min(sent);
+        let (ratio_low, ratio_high) = share_bounds(missed, sent, TAIL);
+        Loss {
+            sent,
+            lost,
+            late,
+            ratio: missed as f64 / sent.max(1) as f64,
+            ratio_low,
+            ratio_high,
+            longest_run: self.loss_run_longest.0,
+            longest_run_start: self.loss_run_longest.1,
+            runs: self.loss_runs,
+        }
+    }
+
+    fn variation(&self, percentiles: &[Percentile]) -> Variation {
+        // RFC 5481, section 4.2: the delay less the smallest delay of the sample.
+        let less_smallest = |percentile: &Percentile| Percentile {
+            value_ns: percentile.value_ns - self.min_ns,
+            low_ns: (percentile.low_ns - self.min_ns).max(0),
+            high_ns: percentile.high_ns.map(|high| high - self.min_ns),
+            ..*percentile
+        };
+        Variation {
+            ipdv: None,
+            pdv: percentiles.iter().map(less_smallest).collect(),
+            rfc3550_jitter_ns: self.jitter_ns.0,
+            rfc3550_jitter_ns_max: self.jitter_ns.1,
+        }
+    }
+
+    /// Flows are not told apart: one for all.
+    fn flows(&self, delay: &Delay, sent: u64) -> Flows {
+        let all = Flow {
+            number: Some(0),
+            name: "all".to_owned(),
+            sent,
+            lost: self.matching.lost,
+            reordered: self.reordering.reordered,
+            delay: Some(FlowDelay {
+                count: delay.count,
+                min_ns: delay.min_ns,
+                mean_ns: delay.mean_ns,
+                max_ns: delay.max_ns,
+                percentiles: delay.percentiles.clone(),
+            }),
+        };
+        Flows { rule: FlowRule::None, count: 1, largest: vec![all] }
+    }
+
+    fn worst(&self) -> Vec<Worst> {
+        let worst = self.worst.clone().into_sorted().into_iter();
+        worst
+            .map(|worst| Worst {
+                delay_ns: worst.delay_ns,
+                pre_ns: worst.pre_ns,
+                post_ns: worst.pre_ns.saturating_add(worst.delay_ns),
+                pre_index: worst.pre_index,
+                flow: Some(0),
+            })
+            .collect()
+    }
+
+    fn capture(&self, start: &wiretail_schema::interval::TapStart, tap: &TapTotals) -> Capture {
+        let sum = &tap.sum;
+        let covered_s = tap.last_ns.saturating_sub(tap.first_ns).saturating_sub(self.gap_ns) as f64 / 1e9;
+        let n = sum.gaps as f64;
+        let mean_ns = if sum.gaps > 0 { sum.gap_sum_ns as f64 / n } else { 0.0 };
+        let squares = (sum.gap_squares_ns2 - n * mean_ns * mean_ns).max(0.0);
+        Capture {
+            path: start.name.clone(),
+            format: "live, a record a second".to_owned(),
+            interface: None,
+            packets: sum.packets.saturating_add(sum.packets_without_key),
+            packets_without_key: sum.packets_without_key,
+            packets_without_time: 0,
+            wire_bytes: sum.wire_bytes,
+            first_ns: tap.first_ns,
+            last_ns: tap.last_ns,
+            rate_pps_mean: if covered_s > 0.0 {
+                sum.packets.saturating_sub(1) as f64 / covered_s
+            } else {
+                0.0
+            },
+            rate: if tap.rate.len() <= RATE_SECONDS_MAX { tap.rate.clone() } else { Vec::new() },
+            gaps: Gaps {
+                count: sum.gaps,
+                min_ns: sum.gap_ns_min,
+                mean_ns,
+                max_ns: sum.gap_ns_max,
+                stddev_ns: if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 },
+                percentiles: Vec::new(),
+            },
+            clock: Clock {
+                source: start.clock_source.clone(),
+                resolution_ns: start.resolution_ns,
+                grid_ns: sum.grid.0.max(1.0),
+                grid_stamps: sum.grid.1,
+                identical: sum.identical,
+                backward: sum.backward,
+                backward_ns_max: sum.backward_ns_max,
+            },
+            truncated: None,
+        }
+    }
+
+    /// What the log leaves open.
+    fn log_findings(&self, log: LogFacts, list: &mut Vec<Finding>) {
+        let mut add = |severity, code: &str, message: String| {
+            list.push(Finding { severity, code: code.to_owned(), message });
+        };
+        let limits = format!(
+            "made from {} records of a second each: percentiles and the curve are rounded to within {} % of the delays \
+             measured; IPDV, late times of reordered packets, percentiles of gaps, single events and flows are not \
+             kept. Packets count in the second in which they arrive, or are given up {} s after they were sent",
+            thousands(self.seconds),
+            RESOLUTION.unwrap_or(0.0) * 100.0,
+            2.0 * self.matching.window_ns as f64 / 1e9,
+        );
+        add(Severity::Note, "soak-limits", limits);
+        let origin = self.span_ns.map_or(0, |(first, _)| first);
+        let seconds = |ns: i64| ns as f64 / 1e9;
+        for gap in &self.gaps {
+            let message = format!(
+                "{:.1} s are missing from the log, from {:.1} s to {:.1} s after its start: the measurement did not run, \
+                 or its records were damaged; packets of that time are in no number",
+                seconds(gap.to_ns - gap.from_ns),
+                seconds(gap.from_ns - origin),
+                seconds(gap.to_ns - origin),
+            );
+            add(Severity::Warning, "gap", message);
+        }
+        if self.gaps_more > 0 {
+            let message = format!(
+                "{} more gaps; {:.1} s are missing in all",
+                thousands(self.gaps_more),
+                seconds(self.gap_ns)
+            );
+            add(Severity::Warning, "gap", message);
+        }
+        if self.segments > 1 {
+            let message = format!(
+                "resumed {} times; what was under way at each interruption is in no number, and positions in the \
+                 ingress capture count from each start",
+                thousands(self.segments - 1)
+            );
+            add(Severity::Note, "resumed", message);
+        }
+        if !self.ended {
+            let torn = if log.torn { ", its last record incomplete" } else { "" };
+            let message = format!(
+                "the log has no end{torn}: the measurement still runs, or it was killed; the numbers are those of the \
+                 {:.1} s up to there, and packets that were under way are in none",
+                self.span_ns.map_or(0.0, |(first, last)| seconds(last.saturating_sub(first))),
+            );
+            add(Severity::Warning, "soak-interrupted", message);
+        }
+        if log.damaged > 0 {
+            let message =
+                format!("{} damaged lines of the log were passed over", thousands(log.damaged));
+            add(Severity::Warning, "damaged", message);
+        }
+        list.sort_by_key(|finding| finding.severity);
+    }
+}
