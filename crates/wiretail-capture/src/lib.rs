@@ -9,6 +9,8 @@
 //!   `published` is the one key rule that has a hash of its own;
 //! - [`record`]: all of it in one loop ([`RecordReader`]), a buffer at a time.
 //!
+//! Beside them stands [`interval_log`], the log of a soak: written a line a second, and read again.
+//!
 //! ```no_run
 //! use wiretail_capture::{CaptureReader, FlowTable, Keyer, OpenOptions, RecordReader};
 //! use wiretail_schema::packet::{FlowRule, KeyRule};
@@ -33,6 +35,7 @@
 
 pub mod error;
 pub mod flow;
+pub mod interval_log;
 pub mod key;
 mod layers;
 mod published;

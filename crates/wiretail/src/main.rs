@@ -5,6 +5,7 @@
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
 //! - [`run`]: from an experiment file to a report, live;
 //! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
+//! - [`soak`]: a measurement of any length, a record a second, and its result;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -27,6 +28,8 @@ mod progress;
 mod recognise;
 mod recording;
 mod run;
+#[allow(dead_code, reason = "what runs live drives it")]
+mod soak;
 mod source;
 mod synth;
 mod terminal;

@@ -145,7 +145,7 @@ fn live(pre: &[Record], post: &[Record], steps: &[(i64, usize)], trim_ns: i64) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn seconds_add_up_to_the_offline_analysis(
