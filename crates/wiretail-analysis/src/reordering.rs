@@ -172,9 +172,9 @@ pub fn add_counts(sum: &mut ReorderingCounts, later: &ReorderingCounts) {
 
 /// The metrics of `arrived` packets, without late times.
 pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
-    let at_least = |class: usize| counts.n_counts.iter().skip(class).fold(0, |a: u64, b| a.saturating_add(*b));
-    let thresholds =
-        [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
+    let at_least =
+        |class: usize| counts.n_counts.iter().skip(class).fold(0, |a: u64, b| a.saturating_add(*b));
+    let thresholds = [(1, 1), (2, 2), (3, 3)].into_iter().chain((2..63).map(|bits| (1u64 << bits, bits + 2)));
     let n_reordering = thresholds
         .map(|(n, class)| NReordering { n, packets: at_least(class) })
         .filter(|entry| entry.packets > 0)

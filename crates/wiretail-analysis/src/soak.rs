@@ -29,7 +29,7 @@ const RATE_SECONDS_MAX: usize = 3600;
 /// Gaps in the log that are told one by one.
 const GAPS_MAX: usize = 20;
 /// Worst packets kept: as many as every second has at least, so that these are the worst of all.
-pub const WORST_MAX: usize = 16;
+pub const WORST_MAX: usize = 10;
 
 /// Time that the log says nothing about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,7 @@ struct TapTotals {
 impl SoakTotals {
     /// Nothing but the first segment's start.
     pub fn new(start: SegmentStart) -> Self {
-        let matching =
-            Matching { window_ns: start.window_ns, trim_ns: start.trim_ns, ..Matching::default() };
+        let matching = Matching { window_ns: start.window_ns, trim_ns: start.trim_ns, ..Matching::default() };
         let tap = || TapTotals { rate_points: IntervalTally::with_length(SECOND_NS), ..TapTotals::default() };
         Self {
             segments: 1,
@@ -287,7 +286,8 @@ impl TapTotals {
             *sum = sum.saturating_add(more);
         }
         if second.gaps > 0 {
-            sum.gap_ns_min = if sum.gaps == 0 { second.gap_ns_min } else { sum.gap_ns_min.min(second.gap_ns_min) };
+            sum.gap_ns_min =
+                if sum.gaps == 0 { second.gap_ns_min } else { sum.gap_ns_min.min(second.gap_ns_min) };
             sum.gap_ns_max = sum.gap_ns_max.max(second.gap_ns_max);
             sum.gap_sum_ns = sum.gap_sum_ns.saturating_add(second.gap_sum_ns);
             sum.gap_squares_ns2 += second.gap_squares_ns2;
@@ -310,7 +310,8 @@ impl TapTotals {
         self.rate_points.take_many(start_ns, second.packets, 0, 0);
         // One more than there is room for says that there are too many.
         if self.rate.len() <= RATE_SECONDS_MAX {
-            let elapsed = start_ns.saturating_sub(self.first_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS));
+            let elapsed =
+                start_ns.saturating_sub(self.first_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS));
             self.rate.push(Second { second: elapsed.div_euclid(SECOND_NS), packets: second.packets });
         }
     }

@@ -70,9 +70,9 @@ const PERCENTILE_HEAD: [&str; 6] =
 
 fn delay(m: &mut Markup, summary: &Summary) {
     let delay = &summary.delay;
-    let resolution = delay.resolution.map_or(String::new(), |error| {
-        format!(", rounded to within {} %", format::short(error * 100.0))
-    });
+    let resolution = delay
+        .resolution
+        .map_or(String::new(), |error| format!(", rounded to within {} %", format::short(error * 100.0)));
     let caption = format!(
         "Percentiles of the delay: nearest rank, resting on {} matched packets{resolution} (RFC 7679)",
         format::count(delay.count)

@@ -71,8 +71,10 @@ impl SecondTally {
     /// The record of the second that started at `start_ns`, without its length and its taps.
     pub(super) fn take(&mut self, start_ns: i64) -> IntervalRecord {
         let mut record = std::mem::replace(&mut self.record, empty(self.limits_ns.len()));
-        record.jitter_ns_max = record.jitter_ns_max.max(self.jitter_ns);
-        record.jitter_ns = self.jitter_ns;
+        // A thousandth of a ns is enough, and shorter.
+        let rounded = |ns: f64| (ns * 1000.0).round() / 1000.0;
+        record.jitter_ns_max = rounded(record.jitter_ns_max.max(self.jitter_ns));
+        record.jitter_ns = rounded(self.jitter_ns);
         record.start_ns = start_ns;
         record.sent = record.matched + record.negative + record.out_of_window + record.lost;
         record.lost_at_end = self.lost_at_end;
@@ -98,7 +100,7 @@ impl SecondTally {
             // n Σx² - (Σx)² without rounding: both fit for 10^7 packets of a minute each.
             let (n, sum) = (u128::from(record.matched), u128::from(record.sum_ns));
             let squares = self.squares_ns2.saturating_mul(n).saturating_sub(sum.saturating_mul(sum));
-            record.squares_ns2 = squares as f64 / record.matched as f64;
+            record.squares_ns2 = (squares as f64 / record.matched as f64).round();
         }
         self.squares_ns2 = 0;
         record

@@ -76,7 +76,10 @@ impl SoakTotals {
     }
 
     fn arrived(&self) -> u64 {
-        self.matching.matched.saturating_add(self.matching.negative).saturating_add(self.matching.out_of_window)
+        self.matching
+            .matched
+            .saturating_add(self.matching.negative)
+            .saturating_add(self.matching.out_of_window)
     }
 
     fn delay(&self, percentiles: Vec<Percentile>, drift: Option<(f64, f64)>) -> Delay {
@@ -254,8 +257,7 @@ impl SoakTotals {
             add(Severity::Warning, "soak-interrupted", message);
         }
         if log.damaged > 0 {
-            let message =
-                format!("{} damaged lines of the log were passed over", thousands(log.damaged));
+            let message = format!("{} damaged lines of the log were passed over", thousands(log.damaged));
             add(Severity::Warning, "damaged", message);
         }
         list.sort_by_key(|finding| finding.severity);

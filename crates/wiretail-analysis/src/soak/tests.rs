@@ -30,7 +30,7 @@ fn second(number: i64, delay_ns: i64) -> IntervalRecord {
         max_ns: delay_ns,
         sum_ns: 100 * delay_ns as u64,
         delays: vec![(bucket(delay_ns) as u16, 100)],
-        worst: (0..16).map(|i| (delay_ns, i, i as u64)).collect(),
+        worst: (0..10).map(|i| (delay_ns, i, i as u64)).collect(),
         pre: tap.clone(),
         post: tap,
         ..IntervalRecord::default()
