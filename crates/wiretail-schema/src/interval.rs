@@ -49,7 +49,7 @@ pub fn bucket_middle(bucket: usize) -> i64 {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LogLine {
     /// Where a measurement starts: the first line, and one more each time that a soak is resumed.
-    Segment(SegmentStart),
+    Segment(Box<SegmentStart>),
     /// What became of packets in one second.
     Second(Box<IntervalRecord>),
     /// The measurement ended as planned. It is missing where it was killed.

@@ -117,7 +117,7 @@ impl Soak {
             }
         }
         let mut log = LogWriter::open(&path)?;
-        log.append(&LogLine::Segment(start.clone()))?;
+        log.append(&LogLine::Segment(Box::new(start.clone())))?;
         let limits_ns = settings.budgets.iter().map(|budget| budget.limit.ns).collect();
         let (window_ns, trim_ns) = (settings.window_ns, settings.trim_ns);
         let live = LiveSettings { window_ns, trim_ns, limits_ns, worst: WORST_MAX };
@@ -221,7 +221,7 @@ fn append(
 fn read_totals(path: &Path) -> Result<(SoakTotals, LogFacts)> {
     let mut totals: Option<SoakTotals> = None;
     let end = read_log(path, |line| match (line, &mut totals) {
-        (LogLine::Segment(start), None) => totals = Some(SoakTotals::new(start)),
+        (LogLine::Segment(start), None) => totals = Some(SoakTotals::new(*start)),
         (LogLine::Segment(_), Some(totals)) => totals.resume(),
         (LogLine::Second(record), Some(totals)) => totals.add(&record),
         (LogLine::End(_), Some(totals)) => totals.end(),

@@ -12,7 +12,7 @@ fn start() -> LogLine {
         clock_source: "kernel software".to_owned(),
         resolution_ns: 1.0,
     };
-    LogLine::Segment(SegmentStart {
+    LogLine::Segment(Box::new(SegmentStart {
         schema: INTERVAL_SCHEMA.to_owned(),
         wiretail_version: "0".to_owned(),
         title: "a \"soak\"\n".to_owned(),
@@ -22,7 +22,7 @@ fn start() -> LogLine {
         budgets: vec!["1ms@99.999%".to_owned()],
         pre: tap("pre"),
         post: tap("post"),
-    })
+    }))
 }
 
 fn second(number: i64) -> LogLine {
