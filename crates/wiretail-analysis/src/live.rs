@@ -110,6 +110,14 @@ impl LiveMeasurement {
         }
     }
 
+    /// Notes packets that a tap lost since the last note, by its own count.
+    pub fn dropped(&mut self, tap: Tap, packets: u64) {
+        match tap {
+            Tap::Pre => self.pre.second.dropped(packets),
+            Tap::Post => self.post.second.dropped(packets),
+        }
+    }
+
     /// Declares that every packet stamped before `complete_ns` has been given, of both taps.
     pub fn advance(&mut self, complete_ns: i64) {
         let mut start_ns = match self.start_ns {
@@ -167,7 +175,9 @@ impl LiveMeasurement {
         let seen = record.pre.packets
             + record.post.packets
             + record.pre.packets_without_key
-            + record.post.packets_without_key;
+            + record.post.packets_without_key
+            + record.pre.packets_dropped
+            + record.post.packets_dropped;
         self.empty = if seen + record.sent + record.extra == 0 { self.empty.saturating_add(1) } else { 0 };
         if self.empty <= EMPTY_MAX {
             self.closed.push(record);

@@ -278,6 +278,7 @@ impl TapTotals {
         let pairs = [
             (&mut sum.packets, second.packets),
             (&mut sum.packets_without_key, second.packets_without_key),
+            (&mut sum.packets_dropped, second.packets_dropped),
             (&mut sum.wire_bytes, second.wire_bytes),
             (&mut sum.identical, second.identical),
             (&mut sum.backward, second.backward),

@@ -205,6 +205,9 @@ pub struct TapInterval {
     /// Packets without.
     #[serde(skip_serializing_if = "is_zero")]
     pub packets_without_key: u64,
+    /// Packets that the tap lost, by its own count: no loss of the device.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub packets_dropped: u64,
     /// Bytes on the wire, without frame check sequences.
     pub wire_bytes: u64,
     /// First stamp, in ns since `start_ns`.

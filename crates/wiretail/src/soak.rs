@@ -146,6 +146,11 @@ impl Soak {
         }
     }
 
+    /// Notes packets that a tap (0: ingress, 1: egress) lost since the last call, by its own count.
+    pub fn dropped(&mut self, tap: u8, packets: u64) {
+        self.live.dropped(if tap == 0 { Side::Pre } else { Side::Post }, packets);
+    }
+
     /// Declares that both taps' packets stamped before `complete_ns` have been given.
     pub fn advance(&mut self, complete_ns: i64) {
         self.now_ns = self.now_ns.max(complete_ns);

@@ -208,6 +208,10 @@ impl TapSecond {
         self.second.wire_bytes += u64::from(wire_len);
     }
 
+    pub(super) fn dropped(&mut self, packets: u64) {
+        self.second.packets_dropped += packets;
+    }
+
     /// Takes the next packets.
     pub(super) fn take(&mut self, records: &[Record]) {
         let Some(first) = records.first() else { return };

@@ -175,6 +175,7 @@ impl SoakTotals {
             packets: sum.packets.saturating_add(sum.packets_without_key),
             packets_without_key: sum.packets_without_key,
             packets_without_time: 0,
+            packets_dropped: sum.packets_dropped,
             wire_bytes: sum.wire_bytes,
             first_ns: tap.first_ns,
             last_ns: tap.last_ns,

@@ -107,6 +107,7 @@ fn a_soak_that_ends_gives_its_documents() {
     let mut source = Source::new(10_000, 1_700_000_000 * SECOND_NS);
     source.run(&mut soak, 0, 5);
     soak.packet(0, source.origin_ns + 5 * SECOND_NS, 60, &[0; 60]);
+    soak.dropped(1, 3);
     let stats = soak.stats();
     assert_eq!((stats.rate_pps, stats.lost), (10_000, 30));
     assert!(stats.p99_ns_last.unwrap() > 4096 && stats.p99_ns <= stats.max_ns);
@@ -115,7 +116,7 @@ fn a_soak_that_ends_gives_its_documents() {
     assert_eq!((summary.loss.sent, summary.loss.lost), (50_000, 50 + 50_000 - source.arrived));
     assert_eq!((delays.count(), summary.pre.packets_without_key), (summary.delay.count, 1));
     assert_eq!(summary.delay.resolution, Some(0.001));
-    assert_eq!(codes(&analysis), ["lost-at-end", "without-key", "soak-limits"]);
+    assert_eq!(codes(&analysis), ["capture-dropped", "lost-at-end", "without-key", "soak-limits"]);
     let report = outputs::write_all(folder.path(), &analysis, &delays).unwrap();
     let page = std::fs::read_to_string(report).unwrap();
     assert!(page.contains("rounded to within 0.1 %") && page.contains("not kept"));
