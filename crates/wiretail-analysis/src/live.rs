@@ -16,8 +16,9 @@ use wiretail_schema::packet::Record;
 use crate::matching::{Matcher, merge};
 use second::{SecondTally, TapSecond};
 
-/// Length of a record, in ns.
-pub const SECOND_NS: i64 = 1_000_000_000;
+/// Length of a record, in ns: half of the second that a kill may cost, because a record is written only
+/// when the taps have handed over what they saw in it.
+pub const INTERVAL_NS: i64 = 500_000_000;
 
 /// Seconds without any packet that are recorded one by one; beyond, the log has a gap. A clock that
 /// was set forward by a year must not fill the disk.
@@ -131,7 +132,7 @@ impl LiveMeasurement {
             }
         };
         loop {
-            let end_ns = start_ns.saturating_add(SECOND_NS);
+            let end_ns = start_ns.saturating_add(INTERVAL_NS);
             let until_ns = end_ns.min(complete_ns);
             self.merge_before(until_ns);
             self.matcher.advance(until_ns, &mut self.tally);
@@ -139,7 +140,7 @@ impl LiveMeasurement {
             if complete_ns < end_ns || end_ns == i64::MAX {
                 break;
             }
-            self.close(start_ns, SECOND_NS);
+            self.close(start_ns, INTERVAL_NS);
             start_ns = self.next_second(end_ns, complete_ns);
         }
         self.start_ns = Some(start_ns);
@@ -202,7 +203,7 @@ impl LiveMeasurement {
         self.matcher.finish(&mut self.tally);
         let mut record = self.tally.take(start_ns);
         let last_ns = self.pre.second.last_ns().max(self.post.second.last_ns());
-        record.length_ns = last_ns.saturating_sub(start_ns).saturating_add(1).clamp(0, SECOND_NS);
+        record.length_ns = last_ns.saturating_sub(start_ns).saturating_add(1).clamp(0, INTERVAL_NS);
         record.pre = self.pre.second.close(start_ns);
         record.post = self.post.second.close(start_ns);
         if record.sent + record.extra + record.pre.packets + record.post.packets > 0 {
@@ -213,7 +214,7 @@ impl LiveMeasurement {
 }
 
 fn second_of(ts_ns: i64) -> i64 {
-    ts_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS)
+    ts_ns.div_euclid(INTERVAL_NS).saturating_mul(INTERVAL_NS)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use wiretail_schema::summary::{Matching, Second};
 
 use crate::counts::Counts;
 use crate::intervals::IntervalTally;
-use crate::live::SECOND_NS;
+use crate::live::INTERVAL_NS;
 use crate::reordering::add_counts;
 use crate::worst::{Candidate, WorstTally};
 
@@ -28,6 +28,7 @@ use crate::worst::{Candidate, WorstTally};
 const RATE_SECONDS_MAX: usize = 3600;
 /// Gaps in the log that are told one by one.
 const GAPS_MAX: usize = 20;
+const SECOND_NS: i64 = 1_000_000_000;
 /// Worst packets kept: as many as every second has at least, so that these are the worst of all.
 pub const WORST_MAX: usize = 10;
 
@@ -87,7 +88,8 @@ impl SoakTotals {
     /// Nothing but the first segment's start.
     pub fn new(start: SegmentStart) -> Self {
         let matching = Matching { window_ns: start.window_ns, trim_ns: start.trim_ns, ..Matching::default() };
-        let tap = || TapTotals { rate_points: IntervalTally::with_length(SECOND_NS), ..TapTotals::default() };
+        let tap =
+            || TapTotals { rate_points: IntervalTally::with_length(INTERVAL_NS), ..TapTotals::default() };
         Self {
             segments: 1,
             ended: false,
@@ -108,7 +110,7 @@ impl SoakTotals {
             loss_runs: 0,
             loss_run_longest: (0, None),
             jitter_ns: (0.0, 0.0),
-            intervals: IntervalTally::with_length(SECOND_NS),
+            intervals: IntervalTally::with_length(INTERVAL_NS),
             pre: tap(),
             post: tap(),
             start,
@@ -312,8 +314,12 @@ impl TapTotals {
         // One more than there is room for says that there are too many.
         if self.rate.len() <= RATE_SECONDS_MAX {
             let elapsed =
-                start_ns.saturating_sub(self.first_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS));
-            self.rate.push(Second { second: elapsed.div_euclid(SECOND_NS), packets: second.packets });
+                start_ns.saturating_sub(self.first_ns.div_euclid(INTERVAL_NS).saturating_mul(INTERVAL_NS));
+            let number = elapsed.div_euclid(SECOND_NS);
+            match self.rate.last_mut().filter(|last| last.second == number) {
+                Some(last) => last.packets += second.packets,
+                None => self.rate.push(Second { second: number, packets: second.packets }),
+            }
         }
     }
 }

@@ -191,7 +191,7 @@ fn check(text: &[u8]) -> String {
 fn encode(line: &LogLine) -> String {
     // Numbers, texts and lists of them: there is nothing in it that JSON can't hold.
     let mut text = serde_json::to_string(line).unwrap_or_default();
-    if let LogLine::Second(record) = line
+    if let LogLine::Interval(record) = line
         && !record.delays.is_empty()
     {
         text.pop();
@@ -209,7 +209,7 @@ fn decode(bytes: &[u8]) -> Option<LogLine> {
         return None;
     }
     let mut line = serde_json::from_slice(text).ok()?;
-    if let LogLine::Second(record) = &mut line {
+    if let LogLine::Interval(record) = &mut line {
         let packed: Packed = serde_json::from_slice(text).ok()?;
         record.delays = packed::unpack(&packed.delays)?;
         if !is_consistent(record) {

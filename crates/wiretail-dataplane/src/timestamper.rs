@@ -20,11 +20,8 @@ use crate::port::sys::socket::PacketSocket;
 /// byte 65, and up to 70 take no more room than 64.
 pub const SNAPLEN: u16 = 70;
 
-/// After this long the kernel hands over a block that is not full, in ms.
-const BLOCK_TIMEOUT_MS: u32 = 100;
-
-/// How long [`Timestamper::drain`] waits for the last block: the timeout counts from its second tick.
-const LAST_BLOCK: Duration = Duration::from_millis(5 * BLOCK_TIMEOUT_MS as u64);
+/// After this long the kernel hands over a block that is not full, in ms, unless asked otherwise.
+pub const BLOCK_TIMEOUT_MS: u32 = 100;
 
 /// Which packets of an interface a tap sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +84,17 @@ pub struct RingPlan {
     pub snaplen: u16,
     /// Who is to make the stamps.
     pub source: StampSource,
+    /// After this long the kernel hands over a block that is not full, in ms: [`BLOCK_TIMEOUT_MS`], or less
+    /// for a reader that wants to know soon.
+    pub timeout_ms: u32,
 }
 
 impl RingPlan {
+    /// By then a packet is handed over that was seen before: the timeout counts from its second tick.
+    pub fn handed_over_after(&self) -> Duration {
+        Duration::from_millis(5 * u64::from(self.timeout_ms))
+    }
+
     /// Memory that each tap takes, in bytes. The kernel takes it when the tap is opened.
     pub fn bytes(&self) -> u64 {
         self.blocks() * BLOCK_LEN as u64
@@ -98,7 +103,7 @@ impl RingPlan {
     fn blocks(&self) -> u64 {
         let full = self.packets.div_ceil(packets_a_block(self.snaplen.into()) as u64);
         // Each timeout may close a block early; two in work.
-        full + self.duration_ns / (u64::from(BLOCK_TIMEOUT_MS) * 1_000_000) + 2
+        full + self.duration_ns / (u64::from(self.timeout_ms.max(1)) * 1_000_000) + 2
     }
 }
 
@@ -127,6 +132,7 @@ pub struct TapReport {
 #[derive(Debug)]
 pub struct Timestamper {
     taps: Vec<Tap>,
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -153,7 +159,7 @@ impl Timestamper {
             let next = "is the interface up?";
             tap.ring.start().map_err(port_error(&tap.report.interface, "starting a tap", next))?;
         }
-        Ok(Self { taps })
+        Ok(Self { taps, patience: ring.handed_over_after() })
     }
 
     /// Hands over what is complete by now, without waiting: tap, stamp in ns, length on the wire in bytes
@@ -198,7 +204,7 @@ impl Timestamper {
     /// Hands over all that was recorded (as [`Timestamper::collect`] does) and says what it rests on.
     /// To be called when traffic has stopped; takes up to half a second for the last packets.
     pub fn drain(mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
-        let end = Instant::now() + LAST_BLOCK;
+        let end = Instant::now() + self.patience;
         loop {
             self.collect(sink);
             let complete = self.taps.iter().all(|tap| tap.missing() == 0);
@@ -236,7 +242,7 @@ impl Tap {
                 let too_large = std::io::Error::from_raw_os_error(libc::ENOMEM);
                 return Err(port_error(interface, "a tap's ring", memory)(too_large));
             }
-            BlockRing::new(socket, blocks, BLOCK_TIMEOUT_MS).map_err(port_error(
+            BlockRing::new(socket, blocks, plan.timeout_ms).map_err(port_error(
                 interface,
                 "a tap's ring",
                 memory,
@@ -336,6 +342,7 @@ mod tests {
             duration_ns: 10_000_000_000,
             snaplen: SNAPLEN,
             source: StampSource::KernelSoftware,
+            timeout_ms: BLOCK_TIMEOUT_MS,
         };
         let mib = plan.bytes() >> 20;
         assert!((145..175).contains(&mib), "{mib} MiB");
@@ -345,7 +352,13 @@ mod tests {
     #[test]
     fn a_missing_interface_is_named() {
         let spec = TapSpec { netns: None, interface: "nosuch0", direction: Direction::In, tap: 0 };
-        let plan = RingPlan { packets: 1, duration_ns: 0, snaplen: 64, source: StampSource::KernelSoftware };
+        let plan = RingPlan {
+            packets: 1,
+            duration_ns: 0,
+            snaplen: 64,
+            source: StampSource::KernelSoftware,
+            timeout_ms: BLOCK_TIMEOUT_MS,
+        };
         let error = Timestamper::open(&[spec], &plan).unwrap_err().to_string();
         assert!(error.contains("nosuch0: no such interface") && error.contains("ip link"), "{error}");
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
-use wiretail_dataplane::timestamper::SNAPLEN;
+use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, SNAPLEN};
 use wiretail_dataplane::{
     Delay, Direction, Generator, GeneratorPlan, PacketTx, Pattern, PortKind, Release, RingPlan,
     SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode, TxPlan, read_signature,
@@ -78,8 +78,13 @@ fn delayed_packets_are_delayed_and_no_others_wait_for_them() {
 #[test]
 fn outgoing_taps_see_what_passes_the_queueing_discipline() {
     on_a_testbed("outgoing_taps", |bed| {
-        let ring =
-            RingPlan { packets: 1000, duration_ns: 0, snaplen: 64, source: StampSource::KernelSoftware };
+        let ring = RingPlan {
+            packets: 1000,
+            duration_ns: 0,
+            snaplen: 64,
+            source: StampSource::KernelSoftware,
+            timeout_ms: BLOCK_TIMEOUT_MS,
+        };
         for (qdisc_bypass, seen) in [(false, 500), (true, 0)] {
             let taps = Timestamper::open(&[bed.tap("g0", Direction::Out, 7)], &ring).unwrap();
             let mut trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, 500);
@@ -98,7 +103,13 @@ fn outgoing_taps_see_what_passes_the_queueing_discipline() {
 #[test]
 fn a_full_tap_counts_its_own_drops() {
     on_a_testbed("a_full_tap", |bed| {
-        let ring = RingPlan { packets: 1, duration_ns: 0, snaplen: 64, source: StampSource::KernelSoftware };
+        let ring = RingPlan {
+            packets: 1,
+            duration_ns: 0,
+            snaplen: 64,
+            source: StampSource::KernelSoftware,
+            timeout_ms: BLOCK_TIMEOUT_MS,
+        };
         let taps = Timestamper::open(&[bed.tap("in0", Direction::In, 0)], &ring).unwrap();
         let outcome = run(bed, &Trial::new(Pattern::Constant { rate_pps: 50_000 }, 10_000)).unwrap();
         assert_nothing_lost(&outcome, 10_000);
@@ -111,7 +122,13 @@ fn a_full_tap_counts_its_own_drops() {
 #[test]
 fn hardware_stamps_are_not_replaced_by_others() {
     on_a_testbed("hardware_stamps", |bed| {
-        let ring = RingPlan { packets: 1, duration_ns: 0, snaplen: 64, source: StampSource::Hardware };
+        let ring = RingPlan {
+            packets: 1,
+            duration_ns: 0,
+            snaplen: 64,
+            source: StampSource::Hardware,
+            timeout_ms: BLOCK_TIMEOUT_MS,
+        };
         for direction in [Direction::In, Direction::Out] {
             let error = Timestamper::open(&[bed.tap("in0", direction, 0)], &ring).unwrap_err().to_string();
             assert!(error.contains("in0: hardware timestamps were asked for, but"), "{error}");
@@ -130,8 +147,13 @@ fn both_ways_and_a_reader_during_the_trial() {
 
 fn both_ways(bed: &Testbed, port: PortKind) {
     let packets = 5_000;
-    let ring =
-        RingPlan { packets: 2_000, duration_ns: 0, snaplen: SNAPLEN, source: StampSource::KernelSoftware };
+    let ring = RingPlan {
+        packets: 2_000,
+        duration_ns: 0,
+        snaplen: SNAPLEN,
+        source: StampSource::KernelSoftware,
+        timeout_ms: BLOCK_TIMEOUT_MS,
+    };
     let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];
     let mut taps = Timestamper::open(&taps, &ring).unwrap();
     let (input, output) = (bed.port("in0"), bed.port("out0"));

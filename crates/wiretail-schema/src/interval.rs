@@ -1,8 +1,8 @@
-//! The interval log: what a soak writes down every second, `intervals.log` in a trial's directory.
+//! The interval log: what a soak writes down every half second, `intervals.log` in a trial's directory.
 //!
-//! A soak runs for hours or days, so its packets can't be kept. What became of them in each second
-//! can: a [`LogLine`] a second, from which the same [`Summary`](crate::summary::Summary) is made as
-//! from captures. A packet is counted in the second in which its fate is decided: when it arrives,
+//! A soak runs for hours or days, so its packets can't be kept. What became of them in each interval
+//! of half a second can: a [`LogLine`] each, from which the same [`Summary`](crate::summary::Summary) is made as
+//! from captures. A packet is counted in the interval in which its fate is decided: when it arrives,
 //! or when it is given up as lost, twice the window after it was sent.
 //!
 //! Delays are counted in buckets of [`bucket`]s: every delay below 1024 ns has its own, above there
@@ -50,13 +50,13 @@ pub fn bucket_middle(bucket: usize) -> i64 {
 pub enum LogLine {
     /// Where a measurement starts: the first line, and one more each time that a soak is resumed.
     Segment(Box<SegmentStart>),
-    /// What became of packets in one second.
-    Second(Box<IntervalRecord>),
+    /// What became of packets in one interval.
+    Interval(Box<IntervalRecord>),
     /// The measurement ended as planned. It is missing where it was killed.
     End(SegmentEnd),
 }
 
-/// What is the same for all seconds of a measurement.
+/// What is the same for all intervals of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SegmentStart {
     /// Always [`INTERVAL_SCHEMA`].
@@ -71,7 +71,7 @@ pub struct SegmentStart {
     pub trim_ns: i64,
     /// The key rule, as `--key` takes it.
     pub key: String,
-    /// Latency budgets, as `--budget` takes them; `over` in each second counts for them.
+    /// Latency budgets, as `--budget` takes them; `over` in each interval counts for them.
     pub budgets: Vec<String>,
     /// The ingress tap.
     pub pre: TapStart,
@@ -97,13 +97,13 @@ pub struct SegmentEnd {
     pub end_ns: i64,
 }
 
-/// What became of packets in one second. Numbers that are left out are zero.
+/// What became of packets in one interval. Numbers that are left out are zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntervalRecord {
-    /// Start of the second, in ns since the epoch of the taps' clock.
+    /// Start of the interval, in ns since the epoch of the taps' clock.
     pub start_ns: i64,
-    /// Its length, in ns: less than a second where the measurement ended within it.
+    /// Its length, in ns: shorter where the measurement ended within it.
     pub length_ns: i64,
     /// Packets sent whose fate was decided: matched, negative, out of window and lost.
     pub sent: u64,
@@ -139,13 +139,13 @@ pub struct IntervalRecord {
     /// Those among `extra` that came before the first ingress packet.
     #[serde(skip_serializing_if = "is_zero")]
     pub extra_at_start: u64,
-    /// At the end of the second: lost packets since the last arrival.
+    /// At the end of the interval: lost packets since the last arrival.
     #[serde(skip_serializing_if = "is_zero")]
     pub lost_at_end: u64,
     /// Runs of lost packets that began.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_runs: u64,
-    /// Longest run of lost packets that grew in this second, in packets.
+    /// Longest run of lost packets that grew in this interval, in packets.
     #[serde(skip_serializing_if = "is_zero")]
     pub loss_run_longest: u64,
     /// Position in the ingress capture, from 0, where that run starts.
@@ -157,11 +157,11 @@ pub struct IntervalRecord {
     pub max_ns: i64,
     /// Sum of the delays, in ns.
     pub sum_ns: u64,
-    /// Sum of the squared deviations from the second's mean, in ns².
+    /// Sum of the squared deviations from the interval's mean, in ns².
     pub squares_ns2: f64,
-    /// RFC 3550 jitter at the end of the second, in ns.
+    /// RFC 3550 jitter at the end of the interval, in ns.
     pub jitter_ns: f64,
-    /// Largest RFC 3550 jitter in the second, in ns.
+    /// Largest RFC 3550 jitter in the interval, in ns.
     pub jitter_ns_max: f64,
     /// Matched packets beyond each budget, in the order of the segment's budgets.
     pub over: Vec<u64>,
@@ -214,7 +214,7 @@ pub struct TapInterval {
     pub first_ns: i64,
     /// Last stamp, in ns since `start_ns`.
     pub last_ns: i64,
-    /// Gaps from one packet to the next, that from the second before included.
+    /// Gaps from one packet to the next, that from the interval before included.
     pub gaps: u64,
     /// Smallest gap, in ns.
     pub gap_ns_min: i64,

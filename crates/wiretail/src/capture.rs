@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use wiretail_capture::write::{CaptureFile, PcapngWriter, TapCounts, TapInterface};
-use wiretail_dataplane::timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};
+use wiretail_dataplane::timestamper::{
+    BLOCK_TIMEOUT_MS, Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper,
+};
 use wiretail_report::format;
 
 use crate::cli::traffic::{CaptureArgs, StampChoice, TapPlace};
@@ -90,7 +92,13 @@ fn ring(arguments: &CaptureArgs, end_ns: Option<u64>) -> (RingPlan, bool) {
         StampChoice::Software => StampSource::KernelSoftware,
         StampChoice::Hardware => StampSource::Hardware,
     };
-    let plan = |packets, duration_ns| RingPlan { packets, duration_ns, snaplen: arguments.snaplen, source };
+    let plan = |packets, duration_ns| RingPlan {
+        packets,
+        duration_ns,
+        snaplen: arguments.snaplen,
+        source,
+        timeout_ms: BLOCK_TIMEOUT_MS,
+    };
     if let (Some(packets), false) = (arguments.packets, arguments.stream) {
         let whole = plan(packets.get(), end_ns.unwrap_or(MEMORY_TIME.as_nanos() as u64));
         if whole.bytes().saturating_mul(arguments.taps.len() as u64) <= MEMORY_MAX {

@@ -28,7 +28,6 @@ mod progress;
 mod recognise;
 mod recording;
 mod run;
-#[allow(dead_code, reason = "what runs live drives it")]
 mod soak;
 mod source;
 mod synth;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::counts::Counts;
-use wiretail_analysis::live::{LiveMeasurement, LiveSettings, Tap as Side};
+use wiretail_analysis::live::{INTERVAL_NS, LiveMeasurement, LiveSettings, Tap as Side};
 use wiretail_analysis::soak::{LogFacts, SoakTotals, WORST_MAX, percentile_ns};
 use wiretail_capture::flow::FlowTable;
 use wiretail_capture::interval_log::{LogWriter, read_log};
@@ -182,16 +182,11 @@ impl Soak {
             sent: self.totals.sent(),
             matched: matching.matched,
             lost: matching.lost,
-            rate_pps: last.map_or(0, |record| record.pre.packets),
+            rate_pps: last.map_or(0, |record| record.pre.packets * (1_000_000_000 / INTERVAL_NS) as u64),
             p99_ns_last: last.and_then(delays),
             p99_ns: self.totals.percentile_ns(P99),
             max_ns: self.totals.max_ns(),
         }
-    }
-
-    /// Length of the log, in bytes.
-    pub fn log_bytes(&self) -> u64 {
-        self.log.bytes()
     }
 
     /// Ends the soak: packets still under way are lost. Returns the result as [`soak_summary`] does.
@@ -214,9 +209,9 @@ fn append(
     last: &mut Option<IntervalRecord>,
     record: IntervalRecord,
 ) -> Result<()> {
-    let line = LogLine::Second(Box::new(record));
+    let line = LogLine::Interval(Box::new(record));
     log.append(&line)?;
-    if let LogLine::Second(record) = line {
+    if let LogLine::Interval(record) = line {
         totals.add(&record);
         *last = Some(*record);
     }
@@ -228,13 +223,27 @@ fn read_totals(path: &Path) -> Result<(SoakTotals, LogFacts)> {
     let end = read_log(path, |line| match (line, &mut totals) {
         (LogLine::Segment(start), None) => totals = Some(SoakTotals::new(*start)),
         (LogLine::Segment(_), Some(totals)) => totals.resume(),
-        (LogLine::Second(record), Some(totals)) => totals.add(&record),
+        (LogLine::Interval(record), Some(totals)) => totals.add(&record),
         (LogLine::End(_), Some(totals)) => totals.end(),
         // A log starts with a segment: its reader sees to that.
         (_, None) => {}
     })?;
     let totals = totals.with_context(|| format!("{}: empty", path.display()))?;
     Ok((totals, LogFacts { torn: end.torn, damaged: end.damaged }))
+}
+
+/// For how long a soak has been measured, in ns: the time that the log in its directory covers.
+///
+/// # Errors
+/// No log, or one that can't be read.
+pub fn logged_ns(directory: &Path) -> Result<u64> {
+    let mut ns = 0;
+    read_log(&directory.join(LOG_NAME), |line| {
+        if let LogLine::Interval(record) = line {
+            ns += u64::try_from(record.length_ns).unwrap_or(0);
+        }
+    })?;
+    Ok(ns)
 }
 
 /// The result of a soak from the log in its trial's directory: of one that ended, was killed, or still

@@ -162,7 +162,7 @@ proptest! {
         let expected = wiretail_schema::summary::Matching { events: vec![], ..exact.matching.clone() };
         prop_assert_eq!(totals.matching(), &expected);
         prop_assert_eq!(totals.sent(), exact.sent());
-        prop_assert!(records.windows(2).all(|pair| pair[0].start_ns + SECOND_NS <= pair[1].start_ns));
+        prop_assert!(records.windows(2).all(|pair| pair[0].start_ns + INTERVAL_NS <= pair[1].start_ns));
         for record in &records {
             prop_assert_eq!(record.delays.iter().map(|d| d.1).sum::<u64>(), record.matched);
         }
@@ -206,7 +206,7 @@ fn a_clock_that_jumps_leaves_a_gap_and_not_a_record_a_second() {
     let record = |ts_ns, key| Record { ts_ns, key, flow: 0, wire_len: 60 };
     live.packet(Tap::Pre, record(5, 1));
     live.packet(Tap::Post, record(3_000, 1));
-    live.advance(100 * SECOND_NS);
+    live.advance(100 * INTERVAL_NS);
     live.packet(Tap::Pre, record(i64::MAX / 2, 2));
     live.advance(i64::MAX / 2);
     live.advance(i64::MAX);
@@ -226,7 +226,7 @@ fn a_clock_that_jumps_leaves_a_gap_and_not_a_record_a_second() {
 fn losses_are_decided_without_a_further_packet() {
     let mut live = LiveMeasurement::new(&settings(0));
     live.packet(Tap::Pre, Record { ts_ns: 5, key: 1, flow: 0, wire_len: 60 });
-    live.advance(SECOND_NS);
+    live.advance(INTERVAL_NS);
     let lost: Vec<u64> = live.take_closed().map(|record| record.lost).collect();
     assert_eq!(lost, [1]);
 }

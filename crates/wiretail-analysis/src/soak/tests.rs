@@ -10,7 +10,7 @@ fn start() -> SegmentStart {
         schema: String::new(),
         wiretail_version: String::new(),
         title: String::new(),
-        window_ns: SECOND_NS,
+        window_ns: INTERVAL_NS,
         trim_ns: 0,
         key: String::new(),
         budgets: Vec::new(),
@@ -20,10 +20,10 @@ fn start() -> SegmentStart {
 }
 
 fn second(number: i64, delay_ns: i64) -> IntervalRecord {
-    let tap = TapInterval { packets: 100, last_ns: SECOND_NS - 1, ..TapInterval::default() };
+    let tap = TapInterval { packets: 100, last_ns: INTERVAL_NS - 1, ..TapInterval::default() };
     IntervalRecord {
-        start_ns: number * SECOND_NS,
-        length_ns: SECOND_NS,
+        start_ns: number * INTERVAL_NS,
+        length_ns: INTERVAL_NS,
         sent: 100,
         matched: 100,
         min_ns: delay_ns,
@@ -40,18 +40,18 @@ fn second(number: i64, delay_ns: i64) -> IntervalRecord {
 #[test]
 fn forty_hours_give_a_thousand_points() {
     let mut totals = SoakTotals::new(start());
-    for number in 0..144_000 {
+    for number in 0..288_000 {
         totals.add(&second(number, 10_000 + number % 7));
     }
     totals.end();
     let (analysis, delays) = totals.result(LogFacts::default()).unwrap();
     let summary = &analysis.summary;
-    assert_eq!((summary.loss.sent, delays.count()), (14_400_000, 14_400_000));
+    assert_eq!((summary.loss.sent, delays.count()), (28_800_000, 28_800_000));
     assert!(summary.intervals.len() <= 1024 && summary.pre.rate.is_empty());
-    assert!((summary.pre.rate_pps_mean - 100.0).abs() < 0.01);
+    assert!((summary.pre.rate_pps_mean - 200.0).abs() < 0.01);
     let rates = analysis.figures.iter().find(|figure| figure.id == "rates").unwrap();
     assert!(rates.series.iter().all(|series| series.x.len() <= 1024));
-    assert!((rates.series[0].y[0] - 100.0).abs() < 1e-9);
+    assert!((rates.series[0].y[0] - 200.0).abs() < 1e-9);
     assert!(summary.findings.iter().all(|finding| finding.code == "soak-limits"), "{:?}", summary.findings);
     assert!(serde_size(summary) < 400_000);
 }

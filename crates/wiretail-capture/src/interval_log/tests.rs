@@ -27,7 +27,7 @@ fn start() -> LogLine {
 
 fn second(number: i64) -> LogLine {
     let delays = vec![(bucket(3000) as u16, 5), (bucket(3200) as u16, 90), (bucket(8_000_000) as u16, 1)];
-    LogLine::Second(Box::new(IntervalRecord {
+    LogLine::Interval(Box::new(IntervalRecord {
         start_ns: number * 1_000_000_000,
         length_ns: 1_000_000_000,
         sent: 97,
@@ -118,8 +118,8 @@ fn other_files_are_refused_by_name() {
 
 #[test]
 fn a_second_that_contradicts_itself_is_damage() {
-    let LogLine::Second(good) = second(1) else { unreachable!() };
-    assert!(decode(encode(&LogLine::Second(good.clone())).as_bytes()).is_some());
+    let LogLine::Interval(good) = second(1) else { unreachable!() };
+    assert!(decode(encode(&LogLine::Interval(good.clone())).as_bytes()).is_some());
     for spoil in [
         |record: &mut IntervalRecord| record.matched += 1,
         |record: &mut IntervalRecord| record.min_ns = record.max_ns + 1,
@@ -128,7 +128,7 @@ fn a_second_that_contradicts_itself_is_damage() {
     ] {
         let mut record = good.clone();
         spoil(&mut record);
-        assert_eq!(decode(encode(&LogLine::Second(record)).as_bytes()), None);
+        assert_eq!(decode(encode(&LogLine::Interval(record)).as_bytes()), None);
     }
 }
 

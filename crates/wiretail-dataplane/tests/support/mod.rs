@@ -226,6 +226,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
         duration_ns: trial.duration().as_nanos() as u64 + 10_000_000_000,
         snaplen: timestamper::SNAPLEN,
         source: trial.source,
+        timeout_ms: timestamper::BLOCK_TIMEOUT_MS,
     };
     let taps = [trial.ingress(bed), bed.tap("s0", Direction::In, 1)];
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;

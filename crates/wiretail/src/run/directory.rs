@@ -18,6 +18,7 @@ use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::scenario::SegmentResult;
 
 use crate::outputs;
+use crate::soak::{LOG_NAME, logged_ns};
 
 const MANIFEST: &str = "manifest.json";
 const EXPERIMENT: &str = "experiment.resolved.toml";
@@ -78,20 +79,25 @@ impl RunDirectory {
         &self.path
     }
 
-    /// An empty directory for an attempt at a trial; what an earlier attempt left is kept beside it.
+    /// The directory for an attempt at a trial, and for how long, in ns, the trial has been measured: what
+    /// an earlier attempt left is kept beside it, but a soak (`goes_on`) is continued.
     ///
     /// # Errors
     /// A file system that is full or read-only.
-    pub fn for_attempt(&self, record: &TrialRecord) -> Result<PathBuf> {
+    pub fn for_attempt(&self, record: &TrialRecord, goes_on: bool) -> Result<(PathBuf, u64)> {
         let folder = self.path.join(&record.directory);
         let aside = |number: u32| self.path.join(format!("{}.attempt{number}", record.directory));
+        if goes_on && folder.join(LOG_NAME).exists() {
+            let measured_ns = logged_ns(&folder)?;
+            return Ok((folder, measured_ns));
+        }
         if folder.exists() {
             let free = (1..).map(aside).find(|path| !path.exists()).context("no name is free")?;
             fs::rename(&folder, &free)
                 .with_context(|| format!("{}: cannot be renamed to {}", folder.display(), free.display()))?;
         }
         fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-        Ok(folder)
+        Ok((folder, 0))
     }
 
     /// Writes the manifest, whole or not at all: what was measured is not lost with what comes.

@@ -1,8 +1,8 @@
 //! `wiretail run`: from an experiment file to a report.
 //!
 //! - [`topology`]: the testbed as data; [`testbed`]: one that stands; [`places`]: who runs on which core;
-//! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`]: what is seen;
-//! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything;
+//! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
+//! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
 //!
 //! Here: the trials one after the other, and their evaluation.
@@ -12,6 +12,8 @@ mod directory;
 mod places;
 mod progress;
 mod recorder;
+mod results;
+mod store;
 mod table;
 mod testbed;
 mod topology;
@@ -27,30 +29,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::calibration::CalibrationTally;
-use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::overload::overloads;
-use wiretail_capture::read::{InterfaceChoice, OpenOptions};
 use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
 use wiretail_schema::experiment::{Experiment, Trial};
-use wiretail_schema::packet::FlowRule;
-use wiretail_schema::run::{RUN_SCHEMA, Run, SegmentRecord, TrialRecord, TrialState};
-use wiretail_schema::summary::Summary;
+use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
+use wiretail_schema::units::Budget;
 
 use crate::cli::{CheckArgs, CleanArgs, ReportArgs, RunArgs};
-use crate::evaluate::{Job, evaluate};
 use crate::outputs;
-use crate::recognise::KeyChoice;
-use crate::source::Source;
 use directory::RunDirectory;
 use progress::Line;
 use topology::Topology;
 use trial::Attempt;
 
-/// Longest delay that counts as arrived, in ns: as `analyze` has it.
-const WINDOW_NS: i64 = 5_000_000_000;
-/// Worst packets listed for each trial.
-const WORST: usize = 5000;
 /// Latency budgets that each trial is judged by: those of 5G's ultra-reliable low-latency service.
 const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
@@ -110,9 +101,21 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
 /// # Errors
 /// It is none, or can't be written to.
 pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
-    let run = directory::read_manifest(&arguments.run)?;
+    let (directory, experiment, mut run) = RunDirectory::open(&arguments.run)?;
+    for trial in experiment.trials() {
+        if run.trials.iter().all(|record| record.number != trial.number)
+            && let Some(record) = results::recover(directory.path(), &trial)?
+        {
+            insert(&mut run, record);
+        }
+    }
     conclude(&arguments.run, &run, arguments.json, arguments.quiet)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The latency budgets that each trial is judged by.
+fn budgets() -> Result<Vec<Budget>> {
+    Ok(BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<_, _>>()?)
 }
 
 /// Reads an experiment file; the error names the file and the line. Names of further files become absolute.
@@ -158,16 +161,21 @@ fn all(
         let line = Line::new(&left, trials.len(), quiet);
         let record = attempts(directory, trial, run.seed, &line, stop)?;
         if !quiet {
-            line.end(&outcome(directory.path(), &record));
+            line.end(&results::outcome(directory.path(), &record));
         }
-        run.trials.retain(|other| other.number != record.number);
-        let place = run.trials.partition_point(|other| other.number < record.number);
-        run.trials.insert(place, record);
+        insert(run, record);
         // After every trial: what was measured is not lost with what comes.
         directory.write_manifest(run)?;
         left.remove(0);
     }
     Ok(())
+}
+
+/// Puts a trial's record in its place; an earlier one of the same trial goes.
+fn insert(run: &mut Run, record: TrialRecord) {
+    run.trials.retain(|other| other.number != record.number);
+    let place = run.trials.partition_point(|other| other.number < record.number);
+    run.trials.insert(place, record);
 }
 
 /// Tries a trial until it is valid, or as often as the experiment allows. What can't be written ends the
@@ -183,11 +191,13 @@ fn attempts(
     let mut number = 1;
     loop {
         let blank = validity::blank(trial, TrialState::Failed, Vec::new());
-        let folder = directory.for_attempt(&blank)?;
+        let whole_ns = trial.get("trial", "duration").number;
+        let (folder, measured_ns) = directory.for_attempt(&blank, store::is_soak(trial))?;
+        let duration_ns = whole_ns.saturating_sub(measured_ns).max(1);
         let seed = seed.wrapping_add(trial.number as u64);
-        let attempt = Attempt { trial, seed, directory: &folder, stop, line };
+        let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };
         let mut record = trial::run(&attempt)
-            .and_then(|recorded| evaluate_all(directory.path(), trial, recorded))
+            .and_then(|recorded| results::evaluate_all(directory.path(), trial, recorded))
             .unwrap_or_else(|error| TrialRecord { reasons: vec![format!("{error:#}")], ..blank });
         record.attempts = number;
         let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
@@ -196,91 +206,6 @@ fn attempts(
         }
         number += 1;
     }
-}
-
-/// Evaluates every segment of a trial into its directory.
-fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Result<TrialRecord> {
-    let trial::Recorded { mut record, stalls } = recorded;
-    let folder = run.join(&record.directory);
-    let mut tally = calibration(trial);
-    for place in 0..record.segments.len() {
-        let segment = &record.segments[place];
-        let tally = if place == 0 { tally.as_mut() } else { None };
-        match evaluate_segment(run, &folder, trial, segment, tally) {
-            Ok(_) => record.segments[place].analysed = true,
-            // An interrupted trial may have ended before its first packet.
-            Err(error) if record.state == TrialState::Interrupted => record.notes.push(format!("{error:#}")),
-            Err(error) => return Err(error),
-        }
-    }
-    record.calibration = tally.and_then(|tally| tally.finish(&stalls));
-    Ok(record)
-}
-
-/// A tally of the known delays that the device adds, if it does.
-fn calibration(trial: &Trial) -> Option<CalibrationTally> {
-    let number = |name| trial.get("dut", name).number;
-    let adds =
-        trial.get("dut", "kind").text == "skeleton" && number("delay") > 0 && number("delay-every") > 1;
-    adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
-}
-
-fn evaluate_segment(
-    run: &Path,
-    folder: &Path,
-    trial: &Trial,
-    segment: &SegmentRecord,
-    calibration: Option<&mut CalibrationTally>,
-) -> Result<Summary> {
-    let capture = |tap: &str| {
-        let interface = Some(InterfaceChoice::Name(tap.to_owned()));
-        let options = OpenOptions { interface, ..OpenOptions::default() };
-        Source::open(&recorder::capture_path(folder), options, false)
-    };
-    let streams = trial.get("traffic", "streams").number;
-    let out = run.join(&segment.directory);
-    let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
-    let job = Job {
-        title: format!("{}{name}", trial.name),
-        pre: capture(&segment.pre)?,
-        post: capture(&segment.post)?,
-        key: KeyChoice::Auto,
-        window_ns: WINDOW_NS,
-        trim_ns: trial.get("trial", "warm-up").number as i64,
-        post_offset_ns: 0,
-        flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
-        budgets: BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<_, _>>()?,
-        worst: WORST,
-        out: Some(&out),
-        progress: false,
-    };
-    let Some(tally) = calibration else { return Ok(evaluate(job, None)?.0) };
-    let mut each = |outcome: &Outcome| {
-        if let Outcome::Matched { sent, delay_ns } = outcome {
-            tally.take(sent.index(), sent.ts_ns, *delay_ns);
-        }
-        Ok(())
-    };
-    Ok(evaluate(job, Some(&mut each))?.0)
-}
-
-/// What became of a trial, in a line.
-fn outcome(run: &Path, record: &TrialRecord) -> String {
-    let summary = || -> Option<Summary> {
-        let first = record.segments.first().filter(|segment| segment.analysed)?;
-        let text = std::fs::read(run.join(&first.directory).join("summary.json")).ok()?;
-        serde_json::from_slice(&text).ok()
-    };
-    let mut text = table::state(record).to_owned();
-    if let Some(summary) = summary() {
-        let lost = wiretail_report::format::count(summary.loss.lost);
-        let [p50, p999] = [50.0, 99.9].map(|percentile| table::value(&summary, percentile).0);
-        text = format!("{text}: p50 {p50}, p99.9 {p999}, {lost} lost");
-    }
-    for reason in &record.reasons {
-        text = format!("{text}\n    {reason}");
-    }
-    text
 }
 
 /// The report, and the table on standard output.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use wiretail_dataplane::placement::Placement;
-use wiretail_host::{CoreClaim, CoreSet, CoreTimes, Cores, HostError, Plan, quieten, running_on};
+use wiretail_host::{CoreClaim, CoreSet, CoreTimes, Cores, HostError, Plan, Step, quieten, running_on};
 
 use super::topology::Middle;
 
@@ -13,6 +13,8 @@ use super::topology::Middle;
 const PRIORITY: u8 = 50;
 /// Higher: a reader that takes a moment now and then must not wait for a generator that never sleeps.
 const PRIORITY_READER: u8 = 51;
+/// How much of each period real-time threads may run, in us; -1 is all of it (sched(7)).
+const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 /// How long a core is watched before it counts as free: twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
 /// A core that others keep busier than this is no core for packets.
@@ -88,12 +90,17 @@ impl Places {
         Ok(self.quiet.cores().iter().map(|core| CoreClaim::take(*core)).collect::<Result<_, _>>()?)
     }
 
-    /// The steps that move others off the quiet cores, for the run of that name.
+    /// The steps that move others off the quiet cores, for the run of that name, and let the roles keep
+    /// their cores: by default the kernel throttles real-time threads that never sleep, 50 ms in each second.
     ///
     /// # Errors
     /// The kernel does not say which cores there are.
     pub fn isolation(&self, run: &str) -> Result<Plan> {
         let mut plan = Plan::new();
+        if self.fifo {
+            let path = RT_RUNTIME.into();
+            plan.push(Step::WriteFile { path, value: "-1".to_owned(), may_refuse: true });
+        }
         if !self.quiet.is_empty() {
             plan.extend(quieten(Path::new("/"), run, &self.quiet, &[std::process::id() as i32])?);
         }

@@ -4,8 +4,10 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use wiretail_dataplane::counters::CounterReading;
-use wiretail_report::format::count;
+use wiretail_report::format::{count, duration};
 use wiretail_schema::experiment::Trial;
+
+use crate::soak::LiveStats;
 
 /// What a trial takes besides sending: building the testbed, starting the device, evaluating.
 const AROUND: Duration = Duration::from_millis(1500);
@@ -38,20 +40,27 @@ impl Line {
     }
 
     /// Draws the line, on a terminal.
-    pub fn show(&self, elapsed: Duration, sent: &CounterReading, missing: i64) {
+    pub fn show(&self, elapsed: Duration, sent: &CounterReading, missing: i64, live: Option<LiveStats>) {
         if !self.terminal {
             return;
         }
         let left = self.duration.saturating_sub(elapsed);
         let rate = sent.sent as f64 / elapsed.as_secs_f64().max(1e-3);
         let late = if sent.late > 0 { format!("  {} late", count(sent.late)) } else { String::new() };
+        let fate = match live {
+            Some(live) => {
+                let time = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| duration(ns as f64));
+                let (p99, max) = (time(live.p99_ns_last), time(live.max_ns));
+                format!("{} lost  p99 {p99}  max {max}", count(live.lost))
+            }
+            None => format!("{} under way or lost", count(missing.max(0) as u64)),
+        };
         self.draw(&format!(
-            "{}  {} left, {} of the run  {} packets/s{late}  {} under way or lost",
+            "{}  {} left, {} of the run  {} packets/s{late}  {fate}",
             self.head,
             seconds(left),
             seconds(left + self.after),
             count(rate as u64),
-            missing.max(0),
         ));
     }
 

@@ -1,17 +1,19 @@
 //! Records what the taps see: into memory while a short trial runs, and along the way in a long one.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use wiretail_capture::write::{CaptureFile, PcapngWriter, TapCounts, TapInterface};
+use anyhow::Result;
+use wiretail_dataplane::clock::realtime_ns;
 use wiretail_dataplane::placement::Placement;
-use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, TapSpec, Timestamper};
+use wiretail_dataplane::timestamper::{
+    BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, StampSource, TapReport, TapSpec, Timestamper,
+};
 
-use super::topology::{Segment, TapPlace, Topology};
+use super::store::Store;
+use super::topology::Segment;
 
 /// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
 const MEMORY_MAX: u64 = 256 << 20;
@@ -19,35 +21,14 @@ const MEMORY_MAX: u64 = 256 << 20;
 const HELD: Duration = Duration::from_secs(3);
 /// How often they are read then. Often, so that one reading is short: it may share the generator's core.
 const READ_EVERY: Duration = Duration::from_millis(10);
+/// How long the kernel keeps a packet back then, in ms.
+const STREAM_TIMEOUT_MS: u32 = 20;
 /// How often the taps are counted for whoever watches.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
 /// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
 pub const ETHERTYPE_PROBE: u16 = 0x88b5;
 /// Who makes the stamps: a veth has no clock of its own.
-const SOURCE: StampSource = StampSource::KernelSoftware;
-
-/// Takes packets as the taps saw them, tap by tap in order.
-pub trait Store: Send {
-    /// One packet: the tap's number, stamp in ns, length on the wire, first bytes.
-    ///
-    /// # Errors
-    /// A full disk.
-    fn packet(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> Result<()>;
-
-    /// All packets that were stamped before this time have been given.
-    ///
-    /// # Errors
-    /// A full disk.
-    fn complete_until(&mut self, _ts_ns: i64) -> Result<()> {
-        Ok(())
-    }
-
-    /// No packet comes any more; what the taps counted is this.
-    ///
-    /// # Errors
-    /// A full disk.
-    fn finish(&mut self, reports: &[TapReport]) -> Result<()>;
-}
+pub const SOURCE: StampSource = StampSource::KernelSoftware;
 
 /// Taps that record until they are told to end.
 pub struct Recorder<'scope> {
@@ -82,6 +63,7 @@ pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) 
         duration_ns: duration_ns + 3_000_000_000,
         snaplen: SNAPLEN,
         source: SOURCE,
+        timeout_ms: BLOCK_TIMEOUT_MS,
     };
     if whole.bytes() * taps as u64 <= MEMORY_MAX && !force_streaming {
         return (whole, false);
@@ -90,6 +72,7 @@ pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) 
     let held = RingPlan {
         packets: (packets as f64 * share.min(1.0)) as u64 + 10_000,
         duration_ns: HELD.as_nanos() as u64,
+        timeout_ms: STREAM_TIMEOUT_MS,
         ..whole
     };
     (held, true)
@@ -113,7 +96,7 @@ pub fn start<'scope, 'env: 'scope>(
     let thread = scope.spawn(move || {
         if streaming {
             placement.apply()?;
-            stream(&mut timestamper, &mut *store, &ended, watched)?;
+            stream(&mut timestamper, &mut *store, &ended, ring.handed_over_after(), watched)?;
         } else {
             wait(&mut timestamper, &ended, watched);
         }
@@ -156,44 +139,25 @@ fn stream(
     timestamper: &mut Timestamper,
     store: &mut dyn Store,
     ended: &Receiver<()>,
+    handed_over_after: Duration,
     watched: &Watched,
 ) -> Result<()> {
     let mut counted = Instant::now();
-    let mut until = Watermark::default();
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(READ_EVERY) {
         let mut failure = Ok(());
+        // Read before the taps are: what was seen so much earlier has been handed over by then.
+        let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
         timestamper.collect(&mut |tap, ts_ns, wire_len, frame| {
-            until.saw(tap, ts_ns);
             pass(store, &mut failure, tap, ts_ns, wire_len, frame);
         });
         failure?;
-        store.complete_until(until.get())?;
+        store.complete_until(complete_ns)?;
         if counted.elapsed() >= COUNT_EVERY {
             counted = Instant::now();
             count(timestamper, watched);
         }
     }
     Ok(())
-}
-
-/// Until when all taps have been read.
-#[derive(Default)]
-struct Watermark {
-    last_ns: Vec<i64>,
-}
-
-impl Watermark {
-    fn saw(&mut self, tap: u16, ts_ns: i64) {
-        let tap = usize::from(tap);
-        if self.last_ns.len() <= tap {
-            self.last_ns.resize(tap + 1, i64::MIN);
-        }
-        self.last_ns[tap] = self.last_ns[tap].max(ts_ns);
-    }
-
-    fn get(&self) -> i64 {
-        self.last_ns.iter().copied().min().unwrap_or(i64::MIN)
-    }
 }
 
 fn count(timestamper: &mut Timestamper, watched: &Watched) {
@@ -209,58 +173,6 @@ fn pass(store: &mut dyn Store, failure: &mut Result<()>, tap: u16, ts_ns: i64, w
     }
 }
 
-/// Where the capture of a trial is.
-pub fn capture_path(directory: &Path) -> PathBuf {
-    directory.join("capture.pcapng.zst")
-}
-
-/// Every packet, in one capture file with an interface a tap.
-pub struct Captures {
-    path: PathBuf,
-    writer: Option<PcapngWriter<CaptureFile>>,
-}
-
-impl Captures {
-    /// Starts the file in `directory`.
-    ///
-    /// # Errors
-    /// It can't be made.
-    pub fn create(directory: &Path, topology: &Topology) -> Result<Self> {
-        let path = capture_path(directory);
-        let interface = |tap: &TapPlace| TapInterface {
-            name: tap.name.clone(),
-            description: format!("{}; {}", tap.describe(topology), SOURCE.name()),
-            snaplen: SNAPLEN.into(),
-        };
-        let interfaces: Vec<TapInterface> = topology.taps().iter().map(interface).collect();
-        let application = concat!("wiretail ", env!("CARGO_PKG_VERSION"));
-        let writer = PcapngWriter::new(CaptureFile::create(&path)?, application, &interfaces);
-        Ok(Self { path, writer: Some(writer) })
-    }
-
-    fn name(&self) -> String {
-        format!("{}: the capture can't be written", self.path.display())
-    }
-}
-
-impl Store for Captures {
-    fn packet(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> Result<()> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        let written = writer.write(tap, ts_ns, wire_len, frame);
-        written.with_context(|| self.name())
-    }
-
-    fn finish(&mut self, reports: &[TapReport]) -> Result<()> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        let count = |report: &TapReport| {
-            let dropped = report.drops + report.missing;
-            TapCounts { received: report.packets + dropped, dropped }
-        };
-        let counts: Vec<TapCounts> = reports.iter().map(count).collect();
-        Ok(writer.finish(&counts).with_context(|| self.name())?.finish()?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,15 +184,5 @@ mod tests {
         let (long, streaming) = ring(2, 60_000_000, 600_000_000_000, false);
         assert!(streaming && long.bytes() * 2 < MEMORY_MAX, "{} MiB", long.bytes() >> 20);
         assert!(ring(2, 100, 1_000, true).1);
-    }
-
-    #[test]
-    fn the_slowest_tap_says_what_is_complete() {
-        let mut until = Watermark::default();
-        until.saw(1, 50);
-        assert_eq!(until.get(), i64::MIN);
-        until.saw(0, 20);
-        until.saw(1, 40);
-        assert_eq!(until.get(), 20);
     }
 }

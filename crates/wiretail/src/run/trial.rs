@@ -11,21 +11,24 @@ use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::clock_offset;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
-use wiretail_dataplane::plan::GeneratorPlan;
+use wiretail_dataplane::plan::{End, GeneratorPlan};
 use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
 use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
-use wiretail_dataplane::timestamper::{RingPlan, SNAPLEN, StampSource, TapReport, Timestamper};
+use wiretail_dataplane::timestamper::{
+    BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, StampSource, TapReport, Timestamper,
+};
 use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::run::{SegmentRecord, TapRecord, TrialRecord, TrialState};
+use wiretail_schema::run::{TrialRecord, TrialState};
 
 use super::device::{self, Device, DeviceReport};
 use super::places::Places;
 use super::progress::Line;
-use super::recorder::{self, Captures, ETHERTYPE_PROBE, Recorder, Store, Watched};
+use super::recorder::{self, ETHERTYPE_PROBE, Recorder, Watched};
+use super::store::{self, Captures, LiveView, Soaks, Store};
 use super::testbed::Testbed;
-use super::topology::{MAC_GENERATOR, MAC_SINK, Segment, TapPlace, Topology};
-use super::{traffic, validity};
+use super::topology::{MAC_GENERATOR, MAC_SINK, Topology};
+use super::{results, traffic, validity};
 
 /// Time for the device to forward what is under way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -42,6 +45,8 @@ pub struct Attempt<'a> {
     pub trial: &'a Trial,
     /// Seed of this trial.
     pub seed: u64,
+    /// How long to send, in ns: what is left of the trial's duration.
+    pub duration_ns: u64,
     /// Where its captures go.
     pub directory: &'a Path,
     /// Set when the run is to end.
@@ -107,13 +112,19 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
     let segments = testbed.topology().segments();
     let watched = Watched::new(segments[0].clone());
     let shared = device::Shared::default();
-    let plan = traffic::plan(trial, attempt.seed)?;
-    let store: Box<dyn Store> = Box::new(Captures::create(attempt.directory, testbed.topology())?);
+    let mut plan = traffic::plan(trial, attempt.seed)?;
+    plan.end = End::DurationNs(attempt.duration_ns);
+    let view = LiveView::default();
+    let soak = store::is_soak(trial);
+    let store: Box<dyn Store> = if soak {
+        Box::new(Soaks::create(attempt.directory, trial, testbed.topology(), &view)?)
+    } else {
+        Box::new(Captures::create(attempt.directory, testbed.topology())?)
+    };
     let reports = std::thread::scope(|scope| {
         // The taps first: of several sockets on a link the kernel serves the last one first, and that
         // should be the device.
-        let duration_ns = trial.get("trial", "duration").number;
-        let ring = recorder::ring(taps.len(), traffic::packets(trial), duration_ns, false);
+        let ring = recorder::ring(taps.len(), traffic::packets(trial), attempt.duration_ns, soak);
         let reader = places.map(Places::for_reader).unwrap_or_default();
         let recorder = recorder::start(scope, &testbed.taps(&taps), ring, store, reader, &watched)?;
         let device =
@@ -121,12 +132,13 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
                 Ok(device) => device,
                 Err(error) => return recorder.end().and(Err(error)),
             };
-        let generated = ready_and_send(attempt, testbed, places, plan, (&device, &recorder), &watched);
+        let generated =
+            ready_and_send(attempt, testbed, places, plan, (&device, &recorder), (&watched, &view));
         let device = device.stop();
         let taps = recorder.end();
         Ok(Reports { generator: generated?, device: device?, taps: taps? })
     })?;
-    Ok(record(trial, testbed.topology(), &taps, &segments, &reports))
+    Ok(record(trial, testbed.topology(), &reports))
 }
 
 /// Waits for the device, then sends what the plan says.
@@ -136,7 +148,7 @@ fn ready_and_send(
     places: Option<&Places>,
     plan: GeneratorPlan,
     (device, recorder): (&Device<'_>, &Recorder<'_>),
-    watched: &Watched,
+    (watched, view): (&Watched, &LiveView),
 ) -> Result<GeneratorReport> {
     device.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, device)?;
@@ -164,7 +176,7 @@ fn ready_and_send(
         let begun = Instant::now();
         while !sending.is_finished() {
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
-            attempt.line.show(begun.elapsed(), &counters.read(), watched.missing());
+            attempt.line.show(begun.elapsed(), &counters.read(), watched.missing(), view.get());
             // A device or recorder that is gone tells why when it is stopped; nobody has to wait for the end.
             let gone = device.check().is_err() || recorder.has_failed();
             if attempt.stop.load(Ordering::Relaxed) || gone {
@@ -194,6 +206,7 @@ fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, device: &Device<'_
         duration_ns: patience.as_nanos() as u64,
         snaplen: SNAPLEN,
         source: StampSource::KernelSoftware,
+        timeout_ms: BLOCK_TIMEOUT_MS,
     };
     let places = testbed.topology().taps();
     let arrivals: Vec<_> = ["post", "back-post"]
@@ -240,43 +253,20 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// The trial's record: what everybody counted, and whether that says something about the device.
-fn record(
-    trial: &Trial,
-    topology: &Topology,
-    taps: &[TapPlace],
-    segments: &[Segment],
-    reports: &Reports,
-) -> Recorded {
+fn record(trial: &Trial, topology: &Topology, reports: &Reports) -> Recorded {
     let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
     let generator = validity::generator_record(trial, &reports.generator);
-    let tap = |(place, report): (&TapPlace, &TapReport)| TapRecord {
-        name: place.name.clone(),
-        place: place.describe(topology),
-        timestamp_source: report.source.name().to_owned(),
-        packets: report.packets,
-        drops: report.drops + report.missing,
-    };
-    record.taps = taps.iter().zip(&reports.taps).map(tap).collect();
+    record.taps = results::tap_records(topology);
+    for (tap, report) in record.taps.iter_mut().zip(&reports.taps) {
+        (tap.packets, tap.drops) = (report.packets, report.drops + report.missing);
+    }
     record.dut = reports.device.record;
     let stalls;
     (record.stalls, stalls) =
         validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
     record.reasons = validity::faults(trial, &generator, &record.taps, &record.stalls);
     record.generator = Some(generator);
-    record.segments = segments
-        .iter()
-        .enumerate()
-        .map(|(number, segment)| SegmentRecord {
-            name: segment.name.clone(),
-            pre: taps[segment.pre].name.clone(),
-            post: taps[segment.post].name.clone(),
-            directory: match number {
-                0 => record.directory.clone(),
-                _ => format!("{}/{}", record.directory, segment.name),
-            },
-            analysed: false,
-        })
-        .collect();
+    record.segments = results::segment_records(topology, &record.directory);
     record.state = match (reports.generator.complete, record.reasons.is_empty()) {
         (false, _) => {
             let sent = reports.generator.sent;
