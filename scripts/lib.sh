@@ -128,3 +128,14 @@ namespaces_fault() {
 	ip -n "$probe" link add probe2 type bridge 2>&1 || true
 	ip netns delete "$probe"
 }
+
+# host_state: what a run may change, a line each: namespaces, journals, cpusets, links, the cores of interrupts and
+# kernel workers, limits, processes of this script's.
+host_state() {
+	find /run/netns /run/wiretail -mindepth 1 -printf '%p\n' 2>/dev/null | sort || true
+	find /sys/fs/cgroup/cpuset -mindepth 1 -type d 2>/dev/null | sort || true
+	ip -o link | sed 's/^[0-9]*: \([^:@]*\).*/link \1/' | sort
+	grep -sH . /proc/irq/*/smp_affinity /proc/irq/default_smp_affinity || true
+	grep -sH . /sys/devices/virtual/workqueue/cpumask /proc/sys/kernel/sched_rt_runtime_us || true
+	pgrep -g 0 -x wiretail || true
+}

@@ -10,6 +10,8 @@ pub const STALL_NS: u64 = 5_000;
 
 /// Stalls that are kept one by one; beyond, they are only counted.
 const KEPT_MAX: usize = 1 << 15;
+/// Half of that room is for stalls of at least this many ns: in a long trial the ticks would take all of it.
+pub const LONG_STALL_NS: u64 = 100_000;
 
 /// One stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +70,13 @@ impl StallLog {
         let preemptions = preemptions().unwrap_or(self.preemptions);
         let preempted = preemptions > self.preemptions;
         self.preemptions = preemptions;
-        if self.kept.len() < KEPT_MAX {
+        let room = if duration_ns >= LONG_STALL_NS { KEPT_MAX } else { KEPT_MAX / 2 };
+        if self.kept.len() < room {
             self.kept.push(Stall { start_ns: self.last_ns, duration_ns, preempted });
         }
     }
 
-    /// The stalls in their order; of very many, the first ones.
+    /// The stalls in their order; of very many short ones, the first ones.
     pub fn kept(&self) -> &[Stall] {
         &self.kept
     }

@@ -1,4 +1,4 @@
-//! What a trial with a known delay says about the measurement itself.
+//! What a trial with known delays or known faults says about the measurement itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,5 +33,31 @@ impl Calibration {
         self.delayed > 0
             && self.found == self.delayed
             && self.error_ns().unsigned_abs() <= 1_000 + self.injected_ns / 100
+    }
+}
+
+/// A device dropped, duplicated and swapped packets on purpose: what it did, and what of it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Accounting {
+    /// Packets sent to the device, as seen at the ingress tap.
+    pub packets: u64,
+    /// Packets that the device did not send: dropped on purpose, for want of room, or refused by the kernel.
+    pub dropped: u64,
+    /// Packets that were lost, as measured.
+    pub lost: u64,
+    /// Packets that the device sent twice.
+    pub duplicated: u64,
+    /// Further copies at the egress tap, as measured.
+    pub duplicates: u64,
+    /// Packets that the device sent behind their successor.
+    pub swapped: u64,
+    /// Reordered packets (RFC 4737), as measured: of two that are swapped, one.
+    pub reordered: u64,
+}
+
+impl Accounting {
+    /// Whether the measurement equals what the device did, packet for packet.
+    pub fn holds(&self) -> bool {
+        (self.dropped, self.duplicated, self.swapped) == (self.lost, self.duplicates, self.reordered)
     }
 }

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::Calibration;
+use crate::calibration::{Accounting, Calibration};
 
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
@@ -114,6 +114,8 @@ pub struct TrialRecord {
     pub stalls: StallsRecord,
     /// What the known delays of the device say about the measurement; None where it adds none.
     pub calibration: Option<Calibration>,
+    /// Whether the known faults of the device were measured exactly; None where it commits none.
+    pub accounting: Option<Accounting>,
 }
 
 /// A key's value in a trial.

@@ -22,6 +22,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         );
         stalls(m, page);
         calibration(m, page);
+        accounting(m, page);
         folded(m, page, "Load generator", generator);
         folded(m, page, "Taps", taps);
         if page.run.trials.iter().any(|trial| trial.dut.is_some()) {
@@ -124,6 +125,38 @@ fn device(m: &mut Markup, page: &Page<'_>) {
     let names =
         ["trial", "taken", "sent", "ring full", "not sent", "dropped on purpose", "sent twice", "swapped"];
     table(m, "The device's own counters", &head(names), rows);
+}
+
+/// Known faults against what was measured of them.
+fn accounting(m: &mut Markup, page: &Page<'_>) {
+    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.accounting.as_ref()?)));
+    let rows: Vec<Vec<Cell>> = known
+        .map(|(trial, accounting)| {
+            let exact =
+                if accounting.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
+            let counts = [
+                accounting.packets,
+                accounting.dropped,
+                accounting.lost,
+                accounting.duplicated,
+                accounting.duplicates,
+                accounting.swapped,
+                accounting.reordered,
+            ];
+            let mut cells = vec![heading(trial)];
+            cells.extend(counts.map(Cell::count));
+            cells.push(exact);
+            cells
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let names =
+        ["trial", "packets", "dropped", "lost", "sent twice", "duplicates", "swapped", "reordered", "exact"];
+    let caption =
+        "Known faults: what the device did on purpose, by its own count, and what was measured of it";
+    table(m, caption, &head(names), rows);
 }
 
 /// Delays that the device added on purpose, and what of them was measured.

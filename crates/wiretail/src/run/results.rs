@@ -6,6 +6,7 @@ use anyhow::Result;
 use wiretail_analysis::calibration::CalibrationTally;
 use wiretail_analysis::matching::Outcome;
 use wiretail_capture::read::{InterfaceChoice, OpenOptions};
+use wiretail_schema::calibration::Accounting;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::run::{SegmentRecord, TapRecord, TrialRecord, TrialState};
@@ -38,7 +39,12 @@ pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Res
             false => evaluate_segment(run, &folder, trial, segment, tally),
         };
         match evaluated {
-            Ok(()) => record.segments[place].analysed = true,
+            Ok(summary) => {
+                record.segments[place].analysed = true;
+                if place == 0 {
+                    record.accounting = accounting(trial, &record, &summary);
+                }
+            }
             // An interrupted trial may have ended before its first packet.
             Err(error) if record.state == TrialState::Interrupted => record.notes.push(format!("{error:#}")),
             Err(error) => return Err(error),
@@ -46,6 +52,23 @@ pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Res
     }
     record.calibration = tally.and_then(|tally| tally.finish(&stalls));
     Ok(record)
+}
+
+/// What the device did on purpose against what was measured; None where it did nothing, or where the
+/// warm-up leaves out some of it.
+fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
+    let commits = ["drop-every", "duplicate-every", "swap-every"];
+    let commits = commits.iter().any(|name| trial.get("dut", name).number > 0);
+    let dut = record.dut.filter(|_| commits && trial.get("trial", "warm-up").number == 0)?;
+    Some(Accounting {
+        packets: summary.loss.sent,
+        dropped: dut.faults_dropped + dut.dropped + dut.failed,
+        lost: summary.matching.lost,
+        duplicated: dut.faults_duplicated,
+        duplicates: summary.matching.duplicates_post,
+        swapped: dut.faults_swapped,
+        reordered: summary.reordering.reordered,
+    })
 }
 
 /// A tally of the known delays that the device adds, if it does.
@@ -62,7 +85,7 @@ fn evaluate_segment(
     trial: &Trial,
     segment: &SegmentRecord,
     calibration: Option<&mut CalibrationTally>,
-) -> Result<()> {
+) -> Result<Summary> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));
         let options = OpenOptions { interface, ..OpenOptions::default() };
@@ -85,20 +108,21 @@ fn evaluate_segment(
         out: Some(&out),
         progress: false,
     };
-    let Some(tally) = calibration else { return evaluate(job, None).map(drop) };
+    let Some(tally) = calibration else { return Ok(evaluate(job, None)?.0) };
     let mut each = |outcome: &Outcome| {
         if let Outcome::Matched { sent, delay_ns } = outcome {
             tally.take(sent.index(), sent.ts_ns, *delay_ns);
         }
         Ok(())
     };
-    evaluate(job, Some(&mut each)).map(drop)
+    Ok(evaluate(job, Some(&mut each))?.0)
 }
 
 /// The documents of a soak, from its log.
-fn write_soak(folder: &Path) -> Result<()> {
+fn write_soak(folder: &Path) -> Result<Summary> {
     let (analysis, delays) = soak_summary(folder)?;
-    outputs::write_all(folder, &analysis, &delays).map(drop)
+    outputs::write_all(folder, &analysis, &delays)?;
+    Ok(analysis.summary)
 }
 
 /// The record of a soak that was killed before it could leave one: what its log tells. None where the

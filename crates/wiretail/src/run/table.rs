@@ -52,6 +52,9 @@ pub fn print(out: &mut impl Write, run: &Run, results: &[SegmentResult]) -> io::
         for reason in &trial.reasons {
             writeln!(out, "    {reason}")?;
         }
+        for line in known(trial) {
+            writeln!(out, "    {line}")?;
+        }
     }
     let source = run.trials.iter().flat_map(|trial| &trial.taps).next();
     writeln!(out, "\n  stamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
@@ -59,6 +62,37 @@ pub fn print(out: &mut impl Write, run: &Run, results: &[SegmentResult]) -> io::
         writeln!(out, "  ? rests on too few packets: fewer than ten are beyond it")?;
     }
     Ok(())
+}
+
+/// What is known of a trial beforehand against what was measured of it: delays, faults.
+fn known(trial: &TrialRecord) -> Vec<String> {
+    let word = |holds: bool| if holds { "holds" } else { "does NOT hold" };
+    let calibration = trial.calibration.iter().map(|known| {
+        format!(
+            "calibration {}: {} ns injected, {} recovered (error {} ns); {} of {} delayed packets among as many worst \
+             ones; {} in stalls left out",
+            word(known.holds()),
+            known.injected_ns,
+            known.recovered_ns,
+            known.error_ns(),
+            known.found,
+            known.delayed,
+            known.in_stalls
+        )
+    });
+    let accounting = trial.accounting.iter().map(|known| {
+        format!(
+            "accounting {}: dropped {}, lost {}; sent twice {}, duplicates {}; swapped {}, reordered {}",
+            word(known.holds()),
+            known.dropped,
+            known.lost,
+            known.duplicated,
+            known.duplicates,
+            known.swapped,
+            known.reordered
+        )
+    });
+    calibration.chain(accounting).collect()
 }
 
 /// A percentile, marked where too few packets support it.

@@ -261,10 +261,10 @@ fn record(trial: &Trial, topology: &Topology, reports: &Reports) -> Recorded {
         (tap.packets, tap.drops) = (report.packets, report.drops + report.missing);
     }
     record.dut = reports.device.record;
-    let stalls;
-    (record.stalls, stalls) =
-        validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
-    record.reasons = validity::faults(trial, &generator, &record.taps, &record.stalls);
+    let stalls = validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
+    record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
+    record.notes = stalls.notes;
+    record.stalls = stalls.record;
     record.generator = Some(generator);
     record.segments = results::segment_records(topology, &record.directory);
     record.state = match (reports.generator.complete, record.reasons.is_empty()) {
@@ -276,5 +276,5 @@ fn record(trial: &Trial, topology: &Topology, reports: &Reports) -> Recorded {
         (true, true) => TrialState::Valid,
         (true, false) => TrialState::Invalid,
     };
-    Recorded { record, stalls }
+    Recorded { record, stalls: stalls.spans }
 }

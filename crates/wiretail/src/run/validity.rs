@@ -40,6 +40,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         segments: Vec::new(),
         stalls: StallsRecord::default(),
         calibration: None,
+        accounting: None,
     }
 }
 
@@ -62,7 +63,7 @@ pub fn faults(
     trial: &Trial,
     generator: &GeneratorRecord,
     taps: &[TapRecord],
-    stalls: &StallsRecord,
+    stalls: &Stalls,
 ) -> Vec<String> {
     let mut faults = Vec::new();
     for tap in taps.iter().filter(|tap| tap.drops > 0) {
@@ -80,8 +81,7 @@ pub fn faults(
             generator.late_limit_ns / 1000
         ));
     }
-    let long = stalls.longest.iter().filter(|stall| stall.duration_ns >= LONG_NS);
-    let long_ns: u64 = long.map(|stall| stall.duration_ns).sum();
+    let long_ns = stalls.long_ns;
     let duration_ns = trial.get("trial", "duration").number as f64;
     if long_ns as f64 > millionths("stall-share") * duration_ns {
         faults.push(format!(
@@ -93,12 +93,22 @@ pub fn faults(
     faults
 }
 
-/// Names the cause of every stall of the generator and of a device that polls; with it, when each was.
-pub fn stalls(
-    generator: &StallLog,
-    device: Option<&StallLog>,
-    clock: &ClockOffset,
-) -> (StallsRecord, Vec<Span>) {
+/// The stalls of a trial.
+pub struct Stalls {
+    /// What is written down.
+    pub record: StallsRecord,
+    /// When each was: from, to, in ns since 1970.
+    pub spans: Vec<Span>,
+    /// How long those of a millisecond and more took together, in ns.
+    pub long_ns: u64,
+    /// What the record leaves out; empty in most trials.
+    pub notes: Vec<String>,
+}
+
+/// Names the cause of every stall of the generator and of a device that polls.
+pub fn stalls(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> Stalls {
+    let logs = [(GENERATOR, Some(generator)), (DEVICE, device)];
+    let notes = logs.into_iter().filter_map(|(role, log)| uncaused(role, log?)).collect();
     let device = device.map_or(&[][..], StallLog::kept);
     let mut found = Vec::new();
     let mut paired = vec![false; device.len()];
@@ -131,6 +141,8 @@ pub fn stalls(
         known.longest_ns = known.longest_ns.max(stall.duration_ns);
     }
     causes.sort_by_key(|known| known.cause);
+    let long = found.iter().map(|(stall, _, _)| stall.duration_ns).filter(|ns| *ns >= LONG_NS);
+    let long_ns = long.sum();
     let mut longest: Vec<StallRecord> = found
         .into_iter()
         .map(|(stall, role, cause)| StallRecord {
@@ -144,7 +156,17 @@ pub fn stalls(
         longest.iter().map(|stall| (stall.start_ns, stall.start_ns + stall.duration_ns as i64)).collect();
     longest.sort_by_key(|stall| std::cmp::Reverse(stall.duration_ns));
     longest.truncate(LISTED);
-    (StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans)
+    Stalls { record: StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans, long_ns, notes }
+}
+
+/// Stalls that were only counted: a trial of minutes has more than there is room for.
+fn uncaused(role: &str, log: &StallLog) -> Option<String> {
+    let count = log.count() - log.kept().len() as u64;
+    let kept_ns: u64 = log.kept().iter().map(|stall| stall.duration_ns).sum();
+    let ms = (log.total_ns() - kept_ns) as f64 / 1e6;
+    (count > 0).then(|| {
+        format!("{count} further stalls of the {role}, {ms:.1} ms together, were counted without their cause")
+    })
 }
 
 fn cause_alone(stall: &Stall) -> StallCause {
@@ -178,7 +200,7 @@ mod tests {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
         let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
         let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
-        let (record, spans) = stalls(&generator, Some(&device), &clock);
+        let Stalls { record, spans, notes, .. } = stalls(&generator, Some(&device), &clock);
         let causes: Vec<_> =
             record.causes.iter().map(|cause| (cause.cause, cause.count, cause.total_ns)).collect();
         assert_eq!(
@@ -188,6 +210,6 @@ mod tests {
         assert_eq!(record.longest[0].start_ns, 5_000_007);
         assert_eq!(record.longest[0].role, "load generator and device under test");
         assert_eq!(record.longest[2].role, DEVICE);
-        assert_eq!(spans.len(), 3);
+        assert!(spans.len() == 3 && notes.is_empty());
     }
 }
