@@ -140,6 +140,11 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Seat<'_, M> {
     pub fn lay(&self, batch: Vec<Record>) -> bool {
         let mine = {
             let mut waiting = lock(&self.lane().waiting);
+            // A stretch of a file without a packet of this tap. To `merge`, nothing at hand means the end.
+            if batch.is_empty() {
+                waiting.spare.push(batch);
+                return !self.meeting.abandoned.load(Ordering::Relaxed);
+            }
             waiting.batches.push_back(batch);
             waiting.batches.len()
         };
@@ -223,6 +228,7 @@ mod tests {
                     scope.spawn(move || {
                         let seat = meeting.seat(side);
                         for start in (0..len).step_by(size as usize) {
+                            assert!(seat.lay(records(0..0)), "nothing is not the end");
                             assert!(seat.lay(records(start..len.min(start + size))));
                         }
                     });
