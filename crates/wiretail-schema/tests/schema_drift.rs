@@ -1,34 +1,38 @@
-//! The JSON Schema of `summary.json` in `docs/formats/` is generated from the types, so that the
-//! document and its description cannot drift apart.
+//! The JSON Schemas in `docs/formats/` and the table of keys in `docs/experiments.md` are generated from the
+//! types and from the table of keys, so that the documents and their descriptions cannot drift apart.
 //!
-//! After a change of the types: `UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift`.
-//! Where a reader of the old document would be misled, the number in `SUMMARY_SCHEMA` rises too.
+//! After a change: `UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift`.
+//! Where a reader of the old document would be misled, the number in `SUMMARY_SCHEMA` or `RUN_SCHEMA` rises too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wiretail_schema::experiment::{json_schema, key_table};
+use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
-/// Writes the schema instead of comparing it.
+/// Writes what is generated instead of comparing it.
 const UPDATE: &str = "UPDATE_SCHEMA";
 
-fn formats(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats").join(name)
+/// Lines of `docs/experiments.md` between which the table of keys stands.
+const TABLE_BEGINS: &str =
+    "<!-- Generated from KEYS: UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift -->\n";
+const TABLE_ENDS: &str = "<!-- End of what is generated. -->\n";
+
+fn docs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-#[test]
-fn the_committed_schema_is_that_of_the_types() {
-    let path = formats("summary.schema.json");
-    let schema = schemars::schema_for!(Summary);
-    let generated = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
+/// Compares a file with what it should hold, or makes it hold that.
+fn compare(path: &Path, generated: &str) {
     if std::env::var_os(UPDATE).is_some() {
-        fs::write(&path, &generated).expect("the schema can be written");
+        fs::write(path, generated).expect("the file can be written");
     }
-    let committed = read(&path);
+    let committed = read(path);
     // The first line that differs says more than two documents of a thousand lines.
     let mut lines = committed.lines().zip(generated.lines()).zip(1..);
     if let Some(((old, new), number)) = lines.find(|((old, new), _)| old != new) {
@@ -42,8 +46,39 @@ fn the_committed_schema_is_that_of_the_types() {
     assert!(committed == generated, "{}: longer or shorter than generated; {UPDATE}=1", path.display());
 }
 
+fn pretty(schema: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(schema).expect("a schema is JSON") + "\n"
+}
+
 #[test]
-fn the_page_about_it_names_the_version_that_is_written() {
-    let path = formats("summary.md");
-    assert!(read(&path).contains(SUMMARY_SCHEMA), "{} does not name {SUMMARY_SCHEMA}", path.display());
+fn the_schema_of_summaries_is_that_of_the_types() {
+    compare(&docs("formats/summary.schema.json"), &pretty(&schemars::schema_for!(Summary)));
+}
+
+#[test]
+fn the_schema_of_manifests_is_that_of_the_types() {
+    compare(&docs("formats/run.schema.json"), &pretty(&schemars::schema_for!(Run)));
+}
+
+#[test]
+fn the_schema_of_experiments_is_that_of_the_keys() {
+    compare(&docs("formats/experiment.schema.json"), &pretty(&json_schema()));
+}
+
+#[test]
+fn the_table_of_keys_is_that_of_the_parser() {
+    let path = docs("experiments.md");
+    let page = read(&path);
+    let missing = |marker| format!("{} has no line {marker}", path.display());
+    let (head, rest) = page.split_once(TABLE_BEGINS).unwrap_or_else(|| panic!("{}", missing(TABLE_BEGINS)));
+    let (_, tail) = rest.split_once(TABLE_ENDS).unwrap_or_else(|| panic!("{}", missing(TABLE_ENDS)));
+    compare(&path, &format!("{head}{TABLE_BEGINS}\n{}\n{TABLE_ENDS}{tail}", key_table()));
+}
+
+#[test]
+fn the_pages_name_the_versions_that_are_written() {
+    for (page, version) in [("formats/summary.md", SUMMARY_SCHEMA), ("formats/run.md", RUN_SCHEMA)] {
+        let path = docs(page);
+        assert!(read(&path).contains(version), "{} does not name {version}", path.display());
+    }
 }

@@ -71,6 +71,18 @@ impl KeyRow {
         if self.table.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.table, self.name) }
     }
 
+    /// The largest value it may have; None where there is no limit but that of its kind.
+    pub fn most(&self) -> Option<u64> {
+        match (self.table, self.name) {
+            ("dut", "batch") => Some(64),
+            ("dut", "hops") => Some(16),
+            ("traffic", "flows") => Some(60_000),
+            ("traffic", "streams") => Some(256),
+            ("traffic", "port" | "burst") => Some(65_535),
+            _ => None,
+        }
+    }
+
     /// Whether it is `dut.kind`, which names every trial.
     pub(super) fn is_dut(&self) -> bool {
         (self.table, self.name) == ("dut", "kind")

@@ -4,6 +4,7 @@
 //! the errors, the documentation and the JSON Schema all come from there. A key that is a *factor* may
 //! hold a list: the trials are the cross product of all lists, in the order of the table.
 
+mod document;
 mod keys;
 mod text;
 
@@ -12,6 +13,7 @@ use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
+pub use document::{json_schema, key_table};
 pub use keys::{KEYS, KeyRow, Kind, Needs};
 pub use text::parse_rate;
 use text::{parse_setting, unknown, values};
@@ -147,16 +149,12 @@ impl Experiment {
                 ));
             }
         }
-        let over = |table, name, most| {
-            let most_of = self.values(table, name).iter().map(|setting| setting.number).max();
-            (most_of > Some(most)).then(|| (place(table, name), format!("{table}.{name}: at most {most}")))
+        let over = |(place, row): (usize, &KeyRow)| {
+            let most = row.most()?;
+            let is_over = self.settings[place].iter().any(|setting| setting.number > most);
+            is_over.then(|| (place, format!("{}: at most {most}", row.full_name())))
         };
-        over("dut", "batch", 64)
-            .or_else(|| over("dut", "hops", 16))
-            .or_else(|| over("traffic", "flows", 60_000))
-            .or_else(|| over("traffic", "streams", 256))
-            .or_else(|| over("traffic", "port", 65_535))
-            .or_else(|| over("traffic", "burst", 65_535))
+        KEYS.iter().enumerate().find_map(over)
     }
 
     /// Whether any trial meets this.

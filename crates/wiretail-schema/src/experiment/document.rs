@@ -1,0 +1,145 @@
+//! The table of [`KEYS`] for people and for editors: rows of a page, and a JSON Schema.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{KEYS, KeyRow, Kind};
+
+/// Kinds that are texts with a unit: name, how they are written, what they are.
+///
+/// The patterns tell how a value is written, as far as a pattern can; which values there are (a rate of
+/// at least 1 pps, a frame of at least 60 bytes) is for the parser. It takes a little more than they do,
+/// such as blanks at either end.
+const WRITTEN: [(&str, &str, &str); 4] = [
+    ("rate", "^[0-9]+(\\.[0-9]+)? *[kM]?pps$", "Packets a second, with the unit pps, kpps or Mpps: 10 kpps."),
+    (
+        "duration",
+        "^[0-9]+(\\.[0-9]+)? *(ns|us|µs|ms|s|min|h)$",
+        "A span of time, with the unit ns, us, ms, s, min or h: 1.5 s.",
+    ),
+    (
+        "size",
+        "^([0-9]+ *B|imix-csit|imix-trex|[0-9]+ *x *[0-9]+( *B)?(, *[0-9]+ *x *[0-9]+( *B)?)*)$",
+        "Bytes of a frame without the frame check sequence, 60 to 9000, or a mix: 100 B, imix-csit, 7x60,4x566,1x1514.",
+    ),
+    ("percent", "^[0-9]+(\\.[0-9]+)? *%$", "A share of at most 100 %: 1 %."),
+];
+
+/// The definition of a kind that is a text with a unit; None for other kinds.
+fn written(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Rate => Some("rate"),
+        Kind::Duration => Some("duration"),
+        Kind::Size => Some("size"),
+        Kind::Percent => Some("percent"),
+        Kind::Text | Kind::Choice(_) | Kind::Count(_) => None,
+    }
+}
+
+/// All keys as a table in Markdown, a row a key, in the order in which factors multiply.
+pub fn key_table() -> String {
+    let mut text =
+        String::from("| key | value | default | list | only where | meaning |\n|---|---|---|---|---|---|\n");
+    for row in KEYS {
+        let default = match row.default {
+            None => "**must be there**".to_owned(),
+            Some("") => "none".to_owned(),
+            Some(default) => format!("`{default}`"),
+        };
+        let list = if row.factor { "yes" } else { "" };
+        let only = row.needs.map_or_else(String::new, |needs| {
+            format!("`{}.{}` is {}", needs.table, needs.name, words(needs.values, " or "))
+        });
+        let name = row.full_name();
+        text.push_str(&format!(
+            "| `{name}` | {} | {default} | {list} | {only} | {} |\n",
+            value(row),
+            row.about
+        ));
+    }
+    text
+}
+
+/// What a key holds, in words.
+fn value(row: &KeyRow) -> String {
+    match (row.kind, row.most()) {
+        (Kind::Text, _) => "text".to_owned(),
+        (Kind::Choice(choices), _) => words(choices, ", "),
+        (Kind::Count(least), Some(most)) => format!("number, {least} to {most}"),
+        (Kind::Count(least), None) => format!("number from {least}"),
+        (kind, _) => written(kind).unwrap_or_default().to_owned(),
+    }
+}
+
+fn words(words: &[&str], between: &str) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(between)
+}
+
+/// The JSON Schema (2020-12) of an experiment file, read as JSON: a table of TOML is an object.
+pub fn json_schema() -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for row in KEYS {
+        if row.table.is_empty() {
+            properties.insert(row.name.to_owned(), property(row));
+        } else {
+            let table = properties.entry(row.table).or_insert_with(|| table(row.table));
+            table["properties"][row.name] = property(row);
+        }
+        let outermost = if row.table.is_empty() { row.name } else { row.table };
+        if row.default.is_none() && !required.contains(&outermost) {
+            required.push(outermost);
+        }
+    }
+    let definition = |(name, pattern, about): &(&str, &str, &str)| {
+        ((*name).to_owned(), json!({ "type": "string", "pattern": pattern, "description": about }))
+    };
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Experiment",
+        "description": "An experiment file of Wiretail, TOML read as JSON. A key that may hold a list is a factor: the trials are the cross product of all lists.",
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": properties,
+        "$defs": WRITTEN.iter().map(definition).collect::<Map<_, _>>(),
+    })
+}
+
+/// A table without its keys.
+fn table(name: &str) -> Value {
+    let required = KEYS.iter().filter(|row| row.table == name && row.default.is_none());
+    let required: Vec<&str> = required.map(|row| row.name).collect();
+    let mut table = json!({ "type": "object", "additionalProperties": false, "properties": {} });
+    if !required.is_empty() {
+        table["required"] = json!(required);
+    }
+    table
+}
+
+/// The schema of one key.
+fn property(row: &KeyRow) -> Value {
+    let one = match row.kind {
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Choice(choices) => json!({ "enum": choices }),
+        Kind::Count(least) => match row.most() {
+            Some(most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+            None => json!({ "type": "integer", "minimum": least }),
+        },
+        kind => json!({ "$ref": format!("#/$defs/{}", written(kind).unwrap_or_default()) }),
+    };
+    let mut property = match row.factor {
+        true => json!({ "anyOf": [one, { "type": "array", "minItems": 1, "items": one }] }),
+        false => one,
+    };
+    let only = row.needs.map_or_else(String::new, |needs| {
+        format!(" Has an effect only where {}.{} is {}.", needs.table, needs.name, needs.values.join(" or "))
+    });
+    property["description"] = json!(format!("{}{only}", row.about));
+    if let Some(default) = row.default {
+        property["default"] = match row.kind {
+            Kind::Count(_) => json!(default.parse::<u64>().unwrap_or_default()),
+            _ => json!(default),
+        };
+    }
+    property
+}
