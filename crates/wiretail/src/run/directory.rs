@@ -56,12 +56,7 @@ impl RunDirectory {
     /// There is none, or it is not whole.
     pub fn open(path: &Path) -> Result<(Self, Experiment, Run)> {
         let directory = Self::lock(path)?;
-        let run = read_manifest(path)?;
-        let file = path.join(EXPERIMENT);
-        let text = fs::read_to_string(&file)
-            .with_context(|| format!("{}: cannot be read; expected a run directory", file.display()))?;
-        let experiment =
-            Experiment::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+        let (experiment, run) = read(path)?;
         Ok((directory, experiment, run))
     }
 
@@ -111,15 +106,21 @@ impl RunDirectory {
     }
 }
 
-/// The manifest of a run directory.
+/// The experiment and the manifest of a run directory, also of a run that is still going on.
 ///
 /// # Errors
 /// There is none, or it is none of ours.
-pub fn read_manifest(path: &Path) -> Result<Run> {
+pub fn read(path: &Path) -> Result<(Experiment, Run)> {
+    let unread = |file: &Path| format!("{}: cannot be read; expected a run directory", file.display());
+    let file = path.join(EXPERIMENT);
+    let text = fs::read_to_string(&file).with_context(|| unread(&file))?;
+    let experiment =
+        Experiment::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
     let file = path.join(MANIFEST);
-    let text = fs::read(&file)
-        .with_context(|| format!("{}: cannot be read; expected a run directory", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{}: is no manifest of a run", file.display()))
+    let text = fs::read(&file).with_context(|| unread(&file))?;
+    let run = serde_json::from_slice(&text)
+        .with_context(|| format!("{}: is no manifest of a run", file.display()))?;
+    Ok((experiment, run))
 }
 
 /// The results of all segments that were analysed.

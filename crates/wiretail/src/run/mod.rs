@@ -101,10 +101,10 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
 /// # Errors
 /// It is none, or can't be written to.
 pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
-    let (directory, experiment, mut run) = RunDirectory::open(&arguments.run)?;
+    let (experiment, mut run) = directory::read(&arguments.run)?;
     for trial in experiment.trials() {
         if run.trials.iter().all(|record| record.number != trial.number)
-            && let Some(record) = results::recover(directory.path(), &trial)?
+            && let Some(record) = results::recover(&arguments.run, &trial)?
         {
             insert(&mut run, record);
         }
@@ -192,7 +192,7 @@ fn attempts(
     loop {
         let blank = validity::blank(trial, TrialState::Failed, Vec::new());
         let whole_ns = trial.get("trial", "duration").number;
-        let (folder, measured_ns) = directory.for_attempt(&blank, store::is_soak(trial))?;
+        let (folder, measured_ns) = directory.for_attempt(&blank, number == 1 && store::is_soak(trial))?;
         let duration_ns = whole_ns.saturating_sub(measured_ns).max(1);
         let seed = seed.wrapping_add(trial.number as u64);
         let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };

@@ -138,7 +138,7 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
         let taps = recorder.end();
         Ok(Reports { generator: generated?, device: device?, taps: taps? })
     })?;
-    Ok(record(trial, testbed.topology(), &reports))
+    Ok(record(trial, testbed.topology(), places, &reports))
 }
 
 /// Waits for the device, then sends what the plan says.
@@ -253,7 +253,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// The trial's record: what everybody counted, and whether that says something about the device.
-fn record(trial: &Trial, topology: &Topology, reports: &Reports) -> Recorded {
+fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: &Reports) -> Recorded {
     let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
     let generator = validity::generator_record(trial, &reports.generator);
     record.taps = results::tap_records(topology);
@@ -264,6 +264,9 @@ fn record(trial: &Trial, topology: &Topology, reports: &Reports) -> Recorded {
     let stalls = validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;
+    if trial.is("host", "fifo") && !places.is_some_and(|places| places.fifo) {
+        record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
+    }
     record.stalls = stalls.record;
     record.generator = Some(generator);
     record.segments = results::segment_records(topology, &record.directory);
