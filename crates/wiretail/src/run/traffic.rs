@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 use wiretail_dataplane::recording::Recording;
@@ -52,15 +52,21 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         mix => Sizes::Imix(mix.parts()),
     };
     let flows = u16::try_from(number("flows")).context("traffic.flows")?;
+    let recording = recording(trial)?;
+    if recording.is_some() && ways == 2 {
+        bail!("traffic.pattern = \"replay\" sends one way only; expected traffic.directions = \"one-way\"");
+    }
+    // A recording has its own packets.
+    let count = if recording.is_some() { 0 } else { u16::try_from(number("streams") * ways)? };
     let mut streams = Vec::new();
-    for id in 0..u16::try_from(number("streams") * ways)? {
+    for id in 0..count {
         let port = usize::from(ways == 2 && id % 2 == 1);
         let addresses = if port == 1 { back } else { there };
         streams.push(Stream { id, port, addresses, flows, sizes: sizes.clone() });
     }
     Ok(GeneratorPlan {
         streams,
-        recording: recording(trial)?,
+        recording,
         pattern,
         end: End::DurationNs(trial.get("trial", "duration").number),
         seed,
