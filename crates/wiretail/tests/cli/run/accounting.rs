@@ -1,0 +1,54 @@
+//! What a device does to packets on purpose is what the measurement finds: exactly.
+
+use super::bed::{Bed, experiment, live};
+
+#[test]
+fn planted_faults_are_counted_exactly() {
+    let Some(_alone) = live() else { return };
+    let bed = Bed::new(&experiment(
+        "kind = \"skeleton\"\ndrop-every = 100\nduplicate-every = 300\nswap-every = 200",
+        "rate = \"50 kpps\"",
+        "duration = \"2 s\"",
+    ));
+    bed.run().with_code(0);
+    let trial = &bed.trials()[0];
+    let summary = bed.summary(trial, 0);
+    let planted = |name: &str| trial["dut"][name].as_u64().unwrap();
+    let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
+    assert_eq!(trial["generator"]["sent"], 100_000);
+    assert_eq!(found("loss", "sent"), 100_000);
+    for (name, least) in [("faults_dropped", 900), ("faults_duplicated", 300), ("faults_swapped", 450)] {
+        assert!(planted(name) > least, "{}", trial["dut"]);
+    }
+    // On a busy machine the device may find its ring full: these packets are its loss, too, and it counts them.
+    let lost = planted("faults_dropped") + planted("dropped") + planted("failed");
+    assert_eq!(found("matching", "lost"), lost, "{}", trial["dut"]);
+    assert_eq!(found("matching", "matched"), 100_000 - lost);
+    assert_eq!(found("matching", "duplicates_post"), planted("faults_duplicated"));
+    assert_eq!(found("reordering", "reordered"), planted("faults_swapped"));
+    assert_eq!(found("reordering", "extent_max"), 1, "a swapped packet is one place late");
+    for zero in ["extra", "duplicates_pre", "negative", "out_of_window", "reused", "evicted"] {
+        assert_eq!(found("matching", zero), 0, "{zero}");
+    }
+}
+
+/// The same faults where no packet is kept: a soak counts as exactly.
+#[test]
+fn a_soak_counts_the_same_faults() {
+    let Some(_alone) = live() else { return };
+    let bed = Bed::new(&experiment(
+        "kind = \"skeleton\"\ndrop-every = 100\nduplicate-every = 300\nswap-every = 200",
+        "rate = \"5 kpps\"",
+        "duration = \"2 s\"\ncapture = \"none\"",
+    ));
+    bed.run().with_code(0);
+    let trial = &bed.trials()[0];
+    let summary = bed.summary(trial, 0);
+    let planted = |name: &str| trial["dut"][name].as_u64().unwrap();
+    let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
+    let lost = planted("faults_dropped") + planted("dropped") + planted("failed");
+    assert_eq!((found("loss", "sent"), found("matching", "lost")), (10_000, lost));
+    assert_eq!(found("matching", "duplicates_post"), planted("faults_duplicated"));
+    assert_eq!(found("reordering", "reordered"), planted("faults_swapped"));
+    assert!(!bed.out().join(trial["directory"].as_str().unwrap()).join("capture.pcapng.zst").exists());
+}

@@ -1,0 +1,256 @@
+//! Starting `wiretail run` on an experiment, and reading what it left.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wiretail_host::CoreClaim;
+
+use super::host;
+use crate::support::{WIRETAIL, folder, wiretail};
+
+/// No run of these tests takes that long, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Whether namespaces can be made here; if not, says so.
+pub fn can_run() -> bool {
+    let probe = "ip netns add wt-probe-$$ && ip netns del wt-probe-$$";
+    let works = Command::new("bash").args(["-c", probe]).stderr(Stdio::null()).status();
+    if works.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    println!("SKIPPED: no root, or no network namespaces here");
+    false
+}
+
+/// One live run at a time, if this machine can have one at all.
+pub fn live() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    can_run().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same for runs that take cores for themselves: other programs may have them, and these tests
+/// must not be at them together with those of other test programs, which hold this lock, too.
+pub fn live_on_own_cores() -> Option<(MutexGuard<'static, ()>, File)> {
+    let alone = live()?;
+    let lock = File::open(std::env::temp_dir()).expect("a folder");
+    lock.lock().expect("locked");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if !Path::new("/sys/devices/system/cpu/cpu1").exists() {
+        println!("SKIPPED: only one core ({cores} usable): no core can be isolated");
+        return None;
+    }
+    // A run takes the last cores; on two it is core 1.
+    let claims: Result<Vec<_>, _> = (1..64).map(CoreClaim::take).collect();
+    match claims {
+        Ok(_) => Some((alone, lock)),
+        Err(error) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+    }
+}
+
+/// An experiment with these lines in its tables. No core is taken from others, and no trial is invalid
+/// for what other programs do to the machine.
+pub fn experiment(dut: &str, traffic: &str, trial: &str) -> String {
+    format!(
+        "title = \"A test\"\nseed = 7\n[dut]\n{dut}\n[traffic]\n{traffic}\n\
+         [trial]\nlate-share = \"100 %\"\nstall-share = \"100 %\"\nattempts = 1\nwarm-up = \"0 s\"\n{trial}\n\
+         [host]\nisolate = \"no\"\nfifo = \"no\"\n"
+    )
+}
+
+/// The same experiment with its cores for itself, and real-time priority.
+pub fn on_own_cores(experiment: &str) -> String {
+    experiment.replace("isolate = \"no\"", "isolate = \"yes\"").replace("fifo = \"no\"", "fifo = \"yes\"")
+}
+
+/// `wiretail forward` as the device under test, which is a program like any other.
+pub fn forwarder(more: &str) -> String {
+    format!("{WIRETAIL} forward in out {more}")
+}
+
+/// A folder with an experiment file and the directory of its run.
+pub struct Bed {
+    folder: TempDir,
+}
+
+impl Bed {
+    pub fn new(experiment: &str) -> Self {
+        let folder = folder();
+        fs::write(folder.path().join("test.toml"), experiment).expect("the experiment");
+        Self { folder }
+    }
+
+    /// Path of a file beside the experiment.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The run's directory.
+    pub fn out(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// `wiretail run` with its arguments, not started yet; its output goes to files.
+    pub fn command(&self) -> Command {
+        self.prepare(&[
+            "run",
+            self.path("test.toml").to_str().unwrap(),
+            "--out",
+            self.out().to_str().unwrap(),
+        ])
+    }
+
+    fn prepare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(WIRETAIL);
+        command.args(arguments).arg("--allow-system-changes").current_dir("/");
+        self.redirect(&mut command);
+        command
+    }
+
+    /// Sends a command's output to files that [`Running::end`] reads.
+    pub fn redirect(&self, command: &mut Command) {
+        let file = |name| File::create(self.path(name)).expect("a file");
+        command.stdin(Stdio::null()).stdout(file("stdout.txt")).stderr(file("stderr.txt"));
+    }
+
+    pub fn start(&self) -> Running<'_> {
+        Running::start(self, self.command())
+    }
+
+    /// Runs the experiment to its end; nothing may be left on the machine.
+    pub fn run(&self) -> Finished {
+        self.start().end()
+    }
+
+    /// Goes on with an interrupted run, to its end.
+    pub fn resume(&self) -> Finished {
+        Running::start(self, self.prepare(&["run", "--resume", self.out().to_str().unwrap()])).end()
+    }
+
+    pub fn manifest(&self) -> Value {
+        json(&self.out().join("manifest.json"))
+    }
+
+    /// The trials that are done.
+    pub fn trials(&self) -> Vec<Value> {
+        self.manifest()["trials"].as_array().expect("trials").clone()
+    }
+
+    /// The summary of a trial's segment.
+    pub fn summary(&self, trial: &Value, segment: usize) -> Value {
+        let directory = trial["segments"][segment]["directory"].as_str().expect("a segment");
+        json(&self.out().join(directory).join("summary.json"))
+    }
+}
+
+pub fn json(path: &Path) -> Value {
+    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+/// A run that goes on; killed and cleaned up after if the test fails before its end.
+pub struct Running<'bed> {
+    bed: &'bed Bed,
+    child: Option<Child>,
+    pub pid: u32,
+}
+
+/// A run that has ended.
+pub struct Finished {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl<'bed> Running<'bed> {
+    pub fn start(bed: &'bed Bed, mut command: Command) -> Self {
+        let child = command.spawn().expect("wiretail starts");
+        Self { bed, pid: child.id(), child: Some(child) }
+    }
+
+    /// Waits until something is so.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&Bed) -> bool) {
+        let begun = Instant::now();
+        while !is_so(self.bed) {
+            let ended = self.child.as_mut().expect("running").try_wait().expect("a look");
+            assert!(ended.is_none(), "the run ended before {what}: {}", self.read("stderr.txt"));
+            assert!(begun.elapsed() < PATIENCE, "never {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until so many trials are done.
+    pub fn until_trials(&mut self, count: usize) {
+        let done = |bed: &Bed| {
+            let manifest = fs::read(bed.out().join("manifest.json")).unwrap_or_default();
+            let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
+            manifest["trials"].as_array().is_some_and(|trials| trials.len() >= count)
+        };
+        self.until("its trials were done", done);
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.pid.to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// Kills it, waits for its death, and cleans up behind it. Nothing may be left.
+    pub fn kill(mut self) {
+        let mut child = self.child.take().expect("running");
+        child.kill().expect("SIGKILL");
+        child.wait().expect("its end");
+        let output = wiretail(["clean"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        host::assert_nothing_of(self.pid);
+    }
+
+    /// Waits for its end. Nothing may be left.
+    pub fn end(mut self) -> Finished {
+        let status = self.wait();
+        host::assert_nothing_of(self.pid);
+        let (stdout, stderr) = (self.read("stdout.txt"), self.read("stderr.txt"));
+        Finished { code: status.code(), stdout, stderr }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            let child = self.child.as_mut().expect("running");
+            if let Some(status) = child.try_wait().expect("a look") {
+                self.child = None;
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.read("stderr.txt"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.bed.path(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+            wiretail(["clean"]);
+        }
+    }
+}
+
+impl Finished {
+    /// It must have ended so.
+    pub fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.stderr, self.stdout);
+        self
+    }
+}

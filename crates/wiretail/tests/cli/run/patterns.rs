@@ -1,0 +1,67 @@
+//! Every traffic pattern through a whole run: what was asked for is what was sent and measured.
+
+use serde_json::Value;
+
+use super::bed::{Bed, experiment, live};
+use crate::support::synth;
+
+/// Runs one trial over a bridge; returns its record and summary, with nothing lost.
+fn one(bed: &Bed) -> (Value, Value) {
+    bed.run().with_code(0);
+    let trial = bed.trials()[0].clone();
+    let summary = bed.summary(&trial, 0);
+    assert_eq!(summary["matching"]["lost"], 0, "{}", summary["matching"]);
+    assert_eq!(summary["matching"]["matched"], trial["generator"]["sent"], "{}", summary["matching"]);
+    (trial, summary)
+}
+
+fn bridge(traffic: &str, duration: &str) -> (Value, Value) {
+    one(&Bed::new(&experiment("kind = \"bridge\"", traffic, &format!("duration = \"{duration}\""))))
+}
+
+#[test]
+fn patterns_send_what_they_say() {
+    let Some(_alone) = live() else { return };
+    let (poisson, _) = bridge("rate = \"4 kpps\"\npattern = \"poisson\"", "300 ms");
+    let sent = poisson["generator"]["sent"].as_u64().unwrap();
+    // 1200 packets, and six standard deviations.
+    assert!((992..=1408).contains(&sent), "{sent}");
+    let (on_off, _) =
+        bridge("rate = \"5 kpps\"\npattern = \"on-off\"\non = \"10 ms\"\noff = \"40 ms\"", "200 ms");
+    assert_eq!(on_off["generator"]["sent"], 200);
+    let (bursts, _) = bridge("rate = \"4 kpps\"\nburst = 8", "200 ms");
+    assert_eq!(bursts["generator"]["sent"], 800);
+}
+
+#[test]
+fn mixes_and_flows_are_measured() {
+    let Some(_alone) = live() else { return };
+    let (csit, summary) = bridge("rate = \"5 kpps\"\nsize = \"imix-csit\"", "24 ms");
+    assert_eq!(csit["generator"]["sent"], 120);
+    let bytes = 70 * 60 + 40 * 566 + 10 * 1514;
+    assert_eq!(csit["generator"]["sent_bytes"], bytes);
+    let probes_without = |summary: &Value| summary["pre"]["packets_without_key"].as_u64().unwrap();
+    assert_eq!((&summary["pre"]["wire_bytes"], probes_without(&summary)), (&bytes.into(), 0));
+    let (_, flows) = bridge("rate = \"5 kpps\"\nflows = 3", "30 ms");
+    assert_eq!(flows["flows"]["count"], 3);
+    let each = |summary: &Value| -> Vec<u64> {
+        let flows = summary["flows"]["largest"].as_array().unwrap().iter();
+        flows.map(|flow| flow["sent"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(each(&flows), [50, 50, 50]);
+    let (_, streams) = bridge("rate = \"5 kpps\"\nflows = 3\nstreams = 2", "24 ms");
+    assert_eq!(each(&streams), [60, 60], "{}", streams["flows"]);
+}
+
+#[test]
+fn a_recording_is_sent_again() {
+    let Some(_alone) = live() else { return };
+    // Its path is relative to the experiment's.
+    let traffic = "rate = \"5 kpps\"\npattern = \"replay\"\nreplay = \"pre.pcap\"";
+    let bed = Bed::new(&experiment("kind = \"bridge\"", traffic, "duration = \"40 ms\""));
+    synth(&bed.path(""), &["--packets", "200", "--rate", "10kpps", "--flows", "3"]);
+    let (trial, summary) = one(&bed);
+    assert_eq!(trial["generator"]["sent"], 200);
+    assert_eq!(summary["flows"]["count"], 3, "{}", summary["flows"]);
+    assert_eq!(summary["delay"]["count"], 200);
+}
