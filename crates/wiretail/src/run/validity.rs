@@ -81,12 +81,13 @@ pub fn faults(
             generator.late_limit_ns / 1000
         ));
     }
-    let long_ns = stalls.long_ns;
     let duration_ns = trial.get("trial", "duration").number as f64;
-    if long_ns as f64 > millionths("stall-share") * duration_ns {
+    // The roles' stalls together may take longer than the trial, of which 100 % is no limit.
+    let long_ns = (stalls.long_ns as f64).min(duration_ns);
+    if long_ns > millionths("stall-share") * duration_ns {
         faults.push(format!(
             "the packets' cores stood still for {:.1} ms of {:.0} ms, in stalls of a millisecond and more",
-            long_ns as f64 / 1e6,
+            long_ns / 1e6,
             duration_ns / 1e6
         ));
     }
@@ -193,6 +194,32 @@ mod tests {
             log.tick(start + duration);
         }
         log
+    }
+
+    #[test]
+    fn all_of_the_time_is_no_limit() {
+        let clock = ClockOffset { realtime_minus_monotonic_ns: 0, uncertainty_ns: 1 };
+        // Two roles on one busy core: each stands still while the other runs.
+        let (first, second) = (log(&[(1_000_000, 900_000_000)]), log(&[(901_000_000, 900_000_000)]));
+        let stalls = stalls(&first, Some(&second), &clock);
+        let generator = GeneratorRecord {
+            offered_pps: 1000,
+            sent: 1000,
+            sent_bytes: 100_000,
+            failed: 0,
+            late: 0,
+            late_limit_ns: 100_000,
+            lateness_ns: [0; 4],
+        };
+        let faults_at = |share: &str| {
+            let text = format!(
+                "title = \"a\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n\
+                 [trial]\nduration = \"1 s\"\nstall-share = \"{share}\"\n"
+            );
+            let experiment = wiretail_schema::experiment::Experiment::parse(&text).unwrap();
+            faults(&experiment.trials()[0], &generator, &[], &stalls).len()
+        };
+        assert_eq!((faults_at("100 %"), faults_at("1 %")), (0, 1));
     }
 
     #[test]
