@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::bed::{Bed, experiment, live};
 use crate::support::synth;
 
-/// Runs one trial over a bridge; returns its record and summary, with nothing lost.
+/// Runs one trial; returns its record and summary, with nothing lost.
 fn one(bed: &Bed) -> (Value, Value) {
     bed.run().with_code(0);
     let trial = bed.trials()[0].clone();
@@ -58,10 +58,17 @@ fn a_recording_is_sent_again() {
     let Some(_alone) = live() else { return };
     // Its path is relative to the experiment's.
     let traffic = "rate = \"5 kpps\"\npattern = \"replay\"\nreplay = \"pre.pcap\"";
-    let bed = Bed::new(&experiment("kind = \"bridge\"", traffic, "duration = \"40 ms\""));
+    let bed = Bed::new(&experiment("kind = \"skeleton\"", traffic, "duration = \"40 ms\""));
     synth(&bed.path(""), &["--packets", "200", "--rate", "10kpps", "--flows", "3"]);
     let (trial, summary) = one(&bed);
     assert_eq!(trial["generator"]["sent"], 200);
     assert_eq!(summary["flows"]["count"], 3, "{}", summary["flows"]);
     assert_eq!(summary["delay"]["count"], 200);
+    let both =
+        experiment("kind = \"skeleton\"", &format!("{traffic}\ndirections = \"both\""), "duration = \"1 s\"");
+    std::fs::write(bed.path("test.toml"), both).expect("the experiment");
+    std::fs::rename(bed.out(), bed.path("earlier")).expect("a name");
+    bed.run().with_code(1);
+    let reasons = bed.trials()[0]["reasons"].to_string();
+    assert!(reasons.contains("sends one way only"), "{reasons}");
 }
