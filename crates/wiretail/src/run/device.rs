@@ -3,6 +3,7 @@
 //! A wire and a bridge are parts of the testbed. A skeleton is a thread of this process. A command is a
 //! program in the device's namespace; it is told by its environment what to forward between.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,8 @@ pub enum Device<'scope> {
 pub struct Program {
     pid: i32,
     ended: Receiver<std::io::Result<ExitStatus>>,
+    /// How it ended, once that was seen: it is told more than once.
+    status: OnceCell<String>,
     log: PathBuf,
     ready: String,
     patience: Duration,
@@ -114,7 +117,7 @@ pub fn start<'scope, 'env: 'scope>(
         let pid = pid.recv().context("the program's thread ended")??;
         let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
         let ready = trial.get("dut", "ready").text.clone();
-        return Ok(Device::Program(Program { pid, ended, log, ready, patience }));
+        return Ok(Device::Program(Program { pid, ended, status: OnceCell::new(), log, ready, patience }));
     }
     let skeleton = Skeleton::open(&testbed.ways(), skeleton_plan(trial, seed))?;
     let thread = scope.spawn(move || {
@@ -185,11 +188,17 @@ impl Device<'_> {
 
 impl Program {
     fn check(&self) -> Result<()> {
-        match self.ended.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Ok(Ok(status)) => bail!("the program ended by itself ({status}){}", last_words(&self.log)),
-            _ => bail!("the program ended by itself{}", last_words(&self.log)),
+        if self.status.get().is_none() {
+            let status = match self.ended.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(()),
+                Ok(Ok(status)) => status.to_string(),
+                Ok(Err(error)) => error.to_string(),
+                Err(TryRecvError::Disconnected) => "its status is not known".to_owned(),
+            };
+            let _ = self.status.set(status);
         }
+        let status = self.status.get().map_or("", String::as_str);
+        bail!("the program ended by itself ({status}){}", last_words(&self.log))
     }
 
     fn stop(self) -> Result<()> {
