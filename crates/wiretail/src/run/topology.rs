@@ -14,10 +14,11 @@ use wiretail_dataplane::timestamper::Direction;
 use wiretail_host::{MacAddress, Plan, Step, VethEnd};
 use wiretail_schema::experiment::Trial;
 
-/// Ethernet address of the load generator's link, so that no address resolution is on the wire.
-pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 1]);
+/// Ethernet address of the load generator's link, so that no address resolution is on the wire. It is none
+/// that `synth` writes: a bridge does not send a packet back to where it learnt the packet's address.
+pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 1]);
 /// Ethernet address of the sink's link.
-pub const MAC_SINK: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 2]);
+pub const MAC_SINK: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 2]);
 
 /// What stands between the load generator and the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
