@@ -58,7 +58,7 @@ fn a_recording_is_sent_again() {
     let Some(_alone) = live() else { return };
     // Its path is relative to the experiment's.
     let traffic = "rate = \"5 kpps\"\npattern = \"replay\"\nreplay = \"pre.pcap\"";
-    let bed = Bed::new(&experiment("kind = \"skeleton\"", traffic, "duration = \"40 ms\""));
+    let bed = Bed::new(&experiment("kind = \"bridge\"", traffic, "duration = \"40 ms\""));
     synth(&bed.path(""), &["--packets", "200", "--rate", "10kpps", "--flows", "3"]);
     let (trial, summary) = one(&bed);
     assert_eq!(trial["generator"]["sent"], 200);
