@@ -15,6 +15,8 @@ const PRIORITY: u8 = 50;
 const PRIORITY_READER: u8 = 51;
 /// How much of each period real-time threads may run, in us; -1 is all of it (sched(7)).
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+/// Cores that are online, below the root.
+const ONLINE: &str = "sys/devices/system/cpu/online";
 /// How long a core is watched before it counts as free: twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
 /// A core that others keep busier than this is no core for packets.
@@ -55,6 +57,8 @@ impl Places {
         let generator = if polls { roles.generator } else { roles.dut };
         let quiet = [roles.dut, generator].into_iter().filter(|core| *core != housekeeping);
         let quiet = CoreSet::new(quiet);
+        // Of two real-time threads that never sleep, the second one on a core would never run.
+        let fifo = fifo && !quiet.is_empty() && !(polls && generator == roles.dut);
         Some(Self { housekeeping, generator, device: roles.dut, reader: roles.timestamper, quiet, fifo })
     }
 
@@ -85,8 +89,15 @@ impl Places {
     /// Claims the quiet cores for this run.
     ///
     /// # Errors
-    /// Another run measures there.
+    /// Another run measures there, or on cores that this process was moved off.
     pub fn claim(&self) -> Result<Vec<CoreClaim>> {
+        let root = Path::new("/");
+        // A run that has cores for itself moves others off them: they don't look usable while it lasts.
+        let online = std::fs::read_to_string(root.join(ONLINE)).unwrap_or_default();
+        let online = CoreSet::parse(online.trim()).unwrap_or_default();
+        for core in online.without(&Cores::read(root)?.usable).cores() {
+            CoreClaim::take(*core)?;
+        }
         Ok(self.quiet.cores().iter().map(|core| CoreClaim::take(*core)).collect::<Result<_, _>>()?)
     }
 
@@ -138,6 +149,17 @@ mod tests {
         let cores = Cores { usable, isolated: CoreSet::default(), siblings: Vec::new() };
         let places = Places::of(&cores, middle, true).unwrap();
         (places.housekeeping, places.generator, places.device, places.quiet.to_string())
+    }
+
+    #[test]
+    fn real_time_threads_that_never_sleep_have_a_core_each() {
+        let fifo = |usable: &str, middle| {
+            let usable = CoreSet::parse(usable).unwrap();
+            let cores = Cores { usable, isolated: CoreSet::default(), siblings: Vec::new() };
+            Places::of(&cores, middle, true).unwrap().fifo
+        };
+        assert!(!fifo("0", Middle::Ports) && !fifo("0", Middle::Bridge));
+        assert!(fifo("0-1", Middle::Ports) && fifo("0-1", Middle::Bridge) && fifo("0-3", Middle::Ports));
     }
 
     #[test]
