@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 /// The error and its causes; a cause that the error's own text tells already is not told again.
-fn message(error: &anyhow::Error) -> String {
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

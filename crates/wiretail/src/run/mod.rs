@@ -198,7 +198,7 @@ fn attempts(
         let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };
         let mut record = trial::run(&attempt)
             .and_then(|recorded| results::evaluate_all(directory.path(), trial, recorded))
-            .unwrap_or_else(|error| TrialRecord { reasons: vec![format!("{error:#}")], ..blank });
+            .unwrap_or_else(|error| TrialRecord { reasons: vec![crate::message(&error)], ..blank });
         record.attempts = number;
         let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
         if !again || number >= most || stop.load(Ordering::Relaxed) {
