@@ -27,27 +27,38 @@ pub fn can_run() -> bool {
     false
 }
 
-/// One live run at a time, if this machine can have one at all.
-pub fn live() -> Option<MutexGuard<'static, ()>> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    can_run().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+/// The right to run: the lock among the threads of this program, and that among test programs.
+pub type Turn = (MutexGuard<'static, ()>, File);
+
+/// One live run at a time, if this machine can have one at all; and none while a test of another program
+/// moves everybody off a core.
+pub fn live() -> Option<Turn> {
+    turn(File::lock_shared)
 }
 
-/// The same for runs that take cores for themselves: other programs may have them, and these tests
-/// must not be at them together with those of other test programs, which hold this lock, too.
-pub fn live_on_own_cores() -> Option<(MutexGuard<'static, ()>, File)> {
-    let alone = live()?;
-    let lock = File::open(std::env::temp_dir()).expect("a folder");
-    lock.lock().expect("locked");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if !Path::new("/sys/devices/system/cpu/cpu1").exists() {
-        println!("SKIPPED: only one core ({cores} usable): no core can be isolated");
+fn turn(lock: fn(&File) -> std::io::Result<()>) -> Option<Turn> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    if !can_run() {
         return None;
     }
-    // A run takes the last cores; on two it is core 1.
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = File::open(std::env::temp_dir()).expect("a folder");
+    lock(&folder).expect("locked");
+    Some((alone, folder))
+}
+
+/// The same for runs that take cores for themselves: while no other test has a live run, and if no other
+/// program has the cores.
+pub fn live_on_own_cores() -> Option<Turn> {
+    let turn = turn(File::lock)?;
+    if !Path::new("/sys/devices/system/cpu/cpu1").exists() {
+        println!("SKIPPED: only one core: none can be isolated");
+        return None;
+    }
+    // Whichever cores a run takes: the first is never among them.
     let claims: Result<Vec<_>, _> = (1..64).map(CoreClaim::take).collect();
     match claims {
-        Ok(_) => Some((alone, lock)),
+        Ok(_) => Some(turn),
         Err(error) => {
             println!("SKIPPED: {error}");
             None
