@@ -149,6 +149,14 @@ impl Experiment {
                 ));
             }
         }
+        let warm_up = self.first("trial", "warm-up");
+        let durations = self.values("trial", "duration");
+        if let Some(short) = durations.iter().find(|duration| duration.number <= warm_up.number) {
+            let (all, left_out) = (&short.text, &warm_up.text);
+            let message =
+                format!("trial.duration = \"{all}\" is not longer than trial.warm-up = \"{left_out}\"");
+            return Some((place("trial", "duration"), message));
+        }
         let over = |(place, row): (usize, &KeyRow)| {
             let most = row.most()?;
             let is_over = self.settings[place].iter().any(|setting| setting.number > most);
@@ -399,6 +407,8 @@ mod tests {
         assert!(error(&FILE.replace("wire", "command")).contains("dut.command is missing"));
         let replay = FILE.replace("rate", "pattern = \"replay\"\nrate");
         assert!(error(&replay).contains("traffic.replay is missing"));
+        let short = format!("{FILE}[trial]\nduration = \"200 ms\"\n");
+        assert!(error(&short).starts_with("line 9: trial.duration = \"200 ms\" is not longer than"));
         assert!(
             error(&FILE.replace("[traffic]", "batch = 65\n[traffic]"))
                 .contains("line 6: dut.batch: at most 64")
