@@ -158,7 +158,7 @@ class Tap:
             packets, drops = self._statistics()
             self._outstanding += packets - drops
             if drops > 0:
-                raise Failure(f"the tap dropped {drops} packets: its ring was too small")
+                raise Spoiled(f"the tap dropped {drops} packets: its ring was too small")
             if self._outstanding == 0:
                 return found
             if time.monotonic() > end:
