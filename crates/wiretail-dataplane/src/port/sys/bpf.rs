@@ -71,7 +71,8 @@ struct LinkCreate {
 }
 
 /// # Safety
-/// `T` is the layout that the command wants, and its pointers are to live memory of the lengths given.
+/// The caller's SAFETY reason: `T` is the layout that the command wants, and its pointers are to live memory of
+/// the lengths given.
 unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
     let (pointer, len) = (&raw const *attributes, size_of_val(attributes) as u32);
     // SAFETY: the attributes live through the call, which reads `len` bytes of them; the rest says the caller.
@@ -80,7 +81,7 @@ unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
 }
 
 /// # Safety
-/// As for [`bpf`]; and the command returns a new descriptor.
+/// The caller's SAFETY reason: as for [`bpf`]; and the command returns a new descriptor.
 unsafe fn bpf_fd<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
     // SAFETY: both are what the caller says; a descriptor that was just made has no other owner.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attributes)?)) }
