@@ -86,26 +86,29 @@ pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     taps: &[TapSpec<'_>],
     plan: (RingPlan, bool),
-    mut store: Box<dyn Store + 'env>,
+    store: Box<dyn Store + 'env>,
     placement: Placement,
     watched: &'env Watched,
 ) -> Result<Recorder<'scope>> {
     let (ring, streaming) = plan;
     let mut timestamper = Timestamper::open(taps, &ring)?;
     let (end, ended) = channel();
+    let taps = taps.len();
     let thread = scope.spawn(move || {
+        let mut intake = Intake { store, failure: Ok(()), probes: vec![0; taps] };
         if streaming {
             placement.apply()?;
-            stream(&mut timestamper, &mut *store, &ended, ring.handed_over_after(), watched)?;
+            stream(&mut timestamper, &mut intake, &ended, ring.handed_over_after(), watched)?;
         } else {
             wait(&mut timestamper, &ended, watched);
         }
-        let mut failure = Ok(());
-        let reports = timestamper.drain(&mut |tap, ts_ns, wire_len, frame| {
-            pass(&mut *store, &mut failure, tap, ts_ns, wire_len, frame);
-        });
-        failure?;
-        store.finish(&reports)?;
+        let mut reports =
+            timestamper.drain(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
+        intake.failure?;
+        for (report, probes) in reports.iter_mut().zip(intake.probes) {
+            report.packets -= probes;
+        }
+        intake.store.finish(&reports)?;
         Ok(reports)
     });
     Ok(Recorder { thread, end })
@@ -137,21 +140,18 @@ fn wait(timestamper: &mut Timestamper, ended: &Receiver<()>, watched: &Watched) 
 /// Reads what is complete, again and again.
 fn stream(
     timestamper: &mut Timestamper,
-    store: &mut dyn Store,
+    intake: &mut Intake<'_>,
     ended: &Receiver<()>,
     handed_over_after: Duration,
     watched: &Watched,
 ) -> Result<()> {
     let mut counted = Instant::now();
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(READ_EVERY) {
-        let mut failure = Ok(());
         // Read before the taps are: what was seen so much earlier has been handed over by then.
         let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
-        timestamper.collect(&mut |tap, ts_ns, wire_len, frame| {
-            pass(store, &mut failure, tap, ts_ns, wire_len, frame);
-        });
-        failure?;
-        store.complete_until(complete_ns)?;
+        timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
+        std::mem::replace(&mut intake.failure, Ok(()))?;
+        intake.store.complete_until(complete_ns)?;
         if counted.elapsed() >= COUNT_EVERY {
             counted = Instant::now();
             count(timestamper, watched);
@@ -166,10 +166,21 @@ fn count(timestamper: &mut Timestamper, watched: &Watched) {
     watched.missing.store(at(watched.segment.pre) - at(watched.segment.post), Ordering::Relaxed);
 }
 
-/// Gives a packet to the store, unless it is a probe; the first error is kept.
-fn pass(store: &mut dyn Store, failure: &mut Result<()>, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) {
-    if failure.is_ok() && frame.get(12..14) != Some(&ETHERTYPE_PROBE.to_be_bytes()) {
-        *failure = store.packet(tap, ts_ns, wire_len, frame);
+/// Gives packets to the store, but for probes; the first error is kept.
+struct Intake<'a> {
+    store: Box<dyn Store + 'a>,
+    failure: Result<()>,
+    /// Probes seen, by tap.
+    probes: Vec<u64>,
+}
+
+impl Intake<'_> {
+    fn take(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) {
+        if frame.get(12..14) == Some(&ETHERTYPE_PROBE.to_be_bytes()) {
+            self.probes[usize::from(tap)] += 1;
+        } else if self.failure.is_ok() {
+            self.failure = self.store.packet(tap, ts_ns, wire_len, frame);
+        }
     }
 }
 
