@@ -17,6 +17,8 @@ use super::topology::Segment;
 
 /// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
 const MEMORY_MAX: u64 = 256 << 20;
+/// Memory that a packet takes in a ring, its share of what a block leaves free included, in bytes.
+const PACKET_LEN: u64 = 160;
 /// Traffic that the rings hold when they are read along the way.
 const HELD: Duration = Duration::from_secs(3);
 /// How often they are read then. Often, so that one reading is short: it may share the generator's core.
@@ -69,8 +71,10 @@ pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) 
         return (whole, false);
     }
     let share = HELD.as_nanos() as f64 / duration_ns.max(1) as f64;
+    let held = (packets as f64 * share.min(1.0)) as u64 + 10_000;
+    let room = MEMORY_MAX / taps.max(1) as u64 / PACKET_LEN;
     let held = RingPlan {
-        packets: (packets as f64 * share.min(1.0)) as u64 + 10_000,
+        packets: held.min(room),
         duration_ns: HELD.as_nanos() as u64,
         timeout_ms: STREAM_TIMEOUT_MS,
         ..whole
@@ -195,5 +199,7 @@ mod tests {
         let (long, streaming) = ring(2, 60_000_000, 600_000_000_000, false);
         assert!(streaming && long.bytes() * 2 < MEMORY_MAX, "{} MiB", long.bytes() >> 20);
         assert!(ring(2, 100, 1_000, true).1);
+        let (flood, _) = ring(2, 100_000_000, 1_000_000_000, true);
+        assert!(flood.bytes() * 2 < MEMORY_MAX + (64 << 20), "{} MiB", flood.bytes() >> 20);
     }
 }

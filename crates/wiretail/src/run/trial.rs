@@ -34,6 +34,8 @@ use super::{results, traffic, validity};
 const SETTLE: Duration = Duration::from_millis(500);
 /// By then the packets at the taps have been counted since the last one was sent.
 const COUNTED: Duration = Duration::from_millis(100);
+/// How much longer than planned the load generator may take, at least: it catches up with what was late.
+const OVERTIME: Duration = Duration::from_secs(5);
 /// How often the control thread looks after everybody.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Slots of the load generator's sending ring, where one is asked for.
@@ -170,21 +172,31 @@ fn ready_and_send(
     let counters = SharedCounters::default();
     let placement = places.map(Places::for_generator).unwrap_or_default();
     let halt = AtomicBool::new(false);
+    let planned = Duration::from_nanos(attempt.duration_ns);
+    let deadline = planned + OVERTIME.max(planned / 2);
+    let begun = Instant::now();
     let report = std::thread::scope(|scope| {
         let (halt, shared) = (&halt, &counters);
         let sending = scope.spawn(move || placement.apply().map(|_| generator.run(halt, shared)));
-        let begun = Instant::now();
         while !sending.is_finished() {
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
             attempt.line.show(begun.elapsed(), &counters.read(), watched.missing(), view.get());
             // A device or recorder that is gone tells why when it is stopped; nobody has to wait for the end.
             let gone = device.check().is_err() || recorder.has_failed();
-            if attempt.stop.load(Ordering::Relaxed) || gone {
+            if attempt.stop.load(Ordering::Relaxed) || gone || begun.elapsed() > deadline {
                 halt.store(true, Ordering::Relaxed);
             }
         }
         join(sending)
     })?;
+    if !report.complete && begun.elapsed() > deadline {
+        bail!(
+            "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
+             company on its core",
+            report.sent,
+            begun.elapsed().as_secs_f64()
+        );
+    }
     settle(watched);
     Ok(report)
 }

@@ -55,6 +55,17 @@ fn a_program_that_forwards_nothing_is_told() {
 }
 
 #[test]
+fn a_load_that_nobody_can_send_does_not_go_on_for_ever() {
+    let Some(_alone) = live() else { return };
+    let traffic = "rate = \"100 Mpps\"";
+    let bed = Bed::new(&experiment("kind = \"wire\"", traffic, "duration = \"1 s\"\ncapture = \"none\""));
+    bed.run().with_code(1);
+    let trial = &bed.trials()[0];
+    assert_eq!(trial["state"], "failed");
+    assert!(reasons(trial).contains("the load generator did not keep up"), "{}", reasons(trial));
+}
+
+#[test]
 fn a_device_that_is_killed_ends_its_trial_only() {
     let Some(_alone) = live() else { return };
     let dut = format!(
