@@ -194,18 +194,23 @@ fn loss(measurement: &Measurement, sent: u64) -> Loss {
     }
 }
 
-fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
-    let (jitter, jitter_max) = measurement.variation.jitter_ns();
-    // RFC 5481, section 4.2: the delay less the smallest delay of the sample.
+/// Percentiles of the delay variation from those of the delay: each less the smallest delay of the sample
+/// (RFC 5481, section 4.2).
+pub(crate) fn pdv(delays: &[Percentile], min_ns: i64) -> Vec<Percentile> {
     let less_smallest = |percentile: &Percentile| Percentile {
-        value_ns: percentile.value_ns - found.min_ns,
-        low_ns: (percentile.low_ns - found.min_ns).max(0),
-        high_ns: percentile.high_ns.map(|high| high - found.min_ns),
+        value_ns: percentile.value_ns - min_ns,
+        low_ns: (percentile.low_ns - min_ns).max(0),
+        high_ns: percentile.high_ns.map(|high| high - min_ns),
         ..*percentile
     };
+    delays.iter().map(less_smallest).collect()
+}
+
+fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
+    let (jitter, jitter_max) = measurement.variation.jitter_ns();
     Variation {
         ipdv: Some(measurement.variation.ipdv()),
-        pdv: found.percentiles.iter().map(less_smallest).collect(),
+        pdv: pdv(&found.percentiles, found.min_ns),
         rfc3550_jitter_ns: jitter,
         rfc3550_jitter_ns_max: jitter_max,
     }

@@ -13,7 +13,7 @@ use crate::findings::findings;
 use crate::intervals::drift;
 use crate::quantile::{distribution, share_bounds};
 use crate::reordering::metrics;
-use crate::summarize::curve;
+use crate::summarize::{curve, pdv};
 use crate::verdict::{thousands, verdict};
 
 /// A two-sided 95 % interval leaves this out at either end.
@@ -115,16 +115,9 @@ impl SoakTotals {
     }
 
     fn variation(&self, percentiles: &[Percentile]) -> Variation {
-        // RFC 5481, section 4.2: the delay less the smallest delay of the sample.
-        let less_smallest = |percentile: &Percentile| Percentile {
-            value_ns: percentile.value_ns - self.min_ns,
-            low_ns: (percentile.low_ns - self.min_ns).max(0),
-            high_ns: percentile.high_ns.map(|high| high - self.min_ns),
-            ..*percentile
-        };
         Variation {
             ipdv: None,
-            pdv: percentiles.iter().map(less_smallest).collect(),
+            pdv: pdv(percentiles, self.min_ns),
             rfc3550_jitter_ns: self.jitter_ns.0,
             rfc3550_jitter_ns_max: self.jitter_ns.1,
         }

@@ -24,7 +24,6 @@ mod validity;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,6 +35,7 @@ use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
 use wiretail_schema::units::Budget;
 
 use crate::cli::{CheckArgs, CleanArgs, ReportArgs, RunArgs};
+use crate::live::stop_on_signals;
 use crate::outputs;
 use directory::RunDirectory;
 use progress::Line;
@@ -78,10 +78,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             (RunDirectory::create(&path, &experiment)?, new_run(&experiment, &trials))
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be caught")?;
-    }
+    let stop = stop_on_signals()?;
     directory.write_manifest(&run)?;
     all(&directory, &mut run, &trials, arguments.quiet, &stop)?;
     conclude(directory.path(), &run, arguments.json, arguments.quiet)?;
