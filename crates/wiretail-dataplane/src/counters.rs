@@ -1,6 +1,10 @@
 //! Counters that a hot loop writes and others read while it runs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long [`SharedCounters::ask`] waits for the loop, which may be stopped or without its core.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Live counters of one hot loop: one thread writes, any other may read at any time.
 ///
@@ -14,6 +18,9 @@ pub struct SharedCounters {
     sent_bytes: AtomicU64,
     late: AtomicU64,
     failed: AtomicU64,
+    dropped: AtomicU64,
+    oversize: AtomicU64,
+    asked: AtomicBool,
 }
 
 /// What the counters said at one moment; each value by itself is exact.
@@ -29,6 +36,10 @@ pub struct CounterReading {
     pub late: u64,
     /// Packets that the kernel did not take.
     pub failed: u64,
+    /// Packets that found no room at the receiving port, as of the last answer to [`SharedCounters::ask`].
+    pub dropped: u64,
+    /// Packets longer than a slot, which were not sent.
+    pub oversize: u64,
 }
 
 impl SharedCounters {
@@ -40,7 +51,32 @@ impl SharedCounters {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
             late: self.late.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            oversize: self.oversize.load(Ordering::Relaxed),
         }
+    }
+
+    /// Has the loop ask its ports what they dropped, which takes system calls, and publish; all values are
+    /// then of one moment. A loop that does not answer within a second leaves what it published last.
+    pub fn ask(&self) -> CounterReading {
+        self.asked.store(true, Ordering::Release);
+        let begun = Instant::now();
+        while self.asked.load(Ordering::Acquire) && begun.elapsed() < ANSWER_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.read()
+    }
+
+    /// Whether somebody waits for an answer.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Publishes what was asked for.
+    pub(crate) fn answer(&self, reading: &CounterReading) {
+        self.publish(reading);
+        self.asked.store(false, Ordering::Release);
     }
 
     /// Publishes the writer's own counts. Plain stores: there is one writer, so no locked addition.
@@ -51,6 +87,8 @@ impl SharedCounters {
         self.sent_bytes.store(reading.sent_bytes, Ordering::Relaxed);
         self.late.store(reading.late, Ordering::Relaxed);
         self.failed.store(reading.failed, Ordering::Relaxed);
+        self.dropped.store(reading.dropped, Ordering::Relaxed);
+        self.oversize.store(reading.oversize, Ordering::Relaxed);
     }
 }
 
@@ -61,8 +99,32 @@ mod tests {
     #[test]
     fn what_is_published_is_read() {
         let counters = SharedCounters::default();
-        let reading = CounterReading { received: 1, sent: 2, sent_bytes: 3, late: 4, failed: 5 };
+        let reading = CounterReading {
+            received: 1,
+            sent: 2,
+            sent_bytes: 3,
+            late: 4,
+            failed: 5,
+            dropped: 6,
+            oversize: 7,
+        };
         counters.publish(&reading);
         assert_eq!(counters.read(), reading);
+    }
+
+    #[test]
+    fn who_asks_gets_what_the_loop_then_publishes() {
+        let counters = SharedCounters::default();
+        let reading = CounterReading { received: 1, dropped: 2, ..CounterReading::default() };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !counters.is_asked() {
+                    std::thread::yield_now();
+                }
+                counters.answer(&reading);
+            });
+            assert_eq!(counters.ask(), reading);
+        });
+        assert!(!counters.is_asked());
     }
 }

@@ -173,11 +173,11 @@ impl GeneratorReport {
     #[inline]
     fn reading(&self) -> CounterReading {
         CounterReading {
-            received: 0,
             sent: self.sent,
             sent_bytes: self.sent_bytes,
             late: self.late,
             failed: self.failed,
+            ..CounterReading::default()
         }
     }
 }

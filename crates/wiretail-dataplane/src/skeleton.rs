@@ -172,6 +172,10 @@ fn forward_all<R: RxPort, T: TxPort>(
         for way in &mut ways {
             taken += way.forward(plan.batch, plan.release);
         }
+        if counters.is_asked() {
+            ways.iter_mut().for_each(Way::count_dropped);
+            counters.answer(&reading(&ways));
+        }
         // The clock is read behind a packet: there it delays none but one that is already late.
         match taken {
             0 => {
@@ -186,25 +190,27 @@ fn forward_all<R: RxPort, T: TxPort>(
         }
         empty_turns = 0;
         if taken > 0 {
-            publish(&ways, counters);
+            counters.publish(&reading(&ways));
         }
     }
     ways.iter_mut().for_each(Way::finish);
-    publish(&ways, counters);
+    counters.answer(&reading(&ways));
     let mut counts = Counts::default();
     ways.iter().for_each(|way| counts.add(&way.report));
     SkeletonReport { counts, stalls }
 }
 
 #[inline]
-fn publish<R, T>(ways: &[Way<R, T>], counters: &SharedCounters) {
+fn reading<R, T>(ways: &[Way<R, T>]) -> CounterReading {
     let mut reading = CounterReading::default();
     for way in ways {
         reading.received += way.report.received;
         reading.sent += way.report.sent;
         reading.failed += way.report.failed;
+        reading.dropped += way.report.dropped;
+        reading.oversize += way.report.oversize;
     }
-    counters.publish(&reading);
+    reading
 }
 
 fn check(ways: &[(PortSpec<'_>, PortSpec<'_>)], options: &SkeletonPlan) -> Result<(), DataplaneError> {

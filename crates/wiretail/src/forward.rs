@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use serde_json::json;
-use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::counters::{CounterReading, SharedCounters};
 use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
 use wiretail_report::format;
@@ -19,7 +19,7 @@ use crate::live::{self, OpenPlace, nanoseconds};
 /// # Errors
 /// A plan that can't be carried out, ports that can't be opened.
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
-    let stop = live::stop_on_signals()?;
+    let (stop, questions) = (live::stop_on_signals()?, live::Questions::register()?);
     let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
     let mut ways = vec![(input.port(), output.port())];
     if arguments.both_ways {
@@ -28,20 +28,21 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     let skeleton = Skeleton::open(&ways, plan(arguments)?)?;
     let modes: Vec<(String, String)> =
         skeleton.xdp_modes().iter().map(|(name, mode)| (name.clone(), mode.to_string())).collect();
-    if !arguments.json {
-        eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
-        modes.iter().for_each(|(interface, mode)| eprintln!("  {interface}: {mode}"));
-    }
+    eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+    modes.iter().for_each(|(interface, mode)| eprintln!("  {interface}: {mode}"));
     let counters = SharedCounters::default();
     let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
-    let report = live::run_watched(
-        live::placement(&arguments.thread),
-        move || skeleton.run(stop, shared),
-        || {
-            let now = counters.read();
-            format!("{} packets received, {} sent", format::count(now.received), format::count(now.sent))
-        },
-    )?;
+    let run = || {
+        live::run_watched(
+            live::placement(&arguments.thread),
+            move || skeleton.run(stop, shared),
+            || {
+                let now = counters.read();
+                format!("{} packets received, {} sent", format::count(now.received), format::count(now.sent))
+            },
+        )
+    };
+    let report = questions.answered(|| live::print_json_line(&so_far(&shared.ask())), run)?;
     if arguments.json {
         live::print_json(&document(arguments, &report, &modes))?;
     } else {
@@ -64,6 +65,17 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
         ForwardSocket::Xdp => PortKind::Xdp,
     };
     Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
+}
+
+/// The answer to SIGUSR1: keys as in the document of the end.
+fn so_far(counters: &CounterReading) -> serde_json::Value {
+    json!({
+        "received": counters.received,
+        "sent": counters.sent,
+        "dropped": counters.dropped,
+        "failed": counters.failed,
+        "oversize": counters.oversize,
+    })
 }
 
 fn document(

@@ -1,13 +1,16 @@
 //! What the commands on live traffic share: places to open, an end on request, a line of progress.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use signal_hook::SigId;
+use signal_hook::consts::SIGUSR1;
 use wiretail_dataplane::placement::Placement;
 use wiretail_dataplane::port::PortSpec;
 use wiretail_host::Namespace;
@@ -16,6 +19,9 @@ use crate::cli::traffic::{Place, ThreadArgs};
 
 /// Between two lines of progress.
 const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// What the thread of the hot loop is called, for `ps -L` and whoever gives it a core.
+const LOOP_THREAD: &str = "wiretail-loop";
 
 /// A flag that SIGINT and SIGTERM set.
 ///
@@ -27,6 +33,51 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be caught")?;
     }
     Ok(stop)
+}
+
+/// Questions for counters: each SIGUSR1 from the registration on is one. Those that come before anybody
+/// answers wait.
+pub struct Questions {
+    asked: UnixStream,
+    signal: SigId,
+}
+
+impl Questions {
+    /// From now on the signal is a question, and does not end the process.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn register() -> Result<Self> {
+        let (asked, handler) = UnixStream::pair().context("a pair of sockets for SIGUSR1")?;
+        let signal = signal_hook::low_level::pipe::register(SIGUSR1, handler);
+        Ok(Self { asked, signal: signal.context("SIGUSR1 can't be caught")? })
+    }
+
+    /// Runs `work`, and meanwhile `answer` on a thread of its own for each question.
+    pub fn answered<T>(mut self, answer: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while is_asked(&mut self.asked) {
+                    answer();
+                }
+            });
+            let result = work();
+            // The handler's end closes with it, so that the thread finds the end of the stream.
+            signal_hook::low_level::unregister(self.signal);
+            result
+        })
+    }
+}
+
+/// Waits for a question; false when there will be none any more.
+fn is_asked(stream: &mut UnixStream) -> bool {
+    loop {
+        match stream.read(&mut [0]) {
+            Ok(bytes) => return bytes > 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// An interface whose namespace is open.
@@ -84,11 +135,13 @@ pub fn run_watched<T: Send>(
     let mut progress = ProgressLine::new();
     let watching = thread::current();
     thread::scope(|scope| {
-        let worker = scope.spawn(move || {
+        let loop_thread = thread::Builder::new().name(LOOP_THREAD.to_owned());
+        let worker = loop_thread.spawn_scoped(scope, move || {
             let result = placement.apply().map(|_| work());
             watching.unpark();
             result
         });
+        let worker = worker.context("a thread for the loop can't be had")?;
         while !worker.is_finished() {
             thread::park_timeout(LINE_EVERY);
             progress.show(&line);
@@ -139,6 +192,12 @@ impl ProgressLine {
 /// A negative one.
 pub fn nanoseconds(name: &str, duration: wiretail_schema::units::Duration) -> Result<u64> {
     u64::try_from(duration.ns).with_context(|| format!("--{name} is {duration}; expected 0 or more"))
+}
+
+/// Prints a value as JSON on one line at once. A reader that has gone away is no reason to end.
+pub fn print_json_line(value: &serde_json::Value) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
 }
 
 /// Prints a result as JSON, with a line break at its end.

@@ -238,6 +238,11 @@ impl<R: RxPort, T: TxPort> Way<R, T> {
         while !self.held.is_empty() {
             self.send_due(monotonic_ns());
         }
-        self.report.dropped = self.rx.dropped().unwrap_or(0);
+        self.count_dropped();
+    }
+
+    /// Asks the receiving port what it dropped since the last time.
+    pub(super) fn count_dropped(&mut self) {
+        self.report.dropped += self.rx.dropped().unwrap_or(0);
     }
 }

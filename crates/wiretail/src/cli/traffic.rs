@@ -240,6 +240,9 @@ Examples:
 It busy-polls, so it takes a whole core. Switch segmentation offload off at the senders
 (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB are not forwarded.
 
+`forwarding from IN to OUT` on standard error says that packets are received from then on. On SIGUSR1 it
+prints the counts so far as one line of JSON on standard output, and goes on.
+
 Exit code: 0 ended by SIGINT or SIGTERM; 2 error.")]
 pub struct ForwardArgs {
     /// Where packets come from: [NAMESPACE/]INTERFACE

@@ -13,12 +13,12 @@ use crate::run::can_run;
 use crate::support::{WIRETAIL, analyze, fail, folder, synth, wiretail};
 
 /// Two veth pairs: `gen/out` to `dut/in`, and `dut/out` to `sink/in`.
-struct Bed {
+pub struct Bed {
     prefix: String,
 }
 
 impl Bed {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Not as the namespaces of `wiretail run` are called: its tests look at what is left of those.
         let prefix = format!("wtt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -38,7 +38,7 @@ impl Bed {
         bed
     }
 
-    fn place(&self, place: &str) -> String {
+    pub fn place(&self, place: &str) -> String {
         format!("{}-{place}", self.prefix)
     }
 }
@@ -52,26 +52,30 @@ impl Drop for Bed {
 }
 
 /// A command that runs; killed if the test fails before its end.
-struct Running {
-    child: Option<Child>,
+pub struct Running {
+    pub child: Option<Child>,
 }
 
 impl Running {
-    fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(WIRETAIL);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { child: Some(command.spawn().expect("wiretail starts")) }
     }
 
     /// Its result, which it comes to of itself.
-    fn end(mut self) -> Output {
+    pub fn end(mut self) -> Output {
         self.child.take().expect("running").wait_with_output().expect("its end")
     }
 
-    fn interrupt(self) -> Output {
-        let id = self.child.as_ref().expect("running").id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    pub fn interrupt(self) -> Output {
+        self.signal("-INT");
         self.end()
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().expect("running").id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
     }
 }
 
@@ -85,7 +89,7 @@ impl Drop for Running {
 }
 
 /// Starts a capture and waits until it records: its file is made behind its taps.
-fn capture(file: &Path, arguments: &[&str]) -> Running {
+pub fn capture(file: &Path, arguments: &[&str]) -> Running {
     let running =
         Running::start(&[&["capture", "--json", "--write", file.to_str().unwrap()], arguments].concat());
     await_file(file);
@@ -100,13 +104,13 @@ fn await_file(file: &Path) {
     }
 }
 
-fn json(output: &Output) -> Value {
+pub fn json(output: &Output) -> Value {
     let error = || String::from_utf8_lossy(&output.stderr).into_owned();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {}", error()))
 }
 
 /// Sends, and returns what was sent. On a busy machine packets may be late, which is told by exit code 1.
-fn generate(port: &str, arguments: &[&str]) -> Value {
+pub fn generate(port: &str, arguments: &[&str]) -> Value {
     let output = wiretail([&["generate", port, "--json"], arguments].concat());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
     let sent = json(&output);
@@ -115,7 +119,7 @@ fn generate(port: &str, arguments: &[&str]) -> Value {
 }
 
 /// Frames of a capture with their stamps in ns; the file must be whole.
-fn frames(file: &Path) -> Vec<(i64, Vec<u8>)> {
+pub fn frames(file: &Path) -> Vec<(i64, Vec<u8>)> {
     let mut reader = CaptureReader::open(file, &OpenOptions::default()).expect("a capture");
     let mut frames = Vec::new();
     while reader
