@@ -16,11 +16,12 @@
 //! | `claim` | one run at a time on a core |
 //! | `load` | how busy a core is, and with whom |
 //! | `tasks` | moving tasks between cpusets |
+//! | `threads` | threads of other programs: found, pinned, given a priority |
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `privileges` | what this process may do |
 //! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
-//! | `sys` | the two calls that need `unsafe` |
+//! | `sys` | the calls that need `unsafe` |
 //!
 //! Nothing here shells out. Reading is always allowed and needs no privileges; whoever applies a step
 //! has asked the user before.
@@ -42,6 +43,7 @@ mod state;
 mod step;
 mod sys;
 mod tasks;
+mod threads;
 
 pub use claim::CoreClaim;
 pub use cores::{CoreSet, Cores, Roles, quieten};
@@ -51,9 +53,10 @@ pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use load::{CoreTimes, running_on};
 pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
-pub use netlink::{Link, Netlink};
+pub use netlink::{Link, LinkTraffic, Netlink};
 pub use privileges::{Missing, Privileges, privileges};
 pub use snapshot::snapshot;
 pub use state::{Difference, HostState, Kind};
 pub use step::{Plan, Step, VethEnd};
+pub use threads::{place_thread, threads_named};
 pub use wiretail_schema::run::HostSnapshot;

@@ -19,7 +19,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::error::HostError;
-use crate::netlink::Netlink;
+use crate::netlink::{Link, Netlink};
 use crate::{processes, sys};
 
 /// Where the names of namespaces are.
@@ -83,6 +83,15 @@ impl Namespace {
 }
 
 impl Namespace {
+    /// Its links, with what they have counted.
+    ///
+    /// # Errors
+    /// [`HostError::System`] if there is none of that name.
+    pub fn links(&self) -> Result<Vec<Link>, HostError> {
+        let listed = self.inside(|| Netlink::open().and_then(|mut netlink| netlink.links()))?;
+        listed.map_err(HostError::system("list the links of", &self.name))
+    }
+
     /// Waits until every link that is set up passes packets. A veth has no carrier before both ends
     /// are up, and the kernel tells a bridge so up to a second later; what is sent before is lost.
     ///

@@ -106,6 +106,9 @@ pub struct TrialRecord {
     pub generator: Option<GeneratorRecord>,
     /// What the device under test says of itself; None where it does not count.
     pub dut: Option<DutRecord>,
+    /// What each device counted of the trial's packets, beside what the taps around it saw; empty where none counts.
+    #[serde(default)]
+    pub devices: Vec<DeviceCounts>,
     /// What was tapped.
     pub taps: Vec<TapRecord>,
     /// From which tap to which tap delays were taken; the first is the whole device under test.
@@ -165,6 +168,37 @@ pub struct DutRecord {
     pub faults_duplicated: u64,
     /// Packets that it sent behind their successor on purpose.
     pub faults_swapped: u64,
+}
+
+/// What a device counted between the first and the last packet of a trial, all its directions together, and what
+/// the taps around it saw.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceCounts {
+    /// Which: "dut1", "switch".
+    pub device: String,
+    /// Packets that it says it took.
+    pub received: u64,
+    /// Packets that it says it sent.
+    pub sent: u64,
+    /// Packets that it says it lost before it took them, or dropped by its own decision.
+    pub dropped: u64,
+    /// Packets that it says it could not send.
+    pub failed: u64,
+    /// Packets that the taps saw enter it; None where not every way in has one.
+    pub tapped_in: Option<u64>,
+    /// Packets that the taps saw leave it; None where not every way out has one.
+    pub tapped_out: Option<u64>,
+}
+
+impl DeviceCounts {
+    /// Whether the device counted what the taps saw: everything that it took or dropped came in, and
+    /// everything that it sent came out.
+    pub fn agrees(&self) -> bool {
+        let came = self
+            .tapped_in
+            .is_none_or(|tapped| tapped == self.received || tapped == self.received + self.dropped);
+        came && self.tapped_out.is_none_or(|tapped| tapped == self.sent)
+    }
 }
 
 /// One tap.

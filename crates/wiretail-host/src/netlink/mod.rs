@@ -32,6 +32,7 @@ const RTM_NEWNEIGH: u16 = 28;
 const RTM_DELNEIGH: u16 = 29;
 
 const IFLA_ADDRESS: u16 = 1;
+const IFLA_STATS64: u16 = 23;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
@@ -87,6 +88,21 @@ pub struct Link {
     pub mac: Option<MacAddress>,
     /// Longest packet without the Ethernet header, in bytes.
     pub mtu: u32,
+    /// What it has counted.
+    pub traffic: LinkTraffic,
+}
+
+/// What a link has counted since it was made: packets, not bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkTraffic {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped on reception.
+    pub dropped_in: u64,
+    /// Packets dropped instead of sent.
+    pub dropped_out: u64,
 }
 
 /// A route netlink socket. Outside of this crate it only looks: changes are [`Step`](crate::Step)s.
@@ -338,11 +354,13 @@ fn parse_link(body: &[u8]) -> Option<Link> {
         master: None,
         mac: None,
         mtu: 0,
+        traffic: LinkTraffic::default(),
     };
     let (mut operstate, mut forwards) = (OPERSTATE_UNKNOWN, true);
     for (kind, value) in attributes(body.get(IFINFO_LEN..)?) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
+            IFLA_STATS64 => link.traffic = parse_traffic(value).unwrap_or_default(),
             IFLA_MASTER => link.master = u32_at(value, 0),
             IFLA_ADDRESS => link.mac = value.try_into().ok().map(MacAddress),
             IFLA_MTU => link.mtu = u32_at(value, 0)?,
@@ -361,6 +379,15 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     let carrier = operstate == OPERSTATE_UP || (operstate == OPERSTATE_UNKNOWN && unknown_is_up);
     link.ready = link.up && carrier && forwards;
     Some(link)
+}
+
+/// `struct rtnl_link_stats64`: packets in and out, bytes in and out, errors in and out, drops in and out.
+fn parse_traffic(value: &[u8]) -> Option<LinkTraffic> {
+    let at = |place: usize| {
+        let bytes = value.get(place * 8..place * 8 + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    Some(LinkTraffic { received: at(0)?, sent: at(1)?, dropped_in: at(6)?, dropped_out: at(7)? })
 }
 
 fn text(value: &[u8]) -> String {
@@ -397,6 +424,7 @@ mod tests {
             master: Some(3),
             mac: Some(MacAddress([2, 0, 0, 0, 0, 9])),
             mtu: 1500,
+            traffic: LinkTraffic::default(),
         };
         assert_eq!(link, expected);
     }

@@ -1,4 +1,4 @@
-//! The two calls that need `unsafe`, alone with their reasons.
+//! The calls that need `unsafe`, alone with their reasons.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,6 +17,19 @@ pub fn unshare_network() -> io::Result<()> {
     // SAFETY: `unshare_unsafe` is unsafe because of CLONE_FILES, after which descriptors of one
     // thread mean nothing in another; a network namespace leaves the descriptors alone.
     Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?)
+}
+
+/// Gives a thread a real-time priority (SCHED_FIFO), or the usual scheduler.
+///
+/// # Errors
+/// What the system says; `PermissionDenied` without CAP_SYS_NICE.
+pub fn set_scheduler(thread: i32, fifo: Option<u8>) -> io::Result<()> {
+    let policy = if fifo.is_some() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+    let parameters = libc::sched_param { sched_priority: fifo.unwrap_or(0).into() };
+    // SAFETY: the call only reads `parameters`, which lives until it returns; a number that is no thread is an
+    // error.
+    let result = unsafe { libc::sched_setscheduler(thread, policy, &parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes `command` start its program inside `namespace` (if any), and makes the kernel kill it when

@@ -94,6 +94,12 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where `dut.deployment` is one of these.
+    const fn of_deployment(mut self, values: &'static [&'static str]) -> Self {
+        self.needs = Some(Needs { table: "dut", name: "deployment", values });
+        self
+    }
+
     /// The same key with an effect only where `traffic.pattern` is one of these.
     const fn of_pattern(mut self, values: &'static [&'static str]) -> Self {
         self.needs = Some(Needs { table: "traffic", name: "pattern", values });
@@ -134,12 +140,69 @@ pub const KEYS: &[KeyRow] = &[
     many(
         "dut",
         "kind",
-        Kind::Choice(&["wire", "bridge", "skeleton", "command"]),
+        Kind::Choice(&[
+            "wire",
+            "bridge",
+            "skeleton",
+            "command",
+            "xdp-redirect",
+            "linux-router",
+            "dpdk-testpmd",
+            "dpdk-l2fwd",
+            "suricata",
+            "snort3",
+            "ovs",
+        ]),
         None,
-        "The device under test: nothing but the wire, a Linux bridge, Wiretail's own minimal forwarder, or a program.",
+        "The device under test; see [Devices](run.md#devices).",
     ),
-    many("dut", "hops", Kind::Count(1), Some("1"), "Devices one behind the other, each with a tap behind it.")
-        .of_dut(&["bridge", "skeleton"]),
+    many("dut", "hops", Kind::Count(1), Some("1"), "Devices one behind the other, each with a tap behind it."),
+    many(
+        "dut",
+        "switch",
+        Kind::Choice(&["none", "bridge", "ovs", "ovs-dpdk"]),
+        Some("none"),
+        "What joins the devices: wires, or a virtual switch that every packet crosses before and behind each of them.",
+    ),
+    many(
+        "dut",
+        "deployment",
+        Kind::Choice(&["bare", "container", "vm"]),
+        Some("bare"),
+        "Where the device runs: in a network namespace of this host, in a container, or in a virtual machine.",
+    ),
+    many(
+        "dut",
+        "container",
+        Kind::Choice(&["lxc", "runc"]),
+        Some("runc"),
+        "What runs the container.",
+    )
+    .of_deployment(&["container"]),
+    many(
+        "dut",
+        "kernel",
+        Kind::Choice(&["cloud", "standard", "rt"]),
+        Some("cloud"),
+        "Kernel of the virtual machine: Debian's for clouds, its standard one, or its real-time one.",
+    )
+    .of_deployment(&["vm"]),
+    many(
+        "dut",
+        "boot",
+        Kind::Choice(&["plain", "tuned"]),
+        Some("tuned"),
+        "Boot parameters of the virtual machine: none, or those that isolate its second core.",
+    )
+    .of_deployment(&["vm"]),
+    many(
+        "dut",
+        "network",
+        Kind::Choice(&["tap", "vhost-user"]),
+        Some("tap"),
+        "How packets enter the virtual machine: by a TAP interface, or by memory shared with dut.switch = \"ovs-dpdk\".",
+    )
+    .of_deployment(&["vm"]),
     many(
         "dut",
         "socket",
@@ -148,8 +211,48 @@ pub const KEYS: &[KeyRow] = &[
         "Sockets that the skeleton forwards between: AF_PACKET or AF_XDP.",
     )
     .of_dut(SKELETON),
-    many("dut", "batch", Kind::Count(1), Some("1"), "Packets that the skeleton takes together, up to 64.")
-        .of_dut(SKELETON),
+    many("dut", "batch", Kind::Count(1), Some("1"), "Packets that are taken and sent together, up to 64.")
+        .of_dut(&["skeleton", "dpdk-l2fwd", "dpdk-testpmd"]),
+    many(
+        "dut",
+        "pmd",
+        Kind::Choice(&["af_packet", "af_xdp"]),
+        Some("af_packet"),
+        "Driver by which DPDK uses the links.",
+    )
+    .of_dut(&["dpdk-l2fwd", "dpdk-testpmd"]),
+    many(
+        "dut",
+        "forward-mode",
+        Kind::Choice(&["io", "mac", "macswap"]),
+        Some("io"),
+        "What testpmd does with Ethernet addresses.",
+    )
+    .of_dut(&["dpdk-testpmd"]),
+    many(
+        "dut",
+        "datapath",
+        Kind::Choice(&["userspace", "dpdk"]),
+        Some("userspace"),
+        "How Open vSwitch moves packets: by sockets of the kernel, or by DPDK.",
+    )
+    .of_dut(&["ovs"]),
+    many(
+        "dut",
+        "capture",
+        Kind::Choice(&["af-packet", "dpdk"]),
+        Some("af-packet"),
+        "How Suricata or Snort takes and sends packets.",
+    )
+    .of_dut(&["suricata", "snort3"]),
+    many(
+        "dut",
+        "rules",
+        Kind::Text,
+        Some("none"),
+        "Rules that it filters by: none, packaged (Suricata's own event rules), emerging (a cached Emerging Threats set), or a file, relative to the experiment's.",
+    )
+    .of_dut(&["suricata", "snort3"]),
     many(
         "dut",
         "release",
@@ -261,6 +364,13 @@ pub const KEYS: &[KeyRow] = &[
         Kind::Percent,
         Some("1 %"),
         "A trial is invalid when stalls of a millisecond and more take a larger share of it than this.",
+    ),
+    one(
+        "trial",
+        "ingress",
+        Kind::Choice(&["auto", "sender"]),
+        Some("auto"),
+        "Where a device's ingress is tapped: where packets arrive if they can be seen there, or always where they leave for it, so that all kinds of devices compare.",
     ),
     one(
         "trial",

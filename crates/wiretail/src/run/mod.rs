@@ -7,8 +7,8 @@
 //!
 //! Here: the trials one after the other, and their evaluation.
 
-mod device;
 mod directory;
+mod dut;
 mod places;
 mod progress;
 mod recorder;
@@ -42,6 +42,8 @@ use progress::Line;
 use topology::Topology;
 use trial::Attempt;
 
+/// Values of `dut.rules` that are not the name of a file.
+const RULE_SETS: [&str; 3] = ["none", "packaged", "emerging"];
 /// Latency budgets that each trial is judged by: those of 5G's ultra-reliable low-latency service.
 const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
@@ -124,6 +126,11 @@ fn read(path: &Path) -> Result<Experiment> {
     let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(base) = std::path::absolute(base) {
         experiment.rebase("traffic", "replay", |name| base.join(name).display().to_string());
+        let named = |rules: &str| !RULE_SETS.contains(&rules);
+        experiment.rebase("dut", "rules", |rules| match named(rules) {
+            true => base.join(rules).display().to_string(),
+            false => rules.to_owned(),
+        });
     }
     Ok(experiment)
 }

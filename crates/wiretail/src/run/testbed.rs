@@ -61,33 +61,33 @@ impl Testbed {
 
     /// Where packets leave for the device: the load generator's end, and for both ways also the sink's.
     pub fn sources(&self) -> Vec<PortSpec<'_>> {
-        let ends = [(0, "out"), (self.nodes.len() - 1, "in")];
+        let ends = [(0, "out"), (self.topology.sink(), "in")];
         let ways = if self.topology.both_ways { 2 } else { 1 };
         ends.into_iter().take(ways).map(|(node, interface)| self.port(node, interface)).collect()
     }
 
     /// The ways through the devices, each from one link to the other: all forward ones, then those back.
     pub fn ways(&self) -> Vec<(PortSpec<'_>, PortSpec<'_>)> {
-        let devices = 1..self.nodes.len() - 1;
+        let devices = 1..=self.topology.devices;
         let forward = devices.clone().map(|node| (self.port(node, "in"), self.port(node, "out")));
         let back = devices.rev().map(|node| (self.port(node, "out"), self.port(node, "in")));
         let back = back.filter(|_| self.topology.both_ways);
         forward.chain(back).collect()
     }
 
-    /// The namespace of the first device.
+    /// The namespace of a node.
     ///
     /// # Errors
     /// None but a name that is no name.
-    pub fn device(&self) -> Result<Namespace> {
-        Ok(Namespace::new(&self.names[1])?)
+    pub fn namespace(&self, node: usize) -> Result<Namespace> {
+        Ok(Namespace::new(&self.names[node])?)
     }
 
     /// The taps, in the order of [`Topology::taps`].
     pub fn taps<'a>(&'a self, places: &'a [TapPlace]) -> Vec<TapSpec<'a>> {
         let tap = |(number, place): (usize, &'a TapPlace)| TapSpec {
             netns: Some(self.netns(place.node)),
-            interface: place.link,
+            interface: &place.link,
             direction: place.direction,
             tap: number as u16,
         };

@@ -1,14 +1,18 @@
-//! The testbed of a trial as data: which nodes stand in a row, how each device joins its two links, where
-//! the taps are, and which tap's packets are looked for at which other.
+//! The testbed of a trial as data: which nodes there are, how they are linked, where the taps are, and which
+//! tap's packets are looked for at which other.
 //!
 //! ```text
 //! wire       gen ═══════════════════════════════════════ sink
 //! one hop    gen ══════ in ▏dut1▕ out ═══════════════════ sink
 //! two hops   gen ══════ in ▏dut1▕ out ═══ in ▏dut2▕ out ═══ sink
+//! switched   gen ══ in ▏switch▕ out ═════════════════════ sink
+//!                to1 ║      ║ from1
+//!                 in ▏ dut1 ▕ out
 //! ```
 //!
 //! Each node is a network namespace, each double line a veth pair: a node's link towards the load
-//! generator is called `in`, the other one `out`.
+//! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth: the other end of its
+//! link is a TAP interface, whose packets the hypervisor takes.
 
 use wiretail_dataplane::timestamper::Direction;
 use wiretail_host::{MacAddress, Plan, Step, VethEnd};
@@ -27,41 +31,71 @@ pub enum Middle {
     Nothing,
     /// Linux bridges.
     Bridge,
+    /// Nodes with two links, whose packets the kernel itself forwards: on the core of who sends them.
+    Kernel,
     /// Nodes with two links, for a program to forward between.
     Ports,
 }
 
-/// A row of nodes.
+/// What joins the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// Wires: the nodes stand in a row.
+    None,
+    /// A node with a Linux bridge for each pair of links.
+    Bridge,
+    /// A node with Open vSwitch.
+    Ovs,
+}
+
+/// The nodes of a trial and what joins them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
     /// What the devices are.
     pub middle: Middle,
-    /// How many stand in a row; 0 for a wire.
+    /// How many there are; 0 for a wire.
     pub devices: usize,
+    /// What joins them.
+    pub switch: Switch,
+    /// Whether the devices are virtual machines.
+    pub guests: bool,
     /// Whether traffic also goes from the sink to the load generator.
     pub both_ways: bool,
-    /// Whether ingress is tapped where packets leave for the device, not where they arrive: sockets of
-    /// AF_XDP take packets before a tap at the device's end can see them.
+    /// Whether a device's ingress is tapped where packets leave for it, not where they arrive: AF_XDP
+    /// and XDP programs take packets before a tap at the device's end can see them.
     pub tap_senders: bool,
+}
+
+/// A node's end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkEnd {
+    /// The node.
+    pub node: usize,
+    /// What the link is called there.
+    pub link: String,
 }
 
 /// Where a tap is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapPlace {
-    /// Its name: "pre", "post", "hop1", "back-pre", "back-post".
+    /// Its name: "pre", "post", "hop1", "vnf1-in", "back-pre", "back-post".
     pub name: String,
     /// The node it is in.
     pub node: usize,
     /// The node's link.
-    pub link: &'static str,
+    pub link: String,
     /// Which packets it sees.
     pub direction: Direction,
+    /// The device that its packets enter.
+    pub enters: Option<usize>,
+    /// The device that its packets have left.
+    pub leaves: Option<usize>,
 }
 
 /// From one tap to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// "forward", "back", "hop1".
+    /// "forward", "back", "hop1", "vnf1", "back-vnf1".
     pub name: String,
     /// Place of the ingress tap in [`Topology::taps`].
     pub pre: usize,
@@ -72,26 +106,85 @@ pub struct Segment {
 impl Topology {
     /// That of a trial.
     pub fn of(trial: &Trial) -> Self {
+        let is = |table, name, value: &str| trial.get(table, name).text == value;
+        let guests = is("dut", "deployment", "vm");
         let middle = match trial.get("dut", "kind").text.as_str() {
             "wire" => Middle::Nothing,
+            _ if guests => Middle::Ports,
             "bridge" => Middle::Bridge,
+            "xdp-redirect" | "linux-router" => Middle::Kernel,
             _ => Middle::Ports,
         };
-        let is = |table, name, value: &str| trial.get(table, name).text == value;
-        let xdp = is("dut", "kind", "skeleton") && is("dut", "socket", "xdp");
+        let switch = match trial.get("dut", "switch").text.as_str() {
+            "bridge" => Switch::Bridge,
+            "ovs" | "ovs-dpdk" => Switch::Ovs,
+            _ => Switch::None,
+        };
+        let xdp = is("dut", "kind", "xdp-redirect")
+            || is("dut", "kind", "skeleton") && is("dut", "socket", "xdp")
+            || ["dpdk-testpmd", "dpdk-l2fwd"].iter().any(|kind| is("dut", "kind", kind))
+                && is("dut", "pmd", "af_xdp");
+        let wire = middle == Middle::Nothing;
         Self {
             middle,
-            devices: if middle == Middle::Nothing { 0 } else { trial.get("dut", "hops").number as usize },
+            devices: if wire { 0 } else { trial.get("dut", "hops").number as usize },
+            switch: if wire { Switch::None } else { switch },
+            guests,
             both_ways: is("traffic", "directions", "both"),
-            tap_senders: middle == Middle::Nothing || xdp,
+            tap_senders: wire || guests || xdp || is("trial", "ingress", "sender"),
         }
     }
 
-    /// Names of the nodes from the load generator to the sink, each starting with `prefix`.
+    /// The sink's place among the nodes.
+    pub fn sink(&self) -> usize {
+        self.devices + 1
+    }
+
+    /// The switch's place among the nodes; None without one.
+    pub fn switch_node(&self) -> Option<usize> {
+        (self.switch != Switch::None).then_some(self.devices + 2)
+    }
+
+    /// Names of the nodes, each starting with `prefix`: load generator, devices, sink, switch.
     pub fn nodes(&self, prefix: &str) -> Vec<String> {
         let devices = (1..=self.devices).map(|number| format!("{prefix}-dut{number}"));
         let first = std::iter::once(format!("{prefix}-gen"));
-        first.chain(devices).chain([format!("{prefix}-sink")]).collect()
+        let switch = self.switch_node().map(|_| format!("{prefix}-switch"));
+        first.chain(devices).chain([format!("{prefix}-sink")]).chain(switch).collect()
+    }
+
+    /// The links, each from the load generator's side to the sink's, in the order that packets meet them.
+    pub fn links(&self) -> Vec<(LinkEnd, LinkEnd)> {
+        let end = |node: usize, link: &str| LinkEnd { node, link: link.to_owned() };
+        let sink = self.sink();
+        let Some(switch) = self.switch_node() else {
+            return (0..sink).map(|left| (end(left, "out"), end(left + 1, "in"))).collect();
+        };
+        let mut links = vec![(end(0, "out"), end(switch, "in"))];
+        for device in 1..=self.devices {
+            links.push((end(switch, &format!("to{device}")), end(device, "in")));
+            links.push((end(device, "out"), end(switch, &format!("from{device}"))));
+        }
+        links.push((end(switch, "out"), end(sink, "in")));
+        links
+    }
+
+    /// The pairs of links that the switch joins, both ways; empty without one.
+    pub fn patches(&self) -> Vec<(String, String)> {
+        let Some(switch) = self.switch_node() else { return Vec::new() };
+        let links = self.links();
+        let ends: Vec<String> = links
+            .into_iter()
+            .flat_map(|(left, right)| [left, right])
+            .filter(|end| end.node == switch)
+            .map(|end| end.link)
+            .collect();
+        ends.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
+    /// Whether a node is a virtual machine.
+    pub fn is_guest(&self, node: usize) -> bool {
+        self.guests && (1..=self.devices).contains(&node)
     }
 
     /// The steps that make it.
@@ -102,77 +195,119 @@ impl Topology {
             plan.push(Step::AddNamespace { name: name.clone() });
             plan.push(Step::DisableIpv6 { namespace: name.clone() });
         }
-        let last = nodes.len() - 1;
-        let end = |node: usize, link: &str| VethEnd {
-            namespace: Some(nodes[node].clone()),
-            link: link.to_owned(),
-            mac: Some(match (node, link) {
-                (0, _) => MAC_GENERATOR,
-                (node, _) if node == last => MAC_SINK,
-                (node, "in") => MacAddress([0x02, 0, 0, 0, 1, node as u8]),
-                (node, _) => MacAddress([0x02, 0, 0, 0, 2, node as u8]),
-            }),
-        };
-        for left in 0..last {
-            plan.push(Step::AddVeth { a: end(left, "out"), b: end(left + 1, "in") });
+        let links = self.links();
+        for (left, right) in &links {
+            plan.push(Step::AddVeth { a: self.veth(&nodes, left), b: self.veth(&nodes, right) });
         }
-        for (node, name) in nodes.iter().enumerate() {
-            if self.middle == Middle::Bridge && (1..last).contains(&node) {
-                let ports = vec!["in".to_owned(), "out".to_owned()];
-                let bridge = "bridge".to_owned();
-                plan.push(Step::AddBridge { namespace: Some(name.clone()), name: bridge.clone(), ports });
-                plan.push(Step::SetUp { namespace: Some(name.clone()), link: bridge });
-            }
-            let links = [("in", node > 0), ("out", node < last)];
-            for (link, _) in links.into_iter().filter(|(_, there)| *there) {
-                plan.push(Step::SetUp { namespace: Some(name.clone()), link: link.to_owned() });
-            }
+        let mut bridges = Vec::new();
+        if self.middle == Middle::Bridge {
+            let pair = ("in".to_owned(), "out".to_owned());
+            bridges.extend((1..=self.devices).map(|node| (node, "bridge".to_owned(), pair.clone())));
+        }
+        if let Some(node) = self.switch_node().filter(|_| self.switch == Switch::Bridge) {
+            let patches = self.patches().into_iter().enumerate();
+            bridges.extend(patches.map(|(number, pair)| (node, format!("bridge{}", number + 1), pair)));
+        }
+        for (node, name, (left, right)) in bridges {
+            let namespace = Some(nodes[node].clone());
+            let ports = vec![left, right];
+            plan.push(Step::AddBridge { namespace: namespace.clone(), name: name.clone(), ports });
+            plan.push(Step::SetUp { namespace, link: name });
+        }
+        for end in links.into_iter().flat_map(|(left, right)| [left, right]) {
+            plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });
         }
         plan
     }
 
+    fn veth(&self, nodes: &[String], end: &LinkEnd) -> VethEnd {
+        let (namespace, link) = (Some(nodes[end.node].clone()), end.link.clone());
+        VethEnd { namespace, link, mac: Some(self.mac(end)) }
+    }
+
+    /// Ethernet address of a node's end of a link.
+    pub fn mac(&self, end: &LinkEnd) -> MacAddress {
+        match (end.node, end.link.as_str()) {
+            (0, _) => MAC_GENERATOR,
+            (node, _) if node == self.sink() => MAC_SINK,
+            (node, "in") => MacAddress([0x02, 0, 0, 0, 1, node as u8]),
+            (node, "out") => MacAddress([0x02, 0, 0, 0, 2, node as u8]),
+            (_, to) if to.starts_with("to") => MacAddress([0x02, 0, 0, 0, 4, number_of(to)]),
+            (_, from) => MacAddress([0x02, 0, 0, 0, 5, number_of(from)]),
+        }
+    }
+
     /// The taps: first those of the forward way from ingress to egress, then those of the way back.
     pub fn taps(&self) -> Vec<TapPlace> {
-        let last = self.devices + 1;
-        let tap =
-            |name: &str, node, link, direction| TapPlace { name: name.to_owned(), node, link, direction };
-        let mut taps = vec![if self.tap_senders {
-            tap("pre", 0, "out", Direction::Out)
-        } else {
-            tap("pre", 1, "in", Direction::In)
-        }];
-        if !self.tap_senders {
-            let between = 2..last;
-            taps.extend(between.map(|node| tap(&format!("hop{}", node - 1), node, "in", Direction::In)));
-        }
-        taps.push(tap("post", last, "in", Direction::In));
+        let mut taps = self.taps_along(&self.links(), "");
         if self.both_ways {
-            taps.push(if self.tap_senders {
-                tap("back-pre", last, "in", Direction::Out)
-            } else {
-                tap("back-pre", last - 1, "out", Direction::In)
-            });
-            taps.push(tap("back-post", 0, "out", Direction::In));
+            let back = self.links().into_iter().rev().map(|(left, right)| (right, left));
+            taps.extend(self.taps_along(&back.collect::<Vec<_>>(), "back-"));
         }
         taps
     }
 
-    /// What is to be evaluated: the whole way forward first.
+    /// The taps along links that packets cross in this order, each from its first end to its second.
+    fn taps_along(&self, links: &[(LinkEnd, LinkEnd)], prefix: &str) -> Vec<TapPlace> {
+        let device = |node: usize| (1..=self.devices).contains(&node).then_some(node);
+        let last = links.len() - 1;
+        let mut taps = Vec::new();
+        for (place, (from, to)) in links.iter().enumerate() {
+            let (leaves, enters) = (device(from.node), device(to.node));
+            let name = match (place, leaves, enters) {
+                (0, ..) => "pre".to_owned(),
+                (place, ..) if place == last => "post".to_owned(),
+                // Between two devices in a row: the end of the one is the beginning of the other. On the way
+                // back, and where devices take packets before a tap sees them, there is none.
+                (_, Some(_), Some(_)) if self.tap_senders || !prefix.is_empty() => continue,
+                (_, Some(node), Some(_)) => format!("hop{node}"),
+                (_, None, Some(node)) => format!("vnf{node}-in"),
+                (_, Some(node), None) => format!("vnf{node}-out"),
+                (_, None, None) => continue,
+            };
+            // What a device takes before a tap sees it is seen where it leaves for the device.
+            let hidden = self.devices == 0 || self.tap_senders && enters.is_some();
+            let (end, direction) = if hidden { (from, Direction::Out) } else { (to, Direction::In) };
+            let (node, link) = (end.node, end.link.clone());
+            taps.push(TapPlace { name: format!("{prefix}{name}"), node, link, direction, enters, leaves });
+        }
+        // A wire has one link, and a tap at either end of it.
+        if last == 0 {
+            let (node, link) = (links[0].1.node, links[0].1.link.clone());
+            let name = format!("{prefix}post");
+            taps.push(TapPlace { name, node, link, direction: Direction::In, enters: None, leaves: None });
+        }
+        taps
+    }
+
+    /// What is to be evaluated: the whole way forward first, then back, then each device by itself.
     pub fn segments(&self) -> Vec<Segment> {
         let taps = self.taps();
         let place = |name: &str| taps.iter().position(|tap| tap.name == name);
-        let segment = |name: &str, pre: Option<usize>, post: Option<usize>| {
-            Some(Segment { name: name.to_owned(), pre: pre?, post: post? })
+        let segment = |name: String, pre: Option<usize>, post: Option<usize>| {
+            Some(Segment { name, pre: pre?, post: post? })
         };
         let post = place("post");
-        let mut segments = vec![segment("forward", Some(0), post)];
-        segments.push(segment("back", place("back-pre"), place("back-post")));
-        if let Some(hops) = post.filter(|hops| *hops > 1) {
+        let mut segments = vec![segment("forward".to_owned(), Some(0), post)];
+        segments.push(segment("back".to_owned(), place("back-pre"), place("back-post")));
+        if self.switch != Switch::None {
+            for prefix in ["", "back-"] {
+                for device in 1..=self.devices {
+                    let tap = |end: &str| place(&format!("{prefix}vnf{device}-{end}"));
+                    segments.push(segment(format!("{prefix}vnf{device}"), tap("in"), tap("out")));
+                }
+            }
+        } else if let Some(hops) = post.filter(|hops| *hops > 1) {
             segments
-                .extend((0..hops).map(|hop| segment(&format!("hop{}", hop + 1), Some(hop), Some(hop + 1))));
+                .extend((0..hops).map(|hop| segment(format!("hop{}", hop + 1), Some(hop), Some(hop + 1))));
         }
         segments.into_iter().flatten().collect()
     }
+}
+
+/// The number at the end of a link's name.
+fn number_of(link: &str) -> u8 {
+    link.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
 }
 
 impl TapPlace {
@@ -180,7 +315,8 @@ impl TapPlace {
     pub fn describe(&self, topology: &Topology) -> String {
         let node = match self.node {
             0 => "load generator".to_owned(),
-            node if node > topology.devices => "sink".to_owned(),
+            node if node == topology.sink() => "sink".to_owned(),
+            node if Some(node) == topology.switch_node() => "switch".to_owned(),
             _ if topology.devices == 1 => "device under test".to_owned(),
             node => format!("device {node}"),
         };
@@ -197,7 +333,14 @@ mod tests {
     use super::*;
 
     fn topology(middle: Middle, devices: usize) -> Topology {
-        Topology { middle, devices, both_ways: false, tap_senders: middle == Middle::Nothing }
+        Topology {
+            middle,
+            devices,
+            switch: Switch::None,
+            guests: false,
+            both_ways: false,
+            tap_senders: middle == Middle::Nothing,
+        }
     }
 
     fn places(topology: &Topology) -> Vec<String> {
@@ -245,5 +388,37 @@ mod tests {
             "back-post: out of the load generator, arriving",
         ];
         assert_eq!(places(&senders), expected);
+    }
+
+    #[test]
+    fn a_switch_joins_devices() {
+        let chain = Topology { switch: Switch::Bridge, ..topology(Middle::Ports, 2) };
+        let patches = [("in", "to1"), ("from1", "to2"), ("from2", "out")];
+        assert_eq!(chain.patches(), patches.map(|(left, right)| (left.to_owned(), right.to_owned())));
+        let expected = [
+            "pre: in of the switch, arriving",
+            "vnf1-in: in of the device 1, arriving",
+            "vnf1-out: from1 of the switch, arriving",
+            "vnf2-in: in of the device 2, arriving",
+            "vnf2-out: from2 of the switch, arriving",
+            "post: in of the sink, arriving",
+        ];
+        assert_eq!(places(&chain), expected);
+        let both = Topology { both_ways: true, tap_senders: true, ..chain };
+        let expected = [
+            "back-pre: out of the switch, arriving",
+            "back-vnf2-in: from2 of the switch, leaving",
+            "back-vnf2-out: to2 of the switch, arriving",
+            "back-vnf1-in: from1 of the switch, leaving",
+            "back-vnf1-out: to1 of the switch, arriving",
+            "back-post: out of the load generator, arriving",
+        ];
+        assert_eq!(places(&both)[6..], expected);
+        assert_eq!(
+            segments(&both)[1..4],
+            [("back".to_owned(), 6, 11), ("vnf1".to_owned(), 1, 2), ("vnf2".to_owned(), 3, 4)]
+        );
+        let crossed: Vec<_> = both.taps().iter().map(|tap| (tap.enters, tap.leaves)).collect();
+        assert_eq!(crossed[..3], [(None, None), (Some(1), None), (None, Some(1))]);
     }
 }

@@ -21,7 +21,7 @@ use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{TrialRecord, TrialState};
 
-use super::device::{self, Device, DeviceReport};
+use super::dut::{self, DeviceReport, Devices};
 use super::places::Places;
 use super::progress::Line;
 use super::recorder::{self, ETHERTYPE_PROBE, Recorder, Watched};
@@ -32,6 +32,8 @@ use super::{results, traffic, validity};
 
 /// Time for the device to forward what is under way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(500);
+/// By then a probe that is still under way has arrived.
+const UNDER_WAY: Duration = Duration::from_millis(50);
 /// By then the packets at the taps have been counted since the last one was sent.
 const COUNTED: Duration = Duration::from_millis(100);
 /// How much longer than planned the load generator may take, at least: it catches up with what was late.
@@ -113,7 +115,7 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
     let taps = testbed.topology().taps();
     let segments = testbed.topology().segments();
     let watched = Watched::new(segments[0].clone());
-    let shared = device::Shared::default();
+    let shared = dut::Shared::default();
     let mut plan = traffic::plan(trial, attempt.seed)?;
     plan.end = End::DurationNs(attempt.duration_ns);
     let view = LiveView::default();
@@ -129,15 +131,18 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
         let ring = recorder::ring(taps.len(), traffic::packets(trial), attempt.duration_ns, soak);
         let reader = places.map(Places::for_reader).unwrap_or_default();
         let recorder = recorder::start(scope, &testbed.taps(&taps), ring, store, reader, &watched)?;
-        let device =
-            match device::start(scope, trial, attempt.seed, testbed, places, attempt.directory, &shared) {
-                Ok(device) => device,
-                Err(error) => return recorder.end().and(Err(error)),
-            };
+        let started = dut::start(scope, trial, attempt.seed, testbed, places, attempt.directory, &shared);
+        let mut devices = match started {
+            Ok(devices) => devices,
+            Err(error) => return recorder.end().and(Err(error)),
+        };
         let generated =
-            ready_and_send(attempt, testbed, places, plan, (&device, &recorder), (&watched, &view));
-        let device = device.stop();
+            ready_and_send(attempt, testbed, places, plan, (&mut devices, &recorder), (&watched, &view));
+        // A device that ended before its time is why the rest failed.
+        let ended = devices.check();
+        let device = devices.stop();
         let taps = recorder.end();
+        ended?;
         Ok(Reports { generator: generated?, device: device?, taps: taps? })
     })?;
     Ok(record(trial, testbed.topology(), places, &reports))
@@ -149,11 +154,13 @@ fn ready_and_send(
     testbed: &Testbed,
     places: Option<&Places>,
     plan: GeneratorPlan,
-    (device, recorder): (&Device<'_>, &Recorder<'_>),
+    (devices, recorder): (&mut Devices<'_>, &Recorder<'_>),
     (watched, view): (&Watched, &LiveView),
 ) -> Result<GeneratorReport> {
-    device.await_ready(attempt.stop)?;
-    await_forwarding(attempt, testbed, device)?;
+    devices.await_ready(attempt.stop)?;
+    await_forwarding(attempt, testbed, devices)?;
+    std::thread::sleep(UNDER_WAY);
+    devices.begin_counting()?;
     // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
     let qdisc_bypass = !testbed.topology().tap_senders;
     let kind = match attempt.trial.get("traffic", "socket").text.as_str() {
@@ -182,7 +189,7 @@ fn ready_and_send(
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
             attempt.line.show(begun.elapsed(), &counters.read(), watched.missing(), view.get());
             // A device or recorder that is gone tells why when it is stopped; nobody has to wait for the end.
-            let gone = device.check().is_err() || recorder.has_failed();
+            let gone = devices.check().is_err() || recorder.has_failed();
             if attempt.stop.load(Ordering::Relaxed) || gone || begun.elapsed() > deadline {
                 halt.store(true, Ordering::Relaxed);
             }
@@ -198,6 +205,7 @@ fn ready_and_send(
         );
     }
     settle(watched);
+    devices.end_counting()?;
     Ok(report)
 }
 
@@ -211,7 +219,7 @@ fn settle(watched: &Watched) {
 
 /// Waits until a packet crosses the device in every direction: links that were just set up, and a
 /// bridge's ports, take up to a second to forward. The probes carry no signature.
-fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, device: &Device<'_>) -> Result<()> {
+fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<'_>) -> Result<()> {
     let patience = Duration::from_nanos(attempt.trial.get("dut", "ready-timeout").number);
     let ring = RingPlan {
         packets: 1000,
@@ -252,7 +260,7 @@ fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, device: &Device<'_
         if waiting.is_empty() {
             return Ok(());
         }
-        device.check()?;
+        devices.check()?;
         if attempt.stop.load(Ordering::Relaxed) {
             bail!("interrupted before the first packet");
         }
@@ -273,6 +281,7 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
         (tap.packets, tap.drops) = (report.packets, report.drops + report.missing);
     }
     record.dut = reports.device.record;
+    record.devices = reports.device.reconciled(topology, &record.taps);
     let stalls = validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;

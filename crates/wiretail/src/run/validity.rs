@@ -36,6 +36,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         settings: trial.records(),
         generator: None,
         dut: None,
+        devices: Vec::new(),
         taps: Vec::new(),
         segments: Vec::new(),
         stalls: StallsRecord::default(),

@@ -1,0 +1,99 @@
+//! Threads of other programs: found by their name, given a core and a priority.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::error::HostError;
+use crate::sys;
+
+/// The threads of a process and of its descendants whose names start with one of `names`, below `root`'s
+/// `/proc`, in order of their numbers.
+pub fn threads_named(root: &Path, pid: i32, names: &[&str]) -> Vec<i32> {
+    let mut found = Vec::new();
+    for process in family(root, pid) {
+        let Ok(tasks) = fs::read_dir(root.join(format!("proc/{process}/task"))) else { continue };
+        for task in tasks.flatten() {
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            let number = task.file_name().to_str().and_then(|number| number.parse::<i32>().ok());
+            if names.iter().any(|start| name.starts_with(start)) {
+                found.extend(number);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// A process and its descendants.
+fn family(root: &Path, pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(root.join("proc")) else { return vec![pid] };
+    let parent = |process: i32| -> Option<i32> {
+        let stat = fs::read_to_string(root.join(format!("proc/{process}/stat"))).ok()?;
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(i32, i32)> = numbers.filter_map(|process| Some((process, parent(process)?))).collect();
+    let mut family = vec![pid];
+    let mut next = 0;
+    while next < family.len() {
+        let children = parents.iter().filter(|(_, parent)| *parent == family[next]);
+        let children: Vec<i32> = children.map(|(process, _)| *process).collect();
+        family.extend(children);
+        next += 1;
+    }
+    family
+}
+
+/// Lets a thread run on one core only (None: where it may already), with real-time priority (SCHED_FIFO) or
+/// (None) as usual.
+///
+/// # Errors
+/// [`HostError::System`]: it has ended, the core is not usable, or the priority is not permitted.
+pub fn place_thread(thread: i32, core: Option<u32>, fifo: Option<u8>) -> Result<(), HostError> {
+    let error = |what| HostError::system(what, format!("thread {thread}"));
+    if let Some(core) = core {
+        let mut cores = CpuSet::new();
+        cores.set(core as usize);
+        let pid = Pid::from_raw(thread);
+        sched_setaffinity(pid, &cores).map_err(|errno| error("pin")(errno.into()))?;
+    }
+    sys::set_scheduler(thread, fifo).map_err(error("change the priority of"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_found_and_placed() {
+        let root = Path::new("/");
+        let own = std::process::id() as i32;
+        let (ready, wait) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let build = std::thread::Builder::new().name("wt-mover-7".into());
+        let thread = build.spawn(move || {
+            let _ = ready.send(());
+            let _ = ended.recv();
+        });
+        let thread = thread.expect("a thread");
+        wait.recv().expect("started");
+        let found = threads_named(root, own, &["wt-mover"]);
+        assert_eq!(found.len(), 1);
+        assert!(threads_named(root, own, &["no-such"]).is_empty());
+        place_thread(found[0], None, None).expect("nothing is changed");
+        drop(end);
+        thread.join().expect("ended");
+        assert!(place_thread(i32::MAX, None, None).unwrap_err().to_string().contains("thread 2147483647"));
+    }
+
+    #[test]
+    fn children_belong_to_the_family() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().expect("sleep");
+        let family = family(Path::new("/"), std::process::id() as i32);
+        assert!(family.contains(&(child.id() as i32)));
+        child.kill().and_then(|()| child.wait()).expect("ended");
+    }
+}

@@ -1,0 +1,271 @@
+//! The devices under test of a trial: started, awaited, asked what they counted, stopped.
+//!
+//! A wire and a bridge are parts of the testbed: the kernel forwards. A bare skeleton is a thread of this
+//! process. Everything else is a program ([`program`]), one file a kind, in one of the deployments.
+//!
+//! | `dut.kind` | where |
+//! |---|---|
+//! | `skeleton` | [`skeleton`] |
+//! | `skeleton` that is deployed, `xdp-redirect`, `dpdk-l2fwd` | [`forward`] |
+//! | `dpdk-testpmd` | [`testpmd`] |
+//! | `command` | [`program::command`] |
+
+mod counts;
+mod eal;
+mod forward;
+mod process;
+mod program;
+mod skeleton;
+mod testpmd;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::skeleton::SkeletonReport;
+use wiretail_dataplane::stalls::StallLog;
+use wiretail_host::Namespace;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
+
+use self::counts::{Counts, reconcile};
+use self::process::Process;
+use self::program::{Program, Site};
+use super::places::Places;
+use super::testbed::Testbed;
+use super::topology::{Middle, Topology};
+
+/// The devices of a trial, and what joins them.
+pub struct Devices<'scope> {
+    devices: Vec<Device<'scope>>,
+}
+
+/// A device that runs.
+struct Device<'scope> {
+    /// "dut1", or "dut1 to dut3" where one thread serves them all.
+    name: String,
+    /// The nodes that it forwards in.
+    nodes: Vec<usize>,
+    part: Part<'scope>,
+    /// Its counters before the first packet.
+    before: Option<Counts>,
+    /// What it counted of the trial's packets.
+    counted: Option<Counts>,
+}
+
+/// Who forwards.
+enum Part<'scope> {
+    /// The kernel, between two links of a namespace.
+    Kernel(Namespace),
+    /// A thread that forwards until it is told to stop.
+    Skeleton {
+        /// Ends with what it did.
+        thread: ScopedJoinHandle<'scope, Result<SkeletonReport>>,
+        /// What it shares with others.
+        shared: &'scope Shared,
+    },
+    /// A program.
+    Program(Box<Process>),
+}
+
+/// What devices say of themselves.
+#[derive(Default)]
+pub struct DeviceReport {
+    /// The skeleton's counters; None where there is none.
+    pub record: Option<DutRecord>,
+    /// When its core was taken from it; None where it is not known to poll.
+    pub stalls: Option<StallLog>,
+    /// What each counted of the trial's packets.
+    counts: Vec<(String, Vec<usize>, Counts)>,
+}
+
+/// What a thread needs while it runs; outlives it.
+#[derive(Default)]
+pub struct Shared {
+    /// Its live counters.
+    pub counters: SharedCounters,
+    stop: AtomicBool,
+}
+
+/// Starts the devices of a trial; what programs print goes into `directory`.
+///
+/// # Errors
+/// Ports that can't be opened, a program that can't be started.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    trial: &Trial,
+    seed: u64,
+    testbed: &Testbed,
+    places: Option<&Places>,
+    directory: &Path,
+    shared: &'env Shared,
+) -> Result<Devices<'scope>> {
+    let topology = testbed.topology();
+    let mut devices = Vec::new();
+    let nodes = 1..=topology.devices;
+    if matches!(topology.middle, Middle::Nothing | Middle::Bridge) {
+        for node in nodes {
+            let part = Part::Kernel(testbed.namespace(node)?);
+            devices.push(Device::new(format!("dut{node}"), vec![node], part));
+        }
+    } else if is_thread(trial) {
+        let thread = skeleton::start(scope, trial, seed, testbed, places, shared)?;
+        let name = if topology.devices == 1 {
+            "dut1".to_owned()
+        } else {
+            format!("dut1 to dut{}", topology.devices)
+        };
+        devices.push(Device::new(name, nodes.collect(), Part::Skeleton { thread, shared }));
+    } else {
+        let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
+        let directory = std::path::absolute(directory)?;
+        for node in nodes {
+            let site = Site {
+                node,
+                pairs: vec![("in".to_owned(), "out".to_owned())],
+                both_ways: topology.both_ways,
+                core: places.map(|places| places.device),
+                housekeeping: places.map(|places| places.housekeeping),
+                directory: directory.clone(),
+            };
+            let program = program(trial, &site)?;
+            let namespace = testbed.namespace(node)?;
+            let process = process::start(scope, program, namespace, places, &directory, patience)?;
+            devices.push(Device::new(format!("dut{node}"), vec![node], Part::Program(Box::new(process))));
+        }
+    }
+    Ok(Devices { devices })
+}
+
+/// Whether the device is a thread of this process.
+fn is_thread(trial: &Trial) -> bool {
+    let is = |name, value: &str| trial.get("dut", name).text == value;
+    is("kind", "skeleton") && is("deployment", "bare")
+}
+
+/// The program of a trial at this site.
+fn program(trial: &Trial, site: &Site) -> Result<Program> {
+    match trial.get("dut", "kind").text.as_str() {
+        "command" => Ok(program::command(trial, site)),
+        "skeleton" | "xdp-redirect" | "dpdk-l2fwd" => forward::program(trial, site),
+        "dpdk-testpmd" => Ok(testpmd::program(trial, site)),
+        other => bail!("dut.kind = \"{other}\" can't be deployed so"),
+    }
+}
+
+impl Devices<'_> {
+    /// Waits until the programs say that they are ready.
+    ///
+    /// # Errors
+    /// One ended, or did not say so in time; with its last words.
+    pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
+        for device in &mut self.devices {
+            if let Part::Program(process) = &mut device.part {
+                process.await_ready(stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all still run.
+    ///
+    /// # Errors
+    /// One that has ended; a program with its last words.
+    pub fn check(&self) -> Result<()> {
+        self.devices.iter().try_for_each(|device| match &device.part {
+            Part::Program(process) => process.check(),
+            Part::Skeleton { thread, .. } if thread.is_finished() => bail!("the skeleton has ended"),
+            _ => Ok(()),
+        })
+    }
+
+    /// Reads all counters before the first packet.
+    ///
+    /// # Errors
+    /// A program that does not tell them.
+    pub fn begin_counting(&mut self) -> Result<()> {
+        self.devices.iter_mut().try_for_each(|device| {
+            device.before = device.counts()?;
+            Ok(())
+        })
+    }
+
+    /// Reads them again after the last one.
+    ///
+    /// # Errors
+    /// A program that does not tell them.
+    pub fn end_counting(&mut self) -> Result<()> {
+        self.devices.iter_mut().try_for_each(|device| {
+            let Some(before) = &device.before else { return Ok(()) };
+            device.counted = device.counts()?.map(|now| now.since(before));
+            Ok(())
+        })
+    }
+
+    /// Stops all, and returns what they did.
+    ///
+    /// # Errors
+    /// One could not run, or ended before; the others are stopped all the same.
+    pub fn stop(self) -> Result<DeviceReport> {
+        let mut report = DeviceReport::default();
+        let mut fault = Ok(());
+        for device in self.devices {
+            if let Some(counted) = device.counted {
+                report.counts.push((device.name, device.nodes, counted));
+            }
+            let stopped = match device.part {
+                Part::Kernel(_) => Ok(()),
+                Part::Program(process) => process.stop(),
+                Part::Skeleton { thread, shared } => {
+                    shared.stop.store(true, Ordering::Relaxed);
+                    let done = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    done.map(|done| {
+                        report.record = Some(skeleton::record(&done));
+                        report.stalls = Some(done.stalls);
+                    })
+                }
+            };
+            fault = fault.and(stopped);
+        }
+        fault.map(|()| report)
+    }
+}
+
+impl DeviceReport {
+    /// What each device counted, beside what the taps around it saw.
+    pub fn reconciled(&self, topology: &Topology, taps: &[TapRecord]) -> Vec<DeviceCounts> {
+        let counts = self.counts.iter();
+        counts.map(|(device, nodes, counts)| reconcile(device, nodes, counts, topology, taps)).collect()
+    }
+}
+
+impl<'scope> Device<'scope> {
+    fn new(name: String, nodes: Vec<usize>, part: Part<'scope>) -> Self {
+        Self { name, nodes, part, before: None, counted: None }
+    }
+
+    /// Its counters now; None where it has none.
+    fn counts(&self) -> Result<Option<Counts>> {
+        match &self.part {
+            Part::Kernel(namespace) => {
+                let links = namespace.links()?;
+                let of = |name: &str| links.iter().find(|link| link.name == name);
+                let both = of("in").zip(of("out"));
+                Ok(both.map(|(left, right)| Counts {
+                    received: left.traffic.received + right.traffic.received,
+                    sent: left.traffic.sent + right.traffic.sent,
+                    dropped: left.traffic.dropped_in + right.traffic.dropped_in,
+                    failed: left.traffic.dropped_out + right.traffic.dropped_out,
+                }))
+            }
+            Part::Skeleton { shared, .. } => {
+                let now = shared.counters.read();
+                Ok(Some(Counts { received: now.received, sent: now.sent, dropped: 0, failed: now.failed }))
+            }
+            Part::Program(process) => process.counts(),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A program that runs: started, awaited, asked, stopped.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use wiretail_dataplane::placement::Placement;
+use wiretail_host::{Namespace, place_thread, run_in, threads_named};
+
+use super::counts::Counts;
+use super::program::{Ask, Counting, Movers, Program};
+use crate::run::places::Places;
+
+/// How long a program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long it may take to tell its counters.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Lines of a program's output that an error shows.
+const LAST_LINES: usize = 5;
+/// How much of the end of its output is looked through for them, in bytes.
+const LAST_BYTES: u64 = 1 << 16;
+/// How often a program is looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A program that runs in a node's namespace.
+pub struct Process {
+    program: Program,
+    namespace: Namespace,
+    pid: i32,
+    input: Mutex<Option<ChildStdin>>,
+    ended: Receiver<std::io::Result<ExitStatus>>,
+    /// How it ended, once that was seen: it is told more than once.
+    status: OnceCell<String>,
+    log: PathBuf,
+    patience: Duration,
+    /// The place of its packet threads.
+    place: Placement,
+    /// Those that were given it.
+    placed: Vec<i32>,
+}
+
+/// Starts a program in a namespace; its files and its log go into `directory`.
+///
+/// # Errors
+/// A program that can't be started, files that can't be written.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    program: Program,
+    namespace: Namespace,
+    places: Option<&Places>,
+    directory: &Path,
+    patience: Duration,
+) -> Result<Process> {
+    for (name, text) in &program.files {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
+    let log = program.log(directory);
+    let command = command(&program, &log)?;
+    let place = places.map(Places::for_device).unwrap_or_default();
+    let begin = if program.movers == Movers::Everything { place } else { Placement::default() };
+    let (tell, ended) = channel();
+    let (tell_started, started) = channel();
+    let inside = namespace.clone();
+    // The kernel kills the program when the thread that started it ends: this one waits for it.
+    scope.spawn(move || {
+        let child = begin.apply().map_err(anyhow::Error::from);
+        let child = child.and_then(|_| Ok(run_in(Some(&inside), command)?));
+        match child {
+            Ok(mut child) => {
+                let _ = tell_started.send(Ok((child.id() as i32, child.stdin.take())));
+                let _ = tell.send(child.wait());
+            }
+            Err(error) => drop(tell_started.send(Err(error))),
+        }
+    });
+    let (pid, input) = started.recv().context("the program's thread ended")??;
+    Ok(Process {
+        program,
+        namespace,
+        pid,
+        input: Mutex::new(input),
+        ended,
+        status: OnceCell::new(),
+        log,
+        patience,
+        place,
+        placed: Vec::new(),
+    })
+}
+
+fn command(program: &Program, log: &Path) -> Result<Command> {
+    let output = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
+    let [first, arguments @ ..] = &program.argv[..] else { bail!("no program was given") };
+    let mut command = Command::new(first);
+    command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
+    let is_line = |ask: &Ask| matches!(ask, Ask::Line(_));
+    let reads =
+        is_line(&program.stop) || program.counting.as_ref().is_some_and(|counting| is_line(&counting.ask));
+    command.stdin(if reads { Stdio::piped() } else { Stdio::null() });
+    command.stdout(output.try_clone()?).stderr(output);
+    Ok(command)
+}
+
+impl Process {
+    /// Waits until it says that it is ready, and puts its packet threads in their place.
+    ///
+    /// # Errors
+    /// It ended, or did not say so in time; with its last words.
+    pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
+        let begun = Instant::now();
+        while !self.program.ready.is_empty() {
+            self.check()?;
+            if std::fs::read(&self.log).is_ok_and(|log| contains(&log, self.program.ready.as_bytes())) {
+                break;
+            }
+            if begun.elapsed() > self.patience {
+                bail!(
+                    "the program did not print {:?} within {:?}{}",
+                    self.program.ready,
+                    self.patience,
+                    last_words(&self.log)
+                );
+            }
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted while the program started");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        for command in &self.program.then {
+            self.run(command)?;
+        }
+        std::thread::sleep(self.program.settle);
+        self.check()?;
+        if let Movers::Threads(names) = &self.program.movers {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let threads = threads_named(Path::new("/"), self.pid, &names);
+            if threads.is_empty() {
+                bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
+            }
+            for thread in &threads {
+                place_thread(*thread, self.place.cpu.map(|core| core as u32), self.place.fifo)?;
+            }
+            self.placed = threads;
+        }
+        Ok(())
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// It has ended; with its last words.
+    pub fn check(&self) -> Result<()> {
+        if self.status.get().is_none() {
+            let status = match self.ended.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(()),
+                Ok(Ok(status)) => status.to_string(),
+                Ok(Err(error)) => error.to_string(),
+                Err(TryRecvError::Disconnected) => "its status is not known".to_owned(),
+            };
+            let _ = self.status.set(status);
+        }
+        let status = self.status.get().map_or("", String::as_str);
+        bail!("the program ended by itself ({status}){}", last_words(&self.log))
+    }
+
+    /// Its counters now; None where it has none.
+    ///
+    /// # Errors
+    /// It does not tell them in time.
+    pub fn counts(&self) -> Result<Option<Counts>> {
+        let Some(Counting { ask, parse, age }) = &self.program.counting else { return Ok(None) };
+        std::thread::sleep(*age);
+        let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        let begun = Instant::now();
+        let mut answer = self.ask(ask)?;
+        loop {
+            let text = match &answer {
+                Some(answer) => answer.clone(),
+                None => read_from(&self.log, told).unwrap_or_default(),
+            };
+            if let Some(counts) = parse(&text) {
+                return Ok(Some(counts));
+            }
+            self.check()?;
+            if begun.elapsed() > ANSWER {
+                bail!("the program does not tell its counters{}", last_words(&self.log));
+            }
+            std::thread::sleep(LOOK_EVERY);
+            if answer.is_some() {
+                answer = self.ask(ask)?;
+            }
+        }
+    }
+
+    /// Stops it.
+    ///
+    /// # Errors
+    /// It had ended before, with its last words; or it does not end.
+    pub fn stop(self) -> Result<()> {
+        self.check()?;
+        for thread in &self.placed {
+            // A real-time thread that never sleeps would keep the others from ending it.
+            let _ = place_thread(*thread, None, None);
+        }
+        let pid = Pid::from_raw(self.pid).context("no process number")?;
+        // Nobody waits for it but the thread that tells when it has ended: until then the number is its own.
+        let _ = self.ask(&self.program.stop);
+        for last in [false, true] {
+            if let Ok(status) = self.ended.recv_timeout(GRACE) {
+                let _ = self
+                    .status
+                    .set(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
+                return Ok(());
+            }
+            if !last {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        bail!("the program (process {}) did not end", self.pid)
+    }
+
+    /// Asks something of it; the answer of another program, where one is asked.
+    fn ask(&self, ask: &Ask) -> Result<Option<String>> {
+        match ask {
+            Ask::Signal(signal) => {
+                let pid = Pid::from_raw(self.pid).context("no process number")?;
+                kill_process(pid, *signal).context("the program can't be signalled")?;
+                Ok(None)
+            }
+            Ask::Line(line) => {
+                let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+                let input = input.as_mut().context("the program has no standard input")?;
+                writeln!(input, "{line}")
+                    .and_then(|()| input.flush())
+                    .context("the program does not listen")?;
+                Ok(None)
+            }
+            Ask::Run(command) => self.run(command).map(Some),
+        }
+    }
+
+    /// Runs another program in its namespace, and returns what that prints.
+    fn run(&self, command: &[String]) -> Result<String> {
+        let [program, arguments @ ..] = command else { bail!("no command was given") };
+        let mut run = Command::new(program);
+        run.args(arguments).envs(self.program.env.iter().map(|(name, value)| (name, value)));
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = run_in(Some(&self.namespace), run)?.wait_with_output()?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!("`{}` failed ({}): {}", command.join(" "), output.status, error.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Process {
+    /// A program that nobody stopped does not outlive its trial.
+    fn drop(&mut self) {
+        if self.status.get().is_none() && matches!(self.ended.try_recv(), Err(TryRecvError::Empty)) {
+            let _ = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
+    }
+}
+
+/// What a log holds from an offset on.
+fn read_from(log: &Path, offset: u64) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last lines of a log, for an error.
+pub fn last_words(log: &Path) -> String {
+    let len = std::fs::metadata(log).map_or(0, |log| log.len());
+    let text = read_from(log, len.saturating_sub(LAST_BYTES)).unwrap_or_default();
+    // A program that does not like its arguments tells why, and then how it is used.
+    let lines = text.lines().take_while(|line| !line.trim_start().to_ascii_lowercase().starts_with("usage:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    if last.is_empty() {
+        return format!("; it printed nothing ({})", log.display());
+    }
+    format!("; its last lines ({}):\n    {}", log.display(), last.join("\n    "))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len().max(1)).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("dut.log");
+        assert!(last_words(&log).contains("printed nothing"));
+        std::fs::write(&log, "1\n2\n3\n\n4\n5\n6\n").unwrap();
+        let words = last_words(&log);
+        assert!(words.ends_with("2\n    3\n    4\n    5\n    6") && !words.contains("\n    1"), "{words}");
+        assert!(contains(b"engine started", b"started") && !contains(b"eng", b"engine"));
+    }
+}

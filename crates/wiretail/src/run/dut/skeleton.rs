@@ -1,0 +1,68 @@
+//! Wiretail's own minimal forwarder: as a thread of this process, serving all hops and directions.
+
+use std::thread::{Scope, ScopedJoinHandle};
+
+use anyhow::Result;
+use wiretail_dataplane::faults::{FaultPlan, FaultSchedule};
+use wiretail_dataplane::port::PortKind;
+use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::DutRecord;
+
+use super::Shared;
+use crate::run::places::Places;
+use crate::run::testbed::Testbed;
+use crate::run::traffic;
+
+/// Starts the thread.
+///
+/// # Errors
+/// Ports that can't be opened.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    trial: &Trial,
+    seed: u64,
+    testbed: &Testbed,
+    places: Option<&Places>,
+    shared: &'env Shared,
+) -> Result<ScopedJoinHandle<'scope, Result<SkeletonReport>>> {
+    let skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
+    let place = places.map(Places::for_device).unwrap_or_default();
+    Ok(scope.spawn(move || {
+        place.apply()?;
+        Ok(skeleton.run(&shared.stop, &shared.counters))
+    }))
+}
+
+/// What it did, for the record.
+pub fn record(report: &SkeletonReport) -> DutRecord {
+    DutRecord {
+        received: report.received,
+        sent: report.sent,
+        dropped: report.dropped,
+        failed: report.failed + report.oversize,
+        faults_dropped: report.faults_dropped,
+        faults_duplicated: report.faults_duplicated,
+        faults_swapped: report.faults_swapped,
+    }
+}
+
+fn plan(trial: &Trial, seed: u64) -> SkeletonPlan {
+    let get = |name| trial.get("dut", name);
+    let (ns, every) = (get("delay").number, get("delay-every").number);
+    let faults = FaultPlan {
+        packets: traffic::packets(trial),
+        drop_every: get("drop-every").number,
+        duplicate_every: get("duplicate-every").number,
+        swap_every: get("swap-every").number,
+        seed,
+    };
+    SkeletonPlan {
+        batch: get("batch").number as usize,
+        release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
+        delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
+        faults: FaultSchedule::seeded(&faults),
+        port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
+        ..SkeletonPlan::default()
+    }
+}
