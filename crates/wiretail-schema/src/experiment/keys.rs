@@ -386,6 +386,13 @@ pub const KEYS: &[KeyRow] = &[
         Some("yes"),
         "Whether generator and device run with real-time priority (SCHED_FIFO).",
     ),
+    many(
+        "host",
+        "neighbour",
+        Kind::Choice(&["quiet", "noisy"]),
+        Some("quiet"),
+        "Whether another program wears out caches and causes interrupts on the housekeeping core while packets are sent.",
+    ),
     one(
         "host",
         "isolate",

@@ -9,6 +9,7 @@
 
 mod directory;
 mod dut;
+mod neighbour;
 mod places;
 mod progress;
 mod recorder;

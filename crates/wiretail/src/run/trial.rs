@@ -22,6 +22,7 @@ use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{TrialRecord, TrialState};
 
 use super::dut::{self, DeviceReport, Devices};
+use super::neighbour::{Noise, make_noise};
 use super::places::Places;
 use super::progress::Line;
 use super::recorder::{self, ETHERTYPE_PROBE, Recorder, Watched};
@@ -106,6 +107,7 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
 /// What all parties report at the end.
 struct Reports {
     generator: GeneratorReport,
+    noise: Option<Noise>,
     device: DeviceReport,
     taps: Vec<TapReport>,
 }
@@ -143,7 +145,8 @@ fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) ->
         let device = devices.stop();
         let taps = recorder.end();
         ended?;
-        Ok(Reports { generator: generated?, device: device?, taps: taps? })
+        let (generator, noise) = generated?;
+        Ok(Reports { generator, noise, device: device?, taps: taps? })
     })?;
     Ok(record(trial, testbed.topology(), places, &reports))
 }
@@ -156,7 +159,7 @@ fn ready_and_send(
     plan: GeneratorPlan,
     (devices, recorder): (&mut Devices<'_>, &Recorder<'_>),
     (watched, view): (&Watched, &LiveView),
-) -> Result<GeneratorReport> {
+) -> Result<(GeneratorReport, Option<Noise>)> {
     devices.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, devices)?;
     std::thread::sleep(UNDER_WAY);
@@ -178,12 +181,15 @@ fn ready_and_send(
     let generator = Generator::new(ports, plan)?;
     let counters = SharedCounters::default();
     let placement = places.map(Places::for_generator).unwrap_or_default();
-    let halt = AtomicBool::new(false);
+    let (halt, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
     let planned = Duration::from_nanos(attempt.duration_ns);
     let deadline = planned + OVERTIME.max(planned / 2);
     let begun = Instant::now();
-    let report = std::thread::scope(|scope| {
-        let (halt, shared) = (&halt, &counters);
+    let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
+    let (report, noise) = std::thread::scope(|scope| {
+        let (halt, quiet, shared) = (&halt, &quiet, &counters);
+        let beside = places.map(Places::for_control).unwrap_or_default();
+        let noise = noisy.then(|| scope.spawn(move || beside.apply().map(|_| make_noise(quiet))));
         let sending = scope.spawn(move || placement.apply().map(|_| generator.run(halt, shared)));
         while !sending.is_finished() {
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
@@ -194,7 +200,9 @@ fn ready_and_send(
                 halt.store(true, Ordering::Relaxed);
             }
         }
-        join(sending)
+        let report = join(sending);
+        quiet.store(true, Ordering::Relaxed);
+        Ok::<_, anyhow::Error>((report?, noise.map(join).transpose()?))
     })?;
     if !report.complete && begun.elapsed() > deadline {
         bail!(
@@ -206,7 +214,7 @@ fn ready_and_send(
     }
     settle(watched);
     devices.end_counting()?;
-    Ok(report)
+    Ok((report, noise))
 }
 
 /// Waits until everything has arrived, or is lost.
@@ -288,6 +296,7 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     if trial.is("host", "fifo") && !places.is_some_and(|places| places.fifo) {
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
     }
+    record.notes.extend(reports.noise.map(|noise| noise.note()));
     record.stalls = stalls.record;
     record.generator = Some(generator);
     record.segments = results::segment_records(topology, &record.directory);
