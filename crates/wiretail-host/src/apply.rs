@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 use crate::namespace::{self, FolderState, Namespace};
+use crate::netlink::generic::GenericNetlink;
 use crate::netlink::{self, Link, Netlink};
 use crate::step::{Step, VethEnd};
 use crate::tasks;
@@ -27,6 +28,8 @@ pub(crate) enum Before {
     Value(String),
     /// A link outside of the run's namespaces: whether it was up, and its MTU.
     Link { up: bool, mtu: u32 },
+    /// Whether a link's generic receive offload was on.
+    Gro { on: bool },
 }
 
 /// Looks at what a step will change, and refuses what would take or overwrite somebody else's.
@@ -50,6 +53,10 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
             let missing =
                 || HostError::system("find the link", step.object())(io::ErrorKind::NotFound.into());
             link.map(|link| Before::Link { up: link.up, mtu: link.mtu }).ok_or_else(missing)
+        }
+        Step::SetGro { namespace, link, .. } => {
+            with_generic(namespace.as_deref(), "look at GRO", link, |netlink| netlink.gro(link))
+                .map(|on| Before::Gro { on })
         }
         Step::WriteFile { path, may_refuse, .. } => match fs::read_to_string(path) {
             Ok(value) => Ok(Before::Value(value.trim_end_matches('\n').into())),
@@ -91,6 +98,18 @@ fn with_netlink<T>(
         .map_err(HostError::system(doing, object))
 }
 
+fn with_generic<T>(
+    namespace: Option<&str>,
+    doing: &'static str,
+    link: &str,
+    work: impl FnOnce(&mut GenericNetlink) -> io::Result<T>,
+) -> Result<T, HostError> {
+    let object = format!("{}:{link}", namespace.unwrap_or("host"));
+    namespace::inside(namespace, GenericNetlink::open)?
+        .and_then(|mut netlink| work(&mut netlink))
+        .map_err(HostError::system(doing, object))
+}
+
 /// Does a step that [`look`] allowed.
 pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
     match step {
@@ -119,6 +138,15 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
                 netlink.add_neighbour(link, *address, *mac)
             })
         }
+        Step::AddRoute { namespace, link, destination, prefix_len, gateway } => {
+            with_netlink(namespace.as_deref(), "add the route", link, |netlink| {
+                netlink.add_route(link, (*destination, *prefix_len), *gateway)
+            })
+        }
+        Step::SetGro { namespace, link, on } => {
+            with_generic(namespace.as_deref(), "switch GRO", link, |netlink| netlink.set_gro(link, *on))
+        }
+        Step::SetSysctl { namespace, name, value } => set_sysctl(namespace, name, value),
         Step::DisableIpv6 { namespace } => disable_ipv6(namespace),
         Step::WriteFile { may_refuse: true, .. } if *before == Before::Nothing => Ok(()),
         Step::WriteFile { path, value, may_refuse } => match write_value(path, value) {
@@ -155,6 +183,12 @@ fn disable_ipv6(name: &str) -> Result<(), HostError> {
         }
         Ok(())
     })?
+}
+
+fn set_sysctl(namespace: &str, name: &str, value: &str) -> Result<(), HostError> {
+    let path = Path::new("/proc/sys").join(name);
+    let written = namespace::inside(Some(namespace), || write_value(&path, value))?;
+    written.map_err(HostError::system("set the sysctl", format!("{namespace}:{name}")))
 }
 
 /// One `write`, because /proc and /sys take each as a value of its own. Never creates a file.
@@ -194,6 +228,14 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
         (Step::AddNeighbour { namespace: None, link, address, .. }, _) => {
             on_the_host("remove the neighbour", link, |netlink| netlink.delete_neighbour(link, *address))?;
         }
+        (Step::AddRoute { namespace: None, link, destination, prefix_len, gateway }, _) => {
+            on_the_host("remove the route", link, |netlink| {
+                netlink.delete_route(link, (*destination, *prefix_len), *gateway)
+            })?;
+        }
+        (Step::SetGro { namespace, link, .. }, Before::Gro { on }) => {
+            restore_gro(namespace.as_deref(), link, *on)?
+        }
         (Step::WriteFile { path, .. }, Before::Value(value)) => undone.remark = restore_value(path, value)?,
         (Step::AddDirectory { path }, _) => match fs::remove_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -227,6 +269,15 @@ fn delete_link(namespace: Option<&str>, link: &str) -> Result<(), HostError> {
     gone_is_fine(with_netlink(namespace, "remove the link", link, |netlink| netlink.delete(link)))
 }
 
+fn restore_gro(namespace: Option<&str>, link: &str, on: bool) -> Result<(), HostError> {
+    if let Some(name) = namespace
+        && !is_mounted(name)?
+    {
+        return Ok(());
+    }
+    gone_is_fine(with_generic(namespace, "switch GRO back", link, |netlink| netlink.set_gro(link, on)))
+}
+
 /// Whether a namespace is there: a name without a namespace is what a run leaves that is killed
 /// before it mounts.
 fn is_mounted(name: &str) -> Result<bool, HostError> {
@@ -252,7 +303,9 @@ fn on_the_host(
 fn gone_is_fine(result: Result<(), HostError>) -> Result<(), HostError> {
     match result {
         Err(HostError::System { source, .. })
-            if [Errno::NODEV, Errno::NOENT, Errno::ADDRNOTAVAIL].iter().any(|errno| is(&source, *errno)) =>
+            if [Errno::NODEV, Errno::NOENT, Errno::ADDRNOTAVAIL, Errno::SRCH]
+                .iter()
+                .any(|errno| is(&source, *errno)) =>
         {
             Ok(())
         }

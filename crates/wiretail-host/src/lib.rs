@@ -11,7 +11,7 @@
 //! | `journal` | write down, then do; undo in reverse |
 //! | `leftovers` | what dead runs left, and putting it back |
 //! | `namespace` | network namespaces with a name; running inside one |
-//! | `netlink` | links, addresses, neighbours: route netlink without a library |
+//! | `netlink` | links, addresses, neighbours, routes, GRO: netlink without a library |
 //! | `cores` | which cores there are, who gets which, moving others off one |
 //! | `claim` | one run at a time on a core |
 //! | `load` | how busy a core is, and with whom |
@@ -53,6 +53,7 @@ pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use load::{CoreTimes, running_on};
 pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
+pub use netlink::generic::takes_redirected_frames;
 pub use netlink::{Link, LinkTraffic, Netlink};
 pub use privileges::{Missing, Privileges, privileges};
 pub use snapshot::snapshot;

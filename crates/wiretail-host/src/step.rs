@@ -87,6 +87,39 @@ pub enum Step {
         /// The neighbour's.
         mac: MacAddress,
     },
+    /// Send what is for these addresses to a gateway.
+    AddRoute {
+        /// Where.
+        namespace: Option<String>,
+        /// Which link reaches the gateway; it has an address beside the gateway's.
+        link: String,
+        /// IPv4 or IPv6.
+        destination: IpAddr,
+        /// Bits of the network part.
+        prefix_len: u8,
+        /// Of the same family.
+        gateway: IpAddr,
+    },
+    /// Switch a link's generic receive offload on or off. With it on, the link of a veth pair takes frames
+    /// that XDP redirects into the other end; without it (and without an XDP program of its own) it takes
+    /// none of them, and nobody tells.
+    SetGro {
+        /// Where.
+        namespace: Option<String>,
+        /// Which.
+        link: String,
+        /// On or off.
+        on: bool,
+    },
+    /// Set a sysctl of a namespace of this run, which takes it with it.
+    SetSysctl {
+        /// Which.
+        namespace: String,
+        /// Below /proc/sys, such as net/ipv4/ip_forward.
+        name: String,
+        /// Without the end of line.
+        value: String,
+    },
     /// Keep IPv6 out of a namespace of this run: no router solicitations between the packets that
     /// are measured.
     DisableIpv6 {
@@ -131,7 +164,10 @@ impl Step {
             Step::SetUp { namespace, link }
             | Step::SetMtu { namespace, link, .. }
             | Step::AddAddress { namespace, link, .. }
-            | Step::AddNeighbour { namespace, link, .. } => place(namespace.as_deref(), link),
+            | Step::AddNeighbour { namespace, link, .. }
+            | Step::AddRoute { namespace, link, .. }
+            | Step::SetGro { namespace, link, .. } => place(namespace.as_deref(), link),
+            Step::SetSysctl { namespace, name, .. } => place(Some(namespace), name),
             Step::DisableIpv6 { namespace } => namespace.clone(),
             Step::WriteFile { path, .. } | Step::AddDirectory { path } => path.display().to_string(),
             Step::MoveTasks { to, .. } => to.display().to_string(),
@@ -161,6 +197,13 @@ impl fmt::Display for Step {
             Step::AddNeighbour { address, mac, .. } => {
                 write!(f, "tell {object} that {address} is at {mac}")
             }
+            Step::AddRoute { destination, prefix_len, gateway, .. } => {
+                write!(f, "route {destination}/{prefix_len} by {object} to {gateway}")
+            }
+            Step::SetGro { on, .. } => {
+                write!(f, "switch GRO of {object} {}", if *on { "on" } else { "off" })
+            }
+            Step::SetSysctl { value, .. } => write!(f, "set {object} to {value}"),
             Step::DisableIpv6 { .. } => write!(f, "disable IPv6 in {object}"),
             Step::WriteFile { value, may_refuse, .. } => {
                 write!(f, "write {value:?} to {object}{}", if *may_refuse { ", if allowed" } else { "" })

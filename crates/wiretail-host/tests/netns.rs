@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wiretail_host::{
     CoreSet, Cores, Difference, HostState, Journal, LeftoverState, MacAddress, Namespace, Netlink, Plan,
-    Step, VethEnd, clean, leftovers, name_prefix, privileges, quieten, run_in,
+    Step, VethEnd, clean, leftovers, name_prefix, privileges, quieten, run_in, takes_redirected_frames,
 };
 
 /// Set for the process that is to be killed: the folder of its journal.
@@ -314,6 +314,91 @@ fn runs_side_by_side_do_not_collide() {
             assert!(left.is_empty(), "{left:?}");
         }
     }
+}
+
+/// What a router has, and what the far end of a redirection needs.
+#[test]
+fn routes_sysctls_and_gro_are_set() {
+    let Some(_one) = allowed("routes_sysctls_and_gro_are_set") else { return };
+    let before = state();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let run = journal.run().to_owned();
+    let name = format!("{run}-dut");
+    // Not longer than a link's name may be.
+    let outside = format!("g{}", &run[run.len().saturating_sub(12)..]);
+    let place = || Some(name.clone());
+    let address = |text: &str| text.parse().expect("an address");
+    let mut plan = Plan::new();
+    plan.push(Step::AddNamespace { name: name.clone() });
+    plan.push(Step::AddVeth {
+        a: end(&name, "in", 1),
+        b: VethEnd { namespace: None, link: outside.clone(), mac: None },
+    });
+    plan.push(Step::SetUp { namespace: place(), link: "in".into() });
+    plan.push(Step::SetUp { namespace: None, link: outside.clone() });
+    plan.push(Step::AddAddress {
+        namespace: place(),
+        link: "in".into(),
+        address: address("169.254.1.2"),
+        prefix_len: 30,
+    });
+    plan.push(Step::AddRoute {
+        namespace: place(),
+        link: "in".into(),
+        destination: address("198.18.0.0"),
+        prefix_len: 16,
+        gateway: address("169.254.1.1"),
+    });
+    let forwarding = "net/ipv4/ip_forward";
+    plan.push(Step::SetSysctl { namespace: name.clone(), name: forwarding.into(), value: "1".into() });
+    journal.apply_all(&plan).expect("built");
+    let inside = Namespace::new(&name).expect("a name");
+    let value =
+        inside.inside(|| fs::read_to_string(Path::new("/proc/sys").join(forwarding))).expect("entered");
+    assert_eq!(value.expect("read").trim(), "1");
+    // The kernel's table: interface, destination, gateway in hexadecimal as they lie in memory.
+    let routes = inside.inside(|| fs::read_to_string("/proc/thread-self/net/route")).expect("entered");
+    let routes = routes.expect("read");
+    let hex = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
+    let route = ["in".to_owned(), hex([198, 18, 0, 0]), hex([169, 254, 1, 1])];
+    let found = routes.lines().any(|line| line.split_whitespace().take(3).eq(route.iter()));
+    assert!(found, "{routes}");
+
+    let takes = || inside.inside(|| takes_redirected_frames("in")).expect("entered").expect("an answer");
+    if takes().is_none() {
+        println!("SKIPPED: whether a link takes redirected frames: this kernel does not tell");
+    }
+    assert_ne!(takes(), Some(true), "a veth has no GRO of itself");
+    let gro = |on| Step::SetGro { namespace: None, link: outside.clone(), on };
+    let (mut first, mut second) =
+        [(); 2].map(|()| Journal::create_unique(&folder.path().join("journals")).expect("a journal")).into();
+    first.apply(&gro(true)).expect("on");
+    assert_ne!(takes(), Some(false));
+    second.apply(&gro(false)).expect("off");
+    assert_ne!(takes(), Some(true));
+    second.undo_all().expect("undone");
+    assert_ne!(takes(), Some(false), "it was on");
+    first.undo_all().expect("undone");
+    assert_ne!(takes(), Some(true), "it was off");
+
+    let error = journal.apply(&Step::SetGro { namespace: place(), link: "none".into(), on: true });
+    let error = error.expect_err("no such link").to_string();
+    assert!(error.contains(":none: cannot look at GRO"), "{error}");
+    let unreachable = Step::AddRoute {
+        namespace: place(),
+        link: "in".into(),
+        destination: address("198.19.0.0"),
+        prefix_len: 16,
+        gateway: address("192.0.2.1"),
+    };
+    let error = journal.apply(&unreachable).expect_err("no way to the gateway").to_string();
+    assert!(error.contains("cannot add the route"), "{error}");
+    // GRO of a link that is gone by then.
+    journal.apply(&gro(true)).expect("on");
+    journal.undo_all().expect("undone");
+    let left = differences(&before, &own_prefix());
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// A private cpuset with a sleeper of ours in it: nobody else's tasks are moved.

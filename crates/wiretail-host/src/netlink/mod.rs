@@ -7,17 +7,18 @@
 //! A socket belongs to the network namespace of the thread that opened it, for good: open it inside
 //! with [`Namespace::inside`](crate::Namespace::inside), use it anywhere.
 
+pub mod generic;
 pub mod message;
+mod socket;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::AddressFamily;
 
-use self::message::{ACK, Answer, CREATE, DUMP, Message, answers, attributes, u32_at};
+use self::message::{ACK, CREATE, DUMP, Message, attributes, u32_at};
+use self::socket::Socket;
 use crate::mac::MacAddress;
 
 /// `NETLINK_ROUTE` is protocol 0.
@@ -28,6 +29,8 @@ const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const RTM_NEWNEIGH: u16 = 28;
 const RTM_DELNEIGH: u16 = 29;
 
@@ -52,6 +55,12 @@ const IFA_FLAGS: u16 = 8;
 /// No duplicate address detection: an address of a testbed works at once.
 const IFA_F_NODAD: u32 = 2;
 
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+/// `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_UNIVERSE`, `RTN_UNICAST`.
+const ROUTE_KIND: [u8; 4] = [254, 4, 0, 1];
+
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NUD_PERMANENT: u16 = 0x80;
@@ -65,8 +74,6 @@ const OPERSTATE_UP: u8 = 6;
 const BR_STATE_FORWARDING: u8 = 3;
 /// Bytes of `struct ifinfomsg`.
 const IFINFO_LEN: usize = 16;
-/// A datagram of a list is at most this long.
-const DATAGRAM_LEN: usize = 32 * 1024;
 
 /// A network link as the kernel lists it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,10 +114,7 @@ pub struct LinkTraffic {
 
 /// A route netlink socket. Outside of this crate it only looks: changes are [`Step`](crate::Step)s.
 #[derive(Debug)]
-pub struct Netlink {
-    socket: OwnedFd,
-    sequence: u32,
-}
+pub struct Netlink(Socket);
 
 /// One end of a veth pair for [`Netlink::add_veth`].
 #[derive(Debug, Clone, Copy)]
@@ -127,11 +131,7 @@ impl Netlink {
     /// # Errors
     /// What the system says: no descriptors left, or no netlink.
     pub fn open() -> io::Result<Self> {
-        let socket =
-            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, ROUTE)?;
-        // The kernel answers before `send` returns; the limit is for the case that it does not.
-        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
-        Ok(Netlink { socket, sequence: 0 })
+        Socket::open(ROUTE).map(Netlink)
     }
 
     /// Makes a veth pair: `a` in this socket's namespace, `b` in the one that `b_namespace` is. Both
@@ -276,6 +276,55 @@ impl Netlink {
         Ok(request)
     }
 
+    /// Sends what is for these addresses to a gateway that the link reaches.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is such a route; `ENETUNREACH` if the link has no address beside the
+    /// gateway's; what else the system says.
+    pub(crate) fn add_route(
+        &mut self,
+        link: &str,
+        destination: (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let request = self.route(RTM_NEWROUTE, ACK | CREATE, link, destination, gateway)?;
+        self.command(request)
+    }
+
+    /// Takes a route back.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none; what else the system says.
+    pub(crate) fn delete_route(
+        &mut self,
+        link: &str,
+        destination: (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let request = self.route(RTM_DELROUTE, ACK, link, destination, gateway)?;
+        self.command(request)
+    }
+
+    fn route(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        link: &str,
+        (destination, len): (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<Message> {
+        let (family, bytes) = family_and_bytes(destination);
+        let mut fixed = vec![family, len, 0, 0];
+        fixed.extend_from_slice(&ROUTE_KIND);
+        fixed.extend_from_slice(&0_u32.to_ne_bytes());
+        let mut request = Message::new(kind, flags, &fixed);
+        request
+            .attribute(RTA_DST, &bytes)
+            .attribute(RTA_OIF, &self.index(link)?.to_ne_bytes())
+            .attribute(RTA_GATEWAY, &family_and_bytes(gateway).1);
+        Ok(request)
+    }
+
     /// All links of the namespace.
     ///
     /// # Errors
@@ -301,21 +350,11 @@ impl Netlink {
 
     /// Sends a request and hands every link of the answer to `each`, up to its end.
     fn exchange(&mut self, request: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.sequence += 1;
-        rustix::net::send(self.socket.as_fd(), &request.finish(self.sequence), SendFlags::empty())?;
-        let mut datagram = vec![0; DATAGRAM_LEN];
-        loop {
-            let (len, _) =
-                rustix::net::recv(self.socket.as_fd(), datagram.as_mut_slice(), RecvFlags::empty())?;
-            for answer in answers(&datagram[..len], self.sequence) {
-                match answer {
-                    Answer::Finished => return Ok(()),
-                    Answer::Failed(error) => return Err(error),
-                    Answer::Object(RTM_NEWLINK, body) => each(body),
-                    Answer::Object(..) => {}
-                }
+        self.0.exchange(request, |kind, body| {
+            if kind == RTM_NEWLINK {
+                each(body);
             }
-        }
+        })
     }
 }
 

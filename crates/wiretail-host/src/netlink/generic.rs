@@ -1,0 +1,175 @@
+//! The two requests of generic netlink that a testbed needs: a link's GRO (family "ethtool"), and whether
+//! a link takes frames that XDP redirects to it (family "netdev").
+//!
+//! Layouts: Documentation/networking/ethtool-netlink.rst and Documentation/netlink/specs/netdev.yaml of
+//! the kernel. A family's number is asked for by its name.
+
+use std::io;
+
+use super::message::{ACK, Message, attributes, u16_at};
+use super::socket::Socket;
+
+/// `GENL_ID_CTRL`, the family that knows the others.
+const CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+
+const FEATURES_GET: u8 = 11;
+const FEATURES_SET: u8 = 12;
+const FEATURES_HEADER: u16 = 1;
+const FEATURES_WANTED: u16 = 3;
+const FEATURES_ACTIVE: u16 = 4;
+const HEADER_DEV_NAME: u16 = 2;
+const BITSET_BITS: u16 = 3;
+const BITS_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+/// Name of the feature in the kernel (`netdev_features_strings`); `ethtool` has a longer one.
+const GRO: &str = "rx-gro";
+
+const DEV_GET: u8 = 1;
+const DEV_IFINDEX: u16 = 1;
+const DEV_XDP_FEATURES: u16 = 3;
+/// `NETDEV_XDP_ACT_NDO_XMIT`: takes redirected frames now.
+const XDP_NDO_XMIT: u64 = 4;
+
+/// `NLA_F_NESTED`, which these families want on what holds attributes.
+const NESTED: u16 = 0x8000;
+/// `struct genlmsghdr`: command, version, two bytes reserved.
+const HEADER_LEN: usize = 4;
+
+/// Whether a link of the calling thread's namespace takes frames that XDP redirects to it; None where the
+/// kernel can't tell (before 6.3). One end of a veth pair takes none unless GRO is on at the other end, or
+/// an XDP program there.
+///
+/// # Errors
+/// No such link; what else the system says.
+pub fn takes_redirected_frames(link: &str) -> io::Result<Option<bool>> {
+    let index = super::Netlink::open()?.index(link)?;
+    GenericNetlink::open()?.takes_redirected(index)
+}
+
+/// A socket of generic netlink.
+#[derive(Debug)]
+pub(crate) struct GenericNetlink(Socket);
+
+impl GenericNetlink {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn open() -> io::Result<Self> {
+        Socket::open(Some(rustix::net::netlink::GENERIC)).map(Self)
+    }
+
+    /// Whether a link's generic receive offload is on.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; `NotFound` for a kernel without ethtool's netlink.
+    pub(crate) fn gro(&mut self, link: &str) -> io::Result<bool> {
+        let mut request = self.request("ethtool", FEATURES_GET)?;
+        device(&mut request, link);
+        let mut on = false;
+        self.objects(request, |kind, value| {
+            // Of a bit set without a mask only the set bits are there.
+            if kind == FEATURES_ACTIVE {
+                let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
+                let mut names =
+                    bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
+                on = names.any(|(kind, name)| kind == BIT_NAME && super::text(name) == GRO);
+            }
+        })?;
+        Ok(on)
+    }
+
+    /// Switches a link's generic receive offload on or off.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; `Other` for one that can't.
+    pub(crate) fn set_gro(&mut self, link: &str, on: bool) -> io::Result<()> {
+        let mut request = self.request("ethtool", FEATURES_SET)?;
+        device(&mut request, link);
+        request.nest(FEATURES_WANTED | NESTED, |set| {
+            set.nest(BITSET_BITS | NESTED, |bits| {
+                bits.nest(BITS_BIT | NESTED, |bit| {
+                    bit.name(BIT_NAME, GRO);
+                    if on {
+                        bit.attribute(BIT_VALUE, &[]);
+                    }
+                });
+            });
+        });
+        self.objects(request, |_, _| ())?;
+        // What a link can't do is no error for the kernel.
+        if self.gro(link)? == on {
+            Ok(())
+        } else {
+            Err(io::Error::other("its driver does not let that change"))
+        }
+    }
+
+    /// Whether a link takes frames that XDP redirects to it; None where the kernel can't tell (before 6.3).
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there.
+    pub(crate) fn takes_redirected(&mut self, index: u32) -> io::Result<Option<bool>> {
+        let mut request = match self.request("netdev", DEV_GET) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            request => request?,
+        };
+        request.attribute(DEV_IFINDEX, &index.to_ne_bytes());
+        let mut takes = None;
+        self.objects(request, |kind, value| {
+            if let (DEV_XDP_FEATURES, Ok(features)) = (kind, value.try_into()) {
+                takes = Some(u64::from_ne_bytes(features) & XDP_NDO_XMIT != 0);
+            }
+        })?;
+        Ok(takes)
+    }
+
+    fn request(&mut self, family: &str, command: u8) -> io::Result<Message> {
+        let mut question = Message::new(CTRL, ACK, &[CTRL_CMD_GETFAMILY, 1, 0, 0]);
+        question.name(CTRL_ATTR_FAMILY_NAME, family);
+        let mut number = None;
+        self.objects(question, |kind, value| {
+            if kind == CTRL_ATTR_FAMILY_ID {
+                number = u16_at(value, 0);
+            }
+        })?;
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Message::new(number, ACK, &[command, 1, 0, 0]))
+    }
+
+    /// Sends a request and hands every attribute of the answer to `each`.
+    fn objects(&mut self, request: Message, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        self.0.exchange(request, |_, body| {
+            attributes(body.get(HEADER_LEN..).unwrap_or_default())
+                .for_each(|(kind, value)| each(kind, value));
+        })
+    }
+}
+
+fn device(request: &mut Message, link: &str) {
+    request.nest(FEATURES_HEADER | NESTED, |header| {
+        header.name(HEADER_DEV_NAME, link);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_needs_no_privileges() {
+        let mut netlink = GenericNetlink::open().expect("a socket");
+        match netlink.gro("lo") {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
+        }
+        // The loopback has no XDP of its own.
+        assert_ne!(netlink.takes_redirected(1).expect("an answer"), Some(true));
+        assert!(netlink.gro("no-such-link").is_err());
+        assert!(netlink.takes_redirected(1).is_ok(), "usable after an error");
+    }
+}
