@@ -9,6 +9,8 @@
 //!   and known [`faults`] on request;
 //! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
 //!
+//! And a forwarder without a loop: [`redirect`], programs that the kernel runs.
+//!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
 //! [`lateness`] (what the loops count into), [`stalls`] (when a loop's core was taken from it), `random`
@@ -30,6 +32,7 @@ pub mod plan;
 pub mod port;
 mod random;
 pub mod recording;
+pub mod redirect;
 pub mod schedule;
 pub mod skeleton;
 pub mod stalls;
@@ -48,6 +51,7 @@ pub use port::af_packet::{PacketTx, TxMode, TxPlan};
 pub use port::af_xdp::{XdpMode, XdpTx};
 pub use port::{PortKind, PortSpec, TxPort, open_tx};
 pub use recording::Recording;
+pub use redirect::{Redirect, RedirectCounts};
 pub use skeleton::{Counts, Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
 pub use stalls::{STALL_NS, Stall, StallLog};
 pub use timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};

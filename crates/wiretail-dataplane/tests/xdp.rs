@@ -5,10 +5,12 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
 use wiretail_dataplane::{
-    Delay, Pattern, PortKind, PortSpec, Release, Sizes, Skeleton, SkeletonPlan, in_namespace,
+    Delay, Pattern, PortKind, PortSpec, Redirect, RedirectCounts, Release, Sizes, Skeleton, SkeletonPlan,
+    in_namespace,
 };
 
 /// Names, in the environment of a test process that was started by another one, that it is to hold ports.
@@ -203,5 +205,112 @@ fn what_cannot_be_opened_is_named() {
         bed.in_dut("ip link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1");
         let queues = refused(&[("q0", "out0")]);
         assert!(queues.contains("receiving queues of q0 is 2") && queues.contains("ethtool -L"), "{queues}");
+    });
+}
+
+/// The other end of a veth pair takes redirected frames.
+fn take_redirected(bed: &Testbed) {
+    for link in ["g0", "s0"] {
+        bed.in_load(&format!("ethtool -K {link} gro on"));
+    }
+}
+
+/// Sends packets of 100 bytes out of an interface, and returns how many left.
+fn send(bed: &Testbed, from: &'static str, packets: u64) -> u64 {
+    let mut trial = Trial::new(Pattern::Constant { rate_pps: 50_000 }, packets);
+    trial.generator_port = from;
+    let report = support::run_alone(bed, &trial).unwrap();
+    // What is still in the hands of the kernel.
+    std::thread::sleep(Duration::from_millis(100));
+    report.sent
+}
+
+#[test]
+fn the_kernel_redirects_one_way_and_both() {
+    on_a_testbed("the_kernel_redirects", |bed| {
+        take_redirected(bed);
+        for both in [false, true] {
+            let ends = [("in0", "out0"), ("out0", "in0")];
+            let ways: Vec<_> = ends.iter().take(1 + usize::from(both)).collect();
+            let ways: Vec<_> = ways.into_iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
+            let redirect = Redirect::open(&ways).unwrap();
+            assert!(redirect.modes().all(|(_, native)| native), "veth has native XDP");
+            let programs = ["in0", "out0"].map(|link| bed.in_dut(&format!("ip -d link show {link}")));
+            assert_eq!(programs.map(|link| link.contains("prog/xdp")), [true, both]);
+            for (way, (from, to)) in [("g0", "s0"), ("s0", "g0")].into_iter().take(ways.len()).enumerate() {
+                let arrived = bed.received(to);
+                assert_eq!(send(bed, from, 10_000), 10_000);
+                assert_eq!(bed.received(to) - arrived, 10_000);
+                let counts = redirect.counts(way).unwrap();
+                let expected = RedirectCounts { received: 10_000, sent: 10_000, failed: 0 };
+                assert_eq!(counts, expected, "{from}: failures known: {}", redirect.knows_failures(way));
+                redirect.settle();
+            }
+            // Who learns the devices listens to each packet: no longer than it has to.
+            let listens = |event: &str| {
+                let open = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+                let texts = open.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+                texts.filter(|text| text.lines().any(|line| line == format!("tp_name:\t{event}"))).count()
+            };
+            let known = usize::from(redirect.knows_failures(0));
+            assert_eq!([listens("xdp_redirect"), listens("xdp_devmap_xmit")], [0, known]);
+            let total = 10_000 * ways.len() as u64;
+            assert_eq!(redirect.total().unwrap().sent, total);
+            drop(redirect);
+            assert!(!has_a_program(bed));
+        }
+    });
+}
+
+#[test]
+fn redirected_packets_that_are_not_taken_are_counted() {
+    on_a_testbed("redirected_packets_that_are_not_taken", |bed| {
+        let redirect = Redirect::open(&[(bed.port("in0"), bed.port("out0"))]).unwrap();
+        if !redirect.knows_failures(0) {
+            println!("SKIPPED: this kernel does not let one trace what redirections become");
+            return;
+        }
+        let arrived = bed.received("s0");
+        assert_eq!(send(bed, "g0", 1000), 1000);
+        let lost = RedirectCounts { received: 1000, sent: 0, failed: 1000 };
+        assert_eq!(redirect.total().unwrap(), lost);
+        assert_eq!(bed.received("s0"), arrived);
+        take_redirected(bed);
+        assert_eq!(send(bed, "g0", 1000), 1000);
+        let half = RedirectCounts { received: 2000, sent: 1000, failed: 1000 };
+        assert_eq!(redirect.total().unwrap(), half);
+        assert_eq!(bed.received("s0") - arrived, 1000);
+    });
+}
+
+#[test]
+fn where_the_driver_has_no_xdp_the_stack_redirects() {
+    on_a_testbed("where_the_driver_has_no_xdp", |bed| {
+        bed.in_dut("ip link add link in0 name over0 type macvlan mode passthru");
+        bed.in_dut("ip link set over0 up");
+        let redirect = Redirect::open(&[(bed.port("over0"), bed.port("out0"))]).unwrap();
+        assert_eq!(redirect.modes().collect::<Vec<_>>(), [("over0", false)]);
+        let arrived = bed.received("s0");
+        assert_eq!(send(bed, "g0", 1000), 1000);
+        assert_eq!(bed.received("s0") - arrived, 1000);
+        assert!(!redirect.knows_failures(0));
+        assert_eq!(redirect.total().unwrap().received, 1000);
+    });
+}
+
+#[test]
+fn redirections_that_cannot_be_had_are_named() {
+    on_a_testbed("redirections_that_cannot_be_had", |bed| {
+        let refused = |from: &'static str, to: &'static str| {
+            Redirect::open(&[(bed.port(from), bed.port(to))]).unwrap_err().to_string()
+        };
+        for (from, to) in [("in0", "nosuch0"), ("nosuch0", "out0")] {
+            let message = refused(from, to);
+            assert!(message.contains("nosuch0: no such interface"), "{message}");
+        }
+        let held = Redirect::open(&[(bed.port("in0"), bed.port("out0"))]).unwrap();
+        let message = refused("in0", "out0");
+        assert!(message.contains("in0: ") && message.contains("another program"), "{message}");
+        drop(held);
     });
 }

@@ -1,5 +1,7 @@
 //! `wiretail forward`: the smallest possible device under test.
 
+mod redirect;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -19,6 +21,9 @@ use crate::live::{self, OpenPlace, nanoseconds};
 /// # Errors
 /// A plan that can't be carried out, ports that can't be opened.
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
+    if arguments.socket == ForwardSocket::XdpRedirect {
+        return redirect::run(arguments);
+    }
     let (stop, questions) = (live::stop_on_signals()?, live::Questions::register()?);
     let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
     let mut ways = vec![(input.port(), output.port())];
@@ -61,8 +66,8 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
         ReleaseChoice::Batch => Release::Batch,
     };
     let port = match arguments.socket {
-        ForwardSocket::Packet => PortKind::default(),
         ForwardSocket::Xdp => PortKind::Xdp,
+        ForwardSocket::Packet | ForwardSocket::XdpRedirect => PortKind::default(),
     };
     Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::af_packet::{SEND_BUFFER, is_long_ago, open_socket, port_error};
 use super::sys::bpf::{self, Attach, SocketMap};
+use super::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, XDP_PASS};
 use super::sys::mapping::{Mapping, PAGE_LEN};
 use super::sys::socket::PacketSocket;
 use super::sys::xsk_rx::XskRx;
@@ -37,6 +38,10 @@ const UNUSED_SLOTS: usize = 64;
 
 /// The kernel gives a queue free some time after its last socket was closed.
 const BUSY: Duration = Duration::from_millis(500);
+
+/// What a program in the kernel takes.
+pub(crate) const NEEDS_BPF: &str =
+    "needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_SYSCALL";
 
 /// How an interface does AF_XDP: what is not possible falls back to what is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,21 +183,43 @@ fn attach(interface: &str, packet: &PacketSocket) -> Result<Program, DataplaneEr
         return Err(plan(format!("number of receiving queues of {interface}"), queues, expected));
     }
     let step = |step, next| port_error(interface, step, next);
+    let map = SocketMap::new(1).map_err(step("making a BPF map", NEEDS_BPF))?;
+    let program = bpf::load_xdp(&to_socket(&map), c"wiretail_to_xsk");
+    let program = program.map_err(step("loading an XDP program", NEEDS_BPF))?;
+    let (link, native) = attach_program(interface, packet, &program)?;
+    Ok(Program { map, link, native })
+}
+
+/// Where rx_queue_index stands in struct xdp_md.
+const QUEUE_AT: i16 = 16;
+
+/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)`: what no socket takes goes on into the
+/// stack.
+fn to_socket(map: &SocketMap) -> Code {
+    let mut code = Code::default();
+    code.load_word(2, 1, QUEUE_AT).map(1, map.fd()).set(3, XDP_PASS).call(FUNC_REDIRECT_MAP).exit();
+    code
+}
+
+/// Attaches a loaded program to the interface that `packet` is opened on, natively where the driver can; true
+/// if so. The interface receives frames for all addresses as long as `packet` lives.
+pub(crate) fn attach_program(
+    interface: &str,
+    packet: &PacketSocket,
+    program: &OwnedFd,
+) -> Result<(OwnedFd, bool), DataplaneError> {
+    let step = |step, next| port_error(interface, step, next);
     packet.promiscuous().map_err(step("promiscuous reception", "is the interface up?"))?;
-    let bpf = "needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_SYSCALL";
-    let map = SocketMap::new(1).map_err(step("making a BPF map", bpf))?;
-    let program = bpf::load_program(&map).map_err(step("loading an XDP program", bpf))?;
-    let attach = |how| bpf::attach(&program, packet.interface(), how);
-    let (link, native) = match attach(Attach::Native) {
-        Ok(link) => (link, true),
-        Err(error) if is_taken(&error) => return Err(taken(interface, error)),
+    let attach = |how| bpf::attach(program, packet.interface(), how);
+    match attach(Attach::Native) {
+        Ok(link) => Ok((link, true)),
+        Err(error) if is_taken(&error) => Err(taken(interface, error)),
         Err(_) => {
             let generic = attach(Attach::Generic);
             let next = "`ip -d link show` tells what stands on the interface";
-            (generic.map_err(step("attaching an XDP program, native and generic,", next))?, false)
+            Ok((generic.map_err(step("attaching an XDP program, native and generic,", next))?, false))
         }
-    };
-    Ok(Program { map, link, native })
+    }
 }
 
 fn is_taken(error: &io::Error) -> bool {

@@ -111,6 +111,21 @@ impl Testbed {
         self.dut.netns.as_fd()
     }
 
+    /// Packets that an interface of the load side has received.
+    pub fn received(&self, interface: &str) -> u64 {
+        let path = "/proc/thread-self/net/dev";
+        let read = || fs::read_to_string(path);
+        let text = in_namespace(Some(self.load.netns.as_fd()), read).unwrap().unwrap();
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));
+        // Bytes, packets and more.
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).expect("an interface")
+    }
+
+    /// Runs a command where load generator and sink are; what it prints.
+    pub fn in_load(&self, command: &str) -> String {
+        self.load.run(command).unwrap()
+    }
+
     /// Runs a command where the device under test is; what it prints.
     pub fn in_dut(&self, command: &str) -> String {
         self.dut.run(command).unwrap()
@@ -124,6 +139,8 @@ pub struct Trial {
     pub packets: u64,
     pub sizes: Sizes,
     pub generator_tx: TxPlan,
+    /// Where the generator sends.
+    pub generator_port: &'static str,
     /// The generator sends by AF_XDP, and `generator_tx` does not count.
     pub generator_xdp: bool,
     /// The ingress tap is on the sender's end of the wire.
@@ -147,6 +164,7 @@ impl Trial {
             packets,
             sizes: Sizes::Fixed(100),
             generator_tx: TxPlan::default(),
+            generator_port: "g0",
             generator_xdp: false,
             tap_sender: false,
             skeleton: SkeletonPlan::default(),
@@ -191,7 +209,7 @@ impl Trial {
 
     fn source(&self, bed: &Testbed) -> Result<Box<dyn TxPort + Send>, String> {
         let kind = if self.generator_xdp { PortKind::Xdp } else { PortKind::Packet(self.generator_tx) };
-        open_tx(&bed.port("g0"), kind).map_err(|error| error.to_string())
+        open_tx(&bed.port(self.generator_port), kind).map_err(|error| error.to_string())
     }
 
     fn ingress<'a>(&self, bed: &'a Testbed) -> TapSpec<'a> {

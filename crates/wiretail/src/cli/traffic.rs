@@ -236,8 +236,9 @@ Examples:
   wiretail forward dut/in dut/out                                    # until Ctrl-C
   wiretail forward eth1 eth2 --both-ways --batch 32 --release batch --cpu 3 --fifo 50
   wiretail forward dut/in dut/out --delay 10us --delay-every 1000    # to calibrate a measurement
+  wiretail forward dut/in dut/out --socket xdp-redirect              # the kernel itself, by XDP
 
-It busy-polls, so it takes a whole core. Switch segmentation offload off at the senders
+It busy-polls (but for xdp-redirect), so it takes a whole core. Switch segmentation offload off at the senders
 (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB are not forwarded.
 
 `forwarding from IN to OUT` on standard error says that packets are received from then on. On SIGUSR1 it
@@ -319,6 +320,12 @@ pub enum ForwardSocket {
     ///
     /// Taps on IN see nothing come in then: capture the sender's end (`PEER:out`, and `generate --qdisc`).
     Xdp,
+    /// None: the kernel itself forwards, by an XDP program on IN (and with --both-ways on OUT)
+    ///
+    /// Natively where the driver can. Taps on IN see nothing come in then, as with xdp. If OUT is a veth, its
+    /// other end needs `ethtool -K PEER gro on`; it is told if not. --batch, --release, --delay, --cpu and --fifo
+    /// have no meaning here.
+    XdpRedirect,
 }
 
 /// When the packets of a batch leave.

@@ -38,6 +38,15 @@ impl Bed {
         bed
     }
 
+    /// Has the outer ends take frames that XDP redirects to them.
+    pub fn take_redirected(&self) {
+        for (role, link) in [("gen", "out"), ("sink", "in")] {
+            let mut ethtool = Command::new("ip");
+            ethtool.args(["netns", "exec", &self.place(role), "ethtool", "-K", link, "gro", "on"]);
+            assert!(ethtool.status().expect("ip").success(), "ethtool");
+        }
+    }
+
     pub fn place(&self, place: &str) -> String {
         format!("{}-{place}", self.prefix)
     }
