@@ -131,6 +131,19 @@ const fn many(
 
 const SKELETON: &[&str] = &["skeleton"];
 const COMMAND: &[&str] = &["command"];
+/// Everything but the wire.
+const DEVICES: &[&str] = &[
+    "bridge",
+    "skeleton",
+    "command",
+    "xdp-redirect",
+    "linux-router",
+    "dpdk-testpmd",
+    "dpdk-l2fwd",
+    "suricata",
+    "snort3",
+    "ovs",
+];
 const YES_NO: Kind = Kind::Choice(&["yes", "no"]);
 
 /// Every key there is. The order is that of the trials: the last factor changes fastest.
@@ -156,21 +169,23 @@ pub const KEYS: &[KeyRow] = &[
         None,
         "The device under test; see [Devices](run.md#devices).",
     ),
-    many("dut", "hops", Kind::Count(1), Some("1"), "Devices one behind the other, each with a tap behind it."),
+    many("dut", "hops", Kind::Count(1), Some("1"), "Devices one behind the other, each with a tap behind it.").of_dut(DEVICES),
     many(
         "dut",
         "switch",
         Kind::Choice(&["none", "bridge", "ovs", "ovs-dpdk"]),
         Some("none"),
         "What joins the devices: wires, or a virtual switch that every packet crosses before and behind each of them.",
-    ),
+    )
+    .of_dut(DEVICES),
     many(
         "dut",
         "deployment",
         Kind::Choice(&["bare", "container", "vm"]),
         Some("bare"),
         "Where the device runs: in a network namespace of this host, in a container, or in a virtual machine.",
-    ),
+    )
+    .of_dut(DEVICES),
     many(
         "dut",
         "container",
