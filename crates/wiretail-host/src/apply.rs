@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::deploy;
 use crate::error::HostError;
 use crate::namespace::{self, FolderState, Namespace};
 use crate::netlink::generic::GenericNetlink;
@@ -64,6 +65,7 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
             Err(error) => Err(HostError::file("read the present value", path)(error)),
         },
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
+        Step::AddContainer { container } => free(container.is_free(), step.object()),
         _ => Ok(Before::Nothing),
     }
 }
@@ -155,6 +157,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
         },
         Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
         Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
+        Step::AddContainer { container } => deploy::add(container),
     }
 }
 
@@ -243,6 +246,7 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             }
             _ => {}
         },
+        (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
         // What is set inside a namespace of the run goes with the namespace.
         _ => {}

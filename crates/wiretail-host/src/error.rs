@@ -51,6 +51,14 @@ pub enum HostError {
         /// How long it was waited.
         waited_ms: u128,
     },
+    /// A program or package that a part of this needs.
+    #[error("{what}: not there; expected it on this machine: run `wiretail setup {part}`")]
+    NotInstalled {
+        /// Which.
+        what: String,
+        /// What `wiretail setup` calls the part.
+        part: &'static str,
+    },
     /// A core that others keep busy.
     #[error(
         "core {core}: busy with {by}; \

@@ -19,16 +19,18 @@
 //! | `threads` | threads of other programs: found, pinned, given a priority |
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `privileges` | what this process may do |
+//! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
 //! | `sys` | the calls that need `unsafe` |
 //!
-//! Nothing here shells out. Reading is always allowed and needs no privileges; whoever applies a step
+//! Nothing here shells out; what runs containers and machines is started as a program is. Reading is always allowed and needs no privileges; whoever applies a step
 //! has asked the user before.
 
 mod apply;
 mod claim;
 mod cores;
+pub mod deploy;
 mod error;
 mod journal;
 mod leftovers;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::deploy::ContainerSpec;
 use crate::mac::MacAddress;
 
 /// One end of a veth pair.
@@ -151,6 +152,11 @@ pub enum Step {
         /// Processes that stay with all their threads.
         keep: Vec<i32>,
     },
+    /// Make what a container's runtime needs. Undoing kills who is inside.
+    AddContainer {
+        /// Which.
+        container: ContainerSpec,
+    },
 }
 
 impl Step {
@@ -171,6 +177,7 @@ impl Step {
             Step::DisableIpv6 { namespace } => namespace.clone(),
             Step::WriteFile { path, .. } | Step::AddDirectory { path } => path.display().to_string(),
             Step::MoveTasks { to, .. } => to.display().to_string(),
+            Step::AddContainer { container } => container.name.clone(),
         }
     }
 }
@@ -210,6 +217,10 @@ impl fmt::Display for Step {
             }
             Step::AddDirectory { .. } => write!(f, "make folder {object}"),
             Step::MoveTasks { from, .. } => write!(f, "move tasks from {} to {object}", from.display()),
+            Step::AddContainer { container } => {
+                let ContainerSpec { runtime, folder, .. } = container;
+                write!(f, "add {} container {object} in {}", runtime.name(), folder.display())
+            }
         }
     }
 }

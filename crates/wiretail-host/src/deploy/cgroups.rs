@@ -1,0 +1,93 @@
+//! The control groups of one name in every hierarchy: those of version 1, each a folder below
+//! `/sys/fs/cgroup`, and the one of version 2, which is that folder itself or one of them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::error::HostError;
+
+const FOLDER: &str = "/sys/fs/cgroup";
+/// How long killed processes may take to go.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether cores are given by a hierarchy of version 1.
+pub(super) fn has_cpuset_v1() -> bool {
+    Path::new(FOLDER).join("cpuset/cpuset.cpus").exists()
+}
+
+/// Where the groups called `name` are.
+pub(super) fn folders(name: &str) -> Vec<PathBuf> {
+    let root = Path::new(FOLDER);
+    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    let places = std::iter::once(root.to_path_buf()).chain(hierarchies.filter(|path| !path.is_symlink()));
+    places.map(|place| place.join(name)).filter(|path| path.is_dir()).collect()
+}
+
+/// The processes in the groups called `name`, in ascending order.
+pub(super) fn processes(name: &str) -> Vec<i32> {
+    let mut found: Vec<i32> = folders(name).iter().flat_map(|folder| listed(folder)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn listed(folder: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
+}
+
+/// Moves everybody who is in the `cpu` group called `name` back to its root. A kernel with
+/// CONFIG_RT_GROUP_SCHED gives a new group no real-time runtime, and all groups together at most the root's;
+/// so SCHED_FIFO is refused inside, or throttled even where throttling is switched off.
+pub(super) fn leave_cpu_group(name: &str) -> Result<(), HostError> {
+    let root = Path::new(FOLDER).join("cpu");
+    if !root.join(name).join("cpu.rt_runtime_us").exists() {
+        return Ok(());
+    }
+    let target = root.join("cgroup.procs");
+    for pid in listed(&root.join(name)) {
+        match fs::write(&target, pid.to_string()) {
+            // It ended meanwhile.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            other => other.map_err(HostError::file("move a task to", &target))?,
+        }
+    }
+    Ok(())
+}
+
+/// Kills everybody in the groups called `name`, and removes them. Nothing to do if there are none.
+/// Returns who was killed.
+pub(super) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
+    let mut killed = Vec::new();
+    let begun = Instant::now();
+    loop {
+        let left = processes(name);
+        for pid in left.iter().copied().filter_map(Pid::from_raw) {
+            // The descriptor pins the process; looked at again, it cannot be another of that number.
+            let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            let number = pid.as_raw_nonzero().get();
+            if processes(name).contains(&number)
+                && rustix::process::pidfd_send_signal(&process, Signal::KILL).is_ok()
+                && !killed.contains(&number)
+            {
+                killed.push(number);
+            }
+        }
+        let refused = folders(name).into_iter().find_map(|folder| match fs::remove_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Some((folder, error)),
+            _ => None,
+        });
+        match refused {
+            None => return Ok(killed),
+            Some((folder, error)) if begun.elapsed() > PATIENCE => {
+                return Err(HostError::file("remove the control group", &folder)(error));
+            }
+            Some(_) => thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
