@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::deploy;
 use crate::error::HostError;
+use crate::mac::MacAddress;
 use crate::namespace::{self, FolderState, Namespace};
 use crate::netlink::generic::GenericNetlink;
 use crate::netlink::{self, Link, Netlink};
 use crate::step::{Step, VethEnd};
-use crate::tasks;
+use crate::{sys, tasks};
 
 /// What was there before a step: all that undoing it needs besides the step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
         }
         Step::AddBridge { namespace, name, .. } => {
             link_is_free(namespace.as_deref(), name).map(|()| Before::Nothing)
+        }
+        Step::AddTap { namespace, link, .. } => {
+            link_is_free(namespace.as_deref(), link).map(|()| Before::Nothing)
         }
         Step::SetUp { namespace: None, link } | Step::SetMtu { namespace: None, link, .. } => {
             let link = find_link(None, link)?;
@@ -124,6 +128,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
                 ports.iter().try_for_each(|port| netlink.set_master(port, name))
             })
         }
+        Step::AddTap { namespace, link, mac } => add_tap(namespace.as_deref(), link, *mac),
         Step::SetUp { namespace, link } => {
             with_netlink(namespace.as_deref(), "set the link up", link, |netlink| netlink.set_up(link, true))
         }
@@ -170,6 +175,30 @@ fn add_veth(a: &VethEnd, b: &VethEnd) -> Result<(), HostError> {
         let ends = [a, b].map(|end| netlink::VethEnd { name: &end.link, mac: end.mac });
         netlink.add_veth(ends[0], ends[1], b_namespace.as_fd())
     })
+}
+
+fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddress>) -> Result<(), HostError> {
+    let error = HostError::system("add the tap", format!("{}:{link}", namespace.unwrap_or("host")));
+    namespace::inside(namespace, || {
+        sys::tun::keep(&sys::tun::attach(link)?)?;
+        match mac {
+            Some(mac) => Netlink::open()?.set_mac(link, mac),
+            None => Ok(()),
+        }
+    })?
+    .map_err(error)
+}
+
+/// Opens a tap that [`Step::AddTap`] made, for one program at a time. Without somebody who holds it open the
+/// link has no carrier.
+///
+/// # Errors
+/// [`HostError::System`] if there is none of that name, or somebody has it open.
+pub fn open_tap(namespace: Option<&str>, link: &str) -> Result<OwnedFd, HostError> {
+    let error = || HostError::system("open the tap", format!("{}:{link}", namespace.unwrap_or("host")));
+    // The call would make one that is not there.
+    find_link(namespace, link)?.ok_or_else(|| error()(io::ErrorKind::NotFound.into()))?;
+    namespace::inside(namespace, || sys::tun::attach(link))?.map_err(error())
 }
 
 /// The sysctls of a namespace are seen by a thread that is inside.
@@ -219,6 +248,7 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
         (Step::AddNamespace { name }, _) => undone.killed = namespace::remove(name)?,
         (Step::AddVeth { a, .. }, _) => delete_link(a.namespace.as_deref(), &a.link)?,
         (Step::AddBridge { namespace, name, .. }, _) => delete_link(namespace.as_deref(), name)?,
+        (Step::AddTap { namespace, link, .. }, _) => delete_link(namespace.as_deref(), link)?,
         (Step::SetUp { namespace: None, link }, Before::Link { up: false, .. }) => {
             on_the_host("set the link down", link, |netlink| netlink.set_up(link, false))?;
         }

@@ -50,6 +50,15 @@ pub enum Step {
         /// Links that are there already, in the same namespace.
         ports: Vec<String>,
     },
+    /// Make a tap: a link whose other end is held by a program, [`open_tap`](crate::deploy::open_tap).
+    AddTap {
+        /// Where.
+        namespace: Option<String>,
+        /// Name of the link, at most 15 bytes.
+        link: String,
+        /// Its Ethernet address; none for one that the kernel draws.
+        mac: Option<MacAddress>,
+    },
     /// Set a link up.
     SetUp {
         /// Where.
@@ -168,6 +177,7 @@ impl Step {
             Step::AddVeth { a, .. } => place(a.namespace.as_deref(), &a.link),
             Step::AddBridge { namespace, name, .. } => place(namespace.as_deref(), name),
             Step::SetUp { namespace, link }
+            | Step::AddTap { namespace, link, .. }
             | Step::SetMtu { namespace, link, .. }
             | Step::AddAddress { namespace, link, .. }
             | Step::AddNeighbour { namespace, link, .. }
@@ -196,6 +206,7 @@ impl fmt::Display for Step {
                 write!(f, "add veth {object} to {}", place(b.namespace.as_deref(), &b.link))
             }
             Step::AddBridge { ports, .. } => write!(f, "add bridge {object} over {}", ports.join(", ")),
+            Step::AddTap { .. } => write!(f, "add tap {object}"),
             Step::SetUp { .. } => write!(f, "set {object} up"),
             Step::SetMtu { mtu, .. } => write!(f, "set the MTU of {object} to {mtu} bytes"),
             Step::AddAddress { address, prefix_len, .. } => {

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | `container` | a container as a step: made, found by its control groups, taken away |
 //! | `oci`, `lxc` | the same container as two runtimes want to be told |
+//! | `vm` | a virtual machine: kernel, first file system, QEMU |
 //! | `cgroups` | the control groups of one name in every hierarchy |
 
 mod cgroups;
 mod container;
 mod lxc;
 mod oci;
+pub mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +28,8 @@ use crate::step::Plan;
 
 pub use container::{Container, ContainerSpec, Runtime, container};
 pub(crate) use container::{add, remove};
+
+pub use crate::apply::open_tap;
 
 /// Where programs are looked for inside, unless the workload's environment says otherwise.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -9,7 +9,7 @@ use crate::error::HostError;
 use crate::namespace::Namespace;
 use crate::step::Step;
 
-pub(super) fn workload(directory: &Path) -> Workload {
+pub(in crate::deploy) fn workload(directory: &Path) -> Workload {
     Workload {
         argv: vec!["/srv/tool/forward".into(), "in".into(), "out".into()],
         env: vec![("A".into(), "b c".into())],

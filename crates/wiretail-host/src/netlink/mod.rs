@@ -207,6 +207,17 @@ impl Netlink {
         self.command(request)
     }
 
+    /// Gives a link another Ethernet address.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; what else the system says.
+    pub(crate) fn set_mac(&mut self, link: &str, mac: MacAddress) -> io::Result<()> {
+        let index = self.index(link)?;
+        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
+        request.attribute(IFLA_ADDRESS, &mac.0);
+        self.command(request)
+    }
+
     /// Removes a link, of a veth pair both ends.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
 //! The calls that need `unsafe`, alone with their reasons.
 #![allow(unsafe_code)]
 
+pub mod tun;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::FdFlags;
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
@@ -53,5 +56,19 @@ pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
     // SAFETY: between fork and exec only what is async-signal-safe may be called. The closure makes
     // three system calls and compares two numbers; it allocates nothing (an `ErrorKind` and an errno
     // make an `io::Error` without an allocation) and takes no lock. What it owns is dropped by exec.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Hands descriptors to the program that `command` starts, under the numbers that they have here. In this
+/// process they stay closed to every other program.
+pub fn hand_over(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    let before_exec = move || {
+        for descriptor in &descriptors {
+            rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only what is async-signal-safe may be called. The closure makes a system
+    // call for each descriptor, which it keeps open as long as the command lives; it allocates nothing.
     unsafe { command.pre_exec(before_exec) };
 }

@@ -1,0 +1,269 @@
+//! A virtual machine on the machine itself: it boots, its links carry packets, it obeys its console and ends
+//! with its program. Needs root, QEMU, busybox and Debian's kernel, and says `SKIPPED` without.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use wiretail_host::deploy::vm::{
+    Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, vcpu_threads,
+};
+use wiretail_host::deploy::{Workload, open_tap};
+use wiretail_host::{CoreSet, HostError, Journal, MacAddress, Namespace, Plan, Step, privileges, run_in};
+
+/// One at a time: each takes two cores.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// For software emulation on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(50);
+const PACKETS: usize = 1000;
+
+/// gen:out -- in:guest:out -- sink:in
+struct Bench {
+    _folder: TempDir,
+    journal: Journal,
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+    _one: MutexGuard<'static, ()>,
+}
+
+fn ends(run: &str) -> [(String, &'static str, u32, IpAddr); 2] {
+    let address = |last| IpAddr::from([10, 0, 0, last]);
+    [(format!("{run}-gen"), "out", 1, address(1)), (format!("{run}-sink"), "in", 2, address(2))]
+}
+
+fn plan(run: &str) -> Plan {
+    let ends = ends(run);
+    let mut plan = Plan::new();
+    for (namespace, link, number, address) in ends.clone() {
+        plan.push(Step::AddNamespace { name: namespace.clone() });
+        plan.push(Step::DisableIpv6 { namespace: namespace.clone() });
+        let namespace = Some(namespace);
+        let mac = Some(MacAddress::local(number));
+        plan.push(Step::AddTap { namespace: namespace.clone(), link: link.into(), mac });
+        plan.push(Step::SetUp { namespace: namespace.clone(), link: link.into() });
+        plan.push(Step::AddAddress {
+            namespace: namespace.clone(),
+            link: link.into(),
+            address,
+            prefix_len: 24,
+        });
+        let (_, _, other, address) = &ends[2 - number as usize];
+        let (address, mac) = (*address, MacAddress::local(*other));
+        plan.push(Step::AddNeighbour { namespace, link: link.into(), address, mac });
+    }
+    plan
+}
+
+impl Bench {
+    /// None where this machine can't, after saying so.
+    fn start(test: &str, boot: Boot, script: &str) -> Option<Self> {
+        if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
+            println!("SKIPPED: {test}: {reason}");
+            return None;
+        }
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let prepared = ensure_kernel(Kernel::Cloud).and_then(|kernel| accel(&kernel));
+        let accel = match prepared {
+            Err(error @ HostError::NotInstalled { .. }) => {
+                println!("SKIPPED: {test}: {error}");
+                return None;
+            }
+            other => other.expect("an answer"),
+        };
+        println!("{test}: {}", accel.name());
+        let folder = tempfile::tempdir().expect("a folder");
+        let work = folder.path().join("work");
+        std::fs::create_dir(&work).expect("made");
+        std::fs::write(work.join("greeting"), "hello\n").expect("written");
+        let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+        journal.apply_all(&plan(journal.run().to_owned().as_str())).expect("two ends");
+        let ends = ends(journal.run());
+        let link = |name: &str, number, end: usize| GuestLink {
+            name: name.into(),
+            mac: MacAddress::local(number),
+            backend: Backend::Tap(open_tap(Some(&ends[end].0), ends[end].1).expect("a tap")),
+        };
+        let guest = Guest {
+            name: journal.run().into(),
+            kernel: Kernel::Cloud,
+            boot,
+            memory_mib: 384,
+            vcpus: 2,
+            links: vec![link("in", 3, 0), link("out", 4, 1)],
+            workload: Workload {
+                argv: ["sh", "-c", script].map(Into::into).into(),
+                env: vec![("WHO".into(), "it's me".into())],
+                directory: work,
+                reads: Vec::new(),
+                namespace: Namespace::new(&ends[0].0).expect("a name"),
+                cores: CoreSet::default(),
+                hugepages: false,
+            },
+            accel,
+        };
+        let mut command = match guest_launch(guest) {
+            Err(error @ HostError::NotInstalled { .. }) => {
+                println!("SKIPPED: {test}: {error}");
+                return None;
+            }
+            other => other.expect("a guest").command,
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = run_in(None, command).expect("started");
+        let input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                println!("| {line}");
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(Bench { _folder: folder, journal, child, input, lines, _one: one })
+    }
+
+    fn wait_for(&self, what: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what:?} in time"));
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+
+    fn say(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("written");
+    }
+
+    /// The timer interrupts of both processors.
+    fn timer_interrupts(&mut self) -> [u64; 2] {
+        self.say("interrupts");
+        let line = self.wait_for("LOC:");
+        let mut counts = line.split_ascii_whitespace().skip(1).map(|count| count.parse().expect("a count"));
+        [counts.next().expect("of 0"), counts.next().expect("of 1")]
+    }
+
+    /// The machine goes by itself, and leaves nothing.
+    fn end(mut self) {
+        let until = Instant::now() + PATIENCE;
+        while self.child.try_wait().expect("waited").is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(self.journal.undo_all().expect("undone").killed, Vec::<i32>::new());
+    }
+}
+
+#[test]
+fn packets_cross_a_guest_that_obeys() {
+    let script = r#"read greeting <greeting; echo "$greeting, $WHO"
+        ip link add br0 type bridge && ip link set in master br0 && ip link set out master br0
+        ip link set br0 up
+        trap 'echo told' USR1; trap 'echo over; exit 5' TERM; echo forwarding; read line; echo "got $line"
+        while :; do sleep 0.1; done"#;
+    let test = "packets_cross_a_guest_that_obeys";
+    let Some(mut bench) = Bench::start(test, Boot::Plain, script) else { return };
+    let begun = Instant::now();
+    bench.wait_for("wiretail-guest: ready, Linux ");
+    println!("{test}: ready after {:.1} s", begun.elapsed().as_secs_f64());
+    bench.wait_for("hello, it's me");
+    bench.wait_for("forwarding");
+    let processors = vcpu_threads(bench.child.id());
+    assert_eq!(processors.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+
+    let [generator, sink] = ends(bench.journal.run());
+    let socket = |end: &(String, &str, u32, IpAddr)| {
+        let namespace = Namespace::new(&end.0).expect("a name");
+        namespace.wait_until_ready(Duration::from_secs(5)).expect("ready");
+        namespace.inside(|| UdpSocket::bind((end.3, 7))).expect("entered").expect("a socket")
+    };
+    let (from, to) = (socket(&generator), socket(&sink));
+    to.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let receiver = thread::spawn(move || {
+        let mut buffer = [0; 100];
+        (0..PACKETS).take_while(|_| to.recv(&mut buffer).is_ok()).count()
+    });
+    for _ in 0..PACKETS {
+        from.send_to(&[7; 60], (sink.3, 7)).expect("sent");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(receiver.join().expect("no panic"), PACKETS);
+
+    bench.say("line of text");
+    bench.wait_for("got of text");
+    bench.say("signal USR1");
+    bench.wait_for("told");
+    bench.say("stop");
+    bench.wait_for("over");
+    bench.wait_for("wiretail-guest: status 5");
+    bench.end();
+}
+
+#[test]
+fn the_timer_of_an_isolated_processor_stands_still() {
+    let test = "the_timer_of_an_isolated_processor_stands_still";
+    let script = "echo polling; while :; do :; done";
+    let Some(mut bench) = Bench::start(test, Boot::Tuned, script) else { return };
+    bench.wait_for("polling");
+    // The last ticks are those after the program has begun.
+    thread::sleep(Duration::from_secs(2));
+    let before = bench.timer_interrupts();
+    thread::sleep(Duration::from_secs(4));
+    let after = bench.timer_interrupts();
+    let [shared, isolated] = [0, 1].map(|processor| after[processor] - before[processor]);
+    println!("{test}: timer interrupts in 4 s: {shared} of processor 0, {isolated} of the isolated one");
+    // 250 a second without isolation.
+    assert!(isolated < 100, "{isolated}");
+    bench.say("signal KILL");
+    bench.wait_for("wiretail-guest: status 137");
+    bench.end();
+}
+
+#[test]
+fn a_tap_is_made_opened_once_and_removed() {
+    if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
+        println!("SKIPPED: a_tap_is_made_opened_once_and_removed: {reason}");
+        return;
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED: a_tap_is_made_opened_once_and_removed: no /dev/net/tun");
+        return;
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let name = format!("{}-gen", journal.run());
+    let namespace = Namespace::new(&name).expect("a name");
+    let tap =
+        Step::AddTap { namespace: Some(name.clone()), link: "out".into(), mac: Some(MacAddress::local(7)) };
+    let up = Step::SetUp { namespace: Some(name.clone()), link: "out".into() };
+    for step in [Step::PrepareNamespaces, Step::AddNamespace { name: name.clone() }, tap.clone(), up] {
+        journal.apply(&step).expect("done");
+    }
+    assert!(matches!(journal.apply(&tap), Err(HostError::Exists { .. })));
+    let links = || namespace.inside(Netlink::open).expect("entered").and_then(|mut socket| socket.links());
+    let link = || links().expect("listed").into_iter().find(|link| link.name == "out").expect("there");
+    assert_eq!((link().mac, link().ready), (Some(MacAddress::local(7)), false));
+    let open = open_tap(Some(&name), "out").expect("opened");
+    namespace.wait_until_ready(Duration::from_secs(5)).expect("a carrier");
+    let busy = open_tap(Some(&name), "out").expect_err("open already");
+    assert_eq!(busy.io_kind(), Some(std::io::ErrorKind::ResourceBusy), "{busy}");
+    let missing = open_tap(Some(&name), "none").expect_err("not there");
+    assert_eq!(missing.io_kind(), Some(std::io::ErrorKind::NotFound), "{missing}");
+    drop(open);
+    assert!(!link().ready);
+    journal.undo_all().expect("undone");
+    assert!(!namespace.path().exists());
+}
