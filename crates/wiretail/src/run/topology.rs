@@ -31,8 +31,14 @@ pub enum Middle {
     Nothing,
     /// Linux bridges.
     Bridge,
-    /// Nodes with two links, whose packets the kernel itself forwards: on the core of who sends them.
-    Kernel,
+    /// Linux routers.
+    Router,
+    /// Nodes with two links whose packets the kernel forwards as a program tells it: on the core of who sends them.
+    Kernel {
+        /// Whether that is by XDP: a veth passes on what was redirected into it only where its peer polls, as
+        /// it does with GRO.
+        by_xdp: bool,
+    },
     /// Nodes with two links, for a program to forward between.
     Ports,
 }
@@ -111,8 +117,10 @@ impl Topology {
         let middle = match trial.get("dut", "kind").text.as_str() {
             "wire" => Middle::Nothing,
             _ if guests => Middle::Ports,
-            "bridge" => Middle::Bridge,
-            "xdp-redirect" | "linux-router" => Middle::Kernel,
+            "bridge" if is("dut", "deployment", "bare") => Middle::Bridge,
+            "bridge" => Middle::Kernel { by_xdp: false },
+            "linux-router" => Middle::Router,
+            "xdp-redirect" => Middle::Kernel { by_xdp: true },
             _ => Middle::Ports,
         };
         let switch = match trial.get("dut", "switch").text.as_str() {
@@ -213,6 +221,14 @@ impl Topology {
             let ports = vec![left, right];
             plan.push(Step::AddBridge { namespace: namespace.clone(), name: name.clone(), ports });
             plan.push(Step::SetUp { namespace, link: name });
+        }
+        if self.middle == (Middle::Kernel { by_xdp: true }) {
+            let is_device = |node: usize| (1..=self.devices).contains(&node);
+            let peers = links.iter().flat_map(|(left, right)| [(left, right), (right, left)]);
+            for (peer, _) in peers.filter(|(_, end)| is_device(end.node)) {
+                let namespace = Some(nodes[peer.node].clone());
+                plan.push(Step::SetGro { namespace, link: peer.link.clone(), on: true });
+            }
         }
         for end in links.into_iter().flat_map(|(left, right)| [left, right]) {
             plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });

@@ -93,7 +93,7 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
                     places.check_quiet()?;
                 }
             }
-            measure(attempt, &testbed, places.as_ref())
+            measure(attempt, &mut testbed, places.as_ref())
         }))
     });
     // The testbed goes first, whatever became of the measurement.
@@ -112,7 +112,7 @@ struct Reports {
     taps: Vec<TapReport>,
 }
 
-fn measure(attempt: &Attempt<'_>, testbed: &Testbed, places: Option<&Places>) -> Result<Recorded> {
+fn measure(attempt: &Attempt<'_>, testbed: &mut Testbed, places: Option<&Places>) -> Result<Recorded> {
     let trial = attempt.trial;
     let taps = testbed.topology().taps();
     let segments = testbed.topology().segments();

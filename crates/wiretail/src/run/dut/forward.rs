@@ -52,7 +52,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
 }
 
 /// The last line that is whole, an object with the counters.
-fn counts(text: &str) -> Option<Counts> {
+pub fn counts(text: &str) -> Option<Counts> {
     let whole = text.rsplit_once('\n')?.0;
     let told: serde_json::Value =
         whole.lines().rev().find_map(|line| serde_json::from_str(line.trim()).ok())?;

@@ -11,8 +11,10 @@
 //! | `command` | [`program::command`] |
 
 mod counts;
+mod deploy;
 mod eal;
 mod forward;
+mod kernel;
 mod process;
 mod program;
 mod skeleton;
@@ -32,6 +34,7 @@ use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 use self::counts::{Counts, reconcile};
+use self::deploy::deploy;
 use self::process::Process;
 use self::program::{Program, Site};
 use super::places::Places;
@@ -98,15 +101,15 @@ pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     trial: &Trial,
     seed: u64,
-    testbed: &Testbed,
+    testbed: &mut Testbed,
     places: Option<&Places>,
     directory: &Path,
     shared: &'env Shared,
 ) -> Result<Devices<'scope>> {
-    let topology = testbed.topology();
+    let topology = *testbed.topology();
     let mut devices = Vec::new();
     let nodes = 1..=topology.devices;
-    if matches!(topology.middle, Middle::Nothing | Middle::Bridge) {
+    if matches!(topology.middle, Middle::Nothing | Middle::Bridge | Middle::Router) {
         for node in nodes {
             let part = Part::Kernel(testbed.namespace(node)?);
             devices.push(Device::new(format!("dut{node}"), vec![node], part));
@@ -132,8 +135,9 @@ pub fn start<'scope, 'env: 'scope>(
                 directory: directory.clone(),
             };
             let program = program(trial, &site)?;
-            let namespace = testbed.namespace(node)?;
-            let process = process::start(scope, program, namespace, places, &directory, patience)?;
+            process::write_files(&program, &directory)?;
+            let deployed = deploy(trial, program, &site, testbed)?;
+            let process = process::start(scope, deployed, places, &directory, patience)?;
             devices.push(Device::new(format!("dut{node}"), vec![node], Part::Program(Box::new(process))));
         }
     }
@@ -151,6 +155,7 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
     match trial.get("dut", "kind").text.as_str() {
         "command" => Ok(program::command(trial, site)),
         "skeleton" | "xdp-redirect" | "dpdk-l2fwd" => forward::program(trial, site),
+        "bridge" => Ok(kernel::bridge(site)),
         "dpdk-testpmd" => Ok(testpmd::program(trial, site)),
         other => bail!("dut.kind = \"{other}\" can't be deployed so"),
     }

@@ -17,6 +17,7 @@ use wiretail_dataplane::placement::Placement;
 use wiretail_host::{Namespace, place_thread, run_in, threads_named};
 
 use super::counts::Counts;
+use super::deploy::{Deployed, Walls};
 use super::program::{Ask, Counting, Movers, Program};
 use crate::run::places::Places;
 
@@ -34,7 +35,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A program that runs in a node's namespace.
 pub struct Process {
     program: Program,
+    walls: Walls,
     namespace: Namespace,
+    /// The process that was started: the program, or what is around it.
     pid: i32,
     input: Mutex<Option<ChildStdin>>,
     ended: Receiver<std::io::Result<ExitStatus>>,
@@ -48,24 +51,32 @@ pub struct Process {
     placed: Vec<i32>,
 }
 
-/// Starts a program in a namespace; its files and its log go into `directory`.
+/// Writes the files that a program reads.
 ///
 /// # Errors
-/// A program that can't be started, files that can't be written.
-pub fn start<'scope, 'env: 'scope>(
-    scope: &'scope Scope<'scope, 'env>,
-    program: Program,
-    namespace: Namespace,
-    places: Option<&Places>,
-    directory: &Path,
-    patience: Duration,
-) -> Result<Process> {
+/// A full disk.
+pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     for (name, text) in &program.files {
         let path = directory.join(name);
         std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
     }
+    Ok(())
+}
+
+/// Starts a program; its log goes into `directory`.
+///
+/// # Errors
+/// A program that can't be started, a log that can't be written.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    deployed: Deployed,
+    places: Option<&Places>,
+    directory: &Path,
+    patience: Duration,
+) -> Result<Process> {
+    let Deployed { program, command, walls, namespace } = deployed;
     let log = program.log(directory);
-    let command = command(&program, &log)?;
+    let command = with_streams(command, &program, &log)?;
     let place = places.map(Places::for_device).unwrap_or_default();
     let begin = if program.movers == Movers::Everything { place } else { Placement::default() };
     let (tell, ended) = channel();
@@ -86,6 +97,7 @@ pub fn start<'scope, 'env: 'scope>(
     let (pid, input) = started.recv().context("the program's thread ended")??;
     Ok(Process {
         program,
+        walls,
         namespace,
         pid,
         input: Mutex::new(input),
@@ -98,11 +110,9 @@ pub fn start<'scope, 'env: 'scope>(
     })
 }
 
-fn command(program: &Program, log: &Path) -> Result<Command> {
+/// Gives a command its log, and a standard input where something is asked by lines.
+fn with_streams(mut command: Command, program: &Program, log: &Path) -> Result<Command> {
     let output = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    let [first, arguments @ ..] = &program.argv[..] else { bail!("no program was given") };
-    let mut command = Command::new(first);
-    command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
     let is_line = |ask: &Ask| matches!(ask, Ask::Line(_));
     let reads =
         is_line(&program.stop) || program.counting.as_ref().is_some_and(|counting| is_line(&counting.ask));
@@ -143,9 +153,12 @@ impl Process {
         self.check()?;
         if let Movers::Threads(names) = &self.program.movers {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let threads = threads_named(Path::new("/"), self.pid, &names);
+            let threads = threads_named(Path::new("/"), self.inner_pid()?, &names);
             if threads.is_empty() {
                 bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
+            }
+            if let Walls::Container(container) = &self.walls {
+                container.allow_realtime()?;
             }
             for thread in &threads {
                 place_thread(*thread, self.place.cpu.map(|core| core as u32), self.place.fifo)?;
@@ -153,6 +166,22 @@ impl Process {
             self.placed = threads;
         }
         Ok(())
+    }
+
+    /// The program's own process; waits for it where something else makes its walls first.
+    fn inner_pid(&self) -> Result<i32> {
+        let Walls::Container(container) = &self.walls else { return Ok(self.pid) };
+        let begun = Instant::now();
+        loop {
+            if let Some(pid) = container.program_pid() {
+                return Ok(pid);
+            }
+            self.check()?;
+            if begun.elapsed() > self.patience {
+                bail!("the program did not start in its container{}", last_words(&self.log));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Whether it still runs.
@@ -233,7 +262,7 @@ impl Process {
     fn ask(&self, ask: &Ask) -> Result<Option<String>> {
         match ask {
             Ask::Signal(signal) => {
-                let pid = Pid::from_raw(self.pid).context("no process number")?;
+                let pid = Pid::from_raw(self.inner_pid()?).context("no process number")?;
                 kill_process(pid, *signal).context("the program can't be signalled")?;
                 Ok(None)
             }

@@ -46,6 +46,8 @@ pub struct Program {
     pub argv: Vec<String>,
     /// What is added to its environment.
     pub env: Vec<(String, String)>,
+    /// Files and folders of the host that it reads, besides those of the system and its own.
+    pub reads: Vec<PathBuf>,
     /// Files that it reads, written before it is started: name in the site's directory, and text.
     pub files: Vec<(String, String)>,
     /// Text in its output that says that it is ready; empty where a packet that crosses it does.
@@ -112,6 +114,7 @@ impl Program {
             name: if site.node == 1 { "dut".to_owned() } else { format!("dut{}", site.node) },
             argv,
             env: Vec::new(),
+            reads: Vec::new(),
             files: Vec::new(),
             ready: String::new(),
             settle: Duration::ZERO,
