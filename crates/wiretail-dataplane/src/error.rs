@@ -53,6 +53,9 @@ pub enum DataplaneError {
         /// What to do.
         next: &'static str,
     },
+    /// DPDK or one of its ports can't be had.
+    #[error(transparent)]
+    Dpdk(#[from] wiretail_dpdk_sys::DpdkError),
     /// A plan that can't be carried out.
     #[error("{what} is {found}; expected {expected}")]
     Plan {

@@ -43,7 +43,7 @@ pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     check_names(&arguments.taps)?;
     let places: Vec<_> =
-        arguments.taps.iter().map(|tap| OpenPlace::open(&tap.place)).collect::<Result<_>>()?;
+        arguments.taps.iter().map(|tap| OpenPlace::interface(&tap.place)).collect::<Result<_>>()?;
     let end_ns = arguments.duration.map(|duration| nanoseconds("duration", duration)).transpose()?;
     let (ring, in_memory) = ring(arguments, end_ns);
     let specs = specs(&arguments.taps, &places);

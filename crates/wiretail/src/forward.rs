@@ -1,5 +1,6 @@
 //! `wiretail forward`: the smallest possible device under test.
 
+mod dpdk;
 mod redirect;
 
 use std::io::Write;
@@ -10,11 +11,11 @@ use anyhow::Result;
 use serde_json::json;
 use wiretail_dataplane::counters::{CounterReading, SharedCounters};
 use wiretail_dataplane::port::PortKind;
-use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+use wiretail_dataplane::skeleton::{Counts, Delay, Release, Skeleton, SkeletonPlan};
 use wiretail_report::format;
 
 use crate::cli::traffic::{ForwardArgs, ForwardSocket, ReleaseChoice};
-use crate::live::{self, OpenPlace, nanoseconds};
+use crate::live::{self, OpenPlace, Questions, nanoseconds};
 
 /// Runs the command until a signal ends it.
 ///
@@ -24,8 +25,42 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     if arguments.socket == ForwardSocket::XdpRedirect {
         return redirect::run(arguments);
     }
-    let (stop, questions) = (live::stop_on_signals()?, live::Questions::register()?);
-    let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
+    let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
+    let stop: &AtomicBool = &stop;
+    let (counted, more) = match arguments.socket {
+        ForwardSocket::Dpdk => dpdk::run(arguments, stop, questions)?,
+        _ => run_skeleton(arguments, stop, questions)?,
+    };
+    if arguments.json {
+        live::print_json(&document(arguments, &counted, more))?;
+    } else {
+        print(arguments, &counted)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What became of packets, whatever forwards them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    received: u64,
+    sent: u64,
+    dropped: u64,
+    failed: u64,
+    oversize: u64,
+    delayed: u64,
+}
+
+fn say_ready(arguments: &ForwardArgs) {
+    eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+}
+
+/// Forwards by the kernel's sockets; returns what it counted, and what else belongs into the document.
+fn run_skeleton(
+    arguments: &ForwardArgs,
+    stop: &AtomicBool,
+    questions: Questions,
+) -> Result<(Counted, serde_json::Value)> {
+    let (input, output) = (OpenPlace::interface(&arguments.input)?, OpenPlace::interface(&arguments.output)?);
     let mut ways = vec![(input.port(), output.port())];
     if arguments.both_ways {
         ways.push((output.port(), input.port()));
@@ -33,10 +68,10 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     let skeleton = Skeleton::open(&ways, plan(arguments)?)?;
     let modes: Vec<(String, String)> =
         skeleton.xdp_modes().iter().map(|(name, mode)| (name.clone(), mode.to_string())).collect();
-    eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+    say_ready(arguments);
     modes.iter().for_each(|(interface, mode)| eprintln!("  {interface}: {mode}"));
     let counters = SharedCounters::default();
-    let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
+    let shared = &counters;
     let run = || {
         live::run_watched(
             live::placement(&arguments.thread),
@@ -47,13 +82,28 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
             },
         )
     };
-    let report = questions.answered(|| live::print_json_line(&so_far(&shared.ask())), run)?;
-    if arguments.json {
-        live::print_json(&document(arguments, &report, &modes))?;
-    } else {
-        print(arguments, &report)?;
+    let report = questions.answered(|| live::print_json_line(&so_far(&shared.ask().into())), run)?;
+    let modes = modes.iter().map(|(interface, mode)| json!({ "interface": interface, "mode": mode }));
+    let more = json!({
+        "xdp": modes.collect::<Vec<_>>(),
+        "stalls": report.stalls.count(),
+        "stalls_ns": report.stalls.total_ns(),
+    });
+    Ok((report.counts.into(), more))
+}
+
+impl From<CounterReading> for Counted {
+    fn from(counters: CounterReading) -> Self {
+        let CounterReading { received, sent, dropped, failed, oversize, .. } = counters;
+        Self { received, sent, dropped, failed, oversize, delayed: 0 }
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+impl From<Counts> for Counted {
+    fn from(counts: Counts) -> Self {
+        let Counts { received, sent, dropped, failed, oversize, delayed, .. } = counts;
+        Self { received, sent, dropped, failed, oversize, delayed }
+    }
 }
 
 fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
@@ -65,46 +115,34 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
         ReleaseChoice::Immediate => Release::Immediate,
         ReleaseChoice::Batch => Release::Batch,
     };
-    let port = match arguments.socket {
-        ForwardSocket::Xdp => PortKind::Xdp,
-        ForwardSocket::Packet | ForwardSocket::XdpRedirect => PortKind::default(),
-    };
+    let port = if arguments.socket == ForwardSocket::Xdp { PortKind::Xdp } else { PortKind::default() };
     Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
 }
 
-/// The answer to SIGUSR1: keys as in the document of the end.
-fn so_far(counters: &CounterReading) -> serde_json::Value {
+/// The answer to SIGUSR1, and the start of the document of the end.
+fn so_far(counted: &Counted) -> serde_json::Value {
     json!({
-        "received": counters.received,
-        "sent": counters.sent,
-        "dropped": counters.dropped,
-        "failed": counters.failed,
-        "oversize": counters.oversize,
+        "received": counted.received,
+        "sent": counted.sent,
+        "dropped": counted.dropped,
+        "failed": counted.failed,
+        "oversize": counted.oversize,
     })
 }
 
-fn document(
-    arguments: &ForwardArgs,
-    report: &SkeletonReport,
-    modes: &[(String, String)],
-) -> serde_json::Value {
-    json!({
-        "in": arguments.input.to_string(),
-        "out": arguments.output.to_string(),
-        "both_ways": arguments.both_ways,
-        "received": report.received,
-        "sent": report.sent,
-        "dropped": report.dropped,
-        "failed": report.failed,
-        "oversize": report.oversize,
-        "delayed": report.delayed,
-        "xdp": modes.iter().map(|(interface, mode)| json!({ "interface": interface, "mode": mode })).collect::<Vec<_>>(),
-        "stalls": report.stalls.count(),
-        "stalls_ns": report.stalls.total_ns(),
-    })
+fn document(arguments: &ForwardArgs, counted: &Counted, more: serde_json::Value) -> serde_json::Value {
+    let mut document = so_far(counted);
+    document["in"] = arguments.input.to_string().into();
+    document["out"] = arguments.output.to_string().into();
+    document["both_ways"] = arguments.both_ways.into();
+    document["delayed"] = counted.delayed.into();
+    if let (Some(document), serde_json::Value::Object(more)) = (document.as_object_mut(), more) {
+        document.extend(more);
+    }
+    document
 }
 
-fn print(arguments: &ForwardArgs, report: &SkeletonReport) -> Result<()> {
+fn print(arguments: &ForwardArgs, report: &Counted) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let arrow = if arguments.both_ways { "<->" } else { "->" };
     let (received, sent) = (format::count(report.received), format::count(report.sent));

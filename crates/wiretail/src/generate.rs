@@ -12,10 +12,12 @@ use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
-use wiretail_dataplane::port::{PortKind, open_tx};
+use wiretail_dataplane::port::dpdk::DpdkTx;
+use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_report::format;
 
 use crate::cli::traffic::{GenerateArgs, GenerateSocket, PatternChoice};
+use crate::dpdk;
 use crate::live::{self, OpenPlace, nanoseconds};
 use crate::recording;
 
@@ -31,8 +33,7 @@ const RING_SLOTS: usize = 1024;
 pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     let plan = plan(arguments)?;
-    let place = OpenPlace::open(&arguments.port)?;
-    let port = place.named(open_tx(&place.port(), port_kind(arguments)?))?;
+    let port = open(arguments)?;
     let generator = Generator::new(vec![port], plan)?;
     let counters = SharedCounters::default();
     let (stop, shared): (&AtomicBool, _) = (&stop, &counters);
@@ -52,16 +53,26 @@ pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
     Ok(verdict(&report))
 }
 
-fn port_kind(arguments: &GenerateArgs) -> Result<PortKind> {
+fn open(arguments: &GenerateArgs) -> Result<Box<dyn TxPort + Send>> {
     let packet = |mode| PortKind::Packet(TxPlan { mode, qdisc_bypass: !arguments.qdisc });
-    match arguments.socket {
-        GenerateSocket::Packet => Ok(packet(TxMode::Call)),
-        GenerateSocket::PacketRing => Ok(packet(TxMode::Ring(RING_SLOTS))),
+    let kind = match arguments.socket {
+        GenerateSocket::Packet => packet(TxMode::Call),
+        GenerateSocket::PacketRing => packet(TxMode::Ring(RING_SLOTS)),
         GenerateSocket::Xdp if arguments.qdisc => {
             bail!("--qdisc goes with --socket packet or packet-ring: AF_XDP has no queueing discipline")
         }
-        GenerateSocket::Xdp => Ok(PortKind::Xdp),
-    }
+        GenerateSocket::Xdp => PortKind::Xdp,
+        GenerateSocket::Dpdk if arguments.qdisc => bail!(
+            "--qdisc goes with --socket packet or packet-ring; for the same with dpdk, send to \
+             dpdk:net_af_packet0,iface=INTERFACE,qdisc_bypass=0"
+        ),
+        GenerateSocket::Dpdk => {
+            let mut ports = dpdk::open(&[&arguments.port], &arguments.dpdk, &arguments.thread)?;
+            return Ok(Box::new(DpdkTx::new(ports.remove(0))));
+        }
+    };
+    let place = OpenPlace::interface(&arguments.port)?;
+    place.named(open_tx(&place.port(), kind))
 }
 
 /// 1 where it was not the traffic that was asked for, and says so.

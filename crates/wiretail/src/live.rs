@@ -1,14 +1,14 @@
 //! What the commands on live traffic share: places to open, an end on request, a line of progress.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use signal_hook::SigId;
 use signal_hook::consts::SIGUSR1;
 use wiretail_dataplane::placement::Placement;
@@ -100,6 +100,17 @@ impl<'a> OpenPlace<'a> {
         Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })
     }
 
+    /// Opens the namespace of a place that is an interface.
+    ///
+    /// # Errors
+    /// It is a device of DPDK's, or there is no such namespace.
+    pub fn interface(place: &'a Place) -> Result<Self> {
+        if place.is_device {
+            bail!("{place}: a device of DPDK's goes with --socket dpdk; expected an interface, such as eth0");
+        }
+        Self::open(place)
+    }
+
     /// What went wrong at this place, with its namespace where the error does not name it.
     pub fn named<T, E>(&self, result: Result<T, E>) -> Result<T>
     where
@@ -113,7 +124,12 @@ impl<'a> OpenPlace<'a> {
 
     /// As the hot loops want it.
     pub fn port(&self) -> PortSpec<'_> {
-        PortSpec { netns: self.namespace.as_ref().map(AsFd::as_fd), interface: &self.place.interface }
+        PortSpec { netns: self.netns(), interface: &self.place.interface }
+    }
+
+    /// The namespace; None: the one of this process.
+    pub fn netns(&self) -> Option<BorrowedFd<'_>> {
+        self.namespace.as_ref().map(AsFd::as_fd)
     }
 }
 

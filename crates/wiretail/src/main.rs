@@ -17,6 +17,7 @@ mod analyze;
 mod capture;
 mod cli;
 mod compare;
+mod dpdk;
 mod evaluate;
 mod forward;
 mod generate;

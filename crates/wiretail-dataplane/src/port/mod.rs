@@ -2,6 +2,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod dpdk;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 

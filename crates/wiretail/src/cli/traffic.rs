@@ -7,19 +7,25 @@ use std::str::FromStr;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use wiretail_dataplane::Direction;
+use wiretail_dataplane::port::dpdk::InterfaceDriver;
 use wiretail_schema::experiment::parse_rate;
 use wiretail_schema::sizes::FrameSizes;
 use wiretail_schema::units::Duration;
 
 use super::count;
 
-/// An interface, and the network namespace that it is in.
+/// What makes a place a device as DPDK writes it.
+const DEVICE_PREFIX: &str = "dpdk:";
+
+/// An interface or a device of DPDK's, and the network namespace that it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Name of the namespace below /run/netns; None: the one of this process.
     pub namespace: Option<String>,
-    /// Name of the interface.
+    /// Name of the interface, or the device as DPDK writes it, with its arguments.
     pub interface: String,
+    /// Whether it is a device of DPDK's.
+    pub is_device: bool,
 }
 
 impl FromStr for Place {
@@ -27,22 +33,36 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (namespace, interface) = match text.split_once('/') {
-            Some((namespace, interface)) => (Some(namespace.to_owned()), interface),
-            None => (None, text),
+            // A device's arguments may have slashes, too.
+            Some((namespace, interface)) if !namespace.starts_with(DEVICE_PREFIX) => {
+                (Some(namespace.to_owned()), interface)
+            }
+            _ => (None, text),
         };
+        if let Some(device) = interface.strip_prefix(DEVICE_PREFIX)
+            && namespace.as_deref() != Some("")
+        {
+            if device.is_empty() {
+                return Err("expected a device behind dpdk:, such as dpdk:0000:01:00.0 or \
+                            dpdk:net_memif0,role=client"
+                    .to_owned());
+            }
+            return Ok(Self { namespace, interface: device.to_owned(), is_device: true });
+        }
         if interface.is_empty() || interface.contains('/') || namespace.as_deref() == Some("") {
             return Err("expected [NAMESPACE/]INTERFACE, such as eth0 or dut/eth0".to_owned());
         }
-        Ok(Self { namespace, interface: interface.to_owned() })
+        Ok(Self { namespace, interface: interface.to_owned(), is_device: false })
     }
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.interface),
-            None => f.write_str(&self.interface),
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
         }
+        f.write_str(if self.is_device { DEVICE_PREFIX } else { "" })?;
+        f.write_str(&self.interface)
     }
 }
 
@@ -99,7 +119,8 @@ Exit code: 0 done, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets
 not be sent; 2 error."
 )]
 pub struct GenerateArgs {
-    /// Where the packets leave: [NAMESPACE/]INTERFACE, a namespace by its name in `ip netns`
+    /// Where the packets leave: [NAMESPACE/]INTERFACE, a namespace by its name in `ip netns`; or
+    /// [NAMESPACE/]dpdk:DEVICE with --socket dpdk
     #[arg(value_name = "PORT")]
     pub port: Place,
     /// Packets a second: 10kpps, 1Mpps, 500pps; on average for poisson and bursts, while it is on for
@@ -166,6 +187,8 @@ pub struct GenerateArgs {
     /// they go straight to the driver
     #[arg(long)]
     pub qdisc: bool,
+    #[command(flatten)]
+    pub dpdk: DpdkArgs,
     #[command(flatten)]
     pub thread: ThreadArgs,
     /// Seed of everything random
@@ -237,6 +260,8 @@ Examples:
   wiretail forward eth1 eth2 --both-ways --batch 32 --release batch --cpu 3 --fifo 50
   wiretail forward dut/in dut/out --delay 10us --delay-every 1000    # to calibrate a measurement
   wiretail forward dut/in dut/out --socket xdp-redirect              # the kernel itself, by XDP
+  wiretail forward dut/in dut/out --socket dpdk --batch 4            # DPDK's net_af_packet on both
+  wiretail forward dpdk:0000:01:00.0 dpdk:0000:01:00.1 --socket dpdk --cpu 3 --both-ways
 
 It busy-polls (but for xdp-redirect), so it takes a whole core. Switch segmentation offload off at the senders
 (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB are not forwarded.
@@ -246,7 +271,7 @@ prints the counts so far as one line of JSON on standard output, and goes on.
 
 Exit code: 0 ended by SIGINT or SIGTERM; 2 error.")]
 pub struct ForwardArgs {
-    /// Where packets come from: [NAMESPACE/]INTERFACE
+    /// Where packets come from: [NAMESPACE/]INTERFACE, or [NAMESPACE/]dpdk:DEVICE with --socket dpdk
     #[arg(value_name = "IN")]
     pub input: Place,
     /// Where they leave
@@ -258,7 +283,7 @@ pub struct ForwardArgs {
     /// Most packets that are taken together, 1 to 64; it never waits for a batch to fill
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub batch: usize,
-    /// When the packets of a batch leave
+    /// When the packets of a batch leave; with --socket dpdk always together
     #[arg(long, value_enum, default_value_t = ReleaseChoice::Immediate)]
     pub release: ReleaseChoice,
     /// Hold some packets back for this time
@@ -271,6 +296,8 @@ pub struct ForwardArgs {
     /// How frames are received and sent
     #[arg(long, value_enum, default_value_t = ForwardSocket::Packet)]
     pub socket: ForwardSocket,
+    #[command(flatten)]
+    pub dpdk: DpdkArgs,
     #[command(flatten)]
     pub thread: ThreadArgs,
     /// Print what was done as JSON
@@ -309,6 +336,8 @@ pub enum GenerateSocket {
     PacketRing,
     /// An AF_XDP socket, straight to the driver: taps on this interface do not see the packets
     Xdp,
+    /// DPDK, in a build with it
+    Dpdk,
 }
 
 /// How a forwarder receives and sends.
@@ -326,6 +355,40 @@ pub enum ForwardSocket {
     /// other end needs `ethtool -K PEER gro on`; it is told if not. --batch, --release, --delay, --cpu and --fifo
     /// have no meaning here.
     XdpRedirect,
+    /// DPDK, in a build with it: what one look takes, up to --batch, is sent at once, together
+    Dpdk,
+}
+
+/// How DPDK is used.
+#[derive(Debug, Args)]
+pub struct DpdkArgs {
+    /// With --socket dpdk: DPDK's driver for an interface
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = PmdChoice::AfPacket)]
+    pub pmd: PmdChoice,
+    /// With --socket dpdk: more arguments for DPDK's start, such as '-m 512 --iova-mode va'
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
+    pub eal: Option<String>,
+}
+
+/// DPDK's driver for an interface of the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PmdChoice {
+    /// net_af_packet: packet sockets
+    #[value(name = "af_packet")]
+    AfPacket,
+    /// net_af_xdp: AF_XDP sockets
+    #[value(name = "af_xdp")]
+    AfXdp,
+}
+
+impl PmdChoice {
+    /// The driver.
+    pub fn driver(self) -> InterfaceDriver {
+        match self {
+            Self::AfPacket => InterfaceDriver::AfPacket,
+            Self::AfXdp => InterfaceDriver::AfXdp,
+        }
+    }
 }
 
 /// When the packets of a batch leave.
@@ -362,13 +425,31 @@ mod tests {
     #[test]
     fn places_are_told_apart() {
         let place = |text: &str| text.parse::<Place>();
-        let inside = Place { namespace: Some("dut".to_owned()), interface: "eth0".to_owned() };
+        let inside =
+            Place { namespace: Some("dut".to_owned()), interface: "eth0".to_owned(), is_device: false };
         assert_eq!(place("dut/eth0"), Ok(inside.clone()));
         assert_eq!(inside.to_string(), "dut/eth0");
         assert_eq!(place("eth0").unwrap().to_string(), "eth0");
         for wrong in ["", "/", "dut/", "/eth0", "a/b/c"] {
             assert!(place(wrong).unwrap_err().contains("dut/eth0"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn devices_of_dpdk_are_places() {
+        for (text, namespace, device) in [
+            ("dpdk:0000:01:00.0", None, "0000:01:00.0"),
+            ("dpdk:net_memif0,socket=/run/a.sock", None, "net_memif0,socket=/run/a.sock"),
+            ("dut/dpdk:net_af_packet0,iface=in", Some("dut"), "net_af_packet0,iface=in"),
+        ] {
+            let place: Place = text.parse().unwrap();
+            assert_eq!(
+                (place.namespace.as_deref(), &*place.interface, place.is_device),
+                (namespace, device, true)
+            );
+            assert_eq!(place.to_string(), text);
+        }
+        assert!("dpdk:".parse::<Place>().unwrap_err().contains("dpdk:0000:01:00.0"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     check(arguments)?;
     let (stop, questions) = (live::stop_on_signals()?, live::Questions::register()?);
-    let (input, output) = (OpenPlace::open(&arguments.input)?, OpenPlace::open(&arguments.output)?);
+    let (input, output) = (OpenPlace::interface(&arguments.input)?, OpenPlace::interface(&arguments.output)?);
     let mut ways = vec![(input.port(), output.port())];
     if arguments.both_ways {
         ways.push((output.port(), input.port()));

@@ -10,6 +10,9 @@ use crate::run::can_run;
 use crate::support::{analyze, fail, folder};
 use crate::traffic::{Bed, Running, capture, generate, json};
 
+#[cfg(feature = "dpdk")]
+mod dpdk;
+
 /// A forwarder that is ready, and what it prints.
 struct Forwarder {
     running: Running,
@@ -72,6 +75,24 @@ fn counters_are_told_on_request() {
     for socket in ["packet", "xdp", "xdp-redirect"] {
         answers(&bed, &["--socket", socket]);
     }
+}
+
+#[test]
+fn what_is_for_one_socket_is_refused_by_the_others() {
+    let message = fail(["forward", "dpdk:net_null0", "lo"]);
+    assert!(message.contains("dpdk:net_null0: a device of DPDK's goes with --socket dpdk"), "{message}");
+    let message = fail(["forward", "lo", "lo", "--socket", "dpdk", "--delay", "1us"]);
+    assert!(message.contains("--delay goes with --socket packet or xdp"), "{message}");
+    let message =
+        fail(["generate", "lo", "--socket", "dpdk", "--qdisc", "--rate", "1kpps", "--packets", "1"]);
+    assert!(message.contains("qdisc_bypass=0"), "{message}");
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_build_without_dpdk_says_how_to_get_it() {
+    let message = fail(["forward", "lo", "lo", "--socket", "dpdk"]);
+    assert!(message.contains("wiretail setup dpdk") && message.contains("--features dpdk"), "{message}");
 }
 
 fn answers(bed: &Bed, more: &[&str]) {

@@ -1,0 +1,126 @@
+//! Ports of DPDK: network cards without the kernel, and DPDK's virtual devices on whatever else there is. The
+//! loops are those of `wiretail-dpdk-sys`, run to completion: what one look takes is sent at once.
+//!
+//! Built with the feature `dpdk`; without, [`Eal::start`] says how to get it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub use wiretail_dpdk_sys::{
+    DpdkError, Eal, Forwarder, Packet, Port, PortCounts, PortOptions, Watcher, WayCounts,
+};
+
+use super::TxPort;
+use crate::error::DataplaneError;
+use crate::placement::in_namespace;
+
+/// How long a full queue may keep a sender, in ns.
+const PATIENCE_NS: u64 = 1_000_000;
+
+/// How long a network card may take until it has a link, in ms.
+const LINK_WAIT_MS: u32 = 9_000;
+
+/// DPDK's drivers for an interface of the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterfaceDriver {
+    /// net_af_packet: packet sockets, every kind of interface.
+    AfPacket,
+    /// net_af_xdp: interfaces of one receiving queue.
+    AfXdp,
+}
+
+impl InterfaceDriver {
+    /// The device of this driver on an interface, as DPDK writes it. The number tells a process's devices
+    /// apart.
+    pub fn device(self, number: usize, interface: &str) -> String {
+        match self {
+            Self::AfPacket => format!("net_af_packet{number},iface={interface}"),
+            // Without its busy-polling of the socket, which virtual interfaces do not have.
+            Self::AfXdp => format!("net_af_xdp{number},iface={interface},busy_budget=0"),
+        }
+    }
+}
+
+/// Whether a device is a PCI address such as 0000:01:00.0 or 01:00.0, with or without arguments.
+pub fn is_pci(device: &str) -> bool {
+    let address = device.split(',').next().unwrap_or_default();
+    let Some((rest, function)) = address.rsplit_once('.') else { return false };
+    let parts: Vec<&str> = rest.split(':').collect();
+    let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    matches!(parts.len(), 2 | 3) && parts.into_iter().all(hex) && hex(function)
+}
+
+/// Opens a device, whose interface is in this namespace; None is that of the calling thread.
+///
+/// # Errors
+/// No such device, no driver for it, a driver that refuses.
+pub fn open(
+    eal: Eal,
+    netns: Option<BorrowedFd<'_>>,
+    device: &str,
+    stamps: bool,
+) -> Result<Port, DataplaneError> {
+    let owned = netns.map(|netns| netns.try_clone_to_owned()).transpose();
+    let owned =
+        owned.map_err(super::af_packet::port_error(device, "keeping its namespace", "see ulimit -n"))?;
+    let link_wait_ms = if is_pci(device) { LINK_WAIT_MS } else { 0 };
+    let inside = move |work: &mut (dyn FnMut() + Send)| {
+        in_namespace(owned.as_ref().map(AsFd::as_fd), work).map_err(io::Error::other)
+    };
+    Ok(Port::open(eal, device, PortOptions { stamps, link_wait_ms }, Box::new(inside))?)
+}
+
+/// A sending port.
+#[derive(Debug)]
+pub struct DpdkTx {
+    port: Port,
+    last_error: Option<i32>,
+}
+
+impl DpdkTx {
+    /// Sends through this port.
+    pub fn new(port: Port) -> Self {
+        Self { port, last_error: None }
+    }
+}
+
+impl TxPort for DpdkTx {
+    #[inline]
+    fn send(&mut self, frames: &[&[u8]]) -> usize {
+        let (taken, error) = self.port.send(frames, PATIENCE_NS);
+        self.last_error = error.or(self.last_error);
+        taken
+    }
+
+    fn last_error(&self) -> Option<i32> {
+        self.last_error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pci_addresses_are_told_from_virtual_devices() {
+        for pci in ["0000:01:00.0", "01:00.0", "0000:af:1f.7,arg=1"] {
+            assert!(is_pci(pci), "{pci}");
+        }
+        for other in ["net_af_packet0,iface=eth0.1", "net_ring0", "a.b", "", "net_memif0,socket=/a:b:c.0"] {
+            assert!(!is_pci(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_interface_becomes_a_device() {
+        assert_eq!(InterfaceDriver::AfPacket.device(1, "eth0"), "net_af_packet1,iface=eth0");
+        assert!(InterfaceDriver::AfXdp.device(0, "eth0").starts_with("net_af_xdp0,iface=eth0,"));
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn a_build_without_it_says_how_to_get_it() {
+        let message = Eal::start(&[]).unwrap_err().to_string();
+        assert!(message.contains("wiretail setup dpdk") && message.contains("--features dpdk"), "{message}");
+    }
+}

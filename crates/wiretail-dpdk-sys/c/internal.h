@@ -1,0 +1,15 @@
+/* What ports.c sets up and loops.c uses. */
+#ifndef WIRETAIL_DPDK_INTERNAL_H
+#define WIRETAIL_DPDK_INTERNAL_H
+
+#include "wiretail_dpdk.h"
+
+struct rte_mempool;
+
+/* The buffers of all ports. */
+extern struct rte_mempool *wt_pool;
+/* Where the NIC's stamp is in a buffer, and the flag that says that it is there; 0 where no port stamps. */
+extern int wt_stamp_offset;
+extern uint64_t wt_stamp_flag;
+
+#endif

@@ -1,0 +1,181 @@
+/* Starting DPDK, opening and closing ports, and what ports count. Nothing here is in a hot loop. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
+
+#include "internal.h"
+
+/* Buffers of all ports together, some 38 MiB: net_af_xdp alone puts 4,096 of them into each port's fill ring. */
+#define BUFFERS 16383
+/* Buffers that a thread keeps for itself: several bursts, so that it seldom meets the shared ring. */
+#define CACHE 256
+/* Slots of a port's queues, where its driver can. */
+#define RX_SLOTS 1024
+#define TX_SLOTS 1024
+
+_Static_assert(sizeof(struct wt_way) == 128, "as Rust has it");
+_Static_assert(sizeof(struct wt_packet) == 40, "as Rust has it");
+_Static_assert(sizeof(struct wt_port) == 4 + WT_NAME_LEN, "as Rust has it");
+
+struct rte_mempool *wt_pool;
+int wt_stamp_offset = -1;
+uint64_t wt_stamp_flag;
+
+/* A wrong argument makes DPDK print all of its options on standard output, which is the caller's for results.
+ * What was wrong is on standard error. */
+static int init_quietly(int argc, char **argv)
+{
+	int output = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int result, error;
+
+	fflush(stdout);
+	if (output >= 0 && nowhere >= 0)
+		dup2(nowhere, STDOUT_FILENO);
+	result = rte_eal_init(argc, argv);
+	error = rte_errno;
+	fflush(stdout);
+	if (output >= 0 && nowhere >= 0)
+		dup2(output, STDOUT_FILENO);
+	if (output >= 0)
+		close(output);
+	if (nowhere >= 0)
+		close(nowhere);
+	return result >= 0 ? 0 : error ? -error : -EINVAL;
+}
+
+int wt_eal_init(int argc, char **argv)
+{
+	int result = init_quietly(argc, argv);
+
+	if (result < 0)
+		return result;
+	/* Without a node: the memory of the one that the first port is used from is as good as any. */
+	wt_pool = rte_pktmbuf_pool_create("wiretail", BUFFERS, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	return wt_pool ? 0 : -ENOMEM;
+}
+
+static int find(const char *device, uint16_t *id)
+{
+	struct rte_dev_iterator iterator;
+	uint16_t found;
+
+	RTE_ETH_FOREACH_MATCHING_DEV(found, device, &iterator) {
+		*id = found;
+		rte_eth_iterator_cleanup(&iterator);
+		return 0;
+	}
+	return -ENODEV;
+}
+
+static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *port, const char **step)
+{
+	struct rte_eth_conf conf = {0};
+	struct rte_eth_dev_info info;
+	uint16_t rx_slots = RX_SLOTS, tx_slots = TX_SLOTS;
+	int result;
+
+	*step = "asking what the device can do";
+	if ((result = rte_eth_dev_info_get(id, &info)) < 0)
+		return result;
+	snprintf(port->driver, sizeof(port->driver), "%s", info.driver_name ? info.driver_name : "");
+	if (plan->stamps && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP)) {
+		*step = "a field for reception stamps";
+		if (rte_mbuf_dyn_rx_timestamp_register(&wt_stamp_offset, &wt_stamp_flag) < 0)
+			return -rte_errno;
+		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+		port->stamps = 1;
+	}
+	/* All packets come from the one pool, and nobody else holds them. */
+	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	*step = "configuring one queue a direction";
+	if ((result = rte_eth_dev_configure(id, 1, 1, &conf)) < 0)
+		return result;
+	if ((result = rte_eth_dev_adjust_nb_rx_tx_desc(id, &rx_slots, &tx_slots)) < 0)
+		return result;
+	*step = "setting the receiving queue up";
+	if ((result = rte_eth_rx_queue_setup(id, 0, rx_slots, rte_eth_dev_socket_id(id), NULL, wt_pool)) < 0)
+		return result;
+	*step = "setting the sending queue up";
+	return rte_eth_tx_queue_setup(id, 0, tx_slots, rte_eth_dev_socket_id(id), NULL);
+}
+
+static int start(uint16_t id, const struct wt_plan *plan, struct wt_port *port, const char **step)
+{
+	struct rte_eth_link link = {0};
+	uint32_t waited = 0;
+	int result;
+
+	*step = "starting the device";
+	if ((result = rte_eth_dev_start(id)) < 0)
+		return result;
+	*step = "promiscuous reception";
+	result = rte_eth_promiscuous_enable(id);
+	/* Rings and memory interfaces know no addresses: they receive everything. */
+	if (result < 0 && result != -ENOTSUP)
+		return result;
+	while (rte_eth_link_get_nowait(id, &link) == 0 && !link.link_status && waited < plan->link_wait_ms) {
+		rte_delay_us_sleep(10000);
+		waited += 10;
+	}
+	port->link_up = link.link_status;
+	rte_eth_stats_reset(id);
+	return 0;
+}
+
+int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port *port, const char **step)
+{
+	uint16_t id;
+	int result;
+
+	memset(port, 0, sizeof(*port));
+	*step = "probing the device";
+	result = rte_dev_probe(device);
+	/* A PCI device was probed when DPDK started. */
+	if (result < 0 && result != -EEXIST)
+		return result;
+	*step = "finding its port";
+	if ((result = find(device, &id)) < 0)
+		return result;
+	port->id = id;
+	if ((result = configure(id, plan, port, step)) < 0 || (result = start(id, plan, port, step)) < 0) {
+		wt_port_close(id);
+		return result;
+	}
+	return 0;
+}
+
+void wt_port_close(uint16_t id)
+{
+	rte_eth_dev_stop(id);
+	rte_eth_dev_close(id);
+}
+
+int wt_port_counts(uint16_t id, struct wt_port_counts *counts)
+{
+	struct rte_eth_stats stats;
+	int result = rte_eth_stats_get(id, &stats);
+
+	if (result < 0)
+		return result;
+	counts->missed = stats.imissed;
+	counts->no_buffer = stats.rx_nombuf;
+	counts->rx_errors = stats.ierrors;
+	counts->tx_errors = stats.oerrors;
+	return 0;
+}
+
+int wt_port_clock(uint16_t id, uint64_t *ticks)
+{
+	return rte_eth_read_clock(id, ticks);
+}

@@ -1,0 +1,262 @@
+//! DPDK behind types: a port is used by one thread at a time, and is closed when it goes.
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::{BATCH_MAX, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
+
+mod ffi;
+
+/// DPDK (its environment abstraction layer), started.
+#[derive(Debug, Clone, Copy)]
+pub struct Eal(());
+
+impl Eal {
+    /// Starts DPDK with these arguments, those of its own command line without the program's name.
+    ///
+    /// # Errors
+    /// It was started before, or does not start: a wrong argument, no memory, not permitted. It says why on
+    /// standard error.
+    pub fn start(arguments: &[String]) -> Result<Self, DpdkError> {
+        static STARTED: AtomicBool = AtomicBool::new(false);
+        let failed = |source| DpdkError::Start { arguments: arguments.join(" "), source };
+        let words = std::iter::once("wiretail").chain(arguments.iter().map(String::as_str));
+        let words: Vec<CString> =
+            words.map(CString::new).collect::<Result<_, _>>().map_err(|error| failed(error.into()))?;
+        if STARTED.swap(true, Ordering::SeqCst) {
+            return Err(DpdkError::StartedBefore);
+        }
+        // On a thread of its own: DPDK moves the thread that starts it to the first of its cores.
+        let started = std::thread::scope(|scope| scope.spawn(|| init(words)).join());
+        match started.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            0 => Ok(Self(())),
+            error => Err(failed(io::Error::from_raw_os_error(-error))),
+        }
+    }
+}
+
+fn init(words: Vec<CString>) -> i32 {
+    let mut argv: Vec<*mut c_char> = words.into_iter().map(CString::into_raw).collect();
+    argv.push(ptr::null_mut());
+    // SAFETY: argv holds writable, terminated texts and a null pointer behind the last; none is ever freed, so
+    // that DPDK may keep them. It is called once a process.
+    unsafe { ffi::wt_eal_init(argv.len() as i32 - 1, argv.as_mut_ptr()) }
+}
+
+/// An open port with one queue a direction, in promiscuous mode.
+pub struct Port {
+    id: u16,
+    driver: String,
+    stamps: bool,
+    link_up: bool,
+    inside: Inside,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Port({}, {})", self.id, self.driver)
+    }
+}
+
+impl Port {
+    /// Opens a device (`net_af_packet0,iface=eth0`, `0000:01:00.0`), which receives from then on.
+    ///
+    /// # Errors
+    /// No such device, no driver for it, a driver that refuses.
+    pub fn open(_eal: Eal, device: &str, options: PortOptions, inside: Inside) -> Result<Self, DpdkError> {
+        let failed =
+            |step: &str, source| DpdkError::Port { device: device.to_owned(), step: step.to_owned(), source };
+        let name = CString::new(device).map_err(|error| failed("reading its name", error.into()))?;
+        let plan = ffi::Plan { stamps: options.stamps.into(), link_wait_ms: options.link_wait_ms };
+        let mut info = ffi::PortInfo { id: 0, stamps: 0, link_up: 0, driver: [0; ffi::NAME_LEN] };
+        let mut opened = Err((String::new(), 0));
+        inside(&mut || {
+            let mut step = c"opening".as_ptr();
+            // SAFETY: all pointers are to live values, of which C writes the last two; the name is terminated.
+            // The Eal is the proof that DPDK is started.
+            let result = unsafe { ffi::wt_port_open(name.as_ptr(), &plan, &mut info, &mut step) };
+            // SAFETY: the step is a terminated text of the program's own constants.
+            let step = unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned();
+            opened = if result < 0 { Err((step, -result)) } else { Ok(()) };
+        })
+        .map_err(|error| failed("getting to where it is", error))?;
+        opened.map_err(|(step, error)| failed(&step, io::Error::from_raw_os_error(error)))?;
+        let driver = CStr::from_bytes_until_nul(&info.driver).unwrap_or_default();
+        Ok(Self {
+            id: info.id,
+            driver: driver.to_string_lossy().into_owned(),
+            stamps: info.stamps != 0,
+            link_up: info.link_up != 0,
+            inside,
+        })
+    }
+
+    /// The driver's name.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Whether there was a link when it was opened.
+    pub fn is_link_up(&self) -> bool {
+        self.link_up
+    }
+
+    /// Whether the network card stamps what it receives; asked for with [`PortOptions::stamps`].
+    pub fn has_stamps(&self) -> bool {
+        self.stamps
+    }
+
+    /// What the driver counted since it was opened; all zero where it counts nothing.
+    pub fn counts(&self) -> PortCounts {
+        let mut counts = PortCounts::default();
+        // SAFETY: the port is open as long as this value lives; counts is live and of C's layout. Drivers let
+        // any thread ask while another one forwards.
+        unsafe { ffi::wt_port_counts(self.id, &mut counts) };
+        counts
+    }
+
+    /// The network card's clock in its ticks; None where it has none that can be read.
+    pub fn clock_ticks(&self) -> Option<u64> {
+        let mut ticks = 0;
+        // SAFETY: the port is open as long as this value lives; ticks is live.
+        let result = unsafe { ffi::wt_port_clock(self.id, &mut ticks) };
+        (result == 0).then_some(ticks)
+    }
+
+    /// Copies up to [`BATCH_MAX`] frames and sends them in order, waiting at most so long for room. Returns how
+    /// many the port took, the first ones, and with fewer the error number.
+    pub fn send(&mut self, frames: &[&[u8]], patience_ns: u64) -> (usize, Option<i32>) {
+        let count = frames.len().min(BATCH_MAX);
+        let mut list = [ffi::Frame { data: ptr::null(), length: 0 }; BATCH_MAX];
+        for (entry, frame) in list.iter_mut().zip(frames) {
+            *entry = ffi::Frame { data: frame.as_ptr(), length: frame.len() as u64 };
+        }
+        let mut error = 0;
+        // SAFETY: the first `count` entries point to live frames of these lengths, which C reads. The port is
+        // open, and `&mut` says that no other thread sends through it.
+        let taken =
+            unsafe { ffi::wt_send(self.id, list.as_ptr(), count as u16, patience_ns, &mut error) } as usize;
+        (taken, (taken < count).then_some(error))
+    }
+
+    /// Shows `sink` up to `most` packets that are there, at most [`BATCH_MAX`]; returns how many.
+    pub fn receive(&mut self, most: usize, sink: &mut dyn FnMut(Packet<'_>)) -> usize {
+        let nothing = ffi::ReceivedPacket {
+            buffer: ptr::null_mut(),
+            data: ptr::null(),
+            length: 0,
+            wire_length: 0,
+            ticks: 0,
+            stamped: 0,
+        };
+        let mut packets = [nothing; BATCH_MAX];
+        // SAFETY: there is room for as many packets as are asked for. The port is open, and `&mut` says that
+        // no other thread receives from it.
+        let count =
+            unsafe { ffi::wt_receive(self.id, packets.as_mut_ptr(), most.min(BATCH_MAX) as u16) } as usize;
+        for packet in &packets[..count] {
+            // SAFETY: C says that so many bytes are at data; they stay until the packet is released, below, and
+            // nobody writes to them.
+            let data = unsafe { std::slice::from_raw_parts(packet.data, packet.length as usize) };
+            let ticks = (packet.stamped != 0).then_some(packet.ticks);
+            sink(Packet { data, wire_len: packet.wire_length, ticks });
+        }
+        // SAFETY: these were received above, and each is released once.
+        unsafe { ffi::wt_release(packets.as_mut_ptr(), count as u16) };
+        count
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let id = self.id;
+        // SAFETY: the port was opened with this value and is not used any more.
+        let _ = (self.inside)(&mut || unsafe { ffi::wt_port_close(id) });
+    }
+}
+
+#[derive(Debug)]
+struct Ways {
+    ports: Vec<Port>,
+    ways: Vec<ffi::Way>,
+}
+
+/// A forwarder between ports, ready to run.
+#[derive(Debug)]
+pub struct Forwarder {
+    shared: Arc<Ways>,
+    batch: u16,
+}
+
+impl Forwarder {
+    /// A forwarder of these ways, each from a port to a port, by their places in `ports`. At most `batch`
+    /// packets are taken by one look, 1 to [`BATCH_MAX`]; some drivers of network cards need 4 or more.
+    ///
+    /// # Errors
+    /// A batch or a place out of range.
+    pub fn new(ports: Vec<Port>, ways: &[(usize, usize)], batch: usize) -> Result<Self, DpdkError> {
+        if !(1..=BATCH_MAX).contains(&batch) {
+            return Err(DpdkError::Range { what: "batch", found: batch, expected: "1 to 64 packets" });
+        }
+        let id = |place: usize| {
+            let expected = "the place of an open port, from 0";
+            let out = DpdkError::Range { what: "port of a way", found: place, expected };
+            ports.get(place).map(|port| port.id).ok_or(out)
+        };
+        let way = |&(from, to): &(usize, usize)| {
+            Ok(ffi::Way {
+                from: id(from)?,
+                to: id(to)?,
+                reserved: 0,
+                received: AtomicU64::new(0),
+                taken: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                bursts: AtomicU64::new(0),
+                burst_max: AtomicU64::new(0),
+            })
+        };
+        let ways = ways.iter().map(way).collect::<Result<_, DpdkError>>()?;
+        Ok(Self { shared: Arc::new(Ways { ports, ways }), batch: batch as u16 })
+    }
+
+    /// What others may read while it runs.
+    pub fn watcher(&self) -> Watcher {
+        Watcher(Arc::clone(&self.shared))
+    }
+
+    /// Forwards until `stop` is set, on the calling thread, which busy-waits. What one look takes is sent at
+    /// once, together; what the sending port does not take is dropped.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        let ways = &self.shared.ways;
+        // SAFETY: the ways and the flag outlive the call. C writes the ways' counters only, with atomic stores
+        // into atomics. The ports are open, as they live in the same structure; `&mut`, and that nothing else
+        // has these ports, say that no other thread uses their queues.
+        unsafe { ffi::wt_forward(ways.as_ptr(), ways.len() as u32, self.batch, stop.as_ptr()) };
+    }
+}
+
+/// Reads the counters of a forwarder, from any thread.
+#[derive(Debug, Clone)]
+pub struct Watcher(Arc<Ways>);
+
+impl Watcher {
+    /// What became of the packets of each way.
+    pub fn ways(&self) -> Vec<WayCounts> {
+        let counts = |way: &ffi::Way| WayCounts {
+            received: way.received.load(Ordering::Relaxed),
+            taken: way.taken.load(Ordering::Relaxed),
+            refused: way.refused.load(Ordering::Relaxed),
+            bursts: way.bursts.load(Ordering::Relaxed),
+            burst_max: way.burst_max.load(Ordering::Relaxed),
+        };
+        self.0.ways.iter().map(counts).collect()
+    }
+
+    /// The ports, in the order in which the forwarder got them.
+    pub fn ports(&self) -> &[Port] {
+        &self.0.ports
+    }
+}

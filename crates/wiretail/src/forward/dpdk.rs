@@ -1,0 +1,78 @@
+//! `wiretail forward --socket dpdk`.
+
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use wiretail_dataplane::port::dpdk::{Forwarder, Port, Watcher};
+use wiretail_report::format;
+
+use super::{Counted, so_far};
+use crate::cli::traffic::ForwardArgs;
+use crate::live::{self, Questions};
+
+/// Forwards until a signal ends it; returns what it counted, and the ports for the document of the end.
+pub(super) fn run(
+    arguments: &ForwardArgs,
+    stop: &AtomicBool,
+    questions: Questions,
+) -> Result<(Counted, serde_json::Value)> {
+    if arguments.delay.is_some() {
+        bail!("--delay goes with --socket packet or xdp: with dpdk every packet leaves at once");
+    }
+    // Who sends is opened first: what arrives from then on can leave.
+    let mut ports =
+        crate::dpdk::open(&[&arguments.output, &arguments.input], &arguments.dpdk, &arguments.thread)?;
+    ports.swap(0, 1);
+    let ways: &[(usize, usize)] = if arguments.both_ways { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
+    let mut forwarder = Forwarder::new(ports, ways, arguments.batch)?;
+    let watcher = forwarder.watcher();
+    super::say_ready(arguments);
+    for port in watcher.ports().iter().filter(|port| !port.is_link_up()) {
+        eprintln!("  {}: no link yet", port.driver());
+    }
+    let watched = || {
+        live::run_watched(
+            live::placement(&arguments.thread),
+            move || forwarder.run(stop),
+            || {
+                let now = count(&watcher);
+                format!("{} packets received, {} sent", format::count(now.received), format::count(now.sent))
+            },
+        )
+    };
+    questions.answered(|| live::print_json_line(&so_far(&count(&watcher))), watched)?;
+    let ways = watcher.ways();
+    let bursts: u64 = ways.iter().map(|way| way.bursts).sum();
+    let burst_max = ways.iter().map(|way| way.burst_max).max();
+    let ports: Vec<_> = watcher.ports().iter().map(port).collect();
+    Ok((count(&watcher), json!({ "bursts": bursts, "burst_max": burst_max, "ports": ports })))
+}
+
+/// What the ways counted, and what the drivers know besides.
+fn count(watcher: &Watcher) -> Counted {
+    let mut counted = Counted::default();
+    for way in watcher.ways() {
+        counted.received += way.received;
+        counted.sent += way.taken;
+        counted.failed += way.refused;
+    }
+    for port in watcher.ports().iter().map(Port::counts) {
+        counted.dropped += port.missed + port.no_buffer;
+        // Drivers take what they then fail to send.
+        counted.failed += port.tx_errors;
+        counted.sent = counted.sent.saturating_sub(port.tx_errors);
+    }
+    counted
+}
+
+fn port(port: &Port) -> serde_json::Value {
+    let counts = port.counts();
+    json!({
+        "driver": port.driver(),
+        "missed": counts.missed,
+        "no_buffer": counts.no_buffer,
+        "rx_errors": counts.rx_errors,
+        "tx_errors": counts.tx_errors,
+    })
+}
