@@ -143,7 +143,8 @@ int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port 
 	result = rte_dev_probe(device);
 	/* A PCI device was probed when DPDK started. */
 	if (result < 0 && result != -EEXIST)
-		return result;
+		/* Drivers return -1 whatever went wrong; as an error number it would say that it is not permitted. */
+		return result == -1 ? -ENODEV : result;
 	*step = "finding its port";
 	if ((result = find(device, &id)) < 0)
 		return result;
