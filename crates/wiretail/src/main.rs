@@ -6,6 +6,7 @@
 //! - [`run`]: from an experiment file to a report, live;
 //! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
 //! - [`soak`]: a measurement of any length, a record a second, and its result;
+//! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -29,6 +30,7 @@ mod progress;
 mod recognise;
 mod recording;
 mod run;
+mod setup;
 mod soak;
 mod source;
 mod synth;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => run::report(&arguments),
         Command::Check(arguments) => run::check(&arguments),
         Command::Clean(arguments) => run::clean(&arguments),
+        Command::Setup(arguments) => setup::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Forward(arguments) => forward::run(&arguments),

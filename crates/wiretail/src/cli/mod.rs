@@ -1,5 +1,7 @@
-//! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`].
+//! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
+//! the installation in [`setup`].
 
+pub mod setup;
 pub mod traffic;
 
 use std::num::NonZeroU64;
@@ -43,6 +45,11 @@ pub enum Command {
     Check(CheckArgs),
     /// Revert what runs that were killed left behind: namespaces, links, settings
     Clean(CleanArgs),
+    /// Install what devices under test need: DPDK, Suricata, Open vSwitch, containers, virtual machines
+    ///
+    /// Without PART, shows what is installed and what uses it. With one, shows the plan, asks, and
+    /// installs from Debian's packages. Only that needs root.
+    Setup(setup::SetupArgs),
     /// Send exact traffic from an interface, and say how exact it was
     ///
     /// Busy-waits for the departure of every packet. Needs CAP_NET_RAW; real-time priority and another

@@ -7,5 +7,6 @@ mod outputs;
 mod planted;
 mod published;
 mod run;
+mod setup;
 mod support;
 mod traffic;

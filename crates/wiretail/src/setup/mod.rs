@@ -1,0 +1,177 @@
+//! `wiretail setup`: what is installed of what trials may need, and how the rest gets here.
+//!
+//! - [`parts`]: what can be had, as data, and what is missing of it;
+//! - [`sources`]: where packages come from, derived from what the host has configured;
+//! - [`apt`]: installing them, with no service started and the host's apt left as it is;
+//! - [`rules`]: the rule set for Suricata; [`progress`]: a line for those who wait; [`text`]: tables and plans.
+
+mod apt;
+pub mod parts;
+mod progress;
+mod rules;
+mod sources;
+mod text;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use wiretail_host::privileges;
+
+use crate::cli::setup::SetupArgs;
+use parts::{Fetch, PARTS, Part};
+pub use parts::{PartName, missing};
+use sources::Derived;
+
+/// A part, as it is on this host.
+#[derive(Debug)]
+struct Status {
+    part: &'static Part,
+    /// Programs and files of it that are not there.
+    absent: Vec<&'static str>,
+    /// The version of its first package.
+    version: Option<String>,
+}
+
+impl Status {
+    fn of(part: &'static Part) -> Self {
+        let version = part.packages.first().filter(|_| part.fetch.is_none());
+        Self {
+            part,
+            absent: part.absent(Path::new("/")),
+            version: version.and_then(|package| apt::installed_version(package)),
+        }
+    }
+
+    fn is_installed(&self) -> bool {
+        self.absent.is_empty()
+    }
+}
+
+/// `wiretail setup`.
+///
+/// # Errors
+/// Not root, no package sources, or what apt says.
+pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
+    let chosen = choose(&arguments.parts);
+    let status: Vec<Status> = chosen.into_iter().map(Status::of).collect();
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &text::json(&status))?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.parts.is_empty() {
+        text::table(&mut out, &status)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted: Vec<&Status> =
+        status.iter().filter(|one| !one.is_installed() && one.part.by_hand.is_empty()).collect();
+    let sources = if wanted.is_empty() { None } else { Some(derived_sources()?) };
+    for one in &status {
+        text::plan(&mut out, one, sources.as_ref(), &versions(one, sources.as_ref()))?;
+    }
+    out.flush()?;
+    let by_hand = status.iter().any(|one| !one.is_installed() && !one.part.by_hand.is_empty());
+    if arguments.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(sources) = &sources {
+        let names: Vec<String> = wanted.iter().map(|one| one.part.name.to_string()).collect();
+        if !privileges(Path::new("/"))?.root {
+            bail!("installing packages needs root; run: sudo wiretail setup {}", names.join(" "));
+        }
+        if !arguments.yes && !confirmed(&names)? {
+            return Ok(ExitCode::from(1));
+        }
+        install(&wanted, sources)?;
+    }
+    // Nothing here can install what has no package; whoever asked for it has not got it.
+    Ok(if by_hand { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The parts that were asked for, each once and in their order; all where none was.
+fn choose(names: &[PartName]) -> Vec<&'static Part> {
+    PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)).collect()
+}
+
+fn derived_sources() -> Result<Derived> {
+    let root = Path::new("/");
+    let configured = sources::configured(root)?;
+    if configured.is_empty() && !root.join("etc/apt").is_dir() {
+        bail!(
+            "there is no /etc/apt: parts are installed from Debian's packages; install them your system's way"
+        );
+    }
+    sources::derive(&configured, &sources::codename(root)?)
+}
+
+/// The versions that would be installed, of those packages that apt has a list of already.
+fn versions(one: &Status, sources: Option<&Derived>) -> Vec<(String, String)> {
+    if one.is_installed() || one.part.packages.is_empty() {
+        return Vec::new();
+    }
+    let suite = sources.filter(|_| one.part.from_extra_suite).map(|sources| sources.suite.as_str());
+    apt::candidates(one.part.packages, suite)
+}
+
+/// Asks on the terminal.
+fn confirmed(names: &[String]) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        bail!("nobody to ask: standard input is no terminal; say --yes, or look with --dry-run");
+    }
+    eprint!("\nInstall {}? [y/N] ", names.join(", "));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).context("the answer can't be read")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Installs part after part. One that fails does not keep the others from being installed.
+fn install(wanted: &[&Status], sources: &Derived) -> Result<()> {
+    let apt = apt::Apt::new(sources)?;
+    let mut faults = Vec::new();
+    for one in wanted {
+        if let Err(error) = install_part(&apt, one.part) {
+            faults.push(crate::message(&error));
+        }
+    }
+    if !faults.is_empty() {
+        bail!("{}", faults.join("\nwiretail: "));
+    }
+    Ok(())
+}
+
+fn install_part(apt: &apt::Apt, part: &Part) -> Result<()> {
+    let new: Vec<&str> =
+        part.packages.iter().copied().filter(|package| apt::installed_version(package).is_none()).collect();
+    let name = part.name.to_string();
+    if !new.is_empty() {
+        apt.install(part, &new)?;
+    }
+    match part.fetch {
+        Some(Fetch::EmergingRules) => rules::fetch(apt)?,
+        None => {}
+    }
+    match missing(part.name) {
+        None => Ok(()),
+        Some(_) => bail!(
+            "{name}: {} not there although the packages are installed; reinstall them with: sudo apt-get install \
+             --reinstall {}",
+            part.absent(Path::new("/")).join(", "),
+            part.packages.join(" ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_chosen_once_and_in_order() {
+        let names = |names: &[PartName]| choose(names).iter().map(|part| part.name).collect::<Vec<_>>();
+        assert_eq!(names(&[PartName::Vm, PartName::Dpdk, PartName::Vm]), [PartName::Dpdk, PartName::Vm]);
+        assert_eq!(names(&[]).len(), PARTS.len());
+    }
+}

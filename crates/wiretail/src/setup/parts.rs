@@ -1,0 +1,261 @@
+//! What can be installed, as data: a part is what a user asks for by name, and what a trial may lack.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Where Wiretail keeps what it fetched: rules, and the lists of its own package sources.
+pub const CACHE: &str = "/var/cache/wiretail";
+
+/// The rule set of [`PartName::SuricataRules`], all files of it in one.
+pub const EMERGING_RULES: &str = "/var/cache/wiretail/rules/emerging/emerging.rules";
+
+/// Programs are looked for here too: an ordinary user's PATH has no sbin.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The names of the parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartName {
+    /// iproute2 and ethtool
+    Tools,
+    /// DPDK with its headers, and a C compiler
+    Dpdk,
+    /// Suricata 7
+    Suricata,
+    /// A set of 19,500 Suricata rules
+    SuricataRules,
+    /// Open vSwitch with its DPDK build
+    Ovs,
+    /// LXC and runc
+    Container,
+    /// QEMU and a static busybox
+    Vm,
+    /// Snort 3, which Debian has no package of
+    Snort,
+}
+
+/// One part.
+#[derive(Debug)]
+pub struct Part {
+    /// What it is called on the command line.
+    pub name: PartName,
+    /// What it is.
+    pub what: &'static str,
+    /// What of Wiretail uses it.
+    pub used_by: &'static str,
+    /// Debian's packages; the first one's version is the part's.
+    pub packages: &'static [&'static str],
+    /// Packages that can't be beside these: they are removed.
+    pub replaces: &'static [&'static str],
+    /// Taken from the suite of [`super::sources::Derived::suite`], where the release's own lacks it.
+    pub from_extra_suite: bool,
+    /// Files (absolute) and programs that are all there where the part is installed.
+    pub probes: &'static [&'static str],
+    /// Services that the packages would start when they are installed, and at boot.
+    pub services: &'static [&'static str],
+    /// What is fetched besides packages.
+    pub fetch: Option<Fetch>,
+    /// How to get it where there is no package: empty otherwise.
+    pub by_hand: &'static str,
+}
+
+/// What is fetched into [`CACHE`] and not installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    /// The rule set inside Suricata's source package.
+    EmergingRules,
+}
+
+/// All parts, in the order in which they are shown.
+pub const PARTS: &[Part] = &[
+    Part {
+        name: PartName::Tools,
+        what: "iproute2 and ethtool",
+        used_by: "testbeds: namespaces and offloads by hand, drop counters",
+        packages: &["iproute2", "ethtool"],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &["ip", "tc", "ethtool"],
+        services: &[],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Dpdk,
+        what: "DPDK, its headers and a C compiler",
+        used_by: "dpdk-testpmd, dpdk-l2fwd; building with the feature dpdk",
+        packages: &["dpdk", "dpdk-dev", "libdpdk-dev", "pkg-config", "gcc", "libc6-dev"],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &["dpdk-testpmd", "pkg-config", "gcc", "/usr/include/dpdk/rte_eal.h"],
+        services: &["dpdk"],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Suricata,
+        what: "Suricata 7",
+        used_by: "suricata, in AF_PACKET and in DPDK mode",
+        packages: &["suricata"],
+        replaces: &[],
+        from_extra_suite: true,
+        probes: &["suricata", "/etc/suricata/rules"],
+        services: &["suricata"],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::SuricataRules,
+        what: "Emerging Threats rules out of Suricata's source package",
+        used_by: "suricata, as its largest set of rules",
+        packages: &["tar", "xz-utils"],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &[EMERGING_RULES],
+        services: &[],
+        fetch: Some(Fetch::EmergingRules),
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Ovs,
+        what: "Open vSwitch with its DPDK build",
+        used_by: "ovs; the switch between the VNFs of a chain",
+        packages: &["openvswitch-switch", "openvswitch-switch-dpdk"],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &["ovs-vsctl", "ovs-vswitchd", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"],
+        services: &["openvswitch-switch", "ovs-record-hostname"],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Container,
+        what: "LXC and runc",
+        used_by: "deployment \"container\"",
+        packages: &["lxc", "runc"],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &["lxc-start", "runc"],
+        services: &["lxc", "lxc-net", "lxc-monitord"],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Vm,
+        what: "QEMU and a static busybox",
+        used_by: "deployment \"vm\"",
+        packages: &["qemu-system-x86", "busybox-static"],
+        replaces: &["busybox"],
+        from_extra_suite: false,
+        probes: &["qemu-system-x86_64", "busybox"],
+        services: &[],
+        fetch: None,
+        by_hand: "",
+    },
+    Part {
+        name: PartName::Snort,
+        what: "Snort 3",
+        used_by: "snort3",
+        packages: &[],
+        replaces: &[],
+        from_extra_suite: false,
+        probes: &["snort"],
+        services: &[],
+        fetch: None,
+        by_hand: "\
+Debian has no package of Snort 3. Build LibDAQ (with its afpacket module, and the dpdk module for DPDK),
+  then Snort 3, each from its project's release and after its own instructions, with a prefix such as
+  /usr/local. Wiretail looks for the program `snort` on the PATH and in /usr/local/bin; `snort --daq-list`
+  must name afpacket, or dpdk.",
+    },
+];
+
+impl Part {
+    /// The part of this name.
+    pub fn of(name: PartName) -> &'static Self {
+        PARTS.iter().find(|part| part.name == name).expect("each name has a part: tested")
+    }
+
+    /// The probes that are not there under `root`.
+    pub fn absent(&self, root: &Path) -> Vec<&'static str> {
+        self.probes.iter().copied().filter(|probe| find(root, probe).is_none()).collect()
+    }
+
+    /// The command that installs it.
+    pub fn command(&self) -> String {
+        format!("sudo wiretail setup {}", self.name)
+    }
+}
+
+impl std::fmt::Display for PartName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.to_possible_value();
+        f.write_str(name.as_ref().map_or("?", |name| name.get_name()))
+    }
+}
+
+/// Where a program (on the PATH, or where the system's are) or a file with an absolute path is, below `root`.
+fn find(root: &Path, probe: &str) -> Option<PathBuf> {
+    let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+    if probe.starts_with('/') {
+        return Some(below(Path::new(probe))).filter(|path| path.exists());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(std::env::split_paths(OsStr::new(SYSTEM_PATH)));
+    folders.map(|folder| below(&folder.join(probe))).find(|path| path.is_file())
+}
+
+/// Why a trial that needs this part can't be: nothing where the part is installed.
+pub fn missing(name: PartName) -> Option<String> {
+    missing_below(Path::new("/"), name)
+}
+
+fn missing_below(root: &Path, name: PartName) -> Option<String> {
+    let part = Part::of(name);
+    let absent: Vec<String> = part.absent(root).iter().map(|probe| format!("`{probe}`")).collect();
+    let are = match absent.len() {
+        0 => return None,
+        1 => "is",
+        _ => "are",
+    };
+    Some(format!("{} {are} not installed; run: {}", absent.join(", "), part.command()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_one_part_that_can_be_told_and_had() {
+        assert_eq!(PARTS.len(), PartName::value_variants().len());
+        for name in PartName::value_variants() {
+            let part = Part::of(*name);
+            assert!(!part.probes.is_empty() && !part.what.is_empty() && !part.used_by.is_empty(), "{name}");
+            assert_eq!(
+                part.packages.is_empty(),
+                !part.by_hand.is_empty(),
+                "{name}: packages or a way by hand"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_command() {
+        let root = tempfile::tempdir().expect("a folder");
+        assert_eq!(
+            missing_below(root.path(), PartName::Snort).as_deref(),
+            Some("`snort` is not installed; run: sudo wiretail setup snort")
+        );
+        let text = missing_below(root.path(), PartName::Container).expect("nothing is there");
+        assert_eq!(text, "`lxc-start`, `runc` are not installed; run: sudo wiretail setup container");
+        std::fs::create_dir_all(root.path().join("usr/sbin")).expect("made");
+        std::fs::write(root.path().join("usr/sbin/runc"), "").expect("made");
+        let text = missing_below(root.path(), PartName::Container).expect("one is there");
+        assert!(text.starts_with("`lxc-start` is not"), "{text}");
+        std::fs::write(root.path().join("usr/sbin/lxc-start"), "").expect("made");
+        assert_eq!(missing_below(root.path(), PartName::Container), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! The table of parts and the plan of an installation, as text and as JSON.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Status;
+use super::parts::{EMERGING_RULES, Fetch, PartName};
+use super::sources::Derived;
+
+/// A part in `wiretail setup --json`.
+#[derive(Debug, Serialize)]
+pub struct PartJson {
+    /// The part's name.
+    part: PartName,
+    what: &'static str,
+    used_by: &'static str,
+    installed: bool,
+    /// Of its first package; none where it is not installed or not from a package.
+    version: Option<String>,
+    /// Programs and files that are not there.
+    missing: Vec<&'static str>,
+    packages: &'static [&'static str],
+    /// None where there is no package.
+    command: Option<String>,
+}
+
+/// The parts for programs.
+pub fn json(status: &[Status]) -> Vec<PartJson> {
+    let part = |one: &Status| PartJson {
+        part: one.part.name,
+        what: one.part.what,
+        used_by: one.part.used_by,
+        installed: one.is_installed(),
+        version: one.version.clone().filter(|_| one.is_installed()),
+        missing: one.absent.clone(),
+        packages: one.part.packages,
+        command: one.part.by_hand.is_empty().then(|| one.part.command()),
+    };
+    status.iter().map(part).collect()
+}
+
+/// The table of parts.
+///
+/// # Errors
+/// As for a closed pipe.
+pub fn table(out: &mut impl Write, status: &[Status]) -> io::Result<()> {
+    let states: Vec<String> = status.iter().map(state).collect();
+    let width =
+        states.iter().map(|state| state.chars().count()).max().unwrap_or_default().max("installed".len());
+    writeln!(out, "  {:<16}{:<width$}  used by", "part", "installed")?;
+    for (one, state) in status.iter().zip(&states) {
+        writeln!(out, "  {:<16}{state:<width$}  {}", one.part.name.to_string(), one.part.used_by)?;
+    }
+    let missing: Vec<&Status> = status.iter().filter(|one| !one.is_installed()).collect();
+    if !missing.is_empty() {
+        writeln!(out)?;
+    }
+    for one in missing {
+        let how = if one.part.by_hand.is_empty() { "" } else { "   # says how: there is no package" };
+        writeln!(out, "  {}{how}", one.part.command())?;
+    }
+    Ok(())
+}
+
+fn state(one: &Status) -> String {
+    match (&one.version, one.absent.as_slice()) {
+        (Some(version), []) => version.clone(),
+        (None, []) => "yes".to_owned(),
+        (None, _) => "no".to_owned(),
+        (Some(_), absent) => format!("no: {} missing", absent.join(", ")),
+    }
+}
+
+/// What would be done for one part; `versions` are those that apt knows by now.
+///
+/// # Errors
+/// As for a closed pipe.
+pub fn plan(
+    out: &mut impl Write,
+    one: &Status,
+    sources: Option<&Derived>,
+    versions: &[(String, String)],
+) -> io::Result<()> {
+    let part = one.part;
+    if one.is_installed() {
+        let version = one.version.as_ref().map(|version| format!(" ({version})")).unwrap_or_default();
+        return writeln!(out, "{}: {} is installed{version}; nothing to do", part.name, part.what);
+    }
+    writeln!(out, "{}: {}, for {}", part.name, part.what, part.used_by)?;
+    if !part.by_hand.is_empty() {
+        return writeln!(out, "  {}", part.by_hand);
+    }
+    let package = |name: &&str| {
+        let version = versions.iter().find(|(known, _)| known == name);
+        version.map_or_else(|| (*name).to_owned(), |(_, version)| format!("{name} {version}"))
+    };
+    writeln!(out, "  packages  {}", part.packages.iter().map(package).collect::<Vec<_>>().join(", "))?;
+    if !part.replaces.is_empty() {
+        writeln!(out, "  replaces  {}, where that is installed", part.replaces.join(", "))?;
+    }
+    if let Some(sources) = sources {
+        let needs_extra = part.from_extra_suite || part.fetch.is_some();
+        let (suite, mirror) = (&sources.suite, &sources.mirror);
+        match (needs_extra, sources.added) {
+            (true, true) => {
+                writeln!(out, "  sources   those of /etc/apt, and {suite} of {mirror} for this alone")?;
+            }
+            (true, false) => writeln!(out, "  sources   those of /etc/apt, {suite} of {mirror}")?,
+            (false, _) => writeln!(out, "  sources   those of /etc/apt")?,
+        }
+    }
+    if let Some(Fetch::EmergingRules) = part.fetch {
+        writeln!(out, "  fetches   the source archive of suricata (18 MB); keeps {EMERGING_RULES} (13 MB)")?;
+    }
+    if !part.services.is_empty() {
+        writeln!(out, "  services  not started, now or at boot: {}", part.services.join(", "))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parts::Part;
+    use super::*;
+
+    fn sources() -> Derived {
+        Derived {
+            text: String::new(),
+            suite: "bookworm-backports".into(),
+            mirror: "http://mirror.example/debian".into(),
+            added: true,
+        }
+    }
+
+    fn status(name: PartName, absent: &[&'static str], version: Option<&str>) -> Status {
+        Status { part: Part::of(name), absent: absent.to_vec(), version: version.map(str::to_owned) }
+    }
+
+    fn planned(one: &Status, versions: &[(String, String)]) -> String {
+        let mut text = Vec::new();
+        plan(&mut text, one, Some(&sources()), versions).expect("written");
+        String::from_utf8(text).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_plan_names_packages_versions_sources_and_services() {
+        let text = planned(
+            &status(PartName::Suricata, &["suricata"], None),
+            &[("suricata".to_owned(), "1:7.0.10-1~bpo12+1".to_owned())],
+        );
+        assert_eq!(
+            text,
+            "suricata: Suricata 7, for suricata, in AF_PACKET and in DPDK mode\n  \
+             packages  suricata 1:7.0.10-1~bpo12+1\n  \
+             sources   those of /etc/apt, and bookworm-backports of http://mirror.example/debian for this alone\n  \
+             services  not started, now or at boot: suricata\n"
+        );
+        let text = planned(&status(PartName::SuricataRules, &[EMERGING_RULES], None), &[]);
+        assert!(text.contains("fetches   ") && !text.contains("services"), "{text}");
+        let text = planned(&status(PartName::Vm, &["busybox"], None), &[]);
+        assert!(
+            text.contains("packages  qemu-system-x86, busybox-static\n  replaces  busybox, where"),
+            "{text}"
+        );
+        assert!(text.ends_with("\n  sources   those of /etc/apt\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_there_is_left_alone_and_what_has_no_package_is_explained() {
+        let text = planned(&status(PartName::Dpdk, &[], Some("22.11")), &[]);
+        assert_eq!(text, "dpdk: DPDK, its headers and a C compiler is installed (22.11); nothing to do\n");
+        let text = planned(&status(PartName::Snort, &["snort"], None), &[]);
+        assert!(text.contains("no package") && text.contains("snort --daq-list"), "{text}");
+        assert!(!text.contains("packages  "), "{text}");
+    }
+
+    #[test]
+    fn the_table_has_each_part_and_the_commands_of_missing_ones() {
+        let all = [
+            status(PartName::Dpdk, &[], Some("22.11")),
+            status(PartName::Container, &["runc"], Some("5.0")),
+            status(PartName::Snort, &["snort"], None),
+        ];
+        let mut text = Vec::new();
+        table(&mut text, &all).expect("written");
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(text.contains("  dpdk            22.11             "), "{text}");
+        assert!(text.contains("no: runc missing  deployment"), "{text}");
+        assert!(text.ends_with(
+            "\n\n  sudo wiretail setup container\n  sudo wiretail setup snort   # says how: there is no package\n"
+        ));
+        let json = serde_json::to_value(json(&all)).expect("JSON");
+        assert_eq!(json[0]["part"], "dpdk");
+        assert_eq!((&json[0]["installed"], &json[0]["version"]), (&true.into(), &"22.11".into()));
+        assert_eq!((&json[1]["missing"][0], &json[1]["version"]), (&"runc".into(), &serde_json::Value::Null));
+        assert_eq!(json[2]["command"], serde_json::Value::Null);
+    }
+}

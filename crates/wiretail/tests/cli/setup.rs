@@ -1,0 +1,96 @@
+//! `wiretail setup`, as far as it changes nothing. What it installs is seen by whoever uses it afterwards.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{succeed, wiretail};
+
+#[test]
+fn the_table_and_its_json_have_the_same_parts() {
+    let json: Value = serde_json::from_str(&succeed(["setup", "--json"])).expect("JSON");
+    let parts = json.as_array().expect("a list");
+    let table = succeed(["setup"]);
+    assert!(parts.len() >= 8);
+    for part in parts {
+        let name = part["part"].as_str().expect("a name");
+        assert!(
+            table.lines().any(|line| line.split_ascii_whitespace().next() == Some(name)),
+            "{name}\n{table}"
+        );
+        let installed = part["installed"].as_bool().expect("yes or no");
+        assert_eq!(installed, part["missing"].as_array().expect("a list").is_empty(), "{part}");
+        let command = format!("sudo wiretail setup {name}");
+        assert_eq!(!installed, table.lines().any(|line| line.trim().split("   #").next() == Some(&command)));
+    }
+    let one: Value = serde_json::from_str(&succeed(["setup", "--json", "vm", "dpdk"])).expect("JSON");
+    assert_eq!((&one[0]["part"], &one[1]["part"]), (&"dpdk".into(), &"vm".into()));
+}
+
+#[test]
+fn a_dry_run_shows_the_plan_and_changes_nothing() {
+    if !Path::new("/etc/apt").is_dir() {
+        println!("SKIPPED: no apt here");
+        return;
+    }
+    let before = wiretail(["setup", "--json"]).stdout;
+    let plan =
+        succeed(["setup", "--dry-run", "suricata", "suricata-rules", "ovs", "container", "vm", "dpdk"]);
+    for part in ["suricata: ", "suricata-rules: ", "ovs: ", "container: ", "vm: ", "dpdk: "] {
+        let line =
+            plan.lines().find(|line| line.starts_with(part)).unwrap_or_else(|| panic!("{part}\n{plan}"));
+        assert!(line.ends_with("nothing to do") || plan.contains("  packages  "), "{plan}");
+    }
+    assert_eq!(wiretail(["setup", "--json"]).stdout, before);
+}
+
+#[test]
+fn an_unknown_part_is_answered_with_the_nearest() {
+    let output = wiretail(["setup", "suricatta"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("'suricata'") && message.contains("container"), "{message}");
+}
+
+#[test]
+fn what_has_no_package_says_how_to_get_it() {
+    let json: Value = serde_json::from_str(&succeed(["setup", "--json", "snort"])).expect("JSON");
+    let output = wiretail(["setup", "snort", "--yes"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    if json[0]["installed"] == true {
+        assert!(output.status.success() && text.contains("nothing to do"), "{text}");
+    } else {
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("no package") && text.contains("snort --daq-list"), "{text}");
+    }
+}
+
+#[test]
+fn only_root_installs() {
+    let json: Value = serde_json::from_str(&succeed(["setup", "--json"])).expect("JSON");
+    let parts = json.as_array().expect("a list");
+    let Some(part) = parts.iter().find(|part| part["installed"] == false && !part["command"].is_null())
+    else {
+        println!("SKIPPED: all parts are installed here");
+        return;
+    };
+    let name = part["part"].as_str().expect("a name");
+    // As nobody; where this is not root, as who it is.
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    }
+    let folder = crate::support::folder();
+    let program = folder.path().join("wiretail");
+    std::fs::copy(crate::support::WIRETAIL, &program).expect("copied to where nobody can read it");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody).expect("allowed");
+    let Ok(output) = command.arg(&program).args(["setup", name, "--yes"]).output() else {
+        println!("SKIPPED: no setpriv here");
+        return;
+    };
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains(&format!("needs root; run: sudo wiretail setup {name}")), "{message}");
+}
