@@ -205,7 +205,15 @@ impl Topology {
         }
         let links = self.links();
         for (left, right) in &links {
-            plan.push(Step::AddVeth { a: self.veth(&nodes, left), b: self.veth(&nodes, right) });
+            let tap = |end: &LinkEnd| {
+                let VethEnd { namespace, link, mac } = self.veth(&nodes, end);
+                Step::AddTap { namespace, link, mac }
+            };
+            plan.push(match (self.is_guest(left.node), self.is_guest(right.node)) {
+                (false, false) => Step::AddVeth { a: self.veth(&nodes, left), b: self.veth(&nodes, right) },
+                (true, _) => tap(right),
+                (false, true) => tap(left),
+            });
         }
         let mut bridges = Vec::new();
         if self.middle == Middle::Bridge {
@@ -230,7 +238,8 @@ impl Topology {
                 plan.push(Step::SetGro { namespace, link: peer.link.clone(), on: true });
             }
         }
-        for end in links.into_iter().flat_map(|(left, right)| [left, right]) {
+        let ends = links.into_iter().flat_map(|(left, right)| [left, right]);
+        for end in ends.filter(|end| !self.is_guest(end.node)) {
             plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });
         }
         plan
@@ -239,6 +248,17 @@ impl Topology {
     fn veth(&self, nodes: &[String], end: &LinkEnd) -> VethEnd {
         let (namespace, link) = (Some(nodes[end.node].clone()), end.link.clone());
         VethEnd { namespace, link, mac: Some(self.mac(end)) }
+    }
+
+    /// The links of a device, each with its other end: towards the load generator, and away from it.
+    pub fn links_of(&self, node: usize) -> Vec<(LinkEnd, LinkEnd)> {
+        let ends = self.links().into_iter();
+        let own = ends.filter_map(|(left, right)| match node {
+            _ if right.node == node => Some((right, left)),
+            _ if left.node == node => Some((left, right)),
+            _ => None,
+        });
+        own.collect()
     }
 
     /// Ethernet address of a node's end of a link.

@@ -297,6 +297,7 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
     }
     record.notes.extend(reports.noise.map(|noise| noise.note()));
+    record.notes.extend(reports.device.notes.iter().cloned());
     record.stalls = stalls.record;
     record.generator = Some(generator);
     record.segments = results::segment_records(topology, &record.directory);

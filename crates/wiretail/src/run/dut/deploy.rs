@@ -3,12 +3,16 @@
 
 use std::process::Command;
 
-use anyhow::Result;
-use wiretail_host::deploy::{Container, Runtime, Workload, container};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use wiretail_host::deploy::vm::{
+    Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, libvirt_xml,
+};
+use wiretail_host::deploy::{Container, Runtime, Workload, container, open_tap};
 use wiretail_host::{CoreSet, Namespace};
 use wiretail_schema::experiment::Trial;
 
-use super::program::{Movers, Program, Site};
+use super::program::{Ask, Movers, Program, Site};
 use crate::run::testbed::Testbed;
 
 /// What is around a program that runs.
@@ -18,7 +22,14 @@ pub enum Walls {
     Bare,
     /// A container that uses this namespace.
     Container(Container),
+    /// A virtual machine: the process is QEMU, and everything else goes through its console.
+    Guest,
 }
+
+/// Processors of a virtual machine: one for everything else, the last one for the program.
+const GUEST_CORES: u32 = 2;
+/// Memory of a virtual machine, in MiB; its files are in there, too.
+const GUEST_MEMORY_MIB: u32 = 1536;
 
 /// A program in its walls, ready to be started.
 pub struct Deployed {
@@ -32,21 +43,44 @@ pub struct Deployed {
     pub namespace: Namespace,
 }
 
+/// What a device of the trial may use where it is deployed: inside a virtual machine cores have other numbers.
+pub fn inside(trial: &Trial, site: Site) -> Site {
+    match trial.get("dut", "deployment").text.as_str() {
+        "vm" => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
+        _ => site,
+    }
+}
+
 /// Puts a program into the walls that the trial asks for. Its files are there already.
 ///
 /// # Errors
 /// What these walls are made with is not installed.
-pub fn deploy(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
-    let namespace = testbed.namespace(site.node)?;
-    let get = |name| trial.get("dut", name).text.as_str();
-    if get("deployment") == "bare" {
-        let (first, arguments) =
-            program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
-        let mut command = Command::new(first);
-        command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
-        return Ok(Deployed { program, command, walls: Walls::Bare, namespace });
+pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    match trial.get("dut", "deployment").text.as_str() {
+        // A guest's console is a terminal.
+        "vm" => in_guest(trial, program, site, testbed),
+        "container" => in_container(trial, by_the_line(program), site, testbed),
+        _ => bare(by_the_line(program), testbed.namespace(site.node)?),
     }
-    let workload = Workload {
+}
+
+/// Makes a program print by the line.
+fn by_the_line(mut program: Program) -> Program {
+    if program.by_the_block {
+        program.argv.splice(0..0, ["stdbuf".to_owned(), "-oL".to_owned()]);
+    }
+    program
+}
+
+fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
+    let (first, arguments) = program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    let mut command = Command::new(first);
+    command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
+    Ok(Deployed { program, command, walls: Walls::Bare, namespace })
+}
+
+fn workload(program: &Program, site: &Site, namespace: &Namespace) -> Workload {
+    Workload {
         argv: program.argv.clone(),
         env: program.env.clone(),
         directory: site.directory.clone(),
@@ -54,9 +88,14 @@ pub fn deploy(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Te
         namespace: namespace.clone(),
         cores: CoreSet::new(site.core.into_iter().chain(site.housekeeping)),
         hugepages: false,
-    };
+    }
+}
+
+fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let namespace = testbed.namespace(site.node)?;
+    let workload = workload(&program, site, &namespace);
     let name = format!("{}-dut{}", testbed.name(), site.node);
-    let runtime = if get("container") == "lxc" { Runtime::Lxc } else { Runtime::Runc };
+    let runtime = if trial.get("dut", "container").text == "lxc" { Runtime::Lxc } else { Runtime::Runc };
     let launch = container(runtime, &name, &workload, &std::env::temp_dir())?;
     testbed.change(&launch.plan)?;
     if program.movers == Movers::Everything {
@@ -65,4 +104,67 @@ pub fn deploy(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Te
     }
     let walls = Walls::Container(Container::new(&name)?);
     Ok(Deployed { program, command: launch.command, walls, namespace })
+}
+
+fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let namespace = testbed.namespace(site.node)?;
+    let get = |name| trial.get("dut", name).text.as_str();
+    let topology = *testbed.topology();
+    let mut links = Vec::new();
+    for (own, peer) in topology.links_of(site.node) {
+        let at = testbed.namespace(peer.node)?;
+        let backend = Backend::Tap(open_tap(Some(at.name()), &peer.link)?);
+        links.push(GuestLink { mac: topology.mac(&own), name: own.link, backend });
+    }
+    let kernel = match get("kernel") {
+        "standard" => Kernel::Standard,
+        "rt" => Kernel::Rt,
+        _ => Kernel::Cloud,
+    };
+    let boot = if get("boot") == "plain" { Boot::Plain } else { Boot::Tuned };
+    let guest = Guest {
+        name: format!("{}-dut{}", testbed.name(), site.node),
+        kernel,
+        boot,
+        memory_mib: GUEST_MEMORY_MIB,
+        vcpus: GUEST_CORES,
+        links,
+        workload: workload(&program, site, &namespace),
+        accel: accel(&ensure_kernel(kernel)?)?,
+    };
+    let domain = site.directory.join("domain.xml");
+    std::fs::write(&domain, libvirt_xml(&guest, &site.cores()))
+        .with_context(|| format!("{}: cannot be written", domain.display()))?;
+    let launch = guest_launch(guest)?;
+    testbed.change(&launch.plan)?;
+    translate(&mut program)?;
+    Ok(Deployed { program, command: launch.command, walls: Walls::Guest, namespace })
+}
+
+/// What is asked of a program in a guest goes over its console.
+fn translate(program: &mut Program) -> Result<()> {
+    program.movers = Movers::Threads(vec![format!("CPU {}/", GUEST_CORES - 1)]);
+    if !program.then.is_empty() {
+        bail!("{} is configured from outside and can't run in a virtual machine", program.argv[0]);
+    }
+    let over_console = |ask: &Ask| match ask {
+        Ask::Signal(signal) => Some(Ask::Line(format!("signal {}", signal_name(*signal)))),
+        Ask::Line(line) => Some(Ask::Line(format!("line {line}"))),
+        Ask::Run(_) => None,
+    };
+    program.stop = over_console(&program.stop).unwrap_or(Ask::Line("stop".to_owned()));
+    program.counting = program.counting.take().and_then(|mut counting| {
+        counting.ask = over_console(&counting.ask)?;
+        Some(counting)
+    });
+    Ok(())
+}
+
+/// As `kill -s` has it.
+fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::USR1 => "USR1",
+        Signal::INT => "INT",
+        _ => "TERM",
+    }
 }

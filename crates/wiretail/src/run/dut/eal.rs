@@ -1,5 +1,7 @@
 //! What DPDK's environment abstraction layer (EAL) is told, the same for every program that uses it.
 
+use std::path::PathBuf;
+
 use super::program::{Movers, Site};
 
 /// What releases of DPDK have called the threads that poll: "rte-worker-1" (22.11), "lcore-worker-1",
@@ -9,6 +11,14 @@ const WORKERS: [&str; 3] = ["rte-worker", "lcore-worker", "dpdk-worker"];
 /// The threads that poll.
 pub fn workers() -> Movers {
     Movers::Threads(WORKERS.map(str::to_owned).to_vec())
+}
+
+/// Where its drivers are: programs load them when they start.
+pub fn drivers() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let dpdk = folders.map(|folder| folder.path().join("dpdk"));
+    let inside = dpdk.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    inside.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 /// The arguments: memory without huge pages, one virtual device a link, the control thread on the housekeeping

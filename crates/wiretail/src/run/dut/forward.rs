@@ -46,6 +46,9 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     };
     let mut program = Program::new(site, argv);
     program.movers = polls;
+    if kind == "dpdk-l2fwd" {
+        program.reads = eal::drivers();
+    }
     program.ready = "forwarding from".to_owned();
     program.counting = Some(Counting::now(Ask::Signal(Signal::USR1), counts));
     Ok(program)

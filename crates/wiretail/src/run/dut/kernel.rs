@@ -14,7 +14,7 @@ pub fn bridge(site: &Site) -> Program {
     let (input, output) = site.links();
     let set_up = format!(
         "if command -v brctl >/dev/null; then\n\
-         brctl addbr bridge && brctl stp bridge off && brctl addif bridge {input} && brctl addif bridge {output}\n\
+         brctl addbr bridge && brctl addif bridge {input} && brctl addif bridge {output}\n\
          else\n\
          ip link add bridge type bridge stp_state 0 forward_delay 0 && \
          ip link set {input} master bridge && ip link set {output} master bridge\n\

@@ -34,12 +34,15 @@ use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 use self::counts::{Counts, reconcile};
-use self::deploy::deploy;
+use self::deploy::{deploy, inside};
 use self::process::Process;
 use self::program::{Program, Site};
 use super::places::Places;
 use super::testbed::Testbed;
 use super::topology::{Middle, Topology};
+
+/// How much longer a virtual machine may take, in software.
+const BOOT: Duration = Duration::from_secs(60);
 
 /// The devices of a trial, and what joins them.
 pub struct Devices<'scope> {
@@ -57,6 +60,8 @@ struct Device<'scope> {
     before: Option<Counts>,
     /// What it counted of the trial's packets.
     counted: Option<Counts>,
+    /// Timer interrupts of a guest's isolated core: before the first packet, and since.
+    timer: (Option<u64>, Option<u64>),
 }
 
 /// Who forwards.
@@ -81,6 +86,8 @@ pub struct DeviceReport {
     pub record: Option<DutRecord>,
     /// When its core was taken from it; None where it is not known to poll.
     pub stalls: Option<StallLog>,
+    /// What the reader should know of them.
+    pub notes: Vec<String>,
     /// What each counted of the trial's packets.
     counts: Vec<(String, Vec<usize>, Counts)>,
 }
@@ -123,7 +130,10 @@ pub fn start<'scope, 'env: 'scope>(
         };
         devices.push(Device::new(name, nodes.collect(), Part::Skeleton { thread, shared }));
     } else {
-        let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
+        let mut patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
+        if topology.guests {
+            patience += BOOT;
+        }
         let directory = std::path::absolute(directory)?;
         for node in nodes {
             let site = Site {
@@ -134,7 +144,7 @@ pub fn start<'scope, 'env: 'scope>(
                 housekeeping: places.map(|places| places.housekeeping),
                 directory: directory.clone(),
             };
-            let program = program(trial, &site)?;
+            let program = program(trial, &inside(trial, site.clone()))?;
             process::write_files(&program, &directory)?;
             let deployed = deploy(trial, program, &site, testbed)?;
             let process = process::start(scope, deployed, places, &directory, patience)?;
@@ -194,6 +204,7 @@ impl Devices<'_> {
     pub fn begin_counting(&mut self) -> Result<()> {
         self.devices.iter_mut().try_for_each(|device| {
             device.before = device.counts()?;
+            device.timer.0 = device.guest_timer()?;
             Ok(())
         })
     }
@@ -204,6 +215,9 @@ impl Devices<'_> {
     /// A program that does not tell them.
     pub fn end_counting(&mut self) -> Result<()> {
         self.devices.iter_mut().try_for_each(|device| {
+            if let Some(before) = device.timer.0 {
+                device.timer.1 = device.guest_timer()?.map(|now| now.saturating_sub(before));
+            }
             let Some(before) = &device.before else { return Ok(()) };
             device.counted = device.counts()?.map(|now| now.since(before));
             Ok(())
@@ -218,6 +232,10 @@ impl Devices<'_> {
         let mut report = DeviceReport::default();
         let mut fault = Ok(());
         for device in self.devices {
+            if let Some(interrupts) = device.timer.1 {
+                let name = &device.name;
+                report.notes.push(format!("{name}: {interrupts} timer interrupts on the program's core of the virtual machine, from the first packet to the last"));
+            }
             if let Some(counted) = device.counted {
                 report.counts.push((device.name, device.nodes, counted));
             }
@@ -249,7 +267,15 @@ impl DeviceReport {
 
 impl<'scope> Device<'scope> {
     fn new(name: String, nodes: Vec<usize>, part: Part<'scope>) -> Self {
-        Self { name, nodes, part, before: None, counted: None }
+        Self { name, nodes, part, before: None, counted: None, timer: (None, None) }
+    }
+
+    /// Timer interrupts of the program's core so far, where it is in a virtual machine.
+    fn guest_timer(&self) -> Result<Option<u64>> {
+        match &self.part {
+            Part::Program(process) => process.guest_timer(),
+            _ => Ok(None),
+        }
     }
 
     /// Its counters now; None where it has none.

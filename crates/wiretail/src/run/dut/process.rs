@@ -231,6 +231,28 @@ impl Process {
         }
     }
 
+    /// How often the timer has interrupted the program's core of a virtual machine; None elsewhere.
+    ///
+    /// # Errors
+    /// The guest does not tell.
+    pub fn guest_timer(&self) -> Result<Option<u64>> {
+        if self.walls != Walls::Guest {
+            return Ok(None);
+        }
+        let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        self.ask(&Ask::Line("interrupts".to_owned()))?;
+        let begun = Instant::now();
+        while begun.elapsed() < ANSWER {
+            let text = read_from(&self.log, told).unwrap_or_default();
+            if text.contains("wiretail-guest: end") {
+                return Ok(timer_interrupts(&text));
+            }
+            self.check()?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        bail!("the virtual machine does not tell its interrupts{}", last_words(&self.log));
+    }
+
     /// Stops it.
     ///
     /// # Errors
@@ -302,6 +324,12 @@ impl Drop for Process {
     }
 }
 
+/// Interrupts of the last core's own timer, in a copy of /proc/interrupts (its line LOC).
+fn timer_interrupts(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("LOC:"))?;
+    line.split_whitespace().map_while(|word| word.parse().ok()).last()
+}
+
 /// What a log holds from an offset on.
 fn read_from(log: &Path, offset: u64) -> std::io::Result<String> {
     let mut file = File::open(log)?;
@@ -341,6 +369,7 @@ mod tests {
         std::fs::write(&log, "1\n2\n3\n\n4\n5\n6\n").unwrap();
         let words = last_words(&log);
         assert!(words.ends_with("2\n    3\n    4\n    5\n    6") && !words.contains("\n    1"), "{words}");
+        assert_eq!(timer_interrupts("x\n LOC:  71  9   Local timer interrupts\r\n"), Some(9));
         assert!(contains(b"engine started", b"started") && !contains(b"eng", b"engine"));
     }
 }

@@ -32,6 +32,11 @@ impl Site {
         self.pairs.first().map_or(("in", "out"), |(left, right)| (left, right))
     }
 
+    /// The cores that it may use: for everything else, for its packets.
+    pub fn cores(&self) -> Vec<u32> {
+        self.housekeeping.into_iter().chain(self.core).collect()
+    }
+
     /// The path of a file of the program.
     pub fn file(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
@@ -44,6 +49,8 @@ pub struct Program {
     pub name: String,
     /// The program and its arguments.
     pub argv: Vec<String>,
+    /// Whether it prints by the block into anything but a terminal, so that its answers would come late.
+    pub by_the_block: bool,
     /// What is added to its environment.
     pub env: Vec<(String, String)>,
     /// Files and folders of the host that it reads, besides those of the system and its own.
@@ -113,6 +120,7 @@ impl Program {
         Self {
             name: if site.node == 1 { "dut".to_owned() } else { format!("dut{}", site.node) },
             argv,
+            by_the_block: false,
             env: Vec::new(),
             reads: Vec::new(),
             files: Vec::new(),

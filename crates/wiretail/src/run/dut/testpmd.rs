@@ -10,8 +10,7 @@ use super::program::{Ask, Counting, Program, Site};
 /// The program of a trial.
 pub fn program(trial: &Trial, site: &Site) -> Program {
     let get = |name| trial.get("dut", name).text.as_str();
-    // Into a file it would print by the block, and its answers would come with a later one.
-    let mut argv = ["stdbuf", "-oL", "dpdk-testpmd"].map(str::to_owned).to_vec();
+    let mut argv = vec!["dpdk-testpmd".to_owned()];
     argv.extend(eal::arguments(site, get("pmd")));
     let own = [
         "--".to_owned(),
@@ -27,6 +26,8 @@ pub fn program(trial: &Trial, site: &Site) -> Program {
     let mut program = Program::new(site, argv);
     program.ready = "Start automatic packet forwarding".to_owned();
     program.movers = eal::workers();
+    program.by_the_block = true;
+    program.reads = eal::drivers();
     program.stop = Ask::Line("quit".to_owned());
     let ask = Ask::Line("show port stats all".to_owned());
     let ports = site.pairs.len() * 2;
