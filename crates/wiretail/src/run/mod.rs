@@ -1,6 +1,7 @@
 //! `wiretail run`: from an experiment file to a report.
 //!
-//! - [`topology`]: the testbed as data; [`testbed`]: one that stands; [`places`]: who runs on which core;
+//! - [`topology`]: the testbed as data, [`router`]: its routers; [`testbed`]: one that stands; [`places`]: who runs on
+//!   which core;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
@@ -14,6 +15,7 @@ mod places;
 mod progress;
 mod recorder;
 mod results;
+mod router;
 mod store;
 mod table;
 mod testbed;

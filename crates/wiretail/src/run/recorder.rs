@@ -14,6 +14,7 @@ use wiretail_dataplane::timestamper::{
 
 use super::store::Store;
 use super::topology::Segment;
+use super::traffic;
 
 /// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
 const MEMORY_MAX: u64 = 256 << 20;
@@ -27,8 +28,6 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 const STREAM_TIMEOUT_MS: u32 = 20;
 /// How often the taps are counted for whoever watches.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
-/// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
-pub const ETHERTYPE_PROBE: u16 = 0x88b5;
 /// Who makes the stamps: a veth has no clock of its own.
 pub const SOURCE: StampSource = StampSource::KernelSoftware;
 
@@ -180,7 +179,7 @@ struct Intake<'a> {
 
 impl Intake<'_> {
     fn take(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) {
-        if frame.get(12..14) == Some(&ETHERTYPE_PROBE.to_be_bytes()) {
+        if traffic::is_probe(frame) {
             self.probes[usize::from(tap)] += 1;
         } else if self.failure.is_ok() {
             self.failure = self.store.packet(tap, ts_ns, wire_len, frame);

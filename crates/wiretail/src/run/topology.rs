@@ -18,6 +18,8 @@ use wiretail_dataplane::timestamper::Direction;
 use wiretail_host::{MacAddress, Plan, Step, VethEnd};
 use wiretail_schema::experiment::Trial;
 
+use super::router;
+
 /// Ethernet address of the load generator's link, so that no address resolution is on the wire. It is none
 /// that `synth` writes: a bridge does not send a packet back to where it learnt the packet's address.
 pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 1]);
@@ -242,7 +244,22 @@ impl Topology {
         for end in ends.filter(|end| !self.is_guest(end.node)) {
             plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });
         }
+        if self.middle == Middle::Router {
+            let routers =
+                (1..=self.devices).map(|node| router::plan(&nodes[node], &router::sides(self, node)));
+            plan.extend(routers.flat_map(|router| router.steps().to_vec()));
+        }
         plan
+    }
+
+    /// Ethernet addresses that packets are sent to, forward and back: routers take what is sent to themselves,
+    /// everything else passes on what is for the other end.
+    pub fn first_hops(&self) -> [MacAddress; 2] {
+        let mac = |node, link: &str| self.mac(&LinkEnd { node, link: link.to_owned() });
+        match self.middle {
+            Middle::Router => [mac(1, "in"), mac(self.devices, "out")],
+            _ => [MAC_SINK, MAC_GENERATOR],
+        }
     }
 
     fn veth(&self, nodes: &[String], end: &LinkEnd) -> VethEnd {

@@ -11,11 +11,22 @@ use wiretail_dataplane::recording::Recording;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::sizes::FrameSizes;
 
-use super::topology::{MAC_GENERATOR, MAC_SINK};
+use super::topology::{MAC_GENERATOR, MAC_SINK, Middle, Topology};
 
-/// For tests, by RFC 2544 as of RFC 6890: no address of anybody's network.
+/// The load generator's network. For tests, by RFC 2544 as of RFC 6890: no address of anybody's network.
+pub const NETWORK_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// The sink's network.
+pub const NETWORK_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
+/// Bits of their network parts.
+pub const NETWORK_LEN: u8 = 16;
 const IP_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const IP_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+
+/// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
+const ETHERTYPE_PROBE: [u8; 2] = [0x88, 0xb5];
+/// For experiments (RFC 3692): the protocol of probes that routers pass on.
+const PROTOCOL_PROBE: u8 = 253;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
 /// The plan of a trial that starts as soon as everything is ready.
 ///
@@ -33,16 +44,18 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         (_, burst) => Pattern::Bursts { rate_pps, burst: u32::try_from(burst * ways)? },
     };
     let port_to = u16::try_from(number("port"))?;
+    let topology = Topology::of(trial);
+    let [first_there, first_back] = topology.first_hops();
     let there = Addresses {
         mac_from: MAC_GENERATOR.0,
-        mac_to: MAC_SINK.0,
+        mac_to: first_there.0,
         ip_from: IP_GENERATOR,
         ip_to: IP_SINK,
         port_to,
     };
     let back = Addresses {
         mac_from: MAC_SINK.0,
-        mac_to: MAC_GENERATOR.0,
+        mac_to: first_back.0,
         ip_from: IP_SINK,
         ip_to: IP_GENERATOR,
         port_to,
@@ -55,6 +68,12 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     let recording = recording(trial)?;
     if recording.is_some() && ways == 2 {
         bail!("traffic.pattern = \"replay\" sends one way only; expected traffic.directions = \"one-way\"");
+    }
+    if recording.is_some() && topology.middle == Middle::Router {
+        bail!(
+            "traffic.pattern = \"replay\" sends packets as they were recorded, and a router takes those only that \
+             are sent to its own Ethernet address; expected another pattern, or another dut.kind"
+        );
     }
     // A recording has its own packets.
     let count = if recording.is_some() { 0 } else { u16::try_from(number("streams") * ways)? };
@@ -76,6 +95,48 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     })
 }
 
+/// A packet forward and one back that devices pass on as they do the load generator's, without its signature.
+pub fn probes(topology: &Topology) -> [[u8; 60]; 2] {
+    let [first_there, first_back] = topology.first_hops();
+    let probe = |from: [u8; 6], to: [u8; 6], ips: [Ipv4Addr; 2]| {
+        let mut probe = [0; 60];
+        probe[..6].copy_from_slice(&to);
+        probe[6..12].copy_from_slice(&from);
+        probe[12..14].copy_from_slice(&ETHERTYPE_PROBE);
+        if topology.middle == Middle::Router {
+            probe[12..14].copy_from_slice(&ETHERTYPE_IPV4);
+            probe[14..34].copy_from_slice(&header(ips));
+        }
+        probe
+    };
+    [
+        probe(MAC_GENERATOR.0, first_there.0, [IP_GENERATOR, IP_SINK]),
+        probe(MAC_SINK.0, first_back.0, [IP_SINK, IP_GENERATOR]),
+    ]
+}
+
+/// The header of a probe of IPv4 (RFC 791): 46 bytes, of 64 routers' life.
+fn header([from, to]: [Ipv4Addr; 2]) -> [u8; 20] {
+    let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, PROTOCOL_PROBE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[12..16].copy_from_slice(&from.octets());
+    header[16..20].copy_from_slice(&to.octets());
+    let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    // RFC 1071; twenty bytes carry over once.
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header
+}
+
+/// Whether a frame is one of the [`probes`], wherever it has come through.
+pub fn is_probe(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some(ethertype) if ethertype == ETHERTYPE_PROBE => true,
+        Some(ethertype) if ethertype == ETHERTYPE_IPV4 => frame.get(23) == Some(&PROTOCOL_PROBE),
+        _ => false,
+    }
+}
+
 /// The recording to send again, if there is one.
 fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
     if trial.get("traffic", "pattern").text != "replay" {
@@ -92,4 +153,33 @@ pub fn packets(trial: &Trial) -> u64 {
     // Poisson traffic may have more than its mean: six standard deviations.
     let mean = rate as f64 * seconds;
     (mean + 6.0 * mean.sqrt()).ceil() as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::topology::Switch;
+
+    #[test]
+    fn routers_get_probes_that_they_pass_on() {
+        let topology = |middle| Topology {
+            middle,
+            devices: 1,
+            switch: Switch::None,
+            guests: false,
+            both_ways: true,
+            tap_senders: false,
+        };
+        let routed = probes(&topology(Middle::Router));
+        assert_eq!(routed[0][..6], topology(Middle::Router).first_hops()[0].0);
+        assert_eq!((&routed[0][26..30], &routed[0][30..34]), (&routed[1][30..34], &routed[1][26..30]));
+        let words = routed[0][14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        assert_eq!(words.sum::<u32>() % 0xffff, 0, "the checksum");
+        let bridged = probes(&topology(Middle::Bridge));
+        assert_eq!(bridged[1][..6], MAC_GENERATOR.0);
+        assert!(routed.iter().chain(&bridged).all(|probe| is_probe(probe)));
+        let mut packet = routed[0];
+        packet[23] = 17;
+        assert!(!is_probe(&packet) && !is_probe(&packet[..13]));
+    }
 }

@@ -25,10 +25,10 @@ use super::dut::{self, DeviceReport, Devices};
 use super::neighbour::{Noise, make_noise};
 use super::places::Places;
 use super::progress::Line;
-use super::recorder::{self, ETHERTYPE_PROBE, Recorder, Watched};
+use super::recorder::{self, Recorder, Watched};
 use super::store::{self, Captures, LiveView, Soaks, Store};
 use super::testbed::Testbed;
-use super::topology::{MAC_GENERATOR, MAC_SINK, Topology};
+use super::topology::Topology;
 use super::{results, traffic, validity};
 
 /// Time for the device to forward what is under way when the generator has ended.
@@ -245,14 +245,7 @@ fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<
     let mut sinks = Timestamper::open(&arrivals, &ring)?;
     let open = |port| PacketTx::open(&port, TxPlan::default());
     let mut sources = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let probe = |from: [u8; 6], to: [u8; 6]| {
-        let mut probe = [0; 60];
-        probe[..6].copy_from_slice(&to);
-        probe[6..12].copy_from_slice(&from);
-        probe[12..14].copy_from_slice(&ETHERTYPE_PROBE.to_be_bytes());
-        probe
-    };
-    let probes = [probe(MAC_GENERATOR.0, MAC_SINK.0), probe(MAC_SINK.0, MAC_GENERATOR.0)];
+    let probes = traffic::probes(testbed.topology());
     let mut waiting: Vec<u16> = arrivals.iter().map(|tap| tap.tap).collect();
     let begun = Instant::now();
     while begun.elapsed() < patience {
@@ -261,7 +254,7 @@ fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<
         }
         std::thread::sleep(Duration::from_millis(20));
         sinks.collect(&mut |tap, _, _, frame| {
-            if frame.get(12..14) == Some(&ETHERTYPE_PROBE.to_be_bytes()) {
+            if traffic::is_probe(frame) {
                 waiting.retain(|other| *other != tap);
             }
         });

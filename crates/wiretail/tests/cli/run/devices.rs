@@ -12,7 +12,7 @@ fn keyed(summary: &Value) -> u64 {
 }
 
 /// Every packet of a segment arrived, in order and once.
-fn assert_whole(summary: &Value, packets: u64, name: &str) {
+pub fn assert_whole(summary: &Value, packets: u64, name: &str) {
     assert_eq!(keyed(summary), packets, "{name}");
     let count = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
     assert_eq!(count("matching", "matched"), packets, "{name}: {}", summary["matching"]);

@@ -16,6 +16,7 @@ mod ending;
 mod errors;
 mod failing;
 mod host;
+mod in_kernel;
 mod patterns;
 mod plans;
 mod soaks;
