@@ -22,13 +22,11 @@ use crate::live::{self, OpenPlace, Questions, nanoseconds};
 /// # Errors
 /// A plan that can't be carried out, ports that can't be opened.
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
-    if arguments.socket == ForwardSocket::XdpRedirect {
-        return redirect::run(arguments);
-    }
     let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
     let stop: &AtomicBool = &stop;
     let (counted, more) = match arguments.socket {
         ForwardSocket::Dpdk => dpdk::run(arguments, stop, questions)?,
+        ForwardSocket::XdpRedirect => redirect::run(arguments, stop, questions)?,
         _ => run_skeleton(arguments, stop, questions)?,
     };
     if arguments.json {
