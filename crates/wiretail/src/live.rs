@@ -21,7 +21,7 @@ use crate::cli::traffic::{Place, ThreadArgs};
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the thread of the hot loop is called, for `ps -L` and whoever gives it a core.
-const LOOP_THREAD: &str = "wiretail-loop";
+pub const LOOP_THREAD: &str = "wiretail-loop";
 
 /// A flag that SIGINT and SIGTERM set.
 ///

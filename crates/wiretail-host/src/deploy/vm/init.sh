@@ -5,6 +5,8 @@
 /wiretail/busybox mkdir -p /wiretail/bin /proc /sys /dev /tmp /run /var /root
 /wiretail/busybox --install -s /wiretail/bin
 export PATH=/wiretail/bin
+# The kernel makes it writable for everybody, and DPDK loads no drivers below such a folder.
+chmod 755 /
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev

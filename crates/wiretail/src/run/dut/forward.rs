@@ -8,6 +8,7 @@ use wiretail_schema::experiment::Trial;
 use super::counts::Counts;
 use super::eal;
 use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::live::LOOP_THREAD;
 
 /// The program of a trial.
 ///
@@ -36,12 +37,12 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
         "dpdk-l2fwd" => {
             argv.extend(["--pmd", get("pmd")].map(str::to_owned));
             argv.extend(site.core.map(|core| format!("--cpu={core}")));
-            eal::workers()
+            loops()
         }
         "xdp-redirect" => Movers::Itself,
         _ => {
             argv.extend(["--release", get("release")].map(str::to_owned));
-            Movers::Everything
+            loops()
         }
     };
     let mut program = Program::new(site, argv);
@@ -52,6 +53,11 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     program.ready = "forwarding from".to_owned();
     program.counting = Some(Counting::now(Ask::Signal(Signal::USR1), counts));
     Ok(program)
+}
+
+/// The thread that moves packets.
+fn loops() -> Movers {
+    Movers::Threads(vec![LOOP_THREAD.to_owned()])
 }
 
 /// The last line that is whole, an object with the counters.
