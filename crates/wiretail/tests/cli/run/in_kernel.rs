@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::bed::{Bed, experiment, live};
 use super::devices::assert_whole;
+use crate::support::analyze;
 use crate::traffic::frames;
 
 /// Runs both ways at 10 kpps for a second; checks that each segment has every packet, and returns the trial.
@@ -48,6 +49,12 @@ fn routers_in_a_row_pass_all_on_and_rewrite_it() {
         expected.map(|(to, from, ttl): ([u8; 2], [u8; 2], u8)| ((to.to_vec(), from.to_vec(), ttl), 10_000));
     assert_eq!(seen, BTreeMap::from(expected));
     assert_counted(&trial, 2);
+    // The load generator's signature comes through as it is.
+    let file = capture.join("capture.pcapng.zst");
+    let file = file.to_str().expect("text");
+    let taps = ["--pre-interface", "pre", "--post-interface", "post"];
+    let summary = analyze([&[file, "--key", "signature"], &taps[..]].concat());
+    assert_eq!((&summary["matching"]["matched"], &summary["matching"]["lost"]), (&10_000.into(), &0.into()));
 }
 
 #[test]
