@@ -116,6 +116,11 @@ impl Apt {
         self.run(command.args(packages), &format!("{}: {}", part.name, packages.join(" ")))
     }
 
+    /// What other programs of apt need to see the same packages.
+    pub fn options(&self) -> Vec<String> {
+        own_files(&self.folder)
+    }
+
     /// Fetches the original sources of a package into a folder that is emptied before; returns the archive.
     ///
     /// # Errors

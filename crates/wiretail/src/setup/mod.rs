@@ -17,11 +17,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use wiretail_host::deploy::vm::{Kernel, fetch_kernel};
 use wiretail_host::privileges;
 
 use crate::cli::setup::SetupArgs;
 use parts::{Fetch, PARTS, Part};
-pub use parts::{PartName, missing};
+pub use parts::{PartName, missing, missing_program};
+use progress::Spinner;
 use sources::Derived;
 
 /// A part, as it is on this host.
@@ -36,7 +38,7 @@ struct Status {
 
 impl Status {
     fn of(part: &'static Part) -> Self {
-        let version = part.packages.first().filter(|_| part.fetch.is_none());
+        let version = part.packages.first().filter(|_| part.fetch != Some(Fetch::EmergingRules));
         Self {
             part,
             absent: part.absent(Path::new("/")),
@@ -151,6 +153,7 @@ fn install_part(apt: &apt::Apt, part: &Part) -> Result<()> {
     }
     match part.fetch {
         Some(Fetch::EmergingRules) => rules::fetch(apt)?,
+        Some(Fetch::Kernels) => kernels(apt)?,
         None => {}
     }
     match missing(part.name) {
@@ -162,6 +165,16 @@ fn install_part(apt: &apt::Apt, part: &Part) -> Result<()> {
             part.packages.join(" ")
         ),
     }
+}
+
+/// Fetches the kernels of virtual machines.
+fn kernels(apt: &apt::Apt) -> Result<()> {
+    for kernel in Kernel::ALL {
+        let mut spinner = Spinner::new(kernel.package());
+        spinner.show("fetching and unpacking");
+        fetch_kernel(kernel, &apt.options())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
+use wiretail_host::deploy::vm::{Kernel, kernel_cached};
 
 /// Where Wiretail keeps what it fetched: rules, and the lists of its own package sources.
 pub const CACHE: &str = "/var/cache/wiretail";
@@ -67,6 +68,8 @@ pub struct Part {
 pub enum Fetch {
     /// The rule set inside Suricata's source package.
     EmergingRules,
+    /// The kernels that virtual machines are started with.
+    Kernels,
 }
 
 /// All parts, in the order in which they are shown.
@@ -145,14 +148,14 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: PartName::Vm,
-        what: "QEMU and a static busybox",
+        what: "QEMU, a static busybox, and Debian's kernels",
         used_by: "deployment \"vm\"",
-        packages: &["qemu-system-x86", "busybox-static"],
+        packages: &["qemu-system-x86", "busybox-static", "kmod"],
         replaces: &["busybox"],
         from_extra_suite: false,
-        probes: &["qemu-system-x86_64", "busybox"],
+        probes: &["qemu-system-x86_64", "busybox", "depmod"],
         services: &[],
-        fetch: None,
+        fetch: Some(Fetch::Kernels),
         by_hand: "",
     },
     Part {
@@ -181,7 +184,10 @@ impl Part {
 
     /// The probes that are not there under `root`.
     pub fn absent(&self, root: &Path) -> Vec<&'static str> {
-        self.probes.iter().copied().filter(|probe| find(root, probe).is_none()).collect()
+        let probes = self.probes.iter().copied().filter(|probe| find(root, probe).is_none());
+        let kernels = Kernel::ALL.iter().filter(|_| self.fetch == Some(Fetch::Kernels));
+        let lacking = kernels.filter(|kernel| kernel_cached(**kernel).is_none());
+        probes.chain(lacking.map(|kernel| kernel.package())).collect()
     }
 
     /// The command that installs it.
@@ -224,6 +230,21 @@ fn missing_below(root: &Path, name: PartName) -> Option<String> {
     Some(format!("{} {are} not installed; run: {}", absent.join(", "), part.command()))
 }
 
+/// Why a program of a part can't be started: nothing where it is here, or of no part.
+pub fn missing_program(argv: &[String]) -> Option<String> {
+    missing_program_below(Path::new("/"), argv)
+}
+
+fn missing_program_below(root: &Path, argv: &[String]) -> Option<String> {
+    // stdbuf(1) starts another one.
+    let program = argv.iter().find(|word| *word != "stdbuf" && !word.starts_with('-'))?;
+    let part = PARTS.iter().find(|part| part.probes.contains(&program.as_str()))?;
+    if find(root, program).is_some() {
+        return None;
+    }
+    Some(format!("`{program}` is not installed; run: {}", part.command()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,5 +278,20 @@ mod tests {
         assert!(text.starts_with("`lxc-start` is not"), "{text}");
         std::fs::write(root.path().join("usr/sbin/lxc-start"), "").expect("made");
         assert_eq!(missing_below(root.path(), PartName::Container), None);
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_behind_what_starts_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let told = |argv: &str| {
+            let argv: Vec<String> = argv.split(' ').map(str::to_owned).collect();
+            missing_program_below(root.path(), &argv)
+        };
+        let text = "`dpdk-testpmd` is not installed; run: sudo wiretail setup dpdk";
+        assert_eq!(told("stdbuf -oL dpdk-testpmd --no-pci").as_deref(), Some(text));
+        assert_eq!(told("./forwarder suricata"), None, "a program of the user's");
+        std::fs::create_dir_all(root.path().join("usr/bin")).expect("made");
+        std::fs::write(root.path().join("usr/bin/suricata"), "").expect("made");
+        assert_eq!(told("suricata -c x.yaml"), None);
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Status;
+use wiretail_host::deploy::vm::Kernel;
+
 use super::parts::{EMERGING_RULES, Fetch, PartName};
 use super::sources::Derived;
 
@@ -100,7 +102,7 @@ pub fn plan(
         writeln!(out, "  replaces  {}, where that is installed", part.replaces.join(", "))?;
     }
     if let Some(sources) = sources {
-        let needs_extra = part.from_extra_suite || part.fetch.is_some();
+        let needs_extra = part.from_extra_suite || part.fetch == Some(Fetch::EmergingRules);
         let (suite, mirror) = (&sources.suite, &sources.mirror);
         match (needs_extra, sources.added) {
             (true, true) => {
@@ -112,6 +114,14 @@ pub fn plan(
     }
     if let Some(Fetch::EmergingRules) = part.fetch {
         writeln!(out, "  fetches   the source archive of suricata (18 MB); keeps {EMERGING_RULES} (13 MB)")?;
+    }
+    if let Some(Fetch::Kernels) = part.fetch {
+        let names: Vec<&str> = Kernel::ALL.iter().map(|kernel| kernel.package()).collect();
+        writeln!(
+            out,
+            "  fetches   what {} stand for (some 60 MB each), unpacked into the cache",
+            names.join(", ")
+        )?;
     }
     if !part.services.is_empty() {
         writeln!(out, "  services  not started, now or at boot: {}", part.services.join(", "))?;
@@ -160,10 +170,11 @@ mod tests {
         assert!(text.contains("fetches   ") && !text.contains("services"), "{text}");
         let text = planned(&status(PartName::Vm, &["busybox"], None), &[]);
         assert!(
-            text.contains("packages  qemu-system-x86, busybox-static\n  replaces  busybox, where"),
+            text.contains("packages  qemu-system-x86, busybox-static, kmod\n  replaces  busybox, where"),
             "{text}"
         );
-        assert!(text.ends_with("\n  sources   those of /etc/apt\n"), "{text}");
+        assert!(text.contains("\n  sources   those of /etc/apt\n"), "{text}");
+        assert!(text.ends_with("unpacked into the cache\n"), "{text}");
     }
 
     #[test]

@@ -102,15 +102,23 @@ fn newest(folder: &Path, kind: Kernel) -> Option<KernelImage> {
 /// # Errors
 /// [`HostError::NotInstalled`] with what apt said if it can't be fetched, or a program for that is missing.
 pub fn ensure_kernel(kind: Kernel) -> Result<KernelImage, HostError> {
+    fetch_kernel(kind, &[])
+}
+
+/// As [`ensure_kernel`], by an apt with these options (apt.conf(5), as on its command line).
+///
+/// # Errors
+/// As [`ensure_kernel`].
+pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostError> {
     if let Some(image) = kernel_cached(kind) {
         return Ok(image);
     }
-    let package = real_package(kind)?;
+    let package = real_package(kind, apt)?;
     let folder = cache_folder()?.join("kernels");
     fs::create_dir_all(&folder).map_err(HostError::file("make the folder", &folder))?;
     // Renamed when it is whole: who is killed meanwhile leaves no half of a kernel.
     let partial = folder.join(format!(".partial-{}", std::process::id()));
-    let fetched = fetch(kind, &package, &partial);
+    let fetched = fetch(kind, &package, &partial, apt);
     let target = folder.join(&package);
     let moved = fetched.and_then(|()| match fs::rename(partial.join("root"), &target) {
         // Somebody else was faster.
@@ -123,9 +131,9 @@ pub fn ensure_kernel(kind: Kernel) -> Result<KernelImage, HostError> {
 }
 
 /// The package of which the one that always stands for the newest consists.
-fn real_package(kind: Kernel) -> Result<String, HostError> {
+fn real_package(kind: Kernel, apt: &[String]) -> Result<String, HostError> {
     let mut command = Command::new(need("apt-cache", "vm")?);
-    command.args(["show", "--no-all-versions", kind.package()]);
+    command.args(apt).args(["show", "--no-all-versions", kind.package()]);
     let text = run(kind, command)?;
     let depends = text.lines().find_map(|line| line.strip_prefix("Depends:")).unwrap_or_default();
     let names = depends.split(',').filter_map(|part| part.split_ascii_whitespace().next());
@@ -133,12 +141,12 @@ fn real_package(kind: Kernel) -> Result<String, HostError> {
     found.map(str::to_owned).ok_or_else(|| unavailable(kind, "the package lists don't have it"))
 }
 
-fn fetch(kind: Kernel, package: &str, folder: &Path) -> Result<(), HostError> {
+fn fetch(kind: Kernel, package: &str, folder: &Path, apt: &[String]) -> Result<(), HostError> {
     let _ = fs::remove_dir_all(folder);
     let root = folder.join("root");
     fs::create_dir_all(&root).map_err(HostError::file("make the folder", &root))?;
     let mut command = Command::new(need("apt-get", "vm")?);
-    command.args(["download", package]).current_dir(folder);
+    command.args(apt).args(["download", package]).current_dir(folder);
     run(kind, command)?;
     let entries = fs::read_dir(folder).map_err(HostError::file("list", folder))?;
     let archive =

@@ -29,7 +29,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 pub use self::accel::{Accel, accel};
-pub use self::kernel::{Kernel, KernelImage, cache_folder, ensure_kernel, kernel_cached};
+pub use self::kernel::{Kernel, KernelImage, cache_folder, ensure_kernel, fetch_kernel, kernel_cached};
 pub use self::libvirt::libvirt_xml;
 use super::{Launch, Workload, need};
 use crate::error::HostError;

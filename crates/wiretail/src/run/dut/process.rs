@@ -20,6 +20,7 @@ use super::counts::Counts;
 use super::deploy::{Deployed, Walls};
 use super::program::{Ask, Counting, Movers, Program};
 use crate::run::places::Places;
+use crate::setup::missing_program;
 
 /// How long a program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -51,11 +52,14 @@ pub struct Process {
     placed: Vec<i32>,
 }
 
-/// Writes the files that a program reads.
+/// Writes the files that a program reads, if the program is here.
 ///
 /// # Errors
-/// A full disk.
+/// A program that is not installed, with the command that installs it; a full disk.
 pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
+    if let Some(reason) = missing_program(&program.argv) {
+        bail!("{reason}");
+    }
     for (name, text) in &program.files {
         let path = directory.join(name);
         std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
