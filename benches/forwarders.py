@@ -24,15 +24,15 @@ REST_SECONDS = 0.15
 SETTLE_SECONDS = 0.02
 PROBE = bytes.fromhex("0200000000020200000000fe88b5") + bytes(46)
 
-NAMES = ["testpmd, net_af_packet", "wiretail forward", "bridge, on core 1 by RPS", "bridge, on the sender's core"]
+NAMES = ["testpmd, net_af_packet", "wiretail, net_af_packet", "wiretail forward", "bridge, on core 1 by RPS", "bridge, on the sender's core"]
 # A tap on the forwarder's input does not see what an XDP program takes: these are tapped where the generator
 # hands packets to its end of the wire, and compared with one another only.
-XDP_NAMES = ["testpmd, net_af_xdp", "wiretail forward, AF_XDP"]
+XDP_NAMES = ["testpmd, net_af_xdp", "wiretail, net_af_xdp", "wiretail forward, AF_XDP"]
 
 
 @contextlib.contextmanager
 def huge_pages() -> Iterator[None]:
-    """Pages for testpmd; afterwards as many as before."""
+    """Pages for DPDK; afterwards as many as before."""
     before = int(HUGE_PAGES.read_text())
     HUGE_PAGES.write_text(str(max(before, HUGE_PAGES_NEEDED)))
     try:
@@ -41,8 +41,15 @@ def huge_pages() -> Iterator[None]:
         HUGE_PAGES.write_text(str(before))
 
 
-def _testpmd(bed: Bed, driver: str, more: str = "") -> list[str]:
-    devices = [f"--vdev={driver}{number},iface={wire[1]}{more}" for number, wire in enumerate((INPUT, OUTPUT))]
+def _devices(driver: str) -> list[str]:
+    """The forwarder's two ports as DPDK's devices, the same for testpmd and Wiretail."""
+    # net_af_xdp without its busy-polling of the socket, which veth does not have.
+    more = ",busy_budget=0" if driver == "net_af_xdp" else ""
+    return [f"{driver}{number},iface={wire[1]}{more}" for number, wire in enumerate((INPUT, OUTPUT))]
+
+
+def _testpmd(bed: Bed, driver: str) -> list[str]:
+    devices = [f"--vdev={device}" for device in _devices(driver)]
     # Both of its threads on the one core; the first only waits, and gets no priority, else they would block
     # one another while they start.
     return in_netns(bed.dut, ["taskset", "-c", str(FORWARDER_CORE),
@@ -91,15 +98,22 @@ def _wiretail(bed: Bed, wiretail: str, *more: str) -> list[str]:
             "--cpu", str(FORWARDER_CORE), "--fifo", str(FIFO), *more]
 
 
+def _wiretail_dpdk(bed: Bed, wiretail: str, driver: str) -> list[str]:
+    ports = [f"{bed.dut}/dpdk:{device}" for device in _devices(driver)]
+    return [wiretail, "forward", *ports, "--socket", "dpdk", "--batch", "32",
+            "--cpu", str(FORWARDER_CORE), "--fifo", str(FIFO)]
+
+
 def _forwarding(name: str, bed: Bed, wiretail: str) -> contextlib.AbstractContextManager:
     ways: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
         NAMES[0]: lambda: _process(_testpmd(bed, "net_af_packet")),
-        NAMES[1]: lambda: _process(_wiretail(bed, wiretail)),
-        NAMES[2]: lambda: _bridge(bed, FORWARDER_CORE),
-        NAMES[3]: lambda: _bridge(bed, None),
-        # Without its busy-polling of the socket, which veth does not have.
-        XDP_NAMES[0]: lambda: _process(_testpmd(bed, "net_af_xdp", ",busy_budget=0")),
-        XDP_NAMES[1]: lambda: _process(_wiretail(bed, wiretail, "--socket", "xdp")),
+        NAMES[1]: lambda: _process(_wiretail_dpdk(bed, wiretail, "net_af_packet")),
+        NAMES[2]: lambda: _process(_wiretail(bed, wiretail)),
+        NAMES[3]: lambda: _bridge(bed, FORWARDER_CORE),
+        NAMES[4]: lambda: _bridge(bed, None),
+        XDP_NAMES[0]: lambda: _process(_testpmd(bed, "net_af_xdp")),
+        XDP_NAMES[1]: lambda: _process(_wiretail_dpdk(bed, wiretail, "net_af_xdp")),
+        XDP_NAMES[2]: lambda: _process(_wiretail(bed, wiretail, "--socket", "xdp")),
     }
     return ways[name]()
 

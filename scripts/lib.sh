@@ -112,10 +112,10 @@ install_rustup() {
 # release_binary: where build_release leaves the program.
 release_binary() { printf '%s/release/wiretail\n' "${CARGO_TARGET_DIR:-$PWD/target}"; }
 
-# build_release: builds the program with optimisations.
+# build_release [ARGUMENTS]: builds the program with optimisations; the arguments are cargo's.
 build_release() {
 	say "Building wiretail (release)"
-	cargo build --release --locked --quiet --package wiretail </dev/null || die "the release build failed (see above)"
+	cargo build --release --locked --quiet --package wiretail "$@" </dev/null || die "the release build failed (see above)"
 	[ -x "$(release_binary)" ] || die "the build left no $(release_binary)"
 }
 

@@ -3,7 +3,9 @@
 //! The kernel stamps each packet where it enters the stack (`netif_rx`, CLOCK_REALTIME) and copies its
 //! first bytes into a ring of TPACKET_V3. Nobody reads while the trial runs, so there is no reader whose
 //! core, cache or wake-ups could disturb it; [`Timestamper::drain`] does afterwards. For longer trials
-//! [`Timestamper::collect`] takes along what is there, now and then.
+//! [`Timestamper::collect`] takes along what is there, now and then. Ports of DPDK's are tapped by [`dpdk`].
+
+pub mod dpdk;
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -53,6 +55,8 @@ pub enum StampSource {
     KernelSoftware,
     /// The network card, on reception: its own clock.
     Hardware,
+    /// A loop that polls, when it finds the packet: CLOCK_REALTIME, one reading for all that it finds at once.
+    Poll,
 }
 
 impl StampSource {
@@ -61,6 +65,7 @@ impl StampSource {
         match self {
             Self::KernelSoftware => "kernel software",
             Self::Hardware => "hardware",
+            Self::Poll => "poll software",
         }
     }
 
@@ -69,6 +74,8 @@ impl StampSource {
         match self {
             Self::KernelSoftware => libc::TP_STATUS_TS_SOFTWARE,
             Self::Hardware => libc::TP_STATUS_TS_RAW_HARDWARE,
+            // Not the kernel's; refused by `open`.
+            Self::Poll => 0,
         }
     }
 }
@@ -231,6 +238,10 @@ impl Tap {
                     socket.stamp_in_software().map_err(step("SO_TIMESTAMPING"))?;
                 }
                 StampSource::Hardware => ask_for_hardware(&socket, spec)?,
+                StampSource::Poll => {
+                    let expected = "kernel software or hardware";
+                    return Err(crate::error::plan("source of stamps", plan.source.name(), expected));
+                }
             }
             if spec.direction == Direction::In {
                 socket.promiscuous().map_err(step("promiscuous reception"))?;

@@ -3,6 +3,8 @@
 //! A short capture stays in the kernel's rings until it ends, so that no reader is in the way of what is
 //! measured. A longer one is read every [`READ_EVERY`] and written as it goes.
 
+mod dpdk;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +19,7 @@ use wiretail_dataplane::timestamper::{
 };
 use wiretail_report::format;
 
-use crate::cli::traffic::{CaptureArgs, StampChoice, TapPlace};
+use crate::cli::traffic::{CaptureArgs, CaptureSocket, StampChoice, TapPlace};
 use crate::live::{self, OpenPlace, ProgressLine, nanoseconds};
 
 /// Between two looks at the rings while they are read.
@@ -42,9 +44,27 @@ const MEMORY_TIME: Duration = Duration::from_secs(30);
 pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     check_names(&arguments.taps)?;
+    let end_ns = arguments.duration.map(|duration| nanoseconds("duration", duration)).transpose()?;
+    let (reports, duration) = match arguments.socket {
+        CaptureSocket::Packet => record(arguments, end_ns, &stop)?,
+        CaptureSocket::Dpdk => dpdk::run(arguments, end_ns.map(Duration::from_nanos), &stop)?,
+    };
+    if arguments.json {
+        live::print_json(&document(arguments, &reports, duration))?;
+    } else {
+        print(arguments, &reports, duration)?;
+    }
+    Ok(verdict(arguments, &reports))
+}
+
+/// Records by packet sockets.
+fn record(
+    arguments: &CaptureArgs,
+    end_ns: Option<u64>,
+    stop: &AtomicBool,
+) -> Result<(Vec<TapReport>, Duration)> {
     let places: Vec<_> =
         arguments.taps.iter().map(|tap| OpenPlace::interface(&tap.place)).collect::<Result<_>>()?;
-    let end_ns = arguments.duration.map(|duration| nanoseconds("duration", duration)).transpose()?;
     let (ring, in_memory) = ring(arguments, end_ns);
     let specs = specs(&arguments.taps, &places);
     let timestamper = Timestamper::open(&specs, &ring)?;
@@ -55,13 +75,7 @@ pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
         eprintln!("capturing {}, {how}; Ctrl-C ends it", taps.join(" and "));
     }
     let recording = Recording { timestamper, file, in_memory, end: end_ns.map(Duration::from_nanos) };
-    let (reports, duration) = recording.run(arguments, &stop)?;
-    if arguments.json {
-        live::print_json(&document(arguments, &reports, duration))?;
-    } else {
-        print(arguments, &reports, duration)?;
-    }
-    Ok(verdict(arguments, &reports))
+    recording.run(arguments, stop)
 }
 
 fn check_names(taps: &[TapPlace]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! DPDK for the commands on live traffic: its arguments, and places as its devices.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -14,19 +15,43 @@ const HUGE_PAGES: u64 = 32;
 /// Memory without huge pages, in MiB.
 const PLAIN_MIB: u32 = 256;
 
-/// Starts DPDK and opens these places as ports, in this order.
+/// DPDK, started, and the places that are to be its ports.
+pub struct Started<'a> {
+    pub eal: Eal,
+    spaces: Vec<OpenPlace<'a>>,
+    devices: Vec<String>,
+}
+
+impl Started<'_> {
+    /// Each place's namespace and device, behind what it is called.
+    pub fn places(&self) -> Vec<(String, Option<BorrowedFd<'_>>, String)> {
+        let places = self.spaces.iter().zip(&self.devices);
+        places.map(|(space, device)| (space.name(), space.netns(), device.clone())).collect()
+    }
+}
+
+/// Starts DPDK for these places.
 ///
 /// # Errors
-/// A build without DPDK, a namespace or a device that is not there, no memory.
-pub fn open(places: &[&Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Vec<Port>> {
+/// A build without DPDK, a namespace that is not there, no memory.
+pub fn start<'a>(places: &[&'a Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Started<'a>> {
     let devices: Vec<String> =
         places.iter().enumerate().map(|(number, place)| device(place, number, arguments)).collect();
     let spaces = places.iter().map(|place| OpenPlace::open(place)).collect::<Result<Vec<_>>>()?;
     let eal = Eal::start(&eal_arguments(&devices, arguments, thread, Path::new("/"))?)?;
+    Ok(Started { eal, spaces, devices })
+}
+
+/// Starts DPDK and opens these places as ports, in this order.
+///
+/// # Errors
+/// As [`start`]; a device that is not there.
+pub fn open(places: &[&Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Vec<Port>> {
+    let started = start(places, arguments, thread)?;
     let open = |(space, device): (&OpenPlace<'_>, &String)| {
-        space.named(dpdk::open(eal, space.netns(), device, false))
+        space.named(dpdk::open(started.eal, space.netns(), device, false))
     };
-    spaces.iter().zip(&devices).map(open).collect()
+    started.spaces.iter().zip(&started.devices).map(open).collect()
 }
 
 fn device(place: &Place, number: usize, arguments: &DpdkArgs) -> String {

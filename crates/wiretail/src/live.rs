@@ -127,6 +127,11 @@ impl<'a> OpenPlace<'a> {
         PortSpec { netns: self.netns(), interface: &self.place.interface }
     }
 
+    /// As the user wrote it.
+    pub fn name(&self) -> String {
+        self.place.to_string()
+    }
+
     /// The namespace; None: the one of this process.
     pub fn netns(&self) -> Option<BorrowedFd<'_>> {
         self.namespace.as_ref().map(AsFd::as_fd)

@@ -86,8 +86,9 @@ impl FromStr for TapPlace {
                 .to_owned()
         };
         let (name, rest) = match text.split_once('=') {
-            Some((name, rest)) => (Some(name), rest),
-            None => (None, text),
+            // A device's arguments have such signs, too.
+            Some((name, rest)) if !name.contains(DEVICE_PREFIX) => (Some(name), rest),
+            _ => (None, text),
         };
         let (rest, direction) = match rest.rsplit_once(':') {
             Some((rest, "in")) => (rest, Direction::In),
@@ -241,12 +242,21 @@ pub struct CaptureArgs {
         value_parser = clap::value_parser!(u16).range(1..=2048)
     )]
     pub snaplen: u16,
-    /// Who makes the stamps; others are never put in their place
+    /// Who makes the stamps (with --socket dpdk, software is the polling loop); others are never put in their
+    /// place
     #[arg(long, value_enum, default_value_t = StampChoice::Software)]
     pub stamps: StampChoice,
     /// Read and write while the capture runs, however short it is
     #[arg(long)]
     pub stream: bool,
+    /// How frames are received
+    #[arg(long, value_enum, default_value_t = CaptureSocket::Packet)]
+    pub socket: CaptureSocket,
+    #[command(flatten)]
+    pub dpdk: DpdkArgs,
+    /// Of the loop that polls, with --socket dpdk; packet sockets have none
+    #[command(flatten)]
+    pub thread: ThreadArgs,
     /// Print what was done as JSON
     #[arg(long)]
     pub json: bool,
@@ -337,6 +347,18 @@ pub enum GenerateSocket {
     /// An AF_XDP socket, straight to the driver: taps on this interface do not see the packets
     Xdp,
     /// DPDK, in a build with it
+    Dpdk,
+}
+
+/// How a tap receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CaptureSocket {
+    /// A packet socket
+    Packet,
+    /// A port of DPDK's, in a build with it: a loop polls, and takes a whole core; into memory only
+    ///
+    /// Stamps are the network card's (--stamps hardware, where the driver has them) or the loop's, one for all
+    /// packets that it finds at once.
     Dpdk,
 }
 
@@ -460,6 +482,9 @@ mod tests {
         assert_eq!(full.place.to_string(), "gen/eth0");
         let short = tap("eth0").unwrap();
         assert_eq!((short.name.as_str(), short.direction), ("eth0", Direction::In));
+        let device = tap("sink/dpdk:net_af_packet0,iface=in").unwrap();
+        assert_eq!((&*device.name, device.place.is_device), ("net_af_packet0,iface=in", true));
+        assert_eq!(tap("post=dpdk:0000:01:00.0").unwrap().place.interface, "0000:01:00.0");
         assert_eq!(tap("dut/eth0:1:in").unwrap().place.interface, "eth0:1");
         for wrong in ["", "=eth0", "pre=", ":in", "pre=dut/:out"] {
             assert!(tap(wrong).is_err(), "{wrong}");

@@ -108,6 +108,33 @@ fn dpdk_sends_what_is_generated() {
 }
 
 #[test]
+fn dpdk_records_what_arrives() {
+    let Some(_turn) = turn() else { return };
+    let (bed, folder) = (Bed::new(), folder());
+    let tap = format!("post={}", bed.place("dut/in"));
+    for packets in ["800", "500"] {
+        let file = folder.path().join(format!("{packets}.pcapng"));
+        let capture = capture(&file, &[&tap, "--socket", "dpdk", "--packets", packets]);
+        generate(&bed.place("gen/out"), &["--rate", RATE, "--packets", "800", "--size", "imix-csit"]);
+        let captured = capture.end();
+        assert_eq!(captured.status.code(), Some(0), "{}", String::from_utf8_lossy(&captured.stderr));
+        let tap = json(&captured)["taps"][0].clone();
+        assert_eq!((&tap["timestamp_source"], &tap["drops"]), (&"poll software".into(), &0.into()), "{tap}");
+        assert_eq!(numbers(&file), (0..packets.parse().unwrap()).collect::<Vec<_>>());
+        assert!(frames(&file).is_sorted_by_key(|(stamp, _)| *stamp));
+    }
+    let file = folder.path().join("hardware.pcapng");
+    let arguments = ["capture", &tap, "--socket", "dpdk", "--stamps", "hardware", "--write"];
+    let message = fail([&arguments[..], &[file.to_str().unwrap()]].concat());
+    assert!(
+        message.contains("hardware timestamps were asked for") && message.contains("net_af_packet"),
+        "{message}"
+    );
+    let message = fail(["capture", "lo:out", "--socket", "dpdk", "--write", file.to_str().unwrap()]);
+    assert!(message.contains("sees what it receives only"), "{message}");
+}
+
+#[test]
 fn dpdk_devices_that_are_not_there_are_named() {
     let Some(_turn) = turn() else { return };
     let message = fail(["forward", "nosuch0", "nosuch1", "--socket", "dpdk"]);

@@ -1,0 +1,214 @@
+//! Taps on DPDK's ports: all that a port receives, recorded into memory by a loop that busy-polls.
+//!
+//! Stamps are the network card's, where its driver has them and they are asked for; its ticks become
+//! CLOCK_REALTIME by two readings of both clocks, one at either end. Else each poll that finds packets reads
+//! CLOCK_REALTIME once, and all packets of the poll have that stamp: late by up to a turn of the loop, and
+//! without gaps within a burst.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{StampSource, TapReport};
+use crate::clock::realtime_ns;
+use crate::error::{DataplaneError, plan};
+use crate::port::dpdk::{self, Eal, Port};
+
+/// Most packets of a poll.
+const BATCH: usize = 32;
+
+/// Readings of both clocks of which the tightest is taken.
+const READINGS: usize = 64;
+
+/// Open taps on ports of DPDK's.
+#[derive(Debug)]
+pub struct PortTaps {
+    taps: Vec<PortTap>,
+    snaplen: usize,
+}
+
+#[derive(Debug)]
+struct PortTap {
+    port: Port,
+    name: String,
+    source: StampSource,
+    begin: Option<Reading>,
+    packets: Vec<Kept>,
+    bytes: Vec<u8>,
+    full: u64,
+}
+
+/// A packet in memory. Its bytes stand behind those of the packet before.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// CLOCK_REALTIME in ns, or the card's ticks.
+    stamp: u64,
+    wire_len: u32,
+    len: u16,
+    by_card: bool,
+}
+
+/// Both clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reading {
+    ticks: u64,
+    realtime_ns: u64,
+}
+
+impl Reading {
+    fn of(port: &Port) -> Option<Self> {
+        let sandwich = |_| {
+            let before = realtime_ns();
+            let ticks = port.clock_ticks()?;
+            let after = realtime_ns();
+            let width = after.saturating_sub(before);
+            Some((width, Self { ticks, realtime_ns: before + width / 2 }))
+        };
+        let tightest = (0..READINGS).filter_map(sandwich).min_by_key(|(width, _)| *width);
+        tightest.map(|(_, reading)| reading)
+    }
+
+    /// The real time of these ticks on the line through two readings. None where the clock stood still.
+    fn convert(self, end: Self, ticks: u64) -> Option<i64> {
+        let span = i128::from(end.ticks) - i128::from(self.ticks);
+        let since = i128::from(ticks) - i128::from(self.ticks);
+        let ns = i128::from(end.realtime_ns) - i128::from(self.realtime_ns);
+        (span > 0).then(|| (i128::from(self.realtime_ns) + since * ns / span) as i64)
+    }
+}
+
+impl PortTaps {
+    /// Opens these devices, by their names for people, namespaces and devices. Each has `room` bytes for the
+    /// packets that it records, of which it keeps `snaplen` bytes each.
+    ///
+    /// # Errors
+    /// A port that can't be opened; stamps of a network card that its driver does not make, or whose clock
+    /// can't be read.
+    pub fn open(
+        eal: Eal,
+        places: &[(String, Option<BorrowedFd<'_>>, String)],
+        source: StampSource,
+        snaplen: u16,
+        room: usize,
+    ) -> Result<Self, DataplaneError> {
+        let open = |(name, netns, device): &(String, Option<BorrowedFd<'_>>, String)| {
+            let by_card = source == StampSource::Hardware;
+            let port = dpdk::open(eal, *netns, device, by_card)?;
+            let begin = Reading::of(&port).filter(|_| port.has_stamps());
+            if by_card && begin.is_none() {
+                return Err(DataplaneError::Timestamps {
+                    interface: name.clone(),
+                    expected: "hardware timestamps",
+                    found: format!("DPDK's driver {} makes none, or has no clock to read", port.driver()),
+                    next: "use --stamps software, or a network card whose driver has RTE_ETH_RX_OFFLOAD_TIMESTAMP",
+                });
+            }
+            let packets = room / (usize::from(snaplen) + size_of::<Kept>());
+            Ok(PortTap {
+                port,
+                name: name.clone(),
+                source,
+                begin,
+                packets: touched(packets, Kept { stamp: 1, wire_len: 0, len: 0, by_card: false }),
+                bytes: touched(packets * usize::from(snaplen), 1),
+                full: 0,
+            })
+        };
+        if source == StampSource::KernelSoftware {
+            return Err(plan(
+                "source of stamps",
+                source.name(),
+                "a poll or the network card: DPDK has no kernel",
+            ));
+        }
+        let taps = places.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { taps, snaplen: snaplen.into() })
+    }
+
+    /// Records until `stop` is set, on the calling thread, which busy-waits. `seen` has a counter for each tap.
+    pub fn record(&mut self, stop: &AtomicBool, seen: &[AtomicU64]) {
+        while !stop.load(Ordering::Relaxed) {
+            for (tap, seen) in self.taps.iter_mut().zip(seen) {
+                let count = tap.poll(self.snaplen);
+                if count > 0 {
+                    // One writer: a plain addition.
+                    seen.store(seen.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Hands over all that was recorded, as [`Timestamper::drain`](super::Timestamper::drain) does.
+    pub fn drain(self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
+        let taps = self.taps.into_iter().enumerate();
+        taps.map(|(number, tap)| tap.drain(number as u16, sink)).collect()
+    }
+}
+
+/// Memory that the kernel has really given, so that no page fault falls into the loop.
+fn touched<T: Clone>(count: usize, value: T) -> Vec<T> {
+    let mut memory = vec![value; count];
+    memory.clear();
+    memory
+}
+
+impl PortTap {
+    fn poll(&mut self, snaplen: usize) -> usize {
+        let Self { port, packets, bytes, full, .. } = self;
+        let mut now = None;
+        port.receive(BATCH, &mut |packet| {
+            if packets.len() == packets.capacity() {
+                *full += 1;
+                return;
+            }
+            let kept = &packet.data[..packet.data.len().min(snaplen)];
+            bytes.extend_from_slice(kept);
+            let stamp = packet.ticks.unwrap_or_else(|| *now.get_or_insert_with(realtime_ns));
+            let (len, by_card) = (kept.len() as u16, packet.ticks.is_some());
+            packets.push(Kept { stamp, wire_len: packet.wire_len, len, by_card });
+        })
+    }
+
+    fn drain(self, tap: u16, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> TapReport {
+        let end = Reading::of(&self.port);
+        let mut report = TapReport {
+            tap,
+            interface: self.name,
+            source: self.source,
+            packets: self.packets.len() as u64,
+            drops: self.full,
+            missing: 0,
+            other_stamps: 0,
+        };
+        let counts = self.port.counts();
+        report.drops += counts.missed + counts.no_buffer;
+        let mut at = 0;
+        for packet in &self.packets {
+            let by_card = self.begin.zip(end).filter(|_| packet.by_card);
+            let converted = by_card.and_then(|(begin, end)| begin.convert(end, packet.stamp));
+            report.other_stamps += u64::from(self.source == StampSource::Hardware && converted.is_none());
+            let next = at + usize::from(packet.len);
+            let stamp = converted.unwrap_or(packet.stamp as i64);
+            sink(tap, stamp, packet.wire_len, &self.bytes[at..next]);
+            at = next;
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_become_real_time_on_the_line_between_two_readings() {
+        // A clock of 80 MHz: 12.5 ns a tick.
+        let begin = Reading { ticks: 1 << 60, realtime_ns: 1_700_000_000_000_000_000 };
+        let end = Reading { ticks: begin.ticks + 80_000_000, realtime_ns: begin.realtime_ns + 1_000_000_000 };
+        let at = |ticks| begin.convert(end, ticks);
+        assert_eq!(at(begin.ticks), Some(begin.realtime_ns as i64));
+        assert_eq!(at(begin.ticks + 8), Some(begin.realtime_ns as i64 + 100));
+        assert_eq!(at(begin.ticks - 8), Some(begin.realtime_ns as i64 - 100));
+        assert_eq!(at(end.ticks + 80), Some(end.realtime_ns as i64 + 1000));
+        assert_eq!(begin.convert(begin, 5), None);
+    }
+}
