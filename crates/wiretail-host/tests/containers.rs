@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use wiretail_host::deploy::{Container, Runtime, Workload, container};
-use wiretail_host::{CoreSet, HostError, Journal, Namespace, Plan, Step, privileges, run_in};
+use wiretail_host::{CoreSet, HostError, Journal, Namespace, Plan, Step, clean, privileges, run_in};
 
 /// One at a time: their runs have journals of their own, and so the same names.
 static ONE: Mutex<()> = Mutex::new(());
@@ -27,6 +27,9 @@ struct Bench {
     name: String,
     _one: MutexGuard<'static, ()>,
 }
+
+/// Set for the process that is to be killed: which runtime, and the folder that it works in.
+const VICTIM: &str = "WIRETAIL_HOST_CONTAINER_VICTIM";
 
 impl Bench {
     /// None where this machine can't, after saying so.
@@ -184,5 +187,67 @@ fn nothing_is_left_of_one_that_was_killed() {
         // With process 1 of the container the others go, too.
         println!("{test}: program {pid}, killed {:?}", bench.undo());
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
+
+/// Only with [`VICTIM`]: starts a container and waits to be killed.
+#[test]
+fn victim() {
+    let Some(value) = std::env::var_os(VICTIM) else { return };
+    let value = value.into_string().expect("UTF-8");
+    let (runtime, folder) = value.split_once(' ').expect("two words");
+    let runtime = if runtime == "lxc" { Runtime::Lxc } else { Runtime::Runc };
+    let folder = Path::new(folder);
+    let mut journal = Journal::create_unique(&folder.join("journals")).expect("a journal");
+    let name = format!("{}-dut1", journal.run());
+    let workload = Workload {
+        argv: ["sleep", "60"].map(Into::into).into(),
+        env: Vec::new(),
+        directory: folder.join("work"),
+        reads: Vec::new(),
+        namespace: Namespace::new(&name).expect("a name"),
+        cores: CoreSet::new([0]),
+        hugepages: false,
+    };
+    let launch = container(runtime, &name, &workload, folder).expect("a container");
+    journal.apply(&Step::PrepareNamespaces).expect("done");
+    journal.apply(&Step::AddNamespace { name: name.clone() }).expect("a node");
+    journal.apply_all(&launch.plan).expect("its container");
+    let mut child = run_in(None, launch.command).expect("started");
+    let container = Container::new(&name).expect("a name");
+    while container.program_pid().is_none() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    println!("started {name}");
+    child.wait().expect("ended");
+}
+
+#[test]
+fn a_killed_run_is_cleaned_up() {
+    for runtime in BOTH {
+        let test = format!("a_killed_run_is_cleaned_up, {}", runtime.name());
+        // Says so where this machine can't.
+        let Some(bench) = Bench::start(&test, runtime, "exit 0") else { continue };
+        bench.undo();
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("work")).expect("made");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "victim", "--nocapture"])
+            .env(VICTIM, format!("{} {}", runtime.name(), folder.path().display()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        let name =
+            lines.find_map(|line| Some(line.split_once("started ")?.1.to_owned())).expect("it started");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let report = clean(&folder.path().join("journals"), false).expect("cleaned");
+        assert!(report.faults.is_empty() && report.cleaned.len() == 1, "{report:?}");
+        assert_eq!(Container::new(&name).expect("a name").program_pid(), None);
+        assert!(!Namespace::new(&name).expect("a name").path().exists());
+        assert!(!Path::new("/sys/fs/cgroup/cpuset").join(&name).exists());
+        let left: Vec<_> = fs::read_dir(folder.path()).expect("listed").flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}: more than the working folder");
     }
 }

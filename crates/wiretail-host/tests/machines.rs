@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use wiretail_host::deploy::vm::{
-    Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, vcpu_threads,
+    Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, kernel_cached, vcpu_threads,
 };
 use wiretail_host::deploy::{Workload, open_tap};
 use wiretail_host::{
@@ -66,13 +66,13 @@ fn plan(run: &str) -> Plan {
 
 impl Bench {
     /// None where this machine can't, after saying so.
-    fn start(test: &str, boot: Boot, script: &str) -> Option<Self> {
+    fn start(test: &str, kind: Kernel, boot: Boot, script: &str) -> Option<Self> {
         if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
             println!("SKIPPED: {test}: {reason}");
             return None;
         }
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let prepared = ensure_kernel(Kernel::Cloud).and_then(|kernel| accel(&kernel));
+        let prepared = ensure_kernel(kind).and_then(|kernel| accel(&kernel));
         let accel = match prepared {
             Err(error @ HostError::NotInstalled { .. }) => {
                 println!("SKIPPED: {test}: {error}");
@@ -95,7 +95,7 @@ impl Bench {
         };
         let guest = Guest {
             name: journal.run().into(),
-            kernel: Kernel::Cloud,
+            kernel: kind,
             boot,
             memory_mib: 384,
             vcpus: 2,
@@ -176,7 +176,7 @@ fn packets_cross_a_guest_that_obeys() {
         trap 'echo told' USR1; trap 'echo over; exit 5' TERM; echo forwarding; read line; echo "got $line"
         while :; do sleep 0.1; done"#;
     let test = "packets_cross_a_guest_that_obeys";
-    let Some(mut bench) = Bench::start(test, Boot::Plain, script) else { return };
+    let Some(mut bench) = Bench::start(test, Kernel::Cloud, Boot::Plain, script) else { return };
     let begun = Instant::now();
     bench.wait_for("wiretail-guest: ready, Linux ");
     println!("{test}: ready after {:.1} s", begun.elapsed().as_secs_f64());
@@ -217,7 +217,7 @@ fn packets_cross_a_guest_that_obeys() {
 fn the_timer_of_an_isolated_processor_stands_still() {
     let test = "the_timer_of_an_isolated_processor_stands_still";
     let script = "echo polling; while :; do :; done";
-    let Some(mut bench) = Bench::start(test, Boot::Tuned, script) else { return };
+    let Some(mut bench) = Bench::start(test, Kernel::Cloud, Boot::Tuned, script) else { return };
     bench.wait_for("polling");
     // The last ticks are those after the program has begun.
     thread::sleep(Duration::from_secs(2));
@@ -231,6 +231,28 @@ fn the_timer_of_an_isolated_processor_stands_still() {
     bench.say("signal KILL");
     bench.wait_for("wiretail-guest: status 137");
     bench.end();
+}
+
+/// Those that `wiretail setup vm` has fetched: nobody wants a test to fetch a hundred megabytes.
+#[test]
+fn other_kernels_boot() {
+    for kind in [Kernel::Standard, Kernel::Rt] {
+        let test = format!("other_kernels_boot, {}", kind.name());
+        let Some(kernel) = kernel_cached(kind) else {
+            println!("SKIPPED: {test}: not in the cache; run `wiretail setup vm`");
+            continue;
+        };
+        let script = "uname -v; ls -1 /sys/class/net; exit 3";
+        let Some(bench) = Bench::start(&test, kind, Boot::Tuned, script) else { continue };
+        bench.wait_for(&format!("wiretail-guest: ready, Linux {}", kernel.release));
+        if kind == Kernel::Rt {
+            bench.wait_for("PREEMPT_RT");
+        }
+        bench.wait_for("in");
+        bench.wait_for("out");
+        bench.wait_for("wiretail-guest: status 3");
+        bench.end();
+    }
 }
 
 #[test]
