@@ -5,8 +5,9 @@
 /wiretail/busybox mkdir -p /wiretail/bin /proc /sys /dev /tmp /run /var /root
 /wiretail/busybox --install -s /wiretail/bin
 export PATH=/wiretail/bin
-# The kernel makes it writable for everybody, and DPDK loads no drivers below such a folder.
+# Everybody may write to the kernel's own root; DPDK loads no plugins then.
 chmod 755 /
+chmod 1777 /tmp
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -62,11 +63,14 @@ if [ "$last" -gt 0 ]; then
 else
   set --
 fi
-mkfifo /wiretail/stdin
+mkfifo /wiretail/stdin /wiretail/output
 # Open for reading and writing: the program never sees its end.
 exec 4<>/wiretail/stdin
+# Not the console itself: programs draw on terminals.
+cat /wiretail/output &
+output=$!
 echo "wiretail-guest: ready, Linux $(uname -r), $(nproc --all) cores, $(cat /proc/cmdline)"
-"$@" /wiretail/program <&4 &
+"$@" /wiretail/program <&4 >/wiretail/output 2>&1 &
 program=$!
 
 obey() {
@@ -88,6 +92,9 @@ obey() {
 obey </dev/ttyS0 &
 
 wait $program
-echo "wiretail-guest: status $?"
+status=$?
+# All that it has printed.
+wait $output
+echo "wiretail-guest: status $status"
 sync
 poweroff -f
