@@ -173,6 +173,8 @@ fn packets_cross_a_guest_that_obeys() {
     let script = r#"read greeting <greeting; echo "$greeting, $WHO"
         ip link add br0 type bridge && ip link set in master br0 && ip link set out master br0
         ip link set br0 up
+        # Up to a second after the links.
+        while [ "$(cat /sys/class/net/br0/brif/*/state | tr -d '\n')" != 33 ]; do sleep 0.05; done
         trap 'echo told' USR1; trap 'echo over; exit 5' TERM; echo forwarding; read line; echo "got $line"
         while :; do sleep 0.1; done"#;
     let test = "packets_cross_a_guest_that_obeys";
