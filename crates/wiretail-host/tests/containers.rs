@@ -227,7 +227,8 @@ fn a_killed_run_is_cleaned_up() {
     for runtime in BOTH {
         let test = format!("a_killed_run_is_cleaned_up, {}", runtime.name());
         // Says so where this machine can't.
-        let Some(bench) = Bench::start(&test, runtime, "exit 0") else { continue };
+        let Some(mut bench) = Bench::start(&test, runtime, "exit 0") else { continue };
+        assert_eq!(bench.wait(), Some(0));
         bench.undo();
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("work")).expect("made");

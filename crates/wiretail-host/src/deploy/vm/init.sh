@@ -63,14 +63,15 @@ if [ "$last" -gt 0 ]; then
 else
   set --
 fi
-mkfifo /wiretail/stdin /wiretail/output
+mkfifo /wiretail/stdin /wiretail/errors
 # Open for reading and writing: the program never sees its end.
 exec 4<>/wiretail/stdin
-# Not the console itself: programs draw on terminals.
-cat /wiretail/output &
-output=$!
+# Standard output is the console, a terminal, so that programs print by the line. Standard error is none: on
+# that one they draw.
+cat /wiretail/errors &
+errors=$!
 echo "wiretail-guest: ready, Linux $(uname -r), $(nproc --all) cores, $(cat /proc/cmdline)"
-"$@" /wiretail/program <&4 >/wiretail/output 2>&1 &
+"$@" /wiretail/program <&4 2>/wiretail/errors &
 program=$!
 
 obey() {
@@ -94,7 +95,7 @@ obey </dev/ttyS0 &
 wait $program
 status=$?
 # All that it has printed.
-wait $output
+wait $errors
 echo "wiretail-guest: status $status"
 sync
 poweroff -f

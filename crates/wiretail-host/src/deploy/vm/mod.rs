@@ -1,8 +1,9 @@
 //! A program in a virtual machine: QEMU with a kernel of Debian's and one file system in memory that holds
 //! the program. Nothing is installed, and nothing is on a disk.
 //!
-//! The guest's serial console is QEMU's standard output and input. The program's output is there, and lines
-//! that start with [`SAYS`]; commands are one a line:
+//! The guest's serial console is QEMU's standard output and input. What the program prints is there, and lines
+//! that start with [`SAYS`]. Its standard output is that terminal, its standard error is none. Commands are one
+//! a line:
 //!
 //! | command | what |
 //! |---|---|
