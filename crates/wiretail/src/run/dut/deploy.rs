@@ -1,6 +1,7 @@
 //! The walls around a program: none, those of a container, those of a virtual machine. What is asked of the program
 //! is translated to what gets through them.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -56,18 +57,22 @@ pub fn inside(trial: &Trial, site: Site) -> Site {
 /// # Errors
 /// What these walls are made with is not installed.
 pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let program = by_the_line(program);
     match trial.get("dut", "deployment").text.as_str() {
-        // A guest's console is a terminal.
         "vm" => in_guest(trial, program, site, testbed),
-        "container" => in_container(trial, by_the_line(program), site, testbed),
-        _ => bare(by_the_line(program), testbed.namespace(site.node)?),
+        "container" => in_container(trial, program, site, testbed),
+        _ => bare(program, testbed.namespace(site.node)?),
     }
 }
+
+/// What stdbuf(1) puts into the programs that it starts.
+const STDBUF: &str = "/usr/libexec/coreutils/libstdbuf.so";
 
 /// Makes a program print by the line.
 fn by_the_line(mut program: Program) -> Program {
     if program.by_the_block {
         program.argv.splice(0..0, ["stdbuf".to_owned(), "-oL".to_owned()]);
+        program.reads.extend(Some(PathBuf::from(STDBUF)).filter(|library| library.exists()));
     }
     program
 }

@@ -33,6 +33,10 @@ const LAST_BYTES: u64 = 1 << 16;
 /// How often a program is looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Around a guest's copy of /proc/interrupts.
+const INTERRUPTS: &str = "wiretail-guest: interrupts";
+const INTERRUPTS_END: &str = "wiretail-guest: end";
+
 /// A program that runs in a node's namespace.
 pub struct Process {
     program: Program,
@@ -248,7 +252,7 @@ impl Process {
         let begun = Instant::now();
         while begun.elapsed() < ANSWER {
             let text = read_from(&self.log, told).unwrap_or_default();
-            if text.contains("wiretail-guest: end") {
+            if text.contains(INTERRUPTS_END) {
                 return Ok(timer_interrupts(&text));
             }
             self.check()?;
@@ -349,7 +353,15 @@ pub fn last_words(log: &Path) -> String {
     let text = read_from(log, len.saturating_sub(LAST_BYTES)).unwrap_or_default();
     // A program that does not like its arguments tells why, and then how it is used.
     let lines = text.lines().take_while(|line| !line.trim_start().to_ascii_lowercase().starts_with("usage:"));
-    let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
+    // What a guest was asked for is none of the program's words.
+    let mut asked = false;
+    let said = lines.filter(|line| {
+        asked |= line.contains(INTERRUPTS);
+        let said = !asked && !line.trim().is_empty();
+        asked &= !line.contains(INTERRUPTS_END);
+        said
+    });
+    let lines: Vec<&str> = said.collect();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     if last.is_empty() {
         return format!("; it printed nothing ({})", log.display());
@@ -373,6 +385,8 @@ mod tests {
         std::fs::write(&log, "1\n2\n3\n\n4\n5\n6\n").unwrap();
         let words = last_words(&log);
         assert!(words.ends_with("2\n    3\n    4\n    5\n    6") && !words.contains("\n    1"), "{words}");
+        std::fs::write(&log, format!("said\n{INTERRUPTS}\r\nLOC: 1\n{INTERRUPTS_END}\nlast\n")).unwrap();
+        assert!(last_words(&log).ends_with("said\n    last"), "{}", last_words(&log));
         assert_eq!(timer_interrupts("x\n LOC:  71  9   Local timer interrupts\r\n"), Some(9));
         assert!(contains(b"engine started", b"started") && !contains(b"eng", b"engine"));
     }

@@ -68,6 +68,17 @@ pub fn children(pid: u32) -> Vec<u32> {
     processes.filter(|child| parent(*child) == Some(pid)).collect()
 }
 
+/// The children of a process, theirs, and so on.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children(found[next]));
+        next += 1;
+    }
+    found
+}
+
 fn cpusets(folder: &Path, host: &mut Host) {
     let Ok(cores) = fs::read_to_string(folder.join("cpuset.cpus")) else { return };
     host.insert(format!("cpuset {}", folder.display()), cores.trim().to_owned());
