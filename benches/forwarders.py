@@ -51,12 +51,12 @@ def _devices(driver: str) -> list[str]:
 def _testpmd(bed: Bed, driver: str) -> list[str]:
     devices = [f"--vdev={device}" for device in _devices(driver)]
     # Both of its threads on the one core; the first only waits, and gets no priority, else they would block
-    # one another while they start.
+    # one another while they start. It waits for its input: with statistics it would wake up each second, starve
+    # beside the one that forwards, and have the scheduler's fair server stop that one.
     return in_netns(bed.dut, ["taskset", "-c", str(FORWARDER_CORE),
         "dpdk-testpmd", "--in-memory", "--no-pci", "-m", "64", "--no-telemetry",
         "--lcores", f"(0,1)@{FORWARDER_CORE}", *devices,
-        "--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=8192", "--stats-period=900",
-        "--no-mlockall"])
+        "--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=8192", "--no-mlockall"])
 
 
 def _raise_workers(process: subprocess.Popen[str]) -> None:
@@ -67,8 +67,8 @@ def _raise_workers(process: subprocess.Popen[str]) -> None:
 
 
 @contextlib.contextmanager
-def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    process = start(command)
+def _process(command: list[str], stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
+    process = start(command, stdin)
     try:
         yield process
     finally:
@@ -106,12 +106,12 @@ def _wiretail_dpdk(bed: Bed, wiretail: str, driver: str) -> list[str]:
 
 def _forwarding(name: str, bed: Bed, wiretail: str) -> contextlib.AbstractContextManager:
     ways: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
-        NAMES[0]: lambda: _process(_testpmd(bed, "net_af_packet")),
+        NAMES[0]: lambda: _process(_testpmd(bed, "net_af_packet"), subprocess.PIPE),
         NAMES[1]: lambda: _process(_wiretail_dpdk(bed, wiretail, "net_af_packet")),
         NAMES[2]: lambda: _process(_wiretail(bed, wiretail)),
         NAMES[3]: lambda: _bridge(bed, FORWARDER_CORE),
         NAMES[4]: lambda: _bridge(bed, None),
-        XDP_NAMES[0]: lambda: _process(_testpmd(bed, "net_af_xdp")),
+        XDP_NAMES[0]: lambda: _process(_testpmd(bed, "net_af_xdp"), subprocess.PIPE),
         XDP_NAMES[1]: lambda: _process(_wiretail_dpdk(bed, wiretail, "net_af_xdp")),
         XDP_NAMES[2]: lambda: _process(_wiretail(bed, wiretail, "--socket", "xdp")),
     }

@@ -238,8 +238,8 @@ def finish(command: list[str]) -> str:
     return output
 
 
-def start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def start(command: list[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
 
 

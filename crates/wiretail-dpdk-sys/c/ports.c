@@ -20,9 +20,8 @@
 #define BUFFERS 16383
 /* Buffers that a thread keeps for itself: several bursts, so that it seldom meets the shared ring. */
 #define CACHE 256
-/* Slots of a port's queues, where its driver can. */
-#define RX_SLOTS 1024
-#define TX_SLOTS 1024
+/* Slots of a queue where its driver recommends none. */
+#define SLOTS 1024
 
 _Static_assert(sizeof(struct wt_way) == 128, "as Rust has it");
 _Static_assert(sizeof(struct wt_packet) == 40, "as Rust has it");
@@ -82,7 +81,7 @@ static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *po
 {
 	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
-	uint16_t rx_slots = RX_SLOTS, tx_slots = TX_SLOTS;
+	uint16_t rx_slots, tx_slots;
 	int result;
 
 	*step = "asking what the device can do";
@@ -98,6 +97,8 @@ static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *po
 	}
 	/* All packets come from the one pool, and nobody else holds them. */
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	rx_slots = info.default_rxportconf.ring_size ? info.default_rxportconf.ring_size : SLOTS;
+	tx_slots = info.default_txportconf.ring_size ? info.default_txportconf.ring_size : SLOTS;
 	*step = "configuring one queue a direction";
 	if ((result = rte_eth_dev_configure(id, 1, 1, &conf)) < 0)
 		return result;
