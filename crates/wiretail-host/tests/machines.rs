@@ -3,8 +3,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, UdpSocket};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -65,8 +65,23 @@ fn plan(run: &str) -> Plan {
 }
 
 impl Bench {
-    /// None where this machine can't, after saying so.
+    /// With taps at both ends. None where this machine can't, after saying so.
     fn start(test: &str, kind: Kernel, boot: Boot, script: &str) -> Option<Self> {
+        let tap = |journal: &Journal, end: usize| {
+            let (namespace, link, _, _) = &ends(journal.run())[end];
+            Backend::Tap(open_tap(Some(namespace), link).expect("a tap"))
+        };
+        Self::start_with(test, kind, boot, script, &|journal, _| [tap(journal, 0), tap(journal, 1)])
+    }
+
+    /// With what is behind the links `in` and `out`.
+    fn start_with(
+        test: &str,
+        kind: Kernel,
+        boot: Boot,
+        script: &str,
+        backends: &dyn Fn(&Journal, &Path) -> [Backend; 2],
+    ) -> Option<Self> {
         if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
             println!("SKIPPED: {test}: {reason}");
             return None;
@@ -87,25 +102,25 @@ impl Bench {
         std::fs::write(work.join("greeting"), "hello\n").expect("written");
         let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
         journal.apply_all(&plan(journal.run().to_owned().as_str())).expect("two ends");
-        let ends = ends(journal.run());
-        let link = |name: &str, number, end: usize| GuestLink {
+        let links = ["in", "out"].into_iter().zip([3, 4]).zip(backends(&journal, folder.path()));
+        let links = links.map(|((name, number), backend)| GuestLink {
             name: name.into(),
             mac: MacAddress::local(number),
-            backend: Backend::Tap(open_tap(Some(&ends[end].0), ends[end].1).expect("a tap")),
-        };
+            backend,
+        });
         let guest = Guest {
             name: journal.run().into(),
             kernel: kind,
             boot,
             memory_mib: 384,
             vcpus: 2,
-            links: vec![link("in", 3, 0), link("out", 4, 1)],
+            links: links.collect(),
             workload: Workload {
                 argv: ["sh", "-c", script].map(Into::into).into(),
                 env: vec![("WHO".into(), "it's me".into())],
                 directory: work,
                 reads: Vec::new(),
-                namespace: Namespace::new(&ends[0].0).expect("a name"),
+                namespace: Namespace::new(&ends(journal.run())[0].0).expect("a name"),
                 cores: CoreSet::default(),
                 hugepages: false,
             },
@@ -233,6 +248,59 @@ fn the_timer_of_an_isolated_processor_stands_still() {
     bench.say("signal KILL");
     bench.wait_for("wiretail-guest: status 137");
     bench.end();
+}
+
+/// A switch in user space that hands on what comes from one of two sockets to the other: DPDK's testpmd.
+fn switch(sockets: &[PathBuf; 2]) -> Option<Child> {
+    let mut command = Command::new("dpdk-testpmd");
+    command.args([
+        "--no-huge",
+        "-m",
+        "128",
+        "--no-pci",
+        "--no-telemetry",
+        "--no-shconf",
+        "--lcores",
+        "(0,1)@0",
+    ]);
+    for (number, socket) in sockets.iter().enumerate() {
+        command.arg(format!("--vdev=net_vhost{number},iface={}", socket.display()));
+    }
+    command.args(["--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=2048", "--stats-period=900"]);
+    command.arg("--no-mlockall").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    run_in(None, command).ok()
+}
+
+#[test]
+fn packets_cross_a_switch_in_user_space() {
+    let test = "packets_cross_a_switch_in_user_space";
+    let folder = tempfile::tempdir().expect("a folder");
+    let sockets = ["in", "out"].map(|name| folder.path().join(name));
+    let Some(mut switch) = switch(&sockets) else {
+        println!("SKIPPED: {test}: no dpdk-testpmd; run `wiretail setup dpdk`");
+        return;
+    };
+    let begun = Instant::now();
+    while !sockets.iter().all(|socket| socket.exists()) {
+        assert!(begun.elapsed() < PATIENCE, "no sockets");
+        assert!(switch.try_wait().expect("waited").is_none(), "the switch has ended");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Nobody answers: what is sent by `in` is counted by `out`.
+    let script = r#"ip addr add 10.9.0.1/24 dev in; arp -i in -s 10.9.0.2 02:00:00:00:00:04
+        sleep 1; ping -c 6 -W 1 10.9.0.2
+        echo "arrived $(cat /sys/class/net/out/statistics/rx_packets)""#;
+    let vhost =
+        |_: &Journal, _: &Path| sockets.clone().map(|socket| Backend::VhostUser { socket, server: false });
+    let bench = Bench::start_with(test, Kernel::Cloud, Boot::Plain, script, &vhost);
+    if let Some(bench) = bench {
+        let line = bench.wait_for("arrived ");
+        let count: u32 = line.trim_start_matches("arrived ").trim().parse().expect("a count");
+        assert!(count >= 6, "{count}");
+        bench.end();
+    }
+    switch.kill().expect("killed");
+    switch.wait().expect("ended");
 }
 
 /// Those that `wiretail setup vm` has fetched: nobody wants a test to fetch a hundred megabytes.
