@@ -6,7 +6,7 @@ use wiretail_schema::summary::Summary;
 use wiretail_schema::units::Share;
 
 use crate::counts::Counts;
-use crate::quantile::{PERCENTILES, percentiles_at};
+use crate::quantile::{curve_shares, percentiles_at};
 use crate::tap::TapTally;
 use crate::verdict::thousands;
 
@@ -14,8 +14,6 @@ use crate::verdict::thousands;
 const BARS_MAX: f64 = 80.0;
 /// Seconds without a packet that the rate shows one by one.
 const SILENCE_MAX_S: i64 = 600;
-/// Points of the percentile distribution for each further nine.
-const POINTS_PER_NINE: u32 = 30;
 
 /// All plots, in the order shown.
 pub fn figures(summary: &Summary, delays: &Counts, pre: &TapTally, post: &TapTally) -> Vec<Figure> {
@@ -54,23 +52,8 @@ fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceL
 }
 
 pub(crate) fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
-    // The percentiles of every table, and more between them for the shape.
     let n = delays.count();
-    let nines = (n as f64).log10().ceil().max(1.0) as u32;
-    let between = (0..nines * POINTS_PER_NINE).map(|i| {
-        let above = 10f64.powf(-f64::from(i) / f64::from(POINTS_PER_NINE));
-        ((1.0 - above) * Share::ONE as f64).round() as u64
-    });
-    let supported_end = Share::ONE - Share::ONE / n.max(2);
-    let mut shares: Vec<u64> = PERCENTILES
-        .iter()
-        .copied()
-        .chain(between)
-        .filter(|share| *share > 0 && *share <= supported_end.max(PERCENTILES[0]))
-        .collect();
-    shares.sort_unstable();
-    shares.dedup();
-    let points = percentiles_at(delays, &shares);
+    let points = percentiles_at(delays, &curve_shares(n));
     let mut line = series(
         "one-way delay",
         points.iter().map(|p| p.percentile).collect(),

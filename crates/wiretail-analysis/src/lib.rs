@@ -13,7 +13,8 @@
 //! 5. [`summarize`](mod@summarize): the tallies as a document, with [`quantile`] for percentiles and their confidence
 //!    intervals, [`verdict`] for the budgets and [`findings`](mod@findings) for what the reader must know;
 //! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side;
-//!    [`overload`](mod@overload): from which load on a device no longer keeps up.
+//!    [`overload`](mod@overload): from which load on a device no longer keeps up; [`ranking`]: which device is the
+//!    fastest; [`shares`]: whose the delay is, the devices' or the infrastructure's.
 //!
 //! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
 //! what became of them every second; [`soak`] makes the same document of these seconds.
@@ -34,7 +35,9 @@ pub mod overload;
 pub mod probe;
 pub mod published;
 pub mod quantile;
+pub mod ranking;
 pub mod reordering;
+pub mod shares;
 pub mod soak;
 pub mod summarize;
 pub mod tap;

@@ -23,10 +23,22 @@ pub const PERCENTILES: [u64; 14] = [
     999_999_900,
 ];
 
-/// Two-sided 95 %: the quantile of the standard normal distribution at 0.975.
-const Z: f64 = 1.959_963_984_540_054;
-/// The share that a two-sided 95 % interval leaves out at either end.
-const TAIL: f64 = 0.025;
+/// How surely an interval holds: what it leaves out at either end, and the quantile of the standard normal
+/// distribution there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Confidence {
+    tail: f64,
+    z: f64,
+}
+
+impl Confidence {
+    /// Two-sided 95 %.
+    pub const P95: Self = Self { tail: 0.025, z: 1.959_963_984_540_054 };
+    /// Two-sided 97.5 %: two such intervals hold together with 95 % at least (Bonferroni's inequality).
+    pub const P97_5: Self = Self { tail: 0.0125, z: 2.241_402_727_604_947 };
+}
+/// Points of a curve over the percentiles for each further nine.
+const POINTS_PER_NINE: u32 = 30;
 
 /// What a sorted walk over a multiset yields.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +80,7 @@ pub fn distribution(counts: &Counts) -> Distribution {
     }
     let mean = sum as f64 / n as f64;
     let mut squares = 0.0;
-    let ranks = percentile_ranks(n, &PERCENTILES);
+    let ranks = percentile_ranks(n, &PERCENTILES, Confidence::P95);
     let mut wanted = Wanted::new(&ranks);
     counts.for_each(|value, times| {
         let deviation = value as f64 - mean;
@@ -103,23 +115,48 @@ impl Ranks {
     }
 }
 
-/// Nearest-rank percentiles at `shares`, in billionths; empty where there are no values.
+/// The percentiles that a curve over `n` values is drawn through, in billionths: those of every table, and more
+/// between them for the shape, up to the last that leaves a value beyond it. For another `n` only the end differs.
+pub fn curve_shares(n: u64) -> Vec<u64> {
+    let nines = (n as f64).log10().ceil().max(1.0) as u32;
+    let between = (0..nines * POINTS_PER_NINE).map(|i| {
+        let above = 10f64.powf(-f64::from(i) / f64::from(POINTS_PER_NINE));
+        ((1.0 - above) * Share::ONE as f64).round() as u64
+    });
+    let last = Share::ONE - Share::ONE / n.max(2);
+    let mut shares: Vec<u64> = PERCENTILES
+        .iter()
+        .copied()
+        .chain(between)
+        .filter(|share| *share > 0 && *share <= last.max(PERCENTILES[0]))
+        .collect();
+    shares.sort_unstable();
+    shares.dedup();
+    shares
+}
+
+/// Nearest-rank percentiles at `shares`, in billionths, with intervals of 95 %; empty where there are no values.
 pub fn percentiles_at(counts: &Counts, shares: &[u64]) -> Vec<Percentile> {
+    percentiles_with(counts, shares, Confidence::P95)
+}
+
+/// The same with intervals of another confidence.
+pub fn percentiles_with(counts: &Counts, shares: &[u64], confidence: Confidence) -> Vec<Percentile> {
     let n = counts.count();
     if n == 0 {
         return Vec::new();
     }
-    let ranks = percentile_ranks(n, shares);
+    let ranks = percentile_ranks(n, shares, confidence);
     let mut wanted = Wanted::new(&ranks);
     counts.for_each(|value, times| wanted.visit(value, times));
     ranks.iter().map(|r| r.percentile(n, &wanted)).collect()
 }
 
-fn percentile_ranks(n: u64, shares: &[u64]) -> Vec<Ranks> {
+fn percentile_ranks(n: u64, shares: &[u64], confidence: Confidence) -> Vec<Ranks> {
     let shares = shares.iter().filter_map(|&p| Share::from_billionths(p));
     shares
         .map(|share| {
-            let (low, high) = interval_ranks(n, share.fraction());
+            let (low, high) = interval_ranks(n, share.fraction(), confidence);
             Ranks { share, rank: share.rank(n), low, high }
         })
         .collect()
@@ -158,11 +195,11 @@ impl Wanted {
 }
 
 /// Ranks l and u such that the p-quantile lies between the l-th and the u-th smallest of n values
-/// with at least 95 % probability, whatever the distribution: the number of values below the
+/// with at least that probability (95 % here), whatever the distribution: the number of values below the
 /// quantile is binomial, so l is the largest rank with P(B < l) <= 2.5 % and u the smallest with
 /// P(B < u) >= 97.5 % (Conover, Practical Nonparametric Statistics, section 3.2; David and
 /// Nagaraja, Order Statistics, section 7.1). l = 0 or u = None: no value bounds it.
-fn interval_ranks(n: u64, p: f64) -> (u64, Option<u64>) {
+fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
     let mean = n as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
     // The sum of probabilities is exact but takes some ten standard deviations' steps. Where these
@@ -176,8 +213,8 @@ fn interval_ranks(n: u64, p: f64) -> (u64, Option<u64>) {
         }
     };
     // quantile(q) is the smallest k with P(B <= k) >= q, that is P(B < k) < q: l = k where P(B <= k) > q.
-    let low = quantile(TAIL, -Z);
-    let high = quantile(1.0 - TAIL, Z) + 1;
+    let low = quantile(tail, -z);
+    let high = quantile(1.0 - tail, z) + 1;
     (low.min(n), (high <= n).then_some(high))
 }
 
@@ -340,35 +377,39 @@ mod tests {
 
     #[test]
     fn interval_ranks_match_tables() {
+        const P95: Confidence = Confidence::P95;
         // Median of n values: the classical table (Conover 1999, table A3; Altman 1991).
-        assert_eq!(interval_ranks(6, 0.5), (1, Some(6)));
-        assert_eq!(interval_ranks(10, 0.5), (2, Some(9)));
-        assert_eq!(interval_ranks(20, 0.5), (6, Some(15)));
-        assert_eq!(interval_ranks(50, 0.5), (18, Some(33)));
-        assert_eq!(interval_ranks(100, 0.5), (40, Some(61)));
+        assert_eq!(interval_ranks(6, 0.5, P95), (1, Some(6)));
+        assert_eq!(interval_ranks(10, 0.5, P95), (2, Some(9)));
+        assert_eq!(interval_ranks(20, 0.5, P95), (6, Some(15)));
+        assert_eq!(interval_ranks(50, 0.5, P95), (18, Some(33)));
+        assert_eq!(interval_ranks(100, 0.5, P95), (40, Some(61)));
         // Fewer than six values bound the median on neither side.
-        assert_eq!(interval_ranks(5, 0.5), (0, None));
+        assert_eq!(interval_ranks(5, 0.5, P95), (0, None));
         // 99.9 % of 1000 values: nothing bounds it from above.
-        assert_eq!(interval_ranks(1000, 0.999).1, None);
+        assert_eq!(interval_ranks(1000, 0.999, P95).1, None);
     }
 
     #[test]
-    fn interval_ranks_cover_95_percent() {
-        for n in [7u64, 30, 333, 2000, 5000, 20_000] {
+    fn interval_ranks_cover_what_they_promise() {
+        let cases =
+            [7u64, 30, 333, 2000, 5000, 20_000].map(|n| [Confidence::P95, Confidence::P97_5].map(|c| (n, c)));
+        for (n, confidence) in cases.into_iter().flatten() {
+            let tail = confidence.tail;
             for p in [0.5, 0.9, 0.99, 0.999, 0.9999] {
-                let (low, high) = interval_ranks(n, p);
+                let (low, high) = interval_ranks(n, p, confidence);
                 let below = if low == 0 { 0.0 } else { binomial_cdf(n, p, low - 1) };
-                assert!(below <= TAIL + 1e-6, "n {n} p {p}: P(B < {low}) = {below}");
-                assert!(binomial_cdf(n, p, low) > TAIL - 1e-6, "n {n} p {p}: {low} is not the largest");
+                assert!(below <= tail + 1e-6, "n {n} p {p}: P(B < {low}) = {below}");
+                assert!(binomial_cdf(n, p, low) > tail - 1e-6, "n {n} p {p}: {low} is not the largest");
                 match high {
                     Some(high) => {
-                        assert!(binomial_cdf(n, p, high - 1) >= 1.0 - TAIL - 1e-6, "n {n} p {p} high {high}");
+                        assert!(binomial_cdf(n, p, high - 1) >= 1.0 - tail - 1e-6, "n {n} p {p} high {high}");
                         assert!(
-                            high < 2 || binomial_cdf(n, p, high - 2) < 1.0 - TAIL + 1e-6,
+                            high < 2 || binomial_cdf(n, p, high - 2) < 1.0 - tail + 1e-6,
                             "n {n} p {p} high {high}"
                         );
                     }
-                    None => assert!(binomial_cdf(n, p, n - 1) < 1.0 - TAIL + 1e-6, "n {n} p {p}"),
+                    None => assert!(binomial_cdf(n, p, n - 1) < 1.0 - tail + 1e-6, "n {n} p {p}"),
                 }
             }
         }
@@ -379,7 +420,8 @@ mod tests {
         for n in [10_000u64, 300_000, 20_000_000] {
             for p in [0.5, 0.9, 0.99, 0.999] {
                 let deviation = (n as f64 * p * (1.0 - p)).sqrt();
-                for (q, z) in [(TAIL, -Z), (1.0 - TAIL, Z)] {
+                let confidences = [Confidence::P95, Confidence::P97_5];
+                for (q, z) in confidences.into_iter().flat_map(|c| [(c.tail, -c.z), (1.0 - c.tail, c.z)]) {
                     let exact = binomial_quantile(n, p, q);
                     let fast = peizer_pratt_quantile(n, p, z, (n as f64 * p + z * deviation) as u64);
                     assert!(exact.abs_diff(fast) <= 1, "n {n} p {p} q {q}: {exact} against {fast}");
@@ -402,7 +444,7 @@ mod tests {
         close(share_bounds(5, 5, 0.025).0, 0.025f64.powf(0.2));
         // Large counts: the normal approximation holds to some thousandths of the half width.
         let (low, high) = share_bounds(1_000_000, 20_000_000, 0.025);
-        let half = Z * (0.05f64 * 0.95 / 2e7).sqrt();
+        let half = Confidence::P95.z * (0.05f64 * 0.95 / 2e7).sqrt();
         assert!(((high - low) / 2.0 - half).abs() < 0.01 * half, "{low} {high}");
     }
 

@@ -48,9 +48,26 @@ fn main() -> std::io::Result<()> {
         repeats: 1,
         stretch: 1,
         back: true,
+        switched: false,
     };
-    let (all, results, overloads) = run::run(&plan, &analysis.summary, hostile);
-    std::fs::write(directory.join("run.html"), wiretail_report::run(&all, &results, &overloads))?;
+    std::fs::write(directory.join("run.html"), run::run(&plan, &analysis.summary, hostile).page())?;
+    let switched = run::Plan {
+        devices: &[
+            ("skeleton", Some(1)),
+            ("a-device-with-a-rather-long-name-as-commands-have", None),
+            ("suricata-filter", None),
+            ("dpdk-l2fwd", Some(32)),
+            ("dpdk-l2fwd", Some(4)),
+            ("linux-router", None),
+        ],
+        rates_kpps: &[10, 20, 30, 50],
+        bursts: &[1],
+        repeats: 3,
+        stretch: 1,
+        back: true,
+        switched: true,
+    };
+    std::fs::write(directory.join("switched.html"), run::run(&switched, &analysis.summary, hostile).page())?;
 
     let (other, _) = numbers::summary(2, hostile);
     let names =

@@ -215,6 +215,12 @@ fn outcome(summary: &Summary, budget: &str) -> Cell {
     }
 }
 
+/// A difference of times, with its sign.
+pub fn more(ns: f64) -> String {
+    let shown = format::duration(ns);
+    if ns > 0.0 { format!("+{shown}") } else { shown }
+}
+
 fn differences(m: &mut Markup, results: &[(String, Summary)], rows: &[DifferenceRow]) {
     let first = results.first().map_or("", |(name, _)| name.as_str());
     let mut names: Vec<Cow<'_, str>> = head(["quantity"]).to_vec();
@@ -230,12 +236,10 @@ fn differences(m: &mut Markup, results: &[(String, Summary)], rows: &[Difference
 }
 
 fn difference(unit: Unit, d: &Difference) -> Cell {
-    let text = |value: f64| {
-        let shown = match unit {
-            Unit::Nanoseconds => format::duration(value),
-            _ => with_unit(unit, value),
-        };
-        if value > 0.0 { format!("+{shown}") } else { shown }
+    let text = |value: f64| match unit {
+        Unit::Nanoseconds => more(value),
+        _ if value > 0.0 => format!("+{}", with_unit(unit, value)),
+        _ => with_unit(unit, value),
     };
     let interval = match (d.low, d.high) {
         (None, None) => String::new(),

@@ -31,7 +31,7 @@ mod tables;
 
 pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
-pub use run::run;
+pub use run::{RunPage, run};
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {

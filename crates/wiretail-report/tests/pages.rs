@@ -85,11 +85,21 @@ const PLAN: run::Plan<'_> = run::Plan {
     repeats: 1,
     stretch: 1,
     back: true,
+    switched: false,
+};
+
+/// Devices behind a switch, one of them in a trial that is invalid.
+const SWITCHED: run::Plan<'_> = run::Plan {
+    devices: &[("skeleton", Some(1)), ("suricata-fwd", None)],
+    rates_kpps: &[10, 50],
+    bursts: &[1],
+    repeats: 2,
+    switched: true,
+    ..PLAN
 };
 
 fn run_page(plan: &run::Plan<'_>, hostile: bool) -> String {
-    let (run, results, overloads) = run::run(plan, &numbers::summary(1, false).0, hostile);
-    wiretail_report::run(&run, &results, &overloads)
+    run::run(plan, &numbers::summary(1, false).0, hostile).page()
 }
 
 #[test]
@@ -150,14 +160,44 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
         page.contains("<strong>wire</strong>: 36 trials")
             && page.contains("<strong>skeleton</strong>: 72 trials")
     );
-    let (mut run, _, _) = run::run(&PLAN, &numbers::summary(1, false).0, false);
-    run.trials.clear();
-    let page = wiretail_report::run(&run, &[], &[]);
+    let mut sample = run::run(&PLAN, &numbers::summary(1, false).0, false);
+    sample.run.trials.clear();
+    sample.results.clear();
+    let page = sample.page();
     assert!(page.contains("18 trials of the plan not done") && page.ends_with("</html>\n"));
 }
 
 #[test]
+fn devices_behind_a_switch_have_their_shares() {
+    let page = run_page(&SWITCHED, false);
+    // Three distributions of both directions of each scenario, and what all but the skeleton add to it.
+    let drawn = |id: &str| page.matches(&format!("data-figure=\"{id}")).count();
+    assert_eq!((drawn("shares-"), drawn("added-")), (2 * 2 * 2, 2 * 2));
+    assert_eq!(page.matches("<td>infrastructure</td>").count(), 2 * (8 - 1), "but of the failed trial");
+    assert!(page.contains("What the VNF adds to the skeleton") && page.contains("<td>2 devices</td>"));
+    assert!(page.contains("n(1−p) = "), "what a percentile rests on");
+    assert!(!run_page(&PLAN, false).contains("<section id=\"shares\""), "only behind a switch");
+}
+
+#[test]
+fn devices_are_ranked_and_their_counts_stand_beside_the_taps() {
+    let page = run_page(&SWITCHED, false);
+    assert!(
+        page.contains("<section id=\"ranking\"")
+            && page.contains(">1–2<")
+            && page.contains("not told apart from")
+    );
+    assert!(page.contains("What the devices counted, beside what the taps saw"));
+    assert!(page.contains("✕ no") && page.contains("✓ yes") && page.contains("no tap"));
+    let alone = run::Plan { devices: &[("wire", None)], ..PLAN };
+    assert!(!run_page(&alone, false).contains("<section id=\"ranking\""), "a single device has no rank");
+}
+
+#[test]
 fn hostile_names_add_no_element_to_a_run() {
+    let (tame, hostile) = (run_page(&SWITCHED, false), run_page(&SWITCHED, true));
+    assert_eq!(elements(&tame), elements(&hostile));
+    assert!(!hostile.contains("<u>dut") && hostile.contains("&lt;u&gt;dut"));
     let (tame, hostile) = (run_page(&PLAN, false), run_page(&PLAN, true));
     assert_eq!(elements(&tame), elements(&hostile));
     for markup in ["<img", "<script>alert", "<b>QEMU", "<i>back", "href=\"javascript:"] {

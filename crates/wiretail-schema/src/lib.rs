@@ -8,7 +8,7 @@
 //!   flow it belongs to;
 //! - [`experiment`]: what is measured, under which load, how often;
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
-//!   [`scenario`]: its trials side by side;
+//!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
@@ -22,6 +22,7 @@ pub mod interval;
 pub mod packet;
 pub mod run;
 pub mod scenario;
+pub mod shares;
 pub mod sizes;
 pub mod summary;
 pub mod units;

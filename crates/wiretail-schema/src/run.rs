@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Accounting, Calibration};
+use crate::shares::Shares;
 
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
@@ -119,6 +120,9 @@ pub struct TrialRecord {
     pub calibration: Option<Calibration>,
     /// Whether the known faults of the device were measured exactly; None where it commits none.
     pub accounting: Option<Accounting>,
+    /// Whose the delay is, one entry a direction; empty where there is no switch, and of a soak.
+    #[serde(default)]
+    pub shares: Vec<Shares>,
 }
 
 /// A key's value in a trial.

@@ -31,6 +31,40 @@ pub struct Scenario {
     pub settings: Vec<SettingRecord>,
 }
 
+/// Devices under the same load, in the order of one percentile of their delay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ranking {
+    /// What they have in common of the factors: the load.
+    pub load: Scenario,
+    /// The percentile they are ranked by: 99.9.
+    pub percentile: f64,
+    /// The devices, by rising delay.
+    pub places: Vec<Place>,
+}
+
+/// A device's place among others. Where the intervals of two overlap, neither is told to be faster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Place {
+    /// The device: its factors.
+    pub device: Scenario,
+    /// Valid trials that it rests on, by their numbers: repeats.
+    pub trials: Vec<usize>,
+    /// The percentile, in ns: of several trials the median, of an even number the lower middle one.
+    pub value_ns: i64,
+    /// The lowest lower bound of the trials' 95 % confidence intervals, in ns.
+    pub low_ns: i64,
+    /// The highest upper bound, in ns; None where one of them has none.
+    pub high_ns: Option<i64>,
+    /// Whether the percentile is supported in every one of these trials.
+    pub supported: bool,
+    /// The best rank that the intervals allow, from 1: one more than there are devices that are faster for sure.
+    pub best: usize,
+    /// The worst rank that they allow.
+    pub worst: usize,
+    /// Positions in [`Ranking::places`] of those that it is not told apart from.
+    pub alike: Vec<usize>,
+}
+
 /// The load from which on a scenario leaves its plateau.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverloadMark {

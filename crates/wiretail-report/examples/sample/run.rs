@@ -3,8 +3,16 @@
 use serde_json::json;
 use wiretail_schema::calibration::Calibration;
 use wiretail_schema::run::*;
-use wiretail_schema::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
+use wiretail_schema::scenario::{
+    Overload, OverloadMark, OverloadSign, RATE, Ranking, Scenario, SegmentResult,
+};
+use wiretail_schema::shares::{Addition, TrialCurves};
 use wiretail_schema::summary::{Percentile, Summary};
+
+#[path = "shares.rs"]
+mod shares;
+
+use shares::{additions, divide, rankings};
 
 /// What varies between the trials of a sample.
 pub struct Plan<'a> {
@@ -20,12 +28,45 @@ pub struct Plan<'a> {
     pub stretch: i64,
     /// Whether a trial has a way back, too.
     pub back: bool,
+    /// Whether the devices are behind a switch: the delay is divided.
+    pub switched: bool,
 }
 
-/// A run, its results and its overloads. With `hostile`, every name from outside tries to become markup.
-pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> (Run, Vec<SegmentResult>, Vec<OverloadMark>) {
+/// All that the page of a run is made of.
+pub struct Sample {
+    /// The manifest.
+    pub run: Run,
+    /// Analyses of its trials.
+    pub results: Vec<SegmentResult>,
+    /// Overloads of its scenarios.
+    pub overloads: Vec<OverloadMark>,
+    /// Places of its devices.
+    pub rankings: Vec<Ranking>,
+    /// Shares of its trials.
+    pub curves: Vec<TrialCurves>,
+    /// What its devices add to the skeleton.
+    pub additions: Vec<Addition>,
+}
+
+impl Sample {
+    /// The page.
+    pub fn page(&self) -> String {
+        wiretail_report::run(&wiretail_report::RunPage {
+            run: &self.run,
+            results: &self.results,
+            overloads: &self.overloads,
+            rankings: &self.rankings,
+            curves: &self.curves,
+            additions: &self.additions,
+        })
+    }
+}
+
+/// A run and its results. With `hostile`, every name from outside tries to become markup.
+pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> Sample {
     let mut run = empty(hostile);
     let mut results = Vec::new();
+    let mut divided = Vec::new();
     for repeat in 1..=plan.repeats {
         for (device, &(kind, batch)) in plan.devices.iter().enumerate() {
             for &kpps in plan.rates_kpps {
@@ -41,6 +82,9 @@ pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> (Run, Vec<SegmentR
                         let summary =
                             stretched(base, factor, (load - 3.0).clamp(0.0, 60.0) / 100.0, plan.stretch);
                         results.push(SegmentResult { trial: number, segment, summary });
+                    }
+                    if plan.switched {
+                        divided.push(divide(&mut trial, base, factor));
                     }
                     spoil(&mut trial);
                     if trial.state == TrialState::Failed {
@@ -60,8 +104,10 @@ pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> (Run, Vec<SegmentR
             sign: OverloadSign::Loss { ratio: 0.12, limit: Overload::LOSS_MIN },
         },
     });
-    let marks = marks.into_iter().collect();
-    (run, results, marks)
+    let overloads = marks.into_iter().collect();
+    let rankings = rankings(&run, &results);
+    let additions = additions(&run, &divided);
+    Sample { run, results, overloads, rankings, curves: divided, additions }
 }
 
 fn empty(hostile: bool) -> Run {
@@ -159,6 +205,18 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
         found: 300,
         in_stalls: 0,
     });
+    let device = |name: &str, received, sent, tapped_out| DeviceCounts {
+        device: if hostile { "<u>dut" } else { name }.to_owned(),
+        received,
+        sent,
+        tapped_in: Some(300_010),
+        tapped_out,
+        ..DeviceCounts::default()
+    };
+    trial.devices = vec![
+        device("dut1", 300_010, 300_000, Some(300_000)),
+        device("dut2", 300_010 - number as u64 / 8, 300_000, None),
+    ];
     trial.dut = Some(DutRecord { received: 300_010, sent: 300_000, dropped: 10, ..DutRecord::default() });
     trial
 }
@@ -181,6 +239,8 @@ fn spoil(trial: &mut TrialRecord) {
     if state == TrialState::Failed {
         trial.segments.iter_mut().for_each(|segment| segment.analysed = false);
         (trial.generator, trial.dut) = (None, None);
+        trial.shares.clear();
+        trial.devices.clear();
     }
     let causes = [StallCause::AllCoresPaused, StallCause::Scheduler, StallCause::OneCorePaused];
     trial.stalls.causes = causes

@@ -5,10 +5,12 @@
 //! median p99.9. Numbers of invalid trials are never left out silently: they stay, marked as such.
 //!
 //! - [`series`]: which trials go into which figure, and under which names;
-//! - `numbers`: the tables of key numbers; `figures`: what is drawn; `validity`: whether to trust it.
+//! - `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
+//!   offered rate; `shares`: whose the delay is; `validity`: whether to trust it.
 
 use wiretail_schema::run::{HostSnapshot, Run, TrialRecord, TrialState};
-use wiretail_schema::scenario::{OverloadMark, SegmentResult};
+use wiretail_schema::scenario::{OverloadMark, Ranking, SegmentResult};
+use wiretail_schema::shares::{Addition, TrialCurves};
 use wiretail_schema::summary::Summary;
 
 use crate::format;
@@ -18,18 +20,31 @@ use crate::page;
 mod figures;
 mod load;
 mod numbers;
+mod ranking;
 mod series;
+mod shares;
 mod validity;
 
 /// What the page is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Page<'a> {
-    run: &'a Run,
-    results: &'a [SegmentResult],
-    overloads: &'a [OverloadMark],
+pub struct RunPage<'a> {
+    /// The manifest.
+    pub run: &'a Run,
+    /// The analyses of its trials' segments.
+    pub results: &'a [SegmentResult],
+    /// From which rate on its scenarios are overloaded.
+    pub overloads: &'a [OverloadMark],
+    /// Which devices are the fastest.
+    pub rankings: &'a [Ranking],
+    /// Whose the delay is, as curves.
+    pub curves: &'a [TrialCurves],
+    /// What devices take beyond the skeleton.
+    pub additions: &'a [Addition],
 }
 
-impl<'a> Page<'a> {
+use RunPage as Page;
+
+impl<'a> RunPage<'a> {
     /// The numbers of a trial's segment; None where it was not analysed.
     fn summary(&self, trial: &TrialRecord, segment: usize) -> Option<&'a Summary> {
         let found = self.results.iter().find(|r| r.trial == trial.number && r.segment == segment);
@@ -52,25 +67,25 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The page of `run` with the analyses of its trials' segments, and from which rate on which of its
-/// scenarios is overloaded.
-pub fn run(run: &Run, results: &[SegmentResult], overloads: &[OverloadMark]) -> String {
-    let page = Page { run, results, overloads };
-    page::document(&format!("{} · Wiretail", run.title), |m| {
-        header(m, &page);
+/// The page of a run.
+pub fn run(page: &RunPage<'_>) -> String {
+    page::document(&format!("{} · Wiretail", page.run.title), |m| {
+        header(m, page);
         m.tag("main").body(|m| {
-            banner(m, &page);
-            numbers::whole_device(m, &page);
+            banner(m, page);
+            numbers::whole_device(m, page);
+            ranking::section(m, page);
             let mut count = 0;
-            figures::percentiles(m, &page, &mut count);
-            load::section(m, &page, &mut count);
-            figures::bursts(m, &page, &mut count);
-            figures::over_time(m, &page, &mut count);
-            numbers::segments(m, &page);
-            figures::segments(m, &page, &mut count);
-            validity::section(m, &page);
+            figures::percentiles(m, page, &mut count);
+            load::section(m, page, &mut count);
+            figures::bursts(m, page, &mut count);
+            figures::over_time(m, page, &mut count);
+            shares::section(m, page, &mut count);
+            numbers::segments(m, page);
+            figures::segments(m, page, &mut count);
+            validity::section(m, page);
         });
-        page::footer(m, &run.wiretail_version);
+        page::footer(m, &page.run.wiretail_version);
     })
 }
 

@@ -70,7 +70,7 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
 }
 
 /// The trials, repeats of a scenario together: they are done far apart, but read side by side.
-fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
+pub fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
     let mut scenarios: Vec<(Scenario, Vec<&TrialRecord>)> = Vec::new();
     for trial in &page.run.trials {
         let scenario = Scenario::of(page.run, trial, &[]);
@@ -176,7 +176,7 @@ fn row(page: &Page<'_>, trial: &TrialRecord, segment: usize) -> Row {
 }
 
 /// What there is no number for.
-fn none() -> Cell {
+pub fn none() -> Cell {
     Cell::number("none").class("number zero")
 }
 

@@ -25,8 +25,11 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         accounting(m, page);
         folded(m, page, "Load generator", generator);
         folded(m, page, "Taps", taps);
+        if page.run.trials.iter().any(|trial| !trial.devices.is_empty()) {
+            folded(m, page, "What the devices counted", devices);
+        }
         if page.run.trials.iter().any(|trial| trial.dut.is_some()) {
-            folded(m, page, "The device's own counters", device);
+            folded(m, page, "The skeleton's own faults", skeleton);
         }
     });
 }
@@ -106,25 +109,55 @@ fn taps(m: &mut Markup, page: &Page<'_>) {
     table(m, "Taps: what the capture itself drops is not the device's loss", &head(names), rows);
 }
 
-fn device(m: &mut Markup, page: &Page<'_>) {
+/// What devices counted, beside what the taps around them saw.
+fn devices(m: &mut Markup, page: &Page<'_>) {
+    let rows = page.run.trials.iter().flat_map(|trial| {
+        trial.devices.iter().map(|device| {
+            let tapped = |tap: Option<u64>| {
+                let untapped = Cell::number("no tap").exact("not every way has a tap there");
+                tap.map_or(untapped.class("number zero"), Cell::count)
+            };
+            let agree = match (device.agrees(), device.tapped_in.or(device.tapped_out)) {
+                (false, _) => Cell::text("✕ no").class("worse"),
+                (true, Some(_)) => Cell::text("✓ yes"),
+                (true, None) => Cell::text("can't be told").class("zero"),
+            };
+            vec![
+                heading(trial),
+                Cell::text(&device.device),
+                Cell::count(device.received),
+                tapped(device.tapped_in),
+                Cell::count(device.sent),
+                tapped(device.tapped_out),
+                fault(device.dropped),
+                fault(device.failed),
+                agree,
+            ]
+        })
+    });
+    let names = ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "not sent", "agree"];
+    let caption = "What the devices counted, beside what the taps saw: all directions of a device together. What it \
+                   dropped may be among what it took";
+    table(m, caption, &head(names), rows);
+}
+
+/// What the skeleton counts beyond that.
+fn skeleton(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().filter_map(|trial| {
         let dut = trial.dut?;
         let planted =
             |count: u64| Cell::count(count).class(if count == 0 { "number zero" } else { "number" });
         Some(vec![
             heading(trial),
-            Cell::count(dut.received),
-            Cell::count(dut.sent),
             fault(dut.dropped),
-            fault(dut.failed),
             planted(dut.faults_dropped),
             planted(dut.faults_duplicated),
             planted(dut.faults_swapped),
         ])
     });
-    let names =
-        ["trial", "taken", "sent", "ring full", "not sent", "dropped on purpose", "sent twice", "swapped"];
-    table(m, "The device's own counters", &head(names), rows);
+    let names = ["trial", "ring full", "dropped on purpose", "sent twice", "swapped"];
+    let caption = "The skeleton's own faults: packets that found its ring full, and what it did on purpose";
+    table(m, caption, &head(names), rows);
 }
 
 /// Known faults against what was measured of them.

@@ -16,7 +16,9 @@ use rustix::fs::{FlockOperation, flock};
 use wiretail_schema::experiment::Experiment;
 use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::scenario::SegmentResult;
+use wiretail_schema::shares::TrialCurves;
 
+use super::shares;
 use crate::outputs;
 use crate::soak::{LOG_NAME, logged_ns};
 
@@ -139,6 +141,22 @@ pub fn results(path: &Path, run: &Run) -> Result<Vec<SegmentResult>> {
         }
     }
     Ok(results)
+}
+
+/// The curves of the shares of all trials that have them.
+///
+/// # Errors
+/// A file that is missing or damaged.
+pub fn curves(path: &Path, run: &Run) -> Result<Vec<TrialCurves>> {
+    let with_shares = run.trials.iter().filter(|trial| !trial.shares.is_empty());
+    let read = |trial: &TrialRecord| {
+        let file = path.join(&trial.directory).join(shares::CURVES);
+        let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+        let curves = serde_json::from_slice(&text)
+            .with_context(|| format!("{}: holds no curves of shares", file.display()))?;
+        Ok(TrialCurves { trial: trial.number, curves })
+    };
+    with_shares.map(read).collect()
 }
 
 /// Where a run goes that was not told: under `runs/`, named after the time and the experiment.

@@ -4,6 +4,7 @@
 //!   which core;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
+//!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
 //!
 //! Here: the trials one after the other, and their evaluation.
@@ -16,6 +17,7 @@ mod progress;
 mod recorder;
 mod results;
 mod router;
+mod shares;
 mod store;
 mod table;
 mod testbed;
@@ -32,7 +34,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::overload::overloads;
+use wiretail_analysis::ranking::rankings;
+use wiretail_analysis::shares::additions;
 use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
+use wiretail_report::RunPage;
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
 use wiretail_schema::units::Budget;
@@ -219,14 +224,22 @@ fn attempts(
 fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let results = directory::results(path, run)?;
     let report = path.join("report.html");
-    let page = wiretail_report::run(run, &results, &overloads(run, &results));
-    outputs::write_file(&report, page.as_bytes())?;
+    let curves = directory::curves(path, run)?;
+    let page = RunPage {
+        run,
+        results: &results,
+        overloads: &overloads(run, &results),
+        rankings: &rankings(run, &results),
+        curves: &curves,
+        additions: &additions(run, &curves),
+    };
+    outputs::write_file(&report, wiretail_report::run(&page).as_bytes())?;
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer(&mut out, run)?;
         writeln!(out)?;
     } else if !quiet {
-        table::print(&mut out, run, &results)?;
+        table::print(&mut out, run, &results, page.rankings)?;
         writeln!(out, "\n  report  {}", report.display())?;
     }
     Ok(())

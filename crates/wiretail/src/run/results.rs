@@ -13,6 +13,7 @@ use wiretail_schema::run::{SegmentRecord, TapRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
 
 use super::recorder::SOURCE;
+use super::shares::{self, Joining};
 use super::topology::{Segment, TapPlace, Topology};
 use super::{budgets, progress, store, table, trial, validity};
 use crate::evaluate::{Job, evaluate};
@@ -31,12 +32,16 @@ pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Res
     let trial::Recorded { mut record, stalls } = recorded;
     let folder = run.join(&record.directory);
     let mut tally = if store::is_soak(trial) { None } else { calibration(trial) };
-    for place in 0..record.segments.len() {
+    let mut joining = Joining::of(trial, &Topology::of(trial));
+    for place in shares::order(&record.segments) {
         let segment = &record.segments[place];
         let tally = if place == 0 { tally.as_mut() } else { None };
         let evaluated = match store::is_soak(trial) {
             true => write_soak(&run.join(&segment.directory)),
-            false => evaluate_segment(run, &folder, trial, segment, tally),
+            false => {
+                joining.iter_mut().for_each(|joining| joining.begin(&segment.name));
+                evaluate_segment(run, &folder, trial, segment, (tally, joining.as_mut()))
+            }
         };
         match evaluated {
             Ok(summary) => {
@@ -51,6 +56,9 @@ pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Res
         }
     }
     record.calibration = tally.and_then(|tally| tally.finish(&stalls));
+    if let Some(joining) = joining {
+        record.shares = joining.finish(&folder)?;
+    }
     Ok(record)
 }
 
@@ -84,7 +92,7 @@ fn evaluate_segment(
     folder: &Path,
     trial: &Trial,
     segment: &SegmentRecord,
-    calibration: Option<&mut CalibrationTally>,
+    (mut calibration, mut joining): (Option<&mut CalibrationTally>, Option<&mut Joining>),
 ) -> Result<Summary> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));
@@ -108,10 +116,17 @@ fn evaluate_segment(
         out: Some(&out),
         progress: false,
     };
-    let Some(tally) = calibration else { return Ok(evaluate(job, None)?.0) };
+    if calibration.is_none() && joining.is_none() {
+        return Ok(evaluate(job, None)?.0);
+    }
     let mut each = |outcome: &Outcome| {
         if let Outcome::Matched { sent, delay_ns } = outcome {
-            tally.take(sent.index(), sent.ts_ns, *delay_ns);
+            if let Some(tally) = &mut calibration {
+                tally.take(sent.index(), sent.ts_ns, *delay_ns);
+            }
+            if let Some(joining) = &mut joining {
+                joining.take(sent, *delay_ns);
+            }
         }
         Ok(())
     };

@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, ratio};
-use wiretail_schema::run::{Run, TrialRecord, TrialState};
-use wiretail_schema::scenario::SegmentResult;
+use wiretail_schema::run::{DeviceCounts, Run, TrialRecord, TrialState};
+use wiretail_schema::scenario::{Place, Ranking, SegmentResult};
+use wiretail_schema::shares::{ShareDelays, Shares};
 use wiretail_schema::summary::Summary;
+
+use super::dut::disagreement;
 
 /// Percentiles of the table.
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
@@ -14,7 +17,12 @@ const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
 ///
 /// # Errors
 /// Standard output is closed.
-pub fn print(out: &mut impl Write, run: &Run, results: &[SegmentResult]) -> io::Result<()> {
+pub fn print(
+    out: &mut impl Write,
+    run: &Run,
+    results: &[SegmentResult],
+    rankings: &[Ranking],
+) -> io::Result<()> {
     writeln!(out, "{}\n", run.title)?;
     let width = run.trials.iter().map(|trial| trial.name.chars().count() + 6).max().unwrap_or(0).max(10);
     let heads = PERCENTILES.map(|percentile| format!("p{percentile}"));
@@ -56,6 +64,7 @@ pub fn print(out: &mut impl Write, run: &Run, results: &[SegmentResult]) -> io::
             writeln!(out, "    {line}")?;
         }
     }
+    fastest(out, rankings)?;
     let source = run.trials.iter().flat_map(|trial| &trial.taps).next();
     writeln!(out, "\n  stamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
     if unsupported {
@@ -92,7 +101,72 @@ fn known(trial: &TrialRecord) -> Vec<String> {
             known.reordered
         )
     });
-    calibration.chain(accounting).collect()
+    let disagreements = trial.devices.iter().filter_map(disagreement);
+    calibration.chain(accounting).chain(agreement(trial)).chain(disagreements).chain(shares(trial)).collect()
+}
+
+/// Which devices counted what the taps saw; None where none can be told to.
+fn agreement(trial: &TrialRecord) -> Option<String> {
+    let tapped = |device: &&DeviceCounts| device.tapped_in.or(device.tapped_out).is_some();
+    let agree = trial.devices.iter().filter(|device| device.agrees()).filter(tapped);
+    let told: Vec<String> = agree
+        .map(|device| {
+            format!("{} took {} and sent {}", device.device, count(device.received), count(device.sent))
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("counted as the taps saw: {}", told.join("; ")))
+}
+
+/// Whose the delay is, a line a direction.
+fn shares(trial: &TrialRecord) -> Vec<String> {
+    let at = |delays: &ShareDelays, wanted: f64| {
+        let found = delays.percentiles.iter().find(|p| p.percentile == wanted);
+        found.map_or("-".to_owned(), |p| {
+            format!("{}{}", duration(p.value_ns as f64), if p.supported { "" } else { "?" })
+        })
+    };
+    let both = |delays: &ShareDelays| format!("p50 {}, p99.9 {}", at(delays, 50.0), at(delays, 99.9));
+    let line = |shares: &Shares| {
+        format!(
+            "{}: infrastructure {}; {} device{} {}; {} packets, {} left out",
+            shares.segment,
+            both(&shares.infrastructure),
+            shares.devices,
+            if shares.devices == 1 { "" } else { "s" },
+            both(&shares.vnf),
+            count(shares.packets),
+            count(shares.left_out + shares.contradictory)
+        )
+    };
+    trial.shares.iter().map(line).collect()
+}
+
+/// Devices that are named for each load; the page has all.
+const FASTEST: usize = 6;
+
+/// The fastest devices by p99.9, a line a load.
+fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
+    let by_tail: Vec<&Ranking> = rankings.iter().filter(|ranking| ranking.percentile == 99.9).collect();
+    if by_tail.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n  by p99.9; a range of ranks: not told apart with 95 % confidence")?;
+    for ranking in by_tail {
+        let place = |place: &Place| {
+            let rank = match (place.best, place.worst) {
+                (best, worst) if best == worst => best.to_string(),
+                (best, worst) => format!("{best}-{worst}"),
+            };
+            let doubt = if place.supported { "" } else { "?" };
+            format!("{rank} {} {}{doubt}", place.device, duration(place.value_ns as f64))
+        };
+        let mut places: Vec<String> = ranking.places.iter().take(FASTEST).map(place).collect();
+        if ranking.places.len() > FASTEST {
+            places.push(format!("{} more in the report", ranking.places.len() - FASTEST));
+        }
+        writeln!(out, "    {}: {}", ranking.load, places.join("; "))?;
+    }
+    Ok(())
 }
 
 /// A percentile, marked where too few packets support it.

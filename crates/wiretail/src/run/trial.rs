@@ -286,6 +286,7 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     let stalls = validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;
+    record.notes.extend(record.devices.iter().filter_map(dut::disagreement));
     if trial.is("host", "fifo") && !places.is_some_and(|places| places.fifo) {
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
     }

@@ -42,6 +42,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         stalls: StallsRecord::default(),
         calibration: None,
         accounting: None,
+        shares: Vec::new(),
     }
 }
 

@@ -33,6 +33,7 @@ use wiretail_host::Namespace;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
+pub use self::counts::disagreement;
 use self::counts::{Counts, reconcile};
 use self::deploy::{deploy, inside};
 use self::process::Process;

@@ -2,7 +2,7 @@
 //!
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
-//! - [`devices`], [`patterns`], [`accounting`]: what is measured, and that every packet is accounted for;
+//! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
 //! - [`failing`], [`ending`], [`soaks`]: what goes wrong, and what is kept then;
 //! - [`cleanliness`], [`errors`]: what stays on the machine, and what is said where a run can't be.
 //!
@@ -21,6 +21,7 @@ mod in_kernel;
 mod patterns;
 mod plans;
 mod programs;
+mod shares;
 mod soaks;
 
 pub use bed::can_run;
