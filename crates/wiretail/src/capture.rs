@@ -42,6 +42,7 @@ const MEMORY_TIME: Duration = Duration::from_secs(30);
 /// # Errors
 /// Taps that can't be opened, a file that can't be written.
 pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
+    live::stay_off(&arguments.thread);
     let stop = live::stop_on_signals()?;
     check_names(&arguments.taps)?;
     let end_ns = arguments.duration.map(|duration| nanoseconds("duration", duration)).transpose()?;

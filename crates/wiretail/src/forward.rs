@@ -22,6 +22,7 @@ use crate::live::{self, OpenPlace, Questions, nanoseconds};
 /// # Errors
 /// A plan that can't be carried out, ports that can't be opened.
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
+    live::stay_off(&arguments.thread);
     let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
     let stop: &AtomicBool = &stop;
     let (counted, more) = match arguments.socket {

@@ -31,6 +31,7 @@ const RING_SLOTS: usize = 1024;
 /// # Errors
 /// A plan that can't be carried out, a port that can't be opened, a recording that can't be read.
 pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
+    live::stay_off(&arguments.thread);
     let stop = live::stop_on_signals()?;
     let plan = plan(arguments)?;
     let port = open(arguments)?;

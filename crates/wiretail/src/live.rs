@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::SigId;
 use signal_hook::consts::SIGUSR1;
 use wiretail_dataplane::placement::Placement;
@@ -141,6 +142,20 @@ impl<'a> OpenPlace<'a> {
 /// Where a loop was asked to run.
 pub fn placement(arguments: &ThreadArgs) -> Placement {
     Placement { cpu: arguments.cpu, fifo: arguments.fifo, lock_memory: false }
+}
+
+/// Keeps the calling thread, and those that it starts from now on, off the loop's core where there is another one:
+/// beside a loop of real-time priority they would starve, and the scheduler's fair server would stop the loop for
+/// them.
+pub fn stay_off(arguments: &ThreadArgs) {
+    let Some(cpu) = arguments.cpu.filter(|&cpu| cpu < CpuSet::MAX_CPU) else { return };
+    // A system that refuses leaves everything as it was.
+    if let Ok(mut cores) = sched_getaffinity(None) {
+        cores.unset(cpu);
+        if cores.count() > 0 {
+            let _ = sched_setaffinity(None, &cores);
+        }
+    }
 }
 
 /// Runs a loop on a thread of its own in its place, and tells its progress meanwhile. The calling thread
