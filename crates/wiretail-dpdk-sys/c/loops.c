@@ -14,6 +14,8 @@
 
 /* Most packets of a way that still leave when it was told to stop: all that a receiving queue holds. */
 #define LAST_PACKETS 4096
+/* Most packets that are held until it is quiet; a queue that is always full is handed over in such pieces. */
+#define HELD_MAX 512
 
 /* A thread that DPDK did not start has no number, and without one no cache of buffers. */
 static void enter(void)
@@ -28,40 +30,90 @@ static inline void count(uint64_t *counter, uint64_t more)
 	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
-static inline uint16_t forward_once(struct wt_way *way, uint16_t batch)
-{
-	struct rte_mbuf *packets[WT_BATCH_MAX];
-	uint16_t received = rte_eth_rx_burst(way->from, 0, packets, batch);
-	uint16_t taken;
+/* A conduct in the cycles of this processor's clock. */
+struct pace {
+	uint16_t batch;
+	uint64_t work;
+	uint64_t quiet;
+};
 
-	if (likely(received == 0))
-		return 0;
-	/* At once, however few there are: waiting for more is a delay that nobody can tell from the network's. */
-	taken = rte_eth_tx_burst(way->to, 0, packets, received);
-	/* What finds the port full is dropped: queued, it would delay all that come behind it. */
-	if (unlikely(taken < received))
-		rte_pktmbuf_free_bulk(packets + taken, received - taken);
-	/* Counted behind the sending, where it delays nobody. */
-	count(&way->received, received);
-	count(&way->taken, taken);
-	count(&way->refused, received - taken);
-	count(&way->bursts, 1);
-	if (unlikely(received > way->burst_max))
-		__atomic_store_n(&way->burst_max, received, __ATOMIC_RELAXED);
+static uint64_t cycles(uint64_t ns)
+{
+	return (uint64_t)((double)ns * (double)rte_get_tsc_hz() / 1e9);
+}
+
+/* Takes what has come: a batch, or with a time to be quiet all that comes before the next pause. */
+static inline uint16_t take(struct wt_way *way, const struct pace *pace, struct rte_mbuf **packets)
+{
+	uint16_t received = rte_eth_rx_burst(way->from, 0, packets, pace->batch);
+	uint64_t last, now;
+
+	if (likely(received == 0 || pace->quiet == 0))
+		return received;
+	last = now = rte_rdtsc();
+	while (received < HELD_MAX && now - last < pace->quiet) {
+		uint16_t room = RTE_MIN(HELD_MAX - received, WT_BATCH_MAX);
+		uint16_t more = rte_eth_rx_burst(way->from, 0, packets + received, room);
+
+		now = rte_rdtsc();
+		if (more > 0)
+			last = now;
+		received += more;
+	}
 	return received;
 }
 
-void wt_forward(struct wt_way *ways, uint32_t ways_count, uint16_t batch, const uint8_t *stop)
+static inline void pass(struct wt_way *way, const struct pace *pace, struct rte_mbuf **packets, uint16_t packets_count)
 {
+	uint16_t taken;
+
+	if (unlikely(pace->work > 0)) {
+		uint64_t end = rte_rdtsc() + packets_count * pace->work;
+
+		while (rte_rdtsc() < end)
+			rte_pause();
+	}
+	/* At once, however few there are: waiting for more is a delay that nobody can tell from the network's. */
+	taken = rte_eth_tx_burst(way->to, 0, packets, packets_count);
+	/* What finds the port full is dropped: queued, it would delay all that come behind it. */
+	if (unlikely(taken < packets_count))
+		rte_pktmbuf_free_bulk(packets + taken, packets_count - taken);
+	/* Counted behind the sending, where it delays nobody. */
+	count(&way->received, packets_count);
+	count(&way->taken, taken);
+	count(&way->refused, packets_count - taken);
+	count(&way->bursts, 1);
+	if (unlikely(packets_count > way->burst_max))
+		__atomic_store_n(&way->burst_max, packets_count, __ATOMIC_RELAXED);
+}
+
+static inline uint16_t forward_once(struct wt_way *way, const struct pace *pace)
+{
+	struct rte_mbuf *packets[HELD_MAX];
+	uint16_t received = take(way, pace, packets);
+
+	for (uint16_t at = 0; at < received; at += pace->batch)
+		pass(way, pace, packets + at, RTE_MIN(received - at, pace->batch));
+	return received;
+}
+
+void wt_forward(struct wt_way *ways, uint32_t ways_count, const struct wt_conduct *conduct, const uint8_t *stop)
+{
+	const struct pace pace = {
+		.batch = (uint16_t)RTE_MIN(conduct->batch, (uint64_t)WT_BATCH_MAX),
+		.work = cycles(conduct->work_ns),
+		.quiet = cycles(conduct->quiet_ns),
+	};
+
 	enter();
 	while (likely(!__atomic_load_n(stop, __ATOMIC_RELAXED)))
 		for (uint32_t at = 0; at < ways_count; at++)
-			forward_once(&ways[at], batch);
+			forward_once(&ways[at], &pace);
 	for (uint32_t at = 0; at < ways_count; at++) {
 		uint32_t left = LAST_PACKETS;
 		uint16_t received;
 
-		while (left > 0 && (received = forward_once(&ways[at], batch)) > 0)
+		while (left > 0 && (received = forward_once(&ways[at], &pace)) > 0)
 			left -= RTE_MIN(left, received);
 	}
 }

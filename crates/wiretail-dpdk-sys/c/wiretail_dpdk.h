@@ -53,6 +53,17 @@ struct wt_way {
 	uint64_t padding[10];
 };
 
+/* How a forwarder treats packets. */
+struct wt_conduct {
+	/* Most packets that are processed and sent together. */
+	uint64_t batch;
+	/* What each packet of a batch costs before the batch is sent, in ns: what a network function would compute. */
+	uint64_t work_ns;
+	/* Packets are taken over when no further one has come for so long, in ns, as from a NIC whose receive timer
+	 * starts again with each packet; 0: at once. */
+	uint64_t quiet_ns;
+};
+
 struct wt_frame {
 	const uint8_t *data;
 	uint64_t length;
@@ -83,7 +94,7 @@ int wt_port_clock(uint16_t id, uint64_t *ticks);
 
 /* Forwards until `stop` is not 0, on the calling thread, which busy-waits. What one rx_burst of at most `batch`
  * packets takes is sent by one tx_burst at once. What was received by the end still leaves. */
-void wt_forward(struct wt_way *ways, uint32_t count, uint16_t batch, const uint8_t *stop);
+void wt_forward(struct wt_way *ways, uint32_t count, const struct wt_conduct *conduct, const uint8_t *stop);
 
 /* Copies frames and sends them; waits for at most `patience_ns` until the port takes them. Returns how many it
  * took, the first ones; with fewer, `error` is why. */

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
-use crate::{DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
+use crate::{Conduct, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
 
 /// DPDK, started.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ pub struct Forwarder(Infallible);
 
 #[allow(missing_docs, clippy::missing_errors_doc)]
 impl Forwarder {
-    pub fn new(ports: Vec<Port>, _ways: &[(usize, usize)], _batch: usize) -> Result<Self, DpdkError> {
+    pub fn new(ports: Vec<Port>, _ways: &[(usize, usize)], _conduct: Conduct) -> Result<Self, DpdkError> {
         match ports.first() {
             Some(port) => match port.0 {},
             None => Err(DpdkError::NotBuilt),

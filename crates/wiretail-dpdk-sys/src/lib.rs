@@ -82,6 +82,19 @@ pub struct PortOptions {
     pub link_wait_ms: u32,
 }
 
+/// How a forwarder treats packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conduct {
+    /// Most packets that are processed and sent together, 1 to [`BATCH_MAX`]; some drivers of network cards need 4 or
+    /// more.
+    pub batch: usize,
+    /// What each packet of a batch costs before the batch is sent, in ns: what a network function would compute.
+    pub work_ns: u64,
+    /// Packets are taken over when no further one has come for so long, in ns, as from a network card whose
+    /// receive timer starts again with each packet (Intel 82574 datasheet, RDTR); 0: at once.
+    pub quiet_ns: u64,
+}
+
 /// What a port's driver counted since it was opened. Not every driver counts everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 use wiretail_dataplane::counters::{CounterReading, SharedCounters};
 use wiretail_dataplane::port::PortKind;
@@ -24,6 +24,9 @@ use crate::live::{self, OpenPlace, Questions, nanoseconds};
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     live::stay_off(&arguments.thread);
     let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
+    if arguments.socket != ForwardSocket::Dpdk && (arguments.work.is_some() || arguments.coalesce.is_some()) {
+        bail!("--work and --coalesce go with --socket dpdk");
+    }
     let stop: &AtomicBool = &stop;
     let (counted, more) = match arguments.socket {
         ForwardSocket::Dpdk => dpdk::run(arguments, stop, questions)?,

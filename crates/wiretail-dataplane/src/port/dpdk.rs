@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub use wiretail_dpdk_sys::{
-    DpdkError, Eal, Forwarder, Packet, Port, PortCounts, PortOptions, Watcher, WayCounts,
+    Conduct, DpdkError, Eal, Forwarder, Packet, Port, PortCounts, PortOptions, Watcher, WayCounts,
 };
 
 use super::TxPort;

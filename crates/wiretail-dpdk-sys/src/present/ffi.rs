@@ -37,6 +37,14 @@ pub(super) struct Way {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
+pub(super) struct Conduct {
+    pub batch: u64,
+    pub work_ns: u64,
+    pub quiet_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(super) struct Frame {
     pub data: *const u8,
     pub length: u64,
@@ -68,7 +76,7 @@ unsafe extern "C" {
     pub(super) fn wt_port_close(id: u16);
     pub(super) fn wt_port_counts(id: u16, counts: *mut PortCounts) -> c_int;
     pub(super) fn wt_port_clock(id: u16, ticks: *mut u64) -> c_int;
-    pub(super) fn wt_forward(ways: *const Way, count: u32, batch: u16, stop: *const bool);
+    pub(super) fn wt_forward(ways: *const Way, count: u32, conduct: *const Conduct, stop: *const bool);
     pub(super) fn wt_send(
         id: u16,
         frames: *const Frame,

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{BATCH_MAX, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
+use crate::{BATCH_MAX, Conduct, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
 
 mod ffi;
 
@@ -188,18 +188,18 @@ struct Ways {
 #[derive(Debug)]
 pub struct Forwarder {
     shared: Arc<Ways>,
-    batch: u16,
+    conduct: Conduct,
 }
 
 impl Forwarder {
-    /// A forwarder of these ways, each from a port to a port, by their places in `ports`. At most `batch`
-    /// packets are taken by one look, 1 to [`BATCH_MAX`]; some drivers of network cards need 4 or more.
+    /// A forwarder of these ways, each from a port to a port, by their places in `ports`.
     ///
     /// # Errors
     /// A batch or a place out of range.
-    pub fn new(ports: Vec<Port>, ways: &[(usize, usize)], batch: usize) -> Result<Self, DpdkError> {
-        if !(1..=BATCH_MAX).contains(&batch) {
-            return Err(DpdkError::Range { what: "batch", found: batch, expected: "1 to 64 packets" });
+    pub fn new(ports: Vec<Port>, ways: &[(usize, usize)], conduct: Conduct) -> Result<Self, DpdkError> {
+        if !(1..=BATCH_MAX).contains(&conduct.batch) {
+            let found = conduct.batch;
+            return Err(DpdkError::Range { what: "batch", found, expected: "1 to 64 packets" });
         }
         let id = |place: usize| {
             let expected = "the place of an open port, from 0";
@@ -219,7 +219,7 @@ impl Forwarder {
             })
         };
         let ways = ways.iter().map(way).collect::<Result<_, DpdkError>>()?;
-        Ok(Self { shared: Arc::new(Ways { ports, ways }), batch: batch as u16 })
+        Ok(Self { shared: Arc::new(Ways { ports, ways }), conduct })
     }
 
     /// What others may read while it runs.
@@ -231,10 +231,12 @@ impl Forwarder {
     /// once, together; what the sending port does not take is dropped.
     pub fn run(&mut self, stop: &AtomicBool) {
         let ways = &self.shared.ways;
-        // SAFETY: the ways and the flag outlive the call. C writes the ways' counters only, with atomic stores
+        let Conduct { batch, work_ns, quiet_ns } = self.conduct;
+        let conduct = ffi::Conduct { batch: batch as u64, work_ns, quiet_ns };
+        // SAFETY: the ways, the conduct and the flag outlive the call. C writes the ways' counters only, with atomic stores
         // into atomics. The ports are open, as they live in the same structure; `&mut`, and that nothing else
         // has these ports, say that no other thread uses their queues.
-        unsafe { ffi::wt_forward(ways.as_ptr(), ways.len() as u32, self.batch, stop.as_ptr()) };
+        unsafe { ffi::wt_forward(ways.as_ptr(), ways.len() as u32, &conduct, stop.as_ptr()) };
     }
 }
 

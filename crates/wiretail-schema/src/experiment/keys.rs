@@ -230,6 +230,22 @@ pub const KEYS: &[KeyRow] = &[
         .of_dut(&["skeleton", "dpdk-l2fwd", "dpdk-testpmd"]),
     many(
         "dut",
+        "work",
+        Kind::Duration,
+        Some("0 s"),
+        "What each packet of a batch costs before the batch is sent, as a network function would compute for it.",
+    )
+    .of_dut(&["dpdk-l2fwd"]),
+    many(
+        "dut",
+        "coalesce",
+        Kind::Duration,
+        Some("0 s"),
+        "Packets are taken over when none has come for this time, as from a network card whose receive timer starts again with each packet.",
+    )
+    .of_dut(&["dpdk-l2fwd"]),
+    many(
+        "dut",
         "pmd",
         Kind::Choice(&["af_packet", "af_xdp"]),
         Some("af_packet"),

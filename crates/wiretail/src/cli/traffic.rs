@@ -303,6 +303,12 @@ pub struct ForwardArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "delay",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub delay_every: u64,
+    /// With --socket dpdk: compute for this time for each packet of a batch, before the batch is sent
+    #[arg(long, value_name = "DURATION")]
+    pub work: Option<Duration>,
+    /// With --socket dpdk: take packets over when none has come for this time, as from a card's receive timer
+    #[arg(long, value_name = "DURATION")]
+    pub coalesce: Option<Duration>,
     /// How frames are received and sent
     #[arg(long, value_enum, default_value_t = ForwardSocket::Packet)]
     pub socket: ForwardSocket,

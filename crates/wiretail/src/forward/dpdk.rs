@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use wiretail_dataplane::port::dpdk::{Forwarder, Port, Watcher};
+use wiretail_dataplane::port::dpdk::{Conduct, Forwarder, Port, Watcher};
 use wiretail_report::format;
 
 use super::{Counted, so_far};
 use crate::cli::traffic::ForwardArgs;
-use crate::live::{self, Questions};
+use crate::live::{self, Questions, nanoseconds};
 
 /// Forwards until a signal ends it; returns what it counted, and the ports for the document of the end.
 pub(super) fn run(
@@ -25,7 +25,7 @@ pub(super) fn run(
         crate::dpdk::open(&[&arguments.output, &arguments.input], &arguments.dpdk, &arguments.thread)?;
     ports.swap(0, 1);
     let ways: &[(usize, usize)] = if arguments.both_ways { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
-    let mut forwarder = Forwarder::new(ports, ways, arguments.batch)?;
+    let mut forwarder = Forwarder::new(ports, ways, conduct(arguments)?)?;
     let watcher = forwarder.watcher();
     super::say_ready(arguments);
     for port in watcher.ports().iter().filter(|port| !port.is_link_up()) {
@@ -47,6 +47,15 @@ pub(super) fn run(
     let burst_max = ways.iter().map(|way| way.burst_max).max();
     let ports: Vec<_> = watcher.ports().iter().map(port).collect();
     Ok((count(&watcher), json!({ "bursts": bursts, "burst_max": burst_max, "ports": ports })))
+}
+
+fn conduct(arguments: &ForwardArgs) -> Result<Conduct> {
+    let ns = |name, duration: Option<_>| duration.map_or(Ok(0), |duration| nanoseconds(name, duration));
+    Ok(Conduct {
+        batch: arguments.batch,
+        work_ns: ns("work", arguments.work)?,
+        quiet_ns: ns("coalesce", arguments.coalesce)?,
+    })
 }
 
 /// What the ways counted, and what the drivers know besides.

@@ -36,6 +36,10 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let polls = match kind {
         "dpdk-l2fwd" => {
             argv.extend(["--pmd", get("pmd")].map(str::to_owned));
+            for name in ["work", "coalesce"] {
+                let ns = trial.get("dut", name).number;
+                argv.extend((ns > 0).then(|| format!("--{name}={ns}ns")));
+            }
             argv.extend(site.core.map(|core| format!("--cpu={core}")));
             loops()
         }
