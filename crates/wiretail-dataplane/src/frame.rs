@@ -34,6 +34,11 @@ pub const FRAME_LEN_MAX: u16 = 1514;
 /// Shortest frame with room for the whole signature.
 pub const FRAME_LEN_SIGNED: u16 = (PAYLOAD_AT + SIGNATURE_LEN) as u16;
 
+/// Shortest frame with room for a text behind the signature.
+pub fn mark_room(text: &[u8]) -> usize {
+    PAYLOAD_AT + SIGNATURE_LEN + text.len()
+}
+
 /// First source port; the flows of a stream have this one and the following ones.
 pub const PORT_FIRST: u16 = 1024;
 
@@ -127,6 +132,16 @@ impl Template {
         let pseudo_sum = sum(&bytes[IP_AT + 12..UDP_AT]) + 17 + sum(&bytes[UDP_AT + 4..UDP_AT + 6]);
         let (ip_sum, udp_sum) = (sum(&bytes[IP_AT..UDP_AT]), pseudo_sum + sum(&bytes[UDP_AT..]));
         Self { bytes, ip_sum, udp_sum }
+    }
+
+    /// The same template with a text behind the signature; the frame has [`mark_room`] for it.
+    pub(crate) fn marked(addresses: &Addresses, len: u16, text: &[u8]) -> Self {
+        let mut template = Self::new(addresses, len);
+        let at = PAYLOAD_AT + SIGNATURE_LEN;
+        template.bytes[at..at + text.len()].copy_from_slice(text);
+        // The signature's length is odd: the text begins with the low half of a word.
+        template.udp_sum += sum(&template.bytes[at - 1..at + text.len()]);
+        template
     }
 
     /// The frame before anything is filled in.
@@ -224,6 +239,20 @@ mod tests {
                 let pseudo = sum(&frame[IP_AT + 12..UDP_AT]) + 17 + sum(&frame[UDP_AT + 4..UDP_AT + 6]);
                 assert_eq!(checksum(pseudo + sum(&frame[UDP_AT..])), 0, "{len} {id}");
             }
+        }
+    }
+
+    #[test]
+    fn a_mark_stands_behind_the_signature_and_adds_up() {
+        for text in [&b"EVEN"[..], b"ODD"] {
+            let len = mark_room(text) as u16;
+            let template = Template::marked(&ADDRESSES, len, text);
+            let mut frame = template.bytes().to_vec();
+            template.fill(&mut frame, 1030, 7, &LongSignature::default());
+            assert!(frame.ends_with(text));
+            assert_eq!(read_signature(&frame, len.into()).unwrap().id, 7);
+            let pseudo = sum(&frame[IP_AT + 12..UDP_AT]) + 17 + sum(&frame[UDP_AT + 4..UDP_AT + 6]);
+            assert_eq!(checksum(pseudo + sum(&frame[UDP_AT..])), 0);
         }
     }
 

@@ -6,6 +6,7 @@ use wiretail_schema::sizes::{CYCLE_MAX, FrameSizes, NAMED_MIXES};
 
 use crate::error::{DataplaneError, plan};
 use crate::frame::{Addresses, FRAME_LEN_MAX, FRAME_LEN_MIN, PORT_FIRST};
+use crate::marks::Marks;
 use crate::random::Random;
 use crate::recording::Recording;
 
@@ -20,6 +21,8 @@ pub struct GeneratorPlan {
     /// Sent in place of the streams, as it was recorded, and at its own times in place of the pattern's.
     /// It is sent once, or up to [`GeneratorPlan::end`].
     pub recording: Option<Arc<Recording>>,
+    /// Which packets of the streams carry a text; None: none.
+    pub marks: Option<Marks>,
     /// When packets depart.
     pub pattern: Pattern,
     /// When it ends.
@@ -82,6 +85,14 @@ impl Sizes {
                 }
                 cycle
             }
+        }
+    }
+
+    /// The shortest of them.
+    fn least(&self) -> u16 {
+        match self {
+            Self::Fixed(len) => *len,
+            Self::Imix(parts) => parts.iter().map(|(len, _)| *len).min().unwrap_or(0),
         }
     }
 
@@ -190,6 +201,9 @@ impl GeneratorPlan {
                 return Err(plan("number of flows", stream.flows, "1 to 64511"));
             }
             stream.sizes.check()?;
+            if let Some(marks) = &self.marks {
+                marks.check(stream.sizes.least())?;
+            }
         }
         let rate = self.pattern.rate_pps();
         if !(1..=RATE_PPS_MAX).contains(&rate) {

@@ -115,6 +115,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
     Ok(GeneratorPlan {
         streams: if recording.is_some() { Vec::new() } else { streams(arguments) },
         recording,
+        marks: None,
         pattern: pattern(arguments)?,
         end,
         seed: arguments.seed,

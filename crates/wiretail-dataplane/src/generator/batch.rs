@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::frame::{LongSignature, PORT_FIRST, Template};
+use crate::marks::Marks;
 use crate::plan::GeneratorPlan;
 use crate::port::{BATCH_MAX, TxPort};
 use crate::recording::Recording;
@@ -28,7 +29,14 @@ pub(super) struct Batch {
     recording: Option<Arc<Recording>>,
     /// Number of the next frame of the recording.
     recorded: usize,
+    /// Those of unmarked frames, then as many of marked ones.
     templates: Vec<Template>,
+    /// From a template to its marked one.
+    to_marked: usize,
+    marks: Option<Marks>,
+    /// Number of the next packet that is built, and of the next one that is marked.
+    number: u64,
+    next_mark: u64,
     sources: Vec<Source>,
     turn: usize,
     next_id: u32,
@@ -60,6 +68,7 @@ pub(super) struct Handed {
 impl Batch {
     pub(super) fn new(plan: &GeneratorPlan) -> Self {
         let mut templates = Vec::new();
+        let mut marked = Vec::new();
         let mut sources = Vec::new();
         for stream in &plan.streams {
             let lengths = stream.sizes.cycle(plan.seed ^ u64::from(stream.id));
@@ -68,16 +77,26 @@ impl Batch {
             distinct.dedup();
             let first = templates.len();
             templates.extend(distinct.iter().map(|&len| Template::new(&stream.addresses, len)));
+            if let Some(marks) = &plan.marks {
+                let template = |&len: &u16| Template::marked(&stream.addresses, len, &marks.text);
+                marked.extend(distinct.iter().map(template));
+            }
             let index = |len: &u16| first + distinct.partition_point(|other| other < len);
             let cycle = lengths.iter().map(index).collect();
             let (id, flows, port) = (stream.id, stream.flows, stream.port);
             sources.push(Source { id, flows, port, cycle, sequence: 0 });
         }
+        let to_marked = templates.len();
+        templates.append(&mut marked);
         let built = if plan.recording.is_none() { BATCH_MAX * FRAME_ROOM } else { 0 };
         Self {
             recording: plan.recording.clone(),
             recorded: 0,
             templates,
+            to_marked,
+            next_mark: plan.marks.as_ref().map_or(u64::MAX, |marks| marks.next_from(0)),
+            marks: plan.marks.clone(),
+            number: 0,
             sources,
             turn: 0,
             next_id: plan.id_first,
@@ -130,7 +149,12 @@ impl Batch {
     #[inline]
     fn build(&mut self, at: usize, due: u64) {
         let source = &mut self.sources[self.turn];
-        let which = source.cycle[(source.sequence % source.cycle.len() as u64) as usize];
+        let mut which = source.cycle[(source.sequence % source.cycle.len() as u64) as usize];
+        if self.number == self.next_mark {
+            which += self.to_marked;
+            self.next_mark = self.marks.as_ref().map_or(u64::MAX, |marks| marks.next_from(self.number + 1));
+        }
+        self.number += 1;
         let template = &self.templates[which];
         let frame = &mut self.frames[at * FRAME_ROOM..(at + 1) * FRAME_ROOM];
         let len = template.bytes().len();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::frame::PORT_FIRST;
 use crate::frame::{Addresses, read_signature};
+use crate::marks::Marks;
 use crate::plan::{End, Pattern, Sizes, Stream};
 use crate::recording::Recording;
 
@@ -43,6 +44,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
     GeneratorPlan {
         streams,
         recording: None,
+        marks: None,
         pattern,
         end: End::Packets(packets),
         seed: 1,
@@ -159,6 +161,23 @@ fn a_stream_of_a_port_that_is_not_there_is_refused() {
     let plan = plan(streams, Pattern::Constant { rate_pps: 1 }, 1);
     let error = Generator::new(vec![&mut port], plan).unwrap_err().to_string();
     assert!(error.contains("port of a stream is 1"), "{error}");
+}
+
+#[test]
+fn marked_packets_carry_the_text_and_no_others_do() {
+    let marks = Marks { every: 7, text: b"WIRETAIL-MARK".to_vec(), seed: 5 };
+    let streams = vec![stream(3, Sizes::Fixed(100)), stream(4, Sizes::imix_csit())];
+    let plan = plan(streams, Pattern::Constant { rate_pps: 1_000_000 }, 700);
+    // The shortest of the mix has no room.
+    let refused = GeneratorPlan { marks: Some(marks.clone()), ..plan.clone() }.check();
+    assert!(refused.unwrap_err().to_string().contains("78 bytes"));
+    let streams = vec![stream(3, Sizes::Fixed(100)), stream(4, Sizes::Imix(vec![(78, 2), (200, 1)]))];
+    let mut port = Keeping::default();
+    run(GeneratorPlan { marks: Some(marks.clone()), streams, ..plan }, &mut port);
+    let holds = |frame: &Vec<u8>| frame.windows(13).any(|window| window == b"WIRETAIL-MARK");
+    let found: Vec<u64> = (0..700).filter(|number| holds(&port.frames[*number as usize])).collect();
+    assert_eq!(found, (0..700).filter(|number| marks.is_marked(*number)).collect::<Vec<_>>());
+    assert_eq!(found.len(), 100);
 }
 
 fn recorded(end: End) -> GeneratorPlan {

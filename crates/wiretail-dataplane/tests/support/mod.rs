@@ -187,6 +187,7 @@ impl Trial {
         GeneratorPlan {
             streams: vec![Stream { id: 1, port: 0, addresses, flows: 4, sizes: self.sizes.clone() }],
             recording: None,
+            marks: None,
             pattern: self.pattern,
             end: End::Packets(self.packets),
             seed: 1,

@@ -375,6 +375,14 @@ pub const KEYS: &[KeyRow] = &[
         Some("one-way"),
         "Whether traffic crosses the device from in to out, or both ways at once.",
     ),
+    many(
+        "traffic",
+        "mark-every",
+        Kind::Count(0),
+        Some("0"),
+        "One packet in so many, drawn by the seed, carries a text behind its signature; 0 for none.",
+    ),
+    many("traffic", "mark", Kind::Text, Some("WIRETAIL-MARK"), "That text, for a device that filters by it."),
     one("traffic", "port", Kind::Count(1), Some("53"), "UDP port that packets are sent to."),
     one(
         "traffic",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use wiretail_dataplane::frame::Addresses;
+use wiretail_dataplane::marks::Marks;
 use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 use wiretail_dataplane::recording::Recording;
 use wiretail_schema::experiment::Trial;
@@ -86,6 +87,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     Ok(GeneratorPlan {
         streams,
         recording,
+        marks: marks(trial, seed)?,
         pattern,
         end: End::DurationNs(trial.get("trial", "duration").number),
         seed,
@@ -135,6 +137,19 @@ pub fn is_probe(frame: &[u8]) -> bool {
         Some(ethertype) if ethertype == ETHERTYPE_IPV4 => frame.get(23) == Some(&PROTOCOL_PROBE),
         _ => false,
     }
+}
+
+/// Which packets carry a text; None: none.
+///
+/// # Errors
+/// Packets of a recording carry what they were recorded with.
+pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
+    let every = trial.get("traffic", "mark-every").number;
+    let text = trial.get("traffic", "mark").text.as_bytes().to_vec();
+    if every > 0 && trial.get("traffic", "pattern").text == "replay" {
+        bail!("traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern");
+    }
+    Ok((every > 0).then_some(Marks { every, text, seed }))
 }
 
 /// The recording to send again, if there is one.
