@@ -61,3 +61,25 @@ impl Accounting {
         (self.dropped, self.duplicated, self.swapped) == (self.lost, self.duplicates, self.reordered)
     }
 }
+
+/// A device filtered by a text that some packets carry: which packets were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Filtering {
+    /// One packet in so many was marked.
+    pub every: u64,
+    /// Packets at the ingress tap, those of the warm-up left out.
+    pub packets: u64,
+    /// Those of them that carried the text.
+    pub marked: u64,
+    /// Of these, those that were lost.
+    pub marked_lost: u64,
+    /// Packets that were lost without carrying it.
+    pub others_lost: u64,
+}
+
+impl Filtering {
+    /// Whether exactly the marked packets were lost.
+    pub fn holds(&self) -> bool {
+        self.marked > 0 && self.marked_lost == self.marked && self.others_lost == 0
+    }
+}

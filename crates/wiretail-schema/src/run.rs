@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::{Accounting, Calibration};
+use crate::calibration::{Accounting, Calibration, Filtering};
 use crate::shares::Shares;
 
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
@@ -123,6 +123,9 @@ pub struct TrialRecord {
     /// Whose the delay is, one entry a direction; empty where there is no switch, and of a soak.
     #[serde(default)]
     pub shares: Vec<Shares>,
+    /// Whether a filter took exactly the packets that carry its text; None where there is none.
+    #[serde(default)]
+    pub filtering: Option<Filtering>,
 }
 
 /// A key's value in a trial.
@@ -184,8 +187,11 @@ pub struct DeviceCounts {
     pub received: u64,
     /// Packets that it says it sent.
     pub sent: u64,
-    /// Packets that it says it lost before it took them, or dropped by its own decision.
+    /// Packets that it says it lost before it took them, or dropped for another reason than a rule.
     pub dropped: u64,
+    /// Of those that it took, packets that it says a rule of its made it drop.
+    #[serde(default)]
+    pub filtered: u64,
     /// Packets that it says it could not send.
     pub failed: u64,
     /// Packets that the taps saw enter it; None where not every way in has one.
@@ -196,12 +202,13 @@ pub struct DeviceCounts {
 
 impl DeviceCounts {
     /// Whether the device counted what the taps saw: everything that it took or dropped came in, and
-    /// everything that it sent came out.
+    /// everything that it sent came out; one that filters has done one or the other with everything it took.
     pub fn agrees(&self) -> bool {
         let came = self
             .tapped_in
             .is_none_or(|tapped| tapped == self.received || tapped == self.received + self.dropped);
-        came && self.tapped_out.is_none_or(|tapped| tapped == self.sent)
+        let decided = self.filtered == 0 || self.received == self.sent + self.filtered + self.failed;
+        came && decided && self.tapped_out.is_none_or(|tapped| tapped == self.sent)
     }
 }
 

@@ -23,6 +23,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         stalls(m, page);
         calibration(m, page);
         accounting(m, page);
+        filtering(m, page);
         folded(m, page, "Load generator", generator);
         folded(m, page, "Taps", taps);
         if page.run.trials.iter().any(|trial| !trial.devices.is_empty()) {
@@ -52,6 +53,11 @@ fn folded(m: &mut Markup, page: &Page<'_>, name: &'static str, draw: fn(&mut Mar
 /// A trial's heading in a table.
 fn heading(trial: &TrialRecord) -> Cell {
     Cell::text(&trial.name)
+}
+
+/// A count of what was done on purpose, faint where it is zero.
+fn planted(count: u64) -> Cell {
+    Cell::count(count).class(if count == 0 { "number zero" } else { "number" })
 }
 
 /// A count, faint where it is zero and marked where it is not.
@@ -130,12 +136,14 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
                 Cell::count(device.sent),
                 tapped(device.tapped_out),
                 fault(device.dropped),
+                planted(device.filtered),
                 fault(device.failed),
                 agree,
             ]
         })
     });
-    let names = ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "not sent", "agree"];
+    let names =
+        ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "filtered", "not sent", "agree"];
     let caption = "What the devices counted, beside what the taps saw: all directions of a device together. What it \
                    dropped may be among what it took";
     table(m, caption, &head(names), rows);
@@ -145,8 +153,6 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
 fn skeleton(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().filter_map(|trial| {
         let dut = trial.dut?;
-        let planted =
-            |count: u64| Cell::count(count).class(if count == 0 { "number zero" } else { "number" });
         Some(vec![
             heading(trial),
             fault(dut.dropped),
@@ -189,6 +195,29 @@ fn accounting(m: &mut Markup, page: &Page<'_>) {
         ["trial", "packets", "dropped", "lost", "sent twice", "duplicates", "swapped", "reordered", "exact"];
     let caption =
         "Known faults: what the device did on purpose, by its own count, and what was measured of it";
+    table(m, caption, &head(names), rows);
+}
+
+/// Filters by a text, and which packets they took.
+fn filtering(m: &mut Markup, page: &Page<'_>) {
+    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.filtering.as_ref()?)));
+    let rows: Vec<Vec<Cell>> = known
+        .map(|(trial, filtering)| {
+            let exact =
+                if filtering.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
+            let counts = [filtering.packets, filtering.marked, filtering.marked_lost, filtering.others_lost];
+            let mut cells = vec![heading(trial)];
+            cells.extend(counts.map(Cell::count));
+            cells.push(exact);
+            cells
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let names = ["trial", "packets", "marked", "of these lost", "others lost", "exact"];
+    let caption =
+        "Filter: packets that carry the text it looks for, and those that were lost (named in lost.csv)";
     table(m, caption, &head(names), rows);
 }
 

@@ -11,6 +11,7 @@
 
 mod directory;
 mod dut;
+mod lost;
 mod neighbour;
 mod places;
 mod progress;
@@ -209,7 +210,7 @@ fn attempts(
         let seed = seed.wrapping_add(trial.number as u64);
         let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };
         let mut record = trial::run(&attempt)
-            .and_then(|recorded| results::evaluate_all(directory.path(), trial, recorded))
+            .and_then(|recorded| results::evaluate_all(directory.path(), trial, seed, recorded))
             .unwrap_or_else(|error| TrialRecord { reasons: vec![crate::message(&error)], ..blank });
         record.attempts = number;
         let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);

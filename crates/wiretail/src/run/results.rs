@@ -12,6 +12,7 @@ use wiretail_schema::packet::FlowRule;
 use wiretail_schema::run::{SegmentRecord, TapRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
 
+use super::lost::LostList;
 use super::recorder::SOURCE;
 use super::shares::{self, Joining};
 use super::topology::{Segment, TapPlace, Topology};
@@ -27,8 +28,8 @@ const WINDOW_NS: i64 = 5_000_000_000;
 /// Worst packets listed for each trial.
 const WORST: usize = 5000;
 
-/// Evaluates every segment of a trial into its directory.
-pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Result<TrialRecord> {
+/// Evaluates every segment of a trial with this seed into its directory.
+pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: trial::Recorded) -> Result<TrialRecord> {
     let trial::Recorded { mut record, stalls } = recorded;
     let folder = run.join(&record.directory);
     let mut tally = if store::is_soak(trial) { None } else { calibration(trial) };
@@ -36,18 +37,27 @@ pub fn evaluate_all(run: &Path, trial: &Trial, recorded: trial::Recorded) -> Res
     for place in shares::order(&record.segments) {
         let segment = &record.segments[place];
         let tally = if place == 0 { tally.as_mut() } else { None };
+        let mut lost = LostList::new(trial, seed)?;
         let evaluated = match store::is_soak(trial) {
             true => write_soak(&run.join(&segment.directory)),
             false => {
                 joining.iter_mut().for_each(|joining| joining.begin(&segment.name));
-                evaluate_segment(run, &folder, trial, segment, (tally, joining.as_mut()))
+                evaluate_segment(
+                    run,
+                    &folder,
+                    trial,
+                    segment,
+                    Watchers { calibration: tally, joining: joining.as_mut(), lost: &mut lost },
+                )
             }
         };
         match evaluated {
             Ok(summary) => {
                 record.segments[place].analysed = true;
+                record.notes.extend(lost.write(&run.join(&record.segments[place].directory), &summary)?);
                 if place == 0 {
                     record.accounting = accounting(trial, &record, &summary);
+                    record.filtering = lost.filtering(trial, &summary).filter(|_| !store::is_soak(trial));
                 }
             }
             // An interrupted trial may have ended before its first packet.
@@ -87,12 +97,19 @@ fn calibration(trial: &Trial) -> Option<CalibrationTally> {
     adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
 }
 
+/// Who takes what became of each packet of a segment.
+struct Watchers<'a> {
+    calibration: Option<&'a mut CalibrationTally>,
+    joining: Option<&'a mut Joining>,
+    lost: &'a mut LostList,
+}
+
 fn evaluate_segment(
     run: &Path,
     folder: &Path,
     trial: &Trial,
     segment: &SegmentRecord,
-    (mut calibration, mut joining): (Option<&mut CalibrationTally>, Option<&mut Joining>),
+    mut watchers: Watchers<'_>,
 ) -> Result<Summary> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));
@@ -116,15 +133,13 @@ fn evaluate_segment(
         out: Some(&out),
         progress: false,
     };
-    if calibration.is_none() && joining.is_none() {
-        return Ok(evaluate(job, None)?.0);
-    }
     let mut each = |outcome: &Outcome| {
+        watchers.lost.take(outcome);
         if let Outcome::Matched { sent, delay_ns } = outcome {
-            if let Some(tally) = &mut calibration {
+            if let Some(tally) = &mut watchers.calibration {
                 tally.take(sent.index(), sent.ts_ns, *delay_ns);
             }
-            if let Some(joining) = &mut joining {
+            if let Some(joining) = &mut watchers.joining {
                 joining.take(sent, *delay_ns);
             }
         }

@@ -101,8 +101,23 @@ fn known(trial: &TrialRecord) -> Vec<String> {
             known.reordered
         )
     });
+    let filtering = trial.filtering.iter().map(|known| {
+        format!(
+            "filter {}: marked {}, lost {} of them, {} others",
+            word(known.holds()),
+            known.marked,
+            known.marked_lost,
+            known.others_lost
+        )
+    });
     let disagreements = trial.devices.iter().filter_map(disagreement);
-    calibration.chain(accounting).chain(agreement(trial)).chain(disagreements).chain(shares(trial)).collect()
+    calibration
+        .chain(accounting)
+        .chain(filtering)
+        .chain(agreement(trial))
+        .chain(disagreements)
+        .chain(shares(trial))
+        .collect()
 }
 
 /// Which devices counted what the taps saw; None where none can be told to.

@@ -147,7 +147,9 @@ pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
     let every = trial.get("traffic", "mark-every").number;
     let text = trial.get("traffic", "mark").text.as_bytes().to_vec();
     if every > 0 && trial.get("traffic", "pattern").text == "replay" {
-        bail!("traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern");
+        bail!(
+            "traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern"
+        );
     }
     Ok((every > 0).then_some(Marks { every, text, seed }))
 }

@@ -43,6 +43,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         calibration: None,
         accounting: None,
         shares: Vec::new(),
+        filtering: None,
     }
 }
 

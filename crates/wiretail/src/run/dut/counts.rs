@@ -13,8 +13,10 @@ pub struct Counts {
     pub received: u64,
     /// Packets that it sent.
     pub sent: u64,
-    /// Packets that it lost before it took them, or dropped by its own decision.
+    /// Packets that it lost before it took them, or dropped for another reason than a rule.
     pub dropped: u64,
+    /// Of those that it took, packets that a rule made it drop.
+    pub filtered: u64,
     /// Packets that it could not send.
     pub failed: u64,
 }
@@ -26,6 +28,7 @@ impl Counts {
             received: self.received.saturating_sub(before.received),
             sent: self.sent.saturating_sub(before.sent),
             dropped: self.dropped.saturating_sub(before.dropped),
+            filtered: self.filtered.saturating_sub(before.filtered),
             failed: self.failed.saturating_sub(before.failed),
         }
     }
@@ -58,6 +61,7 @@ pub fn reconcile(
         received: counts.received,
         sent: counts.sent,
         dropped: counts.dropped,
+        filtered: counts.filtered,
         failed: counts.failed,
         tapped_in: seen(&|place| places[place].enters),
         tapped_out: seen(&|place| places[place].leaves),
@@ -72,12 +76,13 @@ pub fn disagreement(counts: &DeviceCounts) -> Option<String> {
     };
     (!counts.agrees()).then(|| {
         format!(
-            "{} counted otherwise than the taps saw: it took {} and sent {}; it says that it dropped {} and could not \
-             send {}",
+            "{} counted otherwise than the taps saw: it took {} and sent {}; it says that it dropped {}, filtered {} \
+             and could not send {}",
             counts.device,
             beside(counts.received, counts.tapped_in),
             beside(counts.sent, counts.tapped_out),
             counts.dropped,
+            counts.filtered,
             counts.failed
         )
     })
@@ -167,6 +172,7 @@ mod tests {
             received,
             sent: 90,
             dropped,
+            filtered: 0,
             failed: 0,
             tapped_in,
             tapped_out: Some(90),
@@ -177,6 +183,7 @@ mod tests {
             counts(95, 5, Some(100)),
             counts(100, 10, Some(100)),
             counts(1, 0, None),
+            DeviceCounts { filtered: 10, ..counts(100, 5, Some(105)) },
         ] {
             assert_eq!(disagreement(&fine), None, "{fine:?}");
         }

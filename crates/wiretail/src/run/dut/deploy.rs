@@ -155,7 +155,7 @@ fn translate(program: &mut Program) -> Result<()> {
     let over_console = |ask: &Ask| match ask {
         Ask::Signal(signal) => Some(Ask::Line(format!("signal {}", signal_name(*signal)))),
         Ask::Line(line) => Some(Ask::Line(format!("line {line}"))),
-        Ask::Run(_) => None,
+        Ask::Run(_) | Ask::End(_) => None,
     };
     program.stop = over_console(&program.stop).unwrap_or(Ask::Line("stop".to_owned()));
     program.counting = program.counting.take().and_then(|mut counting| {

@@ -75,6 +75,7 @@ pub fn counts(text: &str) -> Option<Counts> {
         sent: number("sent")?,
         dropped: number("dropped").unwrap_or(0),
         failed: number("failed").unwrap_or(0),
+        ..Counts::default()
     })
 }
 
@@ -86,6 +87,6 @@ mod tests {
     fn counters_are_read_from_whole_lines() {
         assert_eq!(counts("{\"received\":7,\"se"), None);
         let text = "forwarding\n{\"received\":7,\"sent\":6,\"failed\":1}\n";
-        assert_eq!(counts(text), Some(Counts { received: 7, sent: 6, dropped: 0, failed: 1 }));
+        assert_eq!(counts(text), Some(Counts { received: 7, sent: 6, failed: 1, ..Counts::default() }));
     }
 }

@@ -8,6 +8,8 @@
 //! | `skeleton` | [`skeleton`] |
 //! | `skeleton` that is deployed, `xdp-redirect`, `dpdk-l2fwd` | [`forward`] |
 //! | `dpdk-testpmd` | [`testpmd`] |
+//! | `suricata` | [`suricata`] |
+//! | `snort3` | [`snort3`] |
 //! | `command` | [`program::command`] |
 
 mod counts;
@@ -18,6 +20,8 @@ mod kernel;
 mod process;
 mod program;
 mod skeleton;
+mod snort3;
+mod suricata;
 mod testpmd;
 
 use std::path::Path;
@@ -168,6 +172,8 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
         "skeleton" | "xdp-redirect" | "dpdk-l2fwd" => forward::program(trial, site),
         "bridge" => Ok(kernel::bridge(site)),
         "dpdk-testpmd" => Ok(testpmd::program(trial, site)),
+        "suricata" => suricata::program(trial, site),
+        "snort3" => snort3::program(trial, site),
         other => bail!("dut.kind = \"{other}\" can't be deployed so"),
     }
 }
@@ -237,12 +243,13 @@ impl Devices<'_> {
                 let name = &device.name;
                 report.notes.push(format!("{name}: {interrupts} timer interrupts on the program's core of the virtual machine, from the first packet to the last"));
             }
-            if let Some(counted) = device.counted {
-                report.counts.push((device.name, device.nodes, counted));
-            }
+            let mut counted = device.counted;
             let stopped = match device.part {
                 Part::Kernel(_) => Ok(()),
-                Part::Program(process) => process.stop(),
+                Part::Program(process) => {
+                    report.notes.extend(process.note().map(|note| format!("{}: {note}", device.name)));
+                    process.stop().map(|last| counted = counted.or(last))
+                }
                 Part::Skeleton { thread, shared } => {
                     shared.stop.store(true, Ordering::Relaxed);
                     let done = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -253,6 +260,9 @@ impl Devices<'_> {
                 }
             };
             fault = fault.and(stopped);
+            if let Some(counted) = counted {
+                report.counts.push((device.name, device.nodes, counted));
+            }
         }
         fault.map(|()| report)
     }
@@ -291,11 +301,17 @@ impl<'scope> Device<'scope> {
                     sent: left.traffic.sent + right.traffic.sent,
                     dropped: left.traffic.dropped_in + right.traffic.dropped_in,
                     failed: left.traffic.dropped_out + right.traffic.dropped_out,
+                    ..Counts::default()
                 }))
             }
             Part::Skeleton { shared, .. } => {
                 let now = shared.counters.read();
-                Ok(Some(Counts { received: now.received, sent: now.sent, dropped: 0, failed: now.failed }))
+                Ok(Some(Counts {
+                    received: now.received,
+                    sent: now.sent,
+                    failed: now.failed,
+                    ..Counts::default()
+                }))
             }
             Part::Program(process) => process.counts(),
         }

@@ -54,6 +54,8 @@ pub struct Process {
     place: Placement,
     /// Those that were given it.
     placed: Vec<i32>,
+    /// What is to be noted of it.
+    note: Option<String>,
 }
 
 /// Writes the files that a program reads, if the program is here.
@@ -115,6 +117,7 @@ pub fn start<'scope, 'env: 'scope>(
         patience,
         place,
         placed: Vec::new(),
+        note: None,
     })
 }
 
@@ -153,6 +156,10 @@ impl Process {
                 bail!("interrupted while the program started");
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+        if let Some(remark) = &self.program.remark {
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            self.note = Some(remark(&String::from_utf8_lossy(&log))?).filter(|note| !note.is_empty());
         }
         for command in &self.program.then {
             self.run(command)?;
@@ -216,6 +223,9 @@ impl Process {
     /// It does not tell them in time.
     pub fn counts(&self) -> Result<Option<Counts>> {
         let Some(Counting { ask, parse, age }) = &self.program.counting else { return Ok(None) };
+        if matches!(ask, Ask::End(_)) {
+            return Ok(None);
+        }
         std::thread::sleep(*age);
         let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
         let begun = Instant::now();
@@ -261,11 +271,16 @@ impl Process {
         bail!("the virtual machine does not tell its interrupts{}", last_words(&self.log));
     }
 
-    /// Stops it.
+    /// Whether there is something to be noted of it.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Stops it; the counters that it tells at its end.
     ///
     /// # Errors
     /// It had ended before, with its last words; or it does not end.
-    pub fn stop(self) -> Result<()> {
+    pub fn stop(self) -> Result<Option<Counts>> {
         self.check()?;
         for thread in &self.placed {
             // A real-time thread that never sleeps would keep the others from ending it.
@@ -279,13 +294,25 @@ impl Process {
                 let _ = self
                     .status
                     .set(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
-                return Ok(());
+                return self.last_counts();
             }
             if !last {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
         bail!("the program (process {}) did not end", self.pid)
+    }
+
+    /// The counters that it has written at its end; None where it tells them before, or nowhere.
+    fn last_counts(&self) -> Result<Option<Counts>> {
+        let Some(Counting { ask: Ask::End(file), parse, .. }) = &self.program.counting else {
+            return Ok(None);
+        };
+        let text = std::fs::read(file).unwrap_or_default();
+        let counts = parse(&String::from_utf8_lossy(&text));
+        let expected =
+            || format!("{}: the program left no counters there{}", file.display(), last_words(&self.log));
+        counts.with_context(expected).map(Some)
     }
 
     /// Asks something of it; the answer of another program, where one is asked.
@@ -305,6 +332,7 @@ impl Process {
                 Ok(None)
             }
             Ask::Run(command) => self.run(command).map(Some),
+            Ask::End(_) => Ok(None),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Result;
 use rustix::process::Signal;
 use wiretail_schema::experiment::Trial;
 
@@ -69,6 +70,8 @@ pub struct Program {
     pub stop: Ask,
     /// How it is asked for its counters; None where it has none.
     pub counting: Option<Counting>,
+    /// What is noted of it when it is ready; its error fails the trial.
+    pub remark: Option<Remark>,
 }
 
 /// Who moves packets in a program: they get the device's core, and real-time priority.
@@ -91,6 +94,8 @@ pub enum Ask {
     Line(String),
     /// Another program, run in its namespace, whose output is the answer.
     Run(Vec<String>),
+    /// Nothing: it writes its counters when it ends, into this file.
+    End(PathBuf),
 }
 
 /// How a program tells its counters.
@@ -105,6 +110,9 @@ pub struct Counting {
 
 /// Reads a program's counters from its answer; None while that is not whole.
 pub type Parse = Box<dyn Fn(&str) -> Option<Counts> + Send>;
+
+/// Reads from a program's log, when it is ready, what the reader of its results should know.
+pub type Remark = Box<dyn Fn(&str) -> Result<String> + Send>;
 
 impl Counting {
     /// Counters that are up to date when they are asked for.
@@ -130,6 +138,7 @@ impl Program {
             movers: Movers::Everything,
             stop: Ask::Signal(Signal::TERM),
             counting: None,
+            remark: None,
         }
     }
 

@@ -72,7 +72,10 @@ mod tests {
         let text = block(10, 20) + &block(30, 40);
         assert_eq!(counts(&text, 2), None);
         let whole = text + "testpmd> ";
-        assert_eq!(counts(&whole, 2), Some(Counts { received: 40, sent: 60, dropped: 6, failed: 6 }));
+        assert_eq!(
+            counts(&whole, 2),
+            Some(Counts { received: 40, sent: 60, dropped: 6, failed: 6, ..Counts::default() })
+        );
         assert_eq!(counts(&(block(1, 1) + "testpmd> "), 2), None);
     }
 }
