@@ -8,16 +8,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use wiretail_host::CoreSet;
 use wiretail_schema::experiment::Trial;
 
 use super::counts::Counts;
 use super::eal;
 use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::setup::parts::EMERGING_RULES;
 
 /// Where Suricata's package puts its event rules.
 const PACKAGED_RULES: &str = "/etc/suricata/rules";
-/// Where `wiretail setup suricata` puts the Emerging Threats set.
-const EMERGING_RULES: &str = "/var/cache/wiretail/rules/emerging/emerging.rules";
 /// Packets that the ring of a link holds.
 const RING_PACKETS: u32 = 8192;
 
@@ -42,8 +42,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let text = configuration(&name, site, dpdk, &rules);
     let folder = site.directory.display().to_string();
     let capture = if dpdk { "--dpdk" } else { "--af-packet" };
-    program.argv =
-        ["suricata", "-c", &site.file(&config), capture, "-l", &folder].map(str::to_owned).to_vec();
+    program.argv = ["suricata", "-c", &site.file(&config), capture, "-l", &folder].map(str::to_owned).to_vec();
     program.files = vec![(config, text)];
     program.reads = rules.iter().map(PathBuf::from).collect();
     program.ready = "Engine started".to_owned();
@@ -72,11 +71,7 @@ fn rule_files(rules: &str) -> Result<Vec<String>> {
         file => file,
     };
     if !Path::new(file).is_file() {
-        let next = if rules == "emerging" {
-            "`wiretail setup suricata` gets it"
-        } else {
-            "expected a file of rules"
-        };
+        let next = if rules == "emerging" { "`wiretail setup suricata-rules` gets it" } else { "expected a file of rules" };
         bail!("dut.rules = \"{rules}\": {file} is not there; {next}");
     }
     Ok(vec![file.to_owned()])
@@ -89,10 +84,7 @@ fn packaged(folder: &Path) -> Result<Vec<String>> {
     files.retain(|file| file.ends_with(".rules"));
     files.sort();
     if files.is_empty() {
-        bail!(
-            "{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules",
-            folder.display()
-        );
+        bail!("{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules", folder.display());
     }
     Ok(files)
 }
@@ -219,20 +211,29 @@ app-layer:
         dp: 20000
 "#;
 
-/// Cores: packet threads on the device's, the rest on the housekeeping one. Where they poll and packets go one
-/// way, the thread of the way back is on the housekeeping core, too.
+/// Cores: packet threads on the device's, the rest on the housekeeping one. By DPDK each of two packet threads must
+/// have a core of its own, which no other thread is given: the one of the way back is on the housekeeping core, and
+/// the other threads are given a core that is not there, whereupon they stay where they were started, there too.
 fn threading(site: &Site, dpdk: bool) -> String {
     let core = site.core.unwrap_or(0);
-    let rest = site.housekeeping.unwrap_or(core);
+    let mut rest = site.housekeeping.unwrap_or(core);
     let mut workers = vec![core];
     if dpdk && rest != core {
         workers.push(rest);
         workers.sort_unstable();
+        rest = beyond_all(&workers);
     }
     format!(
         "threading:\n  set-cpu-affinity: yes\n  cpu-affinity:\n    - management-cpu-set:\n        cpu: [ {rest} ]\n    - \
          worker-cpu-set:\n        cpu: {workers:?}\n        mode: exclusive\n"
     )
+}
+
+/// The number of the first core that this machine can't have.
+fn beyond_all(workers: &[u32]) -> u32 {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let possible = CoreSet::parse(possible.trim()).unwrap_or_default();
+    possible.cores().iter().chain(workers).max().map_or(1, |last| last + 1)
 }
 
 /// By packet sockets: rings of the second version, for those of the third wait until a block is full.
@@ -320,10 +321,7 @@ mod tests {
     #[test]
     fn the_configuration_names_rules_links_and_cores() {
         let text = configuration("dut", &site(), false, &["/a.rules".to_owned()]);
-        assert!(
-            text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"),
-            "{text}"
-        );
+        assert!(text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"), "{text}");
         assert!(text.contains("worker-cpu-set:\n        cpu: [1]") && text.contains("cpu: [ 0 ]"), "{text}");
         let text = configuration("dut2", &site(), true, &[]);
         assert!(text.contains("rule-files: []\n") && text.contains("dut2-eve.json"), "{text}");
