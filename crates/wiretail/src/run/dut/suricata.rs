@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use wiretail_host::CoreSet;
 use wiretail_schema::experiment::Trial;
 
@@ -42,7 +42,8 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let text = configuration(&name, site, dpdk, &rules);
     let folder = site.directory.display().to_string();
     let capture = if dpdk { "--dpdk" } else { "--af-packet" };
-    program.argv = ["suricata", "-c", &site.file(&config), capture, "-l", &folder].map(str::to_owned).to_vec();
+    program.argv =
+        ["suricata", "-c", &site.file(&config), capture, "-l", &folder].map(str::to_owned).to_vec();
     program.files = vec![(config, text)];
     program.reads = rules.iter().map(PathBuf::from).collect();
     program.ready = "Engine started".to_owned();
@@ -71,7 +72,11 @@ fn rule_files(rules: &str) -> Result<Vec<String>> {
         file => file,
     };
     if !Path::new(file).is_file() {
-        let next = if rules == "emerging" { "`wiretail setup suricata-rules` gets it" } else { "expected a file of rules" };
+        let next = if rules == "emerging" {
+            "`wiretail setup suricata-rules` gets it"
+        } else {
+            "expected a file of rules"
+        };
         bail!("dut.rules = \"{rules}\": {file} is not there; {next}");
     }
     Ok(vec![file.to_owned()])
@@ -84,7 +89,10 @@ fn packaged(folder: &Path) -> Result<Vec<String>> {
     files.retain(|file| file.ends_with(".rules"));
     files.sort();
     if files.is_empty() {
-        bail!("{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules", folder.display());
+        bail!(
+            "{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules",
+            folder.display()
+        );
     }
     Ok(files)
 }
@@ -92,13 +100,16 @@ fn packaged(folder: &Path) -> Result<Vec<String>> {
 /// What Suricata says of the rules that it loaded; with `all`, one that it refused is an error.
 fn loaded(log: &str, all: bool) -> Result<String> {
     let line = log.lines().find(|line| line.contains("rules successfully loaded"));
-    let line = line.context("Suricata does not say how many rules it loaded")?;
-    let before = |word: &str| line.split(word).next()?.split_whitespace().last()?.parse::<u64>().ok();
-    let numbers = before(" rules successfully").zip(before(" rules failed"));
-    let (good, bad) = numbers.with_context(|| format!("Suricata's rules can't be counted: {line}"))?;
+    let before = |word: &str| line?.split(word).next()?.split_whitespace().last()?.parse::<u64>().ok();
+    // Where none is loaded, it says so in other words.
+    let (good, bad) = before(" rules successfully").zip(before(" rules failed")).unwrap_or_default();
     if good == 0 || all && bad > 0 {
-        let why = log.lines().filter(|line| line.starts_with("Error: detect")).take(3).collect::<Vec<_>>();
-        bail!("Suricata loaded {good} rules and refused {bad}:\n    {}", why.join("\n    "));
+        let why = log
+            .lines()
+            .filter(|line| line.starts_with("Error: detect") || line.starts_with("Warning: detect"));
+        let why: Vec<&str> = why.take(3).collect();
+        let refused = if bad > 0 { format!(" and refused {bad}") } else { String::new() };
+        bail!("Suricata loaded {good} rules{refused}:\n    {}", why.join("\n    "));
     }
     let refused = if bad > 0 { format!(", {bad} refused") } else { String::new() };
     Ok(format!("Suricata loaded {good} rules{refused}"))
@@ -315,17 +326,22 @@ mod tests {
         assert_eq!(loaded(&log(3), false).unwrap(), "Suricata loaded 380 rules, 3 refused");
         let error = loaded(&log(3), true).unwrap_err().to_string();
         assert!(error.contains("refused 3") && error.contains("drop x"), "{error}");
-        assert!(loaded("Engine started", true).is_err());
+        let none = "Error: detect: error parsing signature \"x\"\nNotice: threads: Engine started.\n";
+        let error = loaded(none, false).unwrap_err().to_string();
+        assert!(error.contains("loaded 0 rules") && error.contains("signature \"x\""), "{error}");
     }
 
     #[test]
     fn the_configuration_names_rules_links_and_cores() {
         let text = configuration("dut", &site(), false, &["/a.rules".to_owned()]);
-        assert!(text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"), "{text}");
+        assert!(
+            text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"),
+            "{text}"
+        );
         assert!(text.contains("worker-cpu-set:\n        cpu: [1]") && text.contains("cpu: [ 0 ]"), "{text}");
         let text = configuration("dut2", &site(), true, &[]);
         assert!(text.contains("rule-files: []\n") && text.contains("dut2-eve.json"), "{text}");
-        assert!(text.contains("cpu: [0, 1]") && text.contains("'net_af_packet1,iface=out'"), "{text}");
+        assert!(text.contains("cpu: [0, 1]") && text.contains("net_af_packet1,iface=out"), "{text}");
         // The second core is the second interface's.
         assert!(text.find("interface: net_af_packet1") < text.find("interface: net_af_packet0"), "{text}");
     }

@@ -3,6 +3,7 @@
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
 //! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
+//! - [`ids`]: intrusion prevention systems, where they are installed;
 //! - [`failing`], [`ending`], [`soaks`]: what goes wrong, and what is kept then;
 //! - [`cleanliness`], [`errors`]: what stays on the machine, and what is said where a run can't be.
 //!
@@ -17,6 +18,7 @@ mod ending;
 mod errors;
 mod failing;
 mod host;
+mod ids;
 mod in_kernel;
 mod patterns;
 mod plans;
