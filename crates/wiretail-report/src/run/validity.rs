@@ -10,7 +10,7 @@ use crate::page;
 
 /// Stalls that are listed one by one.
 const STALLS_SHOWN: usize = 20;
-/// Tables of more trials than this are folded.
+/// Longer tables are folded.
 const ROWS: usize = 30;
 
 /// The section.
@@ -24,20 +24,29 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         calibration(m, page);
         accounting(m, page);
         filtering(m, page);
-        folded(m, page, "Load generator", generator);
-        folded(m, page, "Taps", taps);
-        if page.run.trials.iter().any(|trial| !trial.devices.is_empty()) {
-            folded(m, page, "What the devices counted", devices);
+        let trials = &page.run.trials;
+        folded(m, page, "Load generator", trials.len(), generator);
+        folded(m, page, "Taps", trials.iter().map(|trial| trial.taps.len()).sum(), taps);
+        let counting = trials.iter().map(|trial| trial.devices.len()).sum();
+        if counting > 0 {
+            folded(m, page, "What the devices counted", counting, devices);
         }
-        if page.run.trials.iter().any(|trial| trial.dut.is_some()) {
-            folded(m, page, "The skeleton's own faults", skeleton);
+        let skeletons = trials.iter().filter(|trial| trial.dut.is_some()).count();
+        if skeletons > 0 {
+            folded(m, page, "The skeleton's own faults", skeletons, skeleton);
         }
     });
 }
 
-/// A table of all trials, folded where it is long.
-fn folded(m: &mut Markup, page: &Page<'_>, name: &'static str, draw: fn(&mut Markup, &Page<'_>)) {
-    if page.run.trials.len() <= ROWS {
+/// A table of all trials, folded where it has many rows.
+fn folded(
+    m: &mut Markup,
+    page: &Page<'_>,
+    name: &'static str,
+    rows: usize,
+    draw: fn(&mut Markup, &Page<'_>),
+) {
+    if rows <= ROWS {
         return draw(m, page);
     }
     m.tag("details").body(|m| {
