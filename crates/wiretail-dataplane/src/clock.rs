@@ -1,6 +1,7 @@
 //! The two clocks of a trial: departures are planned on CLOCK_MONOTONIC, the kernel stamps packets
 //! with CLOCK_REALTIME.
 
+use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Readings of a sandwich: enough that one of them is not interrupted.
@@ -10,6 +11,12 @@ const SANDWICHES: usize = 64;
 #[inline]
 pub fn monotonic_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
+}
+
+/// Sleeps until this time of CLOCK_MONOTONIC, in ns; a signal ends it earlier.
+pub(crate) fn sleep_until(time_ns: u64) {
+    let time = Timespec { tv_sec: (time_ns / 1_000_000_000) as i64, tv_nsec: (time_ns % 1_000_000_000) as _ };
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
 }
 
 /// CLOCK_REALTIME in ns since 1970: the clock of the kernel's packet stamps.

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, sleep_until};
 use crate::counters::{CounterReading, SharedCounters};
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::lateness::Histogram;
-use crate::plan::GeneratorPlan;
+use crate::plan::{GeneratorPlan, Pacing};
 use crate::port::TxPort;
 use crate::schedule::Schedule;
 use crate::stalls::StallLog;
@@ -20,6 +20,9 @@ const LEAD_NS: u64 = 1_000_000;
 
 /// Handing over more packets than this at once may take as long as a stall of itself.
 const STALL_BATCH_MAX: usize = 4;
+
+/// A generator that sleeps looks this often whether it is to stop, in ns.
+const SLEEP_NS_MAX: u64 = 50_000_000;
 
 /// A load generator, ready to run.
 #[derive(Debug)]
@@ -76,8 +79,8 @@ impl<P: TxPort> Generator<P> {
         Ok(Self { ports, plan, batch })
     }
 
-    /// Sends until the plan ends or `stop` is set, on the calling thread, which busy-waits: put it in its
-    /// [`Placement`](crate::placement::Placement) first.
+    /// Sends until the plan ends or `stop` is set, on the calling thread, which busy-waits unless the plan's
+    /// [`Pacing`] says otherwise: put it in its [`Placement`](crate::placement::Placement) first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);
@@ -92,6 +95,9 @@ impl<P: TxPort> Generator<P> {
                 self.batch.push(due_too);
                 next = departures.next();
             }
+            if plan.pacing == Pacing::Sleep {
+                sleep_towards(due, stop, &mut report.stalls);
+            }
             let Some(departure) = wait_until(due, stop, &mut report.stalls) else { break };
             self.batch.hand_to(&mut self.ports);
             now = monotonic_ns();
@@ -103,6 +109,16 @@ impl<P: TxPort> Generator<P> {
         report.complete = next.is_none() && !stop.load(Ordering::Relaxed);
         report.last_error = self.ports.iter().find_map(TxPort::last_error);
         report
+    }
+}
+
+/// Sleeps until `due`, or until stopped. What others do with the core meanwhile is no stall.
+fn sleep_towards(due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
+    let mut now = monotonic_ns();
+    while now < due && !stop.load(Ordering::Relaxed) {
+        sleep_until(due.min(now + SLEEP_NS_MAX));
+        now = monotonic_ns();
+        stalls.skip(now);
     }
 }
 

@@ -31,10 +31,23 @@ pub struct GeneratorPlan {
     pub seed: u64,
     /// Time of the first departure, CLOCK_MONOTONIC in ns; None: as soon as everything is ready.
     pub start_ns: Option<u64>,
+    /// How it waits for a departure.
+    pub pacing: Pacing,
     /// A packet that departs more than this later than intended counts as late, in ns.
     pub late_limit_ns: u64,
     /// Id of the first packet: for several generators in one trial, whose ids must differ.
     pub id_first: u32,
+}
+
+/// How a load generator waits for a departure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// It reads the clock all the time: packets leave within some ten nanoseconds of their time, and nobody else
+    /// has the core.
+    #[default]
+    Spin,
+    /// It sleeps until the departure, so that others can use the core: the kernel wakes it some 10 to 60 us late.
+    Sleep,
 }
 
 /// One stream of packets.

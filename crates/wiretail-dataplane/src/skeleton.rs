@@ -9,6 +9,9 @@ mod way;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
 use self::ports::Ways;
 use self::way::Way;
 use crate::clock::monotonic_ns;
@@ -26,6 +29,9 @@ pub const RING_SLOTS: usize = 8192;
 /// A look at each turn would make a packet wait for the clock more often than not.
 const EMPTY_TURNS: u32 = 16;
 
+/// A skeleton that sleeps looks this often whether it is asked something.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
 /// Forwarding more packets than this at once may take as long as a stall of itself.
 const STALL_BATCH_MAX: usize = 4;
 
@@ -36,6 +42,16 @@ pub enum Release {
     Batch,
     /// Each at once.
     Immediate,
+}
+
+/// What a skeleton does while there is no packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It looks again at once.
+    #[default]
+    Spin,
+    /// It sleeps until the kernel wakes it for a packet (poll(2)), so that others can use the core.
+    Block,
 }
 
 /// A known delay for calibration: the packet is held back, those behind it pass.
@@ -55,6 +71,8 @@ pub struct SkeletonPlan {
     pub batch: usize,
     /// When the packets of a batch leave; with a delay or faults, each at once.
     pub release: Release,
+    /// What it does while there is no packet; with a delay it never sleeps.
+    pub wait: Wait,
     /// By what means packets are received and sent.
     pub port: PortKind,
     /// Slots of each receiving ring, 2 KiB each; rounded up to a power of two.
@@ -70,6 +88,7 @@ impl Default for SkeletonPlan {
         Self {
             batch: 32,
             release: Release::Immediate,
+            wait: Wait::Spin,
             port: PortKind::default(),
             ring_slots: RING_SLOTS,
             delay: None,
@@ -149,7 +168,7 @@ impl Skeleton {
         &self.xdp_modes
     }
 
-    /// Forwards until `stop` is set, on the calling thread, which busy-waits: put it in its
+    /// Forwards until `stop` is set, on the calling thread, which busy-waits unless the plan's [`Wait`] says otherwise: put it in its
     /// [`Placement`](crate::placement::Placement) first. What was received by then still leaves.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.ways {
@@ -167,6 +186,8 @@ fn forward_all<R: RxPort, T: TxPort>(
 ) -> SkeletonReport {
     let mut stalls = StallLog::default();
     let mut empty_turns = 0;
+    // A packet that is held back is due by the clock, not by an arrival.
+    let blocks = plan.wait == Wait::Block && plan.delay.is_none();
     while !stop.load(Ordering::Relaxed) {
         let mut taken = 0;
         for way in &mut ways {
@@ -178,6 +199,10 @@ fn forward_all<R: RxPort, T: TxPort>(
         }
         // The clock is read behind a packet: there it delays none but one that is already late.
         match taken {
+            0 if blocks => {
+                await_packet(&ways);
+                stalls.skip(monotonic_ns());
+            }
             0 => {
                 empty_turns += 1;
                 if empty_turns < EMPTY_TURNS {
@@ -198,6 +223,14 @@ fn forward_all<R: RxPort, T: TxPort>(
     let mut counts = Counts::default();
     ways.iter().for_each(|way| counts.add(&way.report));
     SkeletonReport { counts, stalls }
+}
+
+/// Sleeps until a packet has arrived on any of the ways, or it is time to look at everything else.
+fn await_packet<R: RxPort, T: TxPort>(ways: &[Way<R, T>]) {
+    let mut sockets: Vec<_> =
+        ways.iter().map(|way| PollFd::from_borrowed_fd(way.socket(), PollFlags::IN)).collect();
+    // A failure, as by a signal, is as good as a packet: the ways are looked at again.
+    let _ = poll(&mut sockets, Some(&LOOK_EVERY));
 }
 
 #[inline]

@@ -10,7 +10,7 @@ use serde_json::json;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
-use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
+use wiretail_dataplane::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::dpdk::DpdkTx;
 use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
@@ -120,6 +120,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
         end,
         seed: arguments.seed,
         start_ns: None,
+        pacing: Pacing::default(),
         late_limit_ns: nanoseconds("late-limit", arguments.late_limit)?,
         id_first: arguments.first_id,
     })

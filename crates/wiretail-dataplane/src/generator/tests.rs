@@ -5,7 +5,7 @@ use super::*;
 use crate::frame::PORT_FIRST;
 use crate::frame::{Addresses, read_signature};
 use crate::marks::Marks;
-use crate::plan::{End, Pattern, Sizes, Stream};
+use crate::plan::{End, Pacing, Pattern, Sizes, Stream};
 use crate::recording::Recording;
 
 /// Keeps what is sent; refuses every frame whose number is a multiple of `refuse`.
@@ -49,6 +49,7 @@ fn plan(streams: Vec<Stream>, pattern: Pattern, packets: u64) -> GeneratorPlan {
         end: End::Packets(packets),
         seed: 1,
         start_ns: None,
+        pacing: Pacing::default(),
         late_limit_ns: 1_000_000_000,
         id_first: 100,
     }
@@ -78,6 +79,33 @@ fn every_packet_has_its_own_signature() {
         assert_eq!(long.departure_ns, report.start_ns + at as u64 * 1000);
         assert_eq!(frame[34..36], (PORT_FIRST + (at as u16 / 2) % 2).to_be_bytes());
     }
+}
+
+#[test]
+fn one_that_sleeps_sends_the_same_packets() {
+    let mut ports = [Keeping::default(), Keeping::default()];
+    let planned = GeneratorPlan {
+        start_ns: Some(monotonic_ns() + 10_000_000),
+        ..plan(vec![stream(3, Sizes::Fixed(100))], Pattern::Constant { rate_pps: 5_000 }, 100)
+    };
+    let spun = run(planned.clone(), &mut ports[0]);
+    let slept = run(GeneratorPlan { pacing: Pacing::Sleep, ..planned }, &mut ports[1]);
+    assert_eq!((slept.sent, slept.failed, slept.complete), (100, 0, true));
+    assert_eq!((slept.lateness.total(), slept.start_ns), (100, spun.start_ns));
+    assert_eq!(ports[0].frames, ports[1].frames);
+}
+
+#[test]
+fn a_sleeping_one_is_stopped_too() {
+    let mut port = Keeping::default();
+    let (stop, counters) = (AtomicBool::new(true), SharedCounters::default());
+    let plan = GeneratorPlan {
+        pacing: Pacing::Sleep,
+        start_ns: Some(monotonic_ns() + 3_600_000_000_000),
+        ..plan(vec![stream(0, Sizes::Fixed(60))], Pattern::Constant { rate_pps: 1 }, 10)
+    };
+    let report = Generator::new(vec![&mut port], plan).unwrap().run(&stop, &counters);
+    assert_eq!((report.sent, report.complete), (0, false));
 }
 
 #[test]

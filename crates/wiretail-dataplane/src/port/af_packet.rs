@@ -1,6 +1,7 @@
 //! Ports on packet sockets (AF_PACKET), for every kind of interface.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use super::sys::rx_ring::RxRing;
 use super::sys::socket::{PacketSocket, interface_index};
@@ -185,6 +186,10 @@ impl RxPort for RxRing {
     #[inline]
     fn release(&mut self, position: u64) {
         RxRing::release(self, position);
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        RxRing::socket(self)
     }
 
     fn dropped(&mut self) -> io::Result<u64> {

@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -270,6 +270,10 @@ impl RxPort for XdpRx {
     #[inline]
     fn release(&mut self, position: u64) {
         self.ring.release(position);
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.ring.socket()
     }
 
     fn dropped(&mut self) -> io::Result<u64> {

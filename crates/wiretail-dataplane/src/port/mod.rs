@@ -67,6 +67,9 @@ pub(crate) trait RxPort {
     /// Gives up the packet of this position; each position once.
     fn release(&mut self, position: u64);
 
+    /// What poll(2) says of a packet that has arrived.
+    fn socket(&self) -> BorrowedFd<'_>;
+
     /// Packets that found no room since the last call.
     fn dropped(&mut self) -> io::Result<u64>;
 }

@@ -1,6 +1,7 @@
 //! One way through the forwarder: from a receiving port to a sending one.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use super::{Counts, Delay, Release};
 use crate::clock::monotonic_ns;
@@ -48,6 +49,11 @@ impl<R: RxPort, T: TxPort> Way<R, T> {
             swapped: None,
             report: Counts::default(),
         }
+    }
+
+    /// What can be waited on for a packet.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.rx.socket()
     }
 
     /// Has it hold packets back or commit faults.

@@ -192,6 +192,7 @@ impl Trial {
             end: End::Packets(self.packets),
             seed: 1,
             start_ns: None,
+            pacing: wiretail_dataplane::plan::Pacing::default(),
             late_limit_ns: 50_000,
             id_first: 0,
         }

@@ -292,6 +292,14 @@ pub const KEYS: &[KeyRow] = &[
         "Whether the skeleton sends each packet at once or a batch together.",
     )
     .of_dut(SKELETON),
+    many(
+        "dut",
+        "wait",
+        Kind::Choice(&["spin", "block"]),
+        Some("spin"),
+        "What the skeleton's thread does while there is no packet: looks again at once, or sleeps until the kernel wakes it, so that others can use its core.",
+    )
+    .of_dut(SKELETON),
     many("dut", "delay", Kind::Duration, Some("0 s"), "Delay that the skeleton adds to some packets.")
         .of_dut(SKELETON),
     many("dut", "delay-every", Kind::Count(0), Some("0"), "Every how many packets it does so; 0 for never.")
@@ -390,6 +398,13 @@ pub const KEYS: &[KeyRow] = &[
         Kind::Choice(&["packet", "packet-ring", "xdp"]),
         Some("packet"),
         "Socket of the load generator: a call a packet, a ring, or AF_XDP.",
+    ),
+    many(
+        "traffic",
+        "pacing",
+        Kind::Choice(&["spin", "sleep"]),
+        Some("spin"),
+        "How the load generator waits for a departure: by reading the clock, or asleep, some 10 to 60 us late, so that others can use its core.",
     ),
     one("traffic", "late-limit", Kind::Duration, Some("100 us"), "A packet that departs later than this is late."),
     many("trial", "duration", Kind::Duration, Some("2 s"), "How long each trial sends."),

@@ -11,6 +11,8 @@ use super::topology::Middle;
 
 /// Real-time priority of the load generator and the device under test.
 const PRIORITY: u8 = 50;
+/// Lower: a switch on the generator's core must not make packets late.
+const PRIORITY_SWITCH: u8 = 49;
 /// Higher: a reader that takes a moment now and then must not wait for a generator that never sleeps.
 const PRIORITY_READER: u8 = 51;
 /// How much of each period real-time threads may run, in us; -1 is all of it (sched(7)).
@@ -75,6 +77,15 @@ impl Places {
     /// For the device's thread.
     pub fn for_device(&self) -> Placement {
         self.busy(self.device, PRIORITY)
+    }
+
+    /// For a switch between the devices: the reader's core where that is one of its own, else the generator's. There
+    /// one that polls has no real-time priority: nobody else would run.
+    pub fn for_switch(&self, polls: bool) -> Placement {
+        let own = ![self.housekeeping, self.generator, self.device].contains(&self.reader);
+        let core = if own { self.reader } else { self.generator };
+        let place = self.busy(core, PRIORITY_SWITCH);
+        Placement { fifo: place.fifo.filter(|_| own || !polls), ..place }
     }
 
     /// For the thread that reads the taps.
@@ -160,6 +171,18 @@ mod tests {
         };
         assert!(!fifo("0", Middle::Ports) && !fifo("0", Middle::Bridge));
         assert!(fifo("0-1", Middle::Ports) && fifo("0-1", Middle::Bridge) && fifo("0-3", Middle::Ports));
+    }
+
+    #[test]
+    fn a_switch_that_polls_lets_the_rest_of_its_core_run() {
+        let switch = |usable: &str, polls| {
+            let usable = CoreSet::parse(usable).unwrap();
+            let cores = Cores { usable, isolated: CoreSet::default(), siblings: Vec::new() };
+            let place = Places::of(&cores, Middle::Ports, true).unwrap().for_switch(polls);
+            (place.cpu, place.fifo)
+        };
+        assert_eq!((switch("0-1", false), switch("0-1", true)), ((Some(0), Some(49)), (Some(0), None)));
+        assert_eq!((switch("0-3", false), switch("0-3", true)), ((Some(1), Some(49)), (Some(1), Some(49))));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use wiretail_dataplane::frame::Addresses;
 use wiretail_dataplane::marks::Marks;
-use wiretail_dataplane::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
+use wiretail_dataplane::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::recording::Recording;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::sizes::FrameSizes;
@@ -92,6 +92,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         end: End::DurationNs(trial.get("trial", "duration").number),
         seed,
         start_ns: None,
+        pacing: if trial.get("traffic", "pacing").text == "sleep" { Pacing::Sleep } else { Pacing::Spin },
         late_limit_ns: number("late-limit"),
         id_first: 0,
     })

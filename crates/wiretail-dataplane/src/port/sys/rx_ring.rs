@@ -2,6 +2,7 @@
 //! status word and no system call. (TPACKET_V3 shows whole blocks only, when full or after a timeout.)
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use super::mapping::Mapping;
@@ -79,6 +80,11 @@ impl RxRing {
     #[inline]
     pub(crate) fn release(&mut self, position: u64) {
         self.memory.word(self.offset(position)).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+
+    /// Readable while the packet that arrived last was not released.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// What the kernel counted since the last call.

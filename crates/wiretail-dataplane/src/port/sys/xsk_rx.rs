@@ -2,6 +2,7 @@
 //! chunk that it took from the fill ring, and names the chunk in the receiving ring.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::mapping::Mapping;
@@ -49,6 +50,11 @@ impl XskRx {
             zero_copy,
             dropped: 0,
         })
+    }
+
+    /// Readable while there are packets.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Number of packets that fit, a power of two.

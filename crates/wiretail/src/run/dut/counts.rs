@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wiretail_schema::run::{DeviceCounts, TapRecord};
 
-use crate::run::topology::Topology;
+use crate::run::topology::{TapPlace, Topology};
 
 /// Packets that a device counted, all its directions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +56,18 @@ pub fn reconcile(
         let whole = nodes.iter().all(|node| found.get(node).is_some_and(|(found, _)| *found == ways));
         whole.then(|| found.values().map(|(_, packets)| packets).sum())
     };
+    let (tapped_in, tapped_out) = match topology.switch_node() {
+        Some(switch) if nodes.contains(&switch) => {
+            // Everything around the devices is around the switch: what leaves the one enters the other.
+            let sum = |is: &dyn Fn(&TapPlace) -> bool| {
+                places.iter().zip(taps).filter(|(place, _)| is(place)).map(|(_, tap)| tap.packets).sum()
+            };
+            let enters = sum(&|tap| tap.leaves.is_some() || tap.name.ends_with("pre"));
+            let leaves = sum(&|tap| tap.enters.is_some() || tap.name.ends_with("post"));
+            (Some(enters), Some(leaves))
+        }
+        _ => (seen(&|place| places[place].enters), seen(&|place| places[place].leaves)),
+    };
     DeviceCounts {
         device: device.to_owned(),
         received: counts.received,
@@ -63,8 +75,8 @@ pub fn reconcile(
         dropped: counts.dropped,
         filtered: counts.filtered,
         failed: counts.failed,
-        tapped_in: seen(&|place| places[place].enters),
-        tapped_out: seen(&|place| places[place].leaves),
+        tapped_in,
+        tapped_out,
     }
 }
 

@@ -77,7 +77,11 @@ fn by_the_line(mut program: Program) -> Program {
     program
 }
 
-fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
+/// A program without walls, in its namespace.
+///
+/// # Errors
+/// None so far.
+pub fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
     let (first, arguments) = program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let mut command = Command::new(first);
     command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));

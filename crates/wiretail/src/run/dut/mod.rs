@@ -10,6 +10,7 @@
 //! | `dpdk-testpmd` | [`testpmd`] |
 //! | `suricata` | [`suricata`] |
 //! | `snort3` | [`snort3`] |
+//! | `ovs`, and `dut.switch` | [`ovs`] |
 //! | `command` | [`program::command`] |
 
 mod counts;
@@ -17,6 +18,7 @@ mod deploy;
 mod eal;
 mod forward;
 mod kernel;
+mod ovs;
 mod process;
 mod program;
 mod skeleton;
@@ -39,12 +41,13 @@ use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 pub use self::counts::disagreement;
 use self::counts::{Counts, reconcile};
-use self::deploy::{deploy, inside};
+use self::deploy::{bare, deploy, inside};
+use self::ovs::Datapath;
 use self::process::Process;
 use self::program::{Program, Site};
 use super::places::Places;
 use super::testbed::Testbed;
-use super::topology::{Middle, Topology};
+use super::topology::{Middle, Switch, Topology};
 
 /// How much longer a virtual machine may take, in software.
 const BOOT: Duration = Duration::from_secs(60);
@@ -121,6 +124,9 @@ pub fn start<'scope, 'env: 'scope>(
     let topology = *testbed.topology();
     let mut devices = Vec::new();
     let nodes = 1..=topology.devices;
+    let directory = &std::path::absolute(directory)?;
+    let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
+    let place = places.map(Places::for_device).unwrap_or_default();
     if matches!(topology.middle, Middle::Nothing | Middle::Bridge | Middle::Router) {
         for node in nodes {
             let part = Part::Kernel(testbed.namespace(node)?);
@@ -135,11 +141,10 @@ pub fn start<'scope, 'env: 'scope>(
         };
         devices.push(Device::new(name, nodes.collect(), Part::Skeleton { thread, shared }));
     } else {
-        let mut patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
-        if topology.guests {
-            patience += BOOT;
+        let patience = if topology.guests { patience + BOOT } else { patience };
+        if trial.get("dut", "kind").text == "ovs" && ovs::datapath_of_device(trial) == Datapath::Dpdk {
+            ovs::reserve_memory(testbed, topology.devices)?;
         }
-        let directory = std::path::absolute(directory)?;
         for node in nodes {
             let site = Site {
                 node,
@@ -150,11 +155,30 @@ pub fn start<'scope, 'env: 'scope>(
                 directory: directory.clone(),
             };
             let program = program(trial, &inside(trial, site.clone()))?;
-            process::write_files(&program, &directory)?;
+            process::write_files(&program, directory)?;
             let deployed = deploy(trial, program, &site, testbed)?;
-            let process = process::start(scope, deployed, places, &directory, patience)?;
+            let process = process::start(scope, deployed, place, directory, patience)?;
             devices.push(Device::new(format!("dut{node}"), vec![node], Part::Program(Box::new(process))));
         }
+    }
+    if let Some(node) = topology.switch_node().filter(|_| topology.switch == Switch::Ovs) {
+        let datapath = ovs::datapath_of_switch(trial);
+        if datapath == Datapath::Dpdk {
+            ovs::reserve_memory(testbed, 1)?;
+        }
+        let place = places.map(|places| places.for_switch(datapath == Datapath::Dpdk)).unwrap_or_default();
+        let site = Site {
+            node,
+            pairs: topology.patches(),
+            both_ways: topology.both_ways,
+            core: place.cpu.map(|core| core as u32),
+            housekeeping: places.map(|places| places.housekeeping),
+            directory: directory.clone(),
+        };
+        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site)? };
+        let deployed = bare(program, testbed.namespace(node)?)?;
+        let process = process::start(scope, deployed, place, directory, patience)?;
+        devices.push(Device::new("switch".to_owned(), vec![node], Part::Program(Box::new(process))));
     }
     Ok(Devices { devices })
 }
@@ -174,6 +198,9 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
         "dpdk-testpmd" => Ok(testpmd::program(trial, site)),
         "suricata" => suricata::program(trial, site),
         "snort3" => snort3::program(trial, site),
+        "ovs" if trial.get("dut", "deployment").text == "bare" => {
+            ovs::program(ovs::datapath_of_device(trial), site)
+        }
         other => bail!("dut.kind = \"{other}\" can't be deployed so"),
     }
 }

@@ -19,7 +19,6 @@ use wiretail_host::{Namespace, place_thread, run_in, threads_named};
 use super::counts::Counts;
 use super::deploy::{Deployed, Walls};
 use super::program::{Ask, Counting, Movers, Program};
-use crate::run::places::Places;
 use crate::setup::missing_program;
 
 /// How long a program may take to end when it is asked to.
@@ -73,21 +72,20 @@ pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts a program; its log goes into `directory`.
+/// Starts a program, whose packet threads get this place; its log goes into `directory`.
 ///
 /// # Errors
 /// A program that can't be started, a log that can't be written.
 pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     deployed: Deployed,
-    places: Option<&Places>,
+    place: Placement,
     directory: &Path,
     patience: Duration,
 ) -> Result<Process> {
     let Deployed { program, command, walls, namespace } = deployed;
     let log = program.log(directory);
     let command = with_streams(command, &program, &log)?;
-    let place = places.map(Places::for_device).unwrap_or_default();
     let begin = if program.movers == Movers::Everything { place } else { Placement::default() };
     let (tell, ended) = channel();
     let (tell_started, started) = channel();

@@ -5,7 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use anyhow::Result;
 use wiretail_dataplane::faults::{FaultPlan, FaultSchedule};
 use wiretail_dataplane::port::PortKind;
-use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport, Wait};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::DutRecord;
 
@@ -62,6 +62,7 @@ fn plan(trial: &Trial, seed: u64) -> SkeletonPlan {
         release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
         delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
         faults: FaultSchedule::seeded(&faults),
+        wait: if get("wait").text == "block" { Wait::Block } else { Wait::Spin },
         port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
         ..SkeletonPlan::default()
     }

@@ -25,5 +25,6 @@ mod plans;
 mod programs;
 mod shares;
 mod soaks;
+mod switches;
 
 pub use bed::can_run;
