@@ -316,7 +316,9 @@ const WORD_MAX: usize = 24;
 /// A word for a directory's name: "10kpps"; with the key where the value alone says nothing: "batch32".
 fn word(row: &KeyRow, value: &Setting) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let text: String = value.text.chars().filter(plain).take(WORD_MAX).collect();
+    // Of the path of a file, its own name.
+    let named = if matches!(row.name, "replay" | "rules") { value.text.rsplit('/').next() } else { None };
+    let text: String = named.unwrap_or(&value.text).chars().filter(plain).take(WORD_MAX).collect();
     match row.kind {
         Kind::Count(_) | Kind::Choice(["yes", "no"]) => format!("{}{text}", row.name),
         Kind::Text if text.is_empty() => row.name.to_owned(),
@@ -367,6 +369,16 @@ mod tests {
         assert_eq!(trials[3].get("traffic", "rate").number, 500_000);
         assert_eq!(trials[3].get("trial", "duration").number, 2_000_000_000);
         assert_eq!((trials[4].number, trials[4].repeat), (5, 2));
+    }
+
+    #[test]
+    fn a_file_gives_its_own_name() {
+        let kind = "kind = [\"wire\", \"skeleton\"]";
+        let text =
+            FILE.replace(kind, "kind = \"suricata\"\nrules = [\"none\", \"/some/where/else/my.rules\"]");
+        let names: Vec<String> =
+            Experiment::parse(&text).unwrap().trials().into_iter().map(|trial| trial.name).collect();
+        assert_eq!(names[1..3], ["suricata-none-0.5Mpps", "suricata-my.rules-1kpps"]);
     }
 
     #[test]
