@@ -150,12 +150,13 @@ pub fn placement(arguments: &ThreadArgs) -> Placement {
 pub fn stay_off(arguments: &ThreadArgs) {
     let Some(cpu) = arguments.cpu.filter(|&cpu| cpu < CpuSet::MAX_CPU) else { return };
     // A system that refuses leaves everything as it was.
-    if let Ok(mut cores) = sched_getaffinity(None) {
-        cores.unset(cpu);
-        if cores.count() > 0 {
-            let _ = sched_setaffinity(None, &cores);
-        }
+    let Ok(mut cores) = sched_getaffinity(None) else { return };
+    cores.unset(cpu);
+    if cores.count() == 0 {
+        // Whoever started this had the loop in mind. All others, of which the kernel takes those that there are.
+        (0..CpuSet::MAX_CPU).filter(|&other| other != cpu).for_each(|other| cores.set(other));
     }
+    let _ = sched_setaffinity(None, &cores);
 }
 
 /// Runs a loop on a thread of its own in its place, and tells its progress meanwhile. The calling thread

@@ -28,6 +28,13 @@ pub(super) fn folders(name: &str) -> Vec<PathBuf> {
     places.map(|place| place.join(name)).filter(|path| path.is_dir()).collect()
 }
 
+/// Removes the groups called `name` where nobody is in them; who is there uses them, and they stay.
+pub(super) fn remove_idle(name: &str) {
+    for folder in folders(name) {
+        let _ = fs::remove_dir(folder);
+    }
+}
+
 /// The processes in the groups called `name`, in ascending order.
 pub(super) fn processes(name: &str) -> Vec<i32> {
     let mut found: Vec<i32> = folders(name).iter().flat_map(|folder| listed(folder)).collect();

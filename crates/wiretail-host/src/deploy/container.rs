@@ -261,6 +261,7 @@ pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
         .map_err(HostError::file("remove the folder", &spec.folder))?;
     if spec.runtime == Runtime::Lxc {
         lxc::remove_lock(&spec.name, &spec.folder);
+        cgroups::remove_idle(lxc::PIVOT);
     }
     Ok(killed)
 }

@@ -12,6 +12,9 @@ use crate::privileges::privileges;
 /// LXC keeps a lock for each container, below this in a folder that is called as the container's.
 const RUN_FOLDER: &str = "/run/lxc";
 
+/// The groups in which LXC is for a moment while it starts, and which it leaves.
+pub(super) const PIVOT: &str = "lxc.pivot";
+
 /// The text of `config`.
 pub(super) fn config(
     name: &str,

@@ -301,7 +301,7 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         let mut plan = topology.plan("wt-RUN");
         let places = places::Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
         if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
-            plan.extend(places.isolation("wt-RUN")?.steps().iter().cloned());
+            plan.extend(places.isolation("wt-RUN", dut::stays(trial))?.steps().iter().cloned());
         }
         println!("{}", trial.get("dut", "kind").text);
         print!("{plan}");

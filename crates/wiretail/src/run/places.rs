@@ -114,17 +114,19 @@ impl Places {
 
     /// The steps that move others off the quiet cores, for the run of that name, and let the roles keep
     /// their cores: by default the kernel throttles real-time threads that never sleep, 50 ms in each second.
+    /// `stays` is a further process that is not moved.
     ///
     /// # Errors
     /// The kernel does not say which cores there are.
-    pub fn isolation(&self, run: &str) -> Result<Plan> {
+    pub fn isolation(&self, run: &str, stays: Option<i32>) -> Result<Plan> {
         let mut plan = Plan::new();
         if self.fifo {
             let path = RT_RUNTIME.into();
             plan.push(Step::WriteFile { path, value: "-1".to_owned(), may_refuse: true });
         }
         if !self.quiet.is_empty() {
-            plan.extend(quieten(Path::new("/"), run, &self.quiet, &[std::process::id() as i32])?);
+            let keep: Vec<i32> = stays.into_iter().chain([std::process::id() as i32]).collect();
+            plan.extend(quieten(Path::new("/"), run, &self.quiet, &keep)?);
         }
         Ok(plan)
     }

@@ -88,7 +88,7 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
             if let Some(places) = &places {
                 places.for_control().apply()?;
                 if isolate {
-                    let plan = places.isolation(testbed.name())?;
+                    let plan = places.isolation(testbed.name(), dut::stays(trial))?;
                     testbed.change(&plan)?;
                     places.check_quiet()?;
                 }

@@ -52,6 +52,13 @@ pub fn inside(trial: &Trial, site: Site) -> Site {
     }
 }
 
+/// The process that has to stay in the root of the control groups while the trial's devices are started: LXC makes
+/// its groups below that of process 1, and could not give a container the cores that those were moved off.
+pub fn stays(trial: &Trial) -> Option<i32> {
+    let is = |name, value: &str| trial.get("dut", name).text == value;
+    (is("deployment", "container") && is("container", "lxc")).then_some(1)
+}
+
 /// Puts a program into the walls that the trial asks for. Its files are there already.
 ///
 /// # Errors

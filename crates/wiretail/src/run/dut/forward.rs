@@ -31,6 +31,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     };
     argv.extend(["--socket", socket].map(str::to_owned));
     if kind != "xdp-redirect" {
+        argv.extend(site.core.map(|core| format!("--cpu={core}")));
         argv.extend(["--batch", get("batch")].map(str::to_owned));
     }
     let polls = match kind {
@@ -40,7 +41,6 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
                 let ns = trial.get("dut", name).number;
                 argv.extend((ns > 0).then(|| format!("--{name}={ns}ns")));
             }
-            argv.extend(site.core.map(|core| format!("--cpu={core}")));
             loops()
         }
         "xdp-redirect" => Movers::Itself,

@@ -41,6 +41,7 @@ use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 pub use self::counts::disagreement;
 use self::counts::{Counts, reconcile};
+pub use self::deploy::stays;
 use self::deploy::{bare, deploy, inside};
 use self::ovs::Datapath;
 use self::process::Process;

@@ -36,6 +36,8 @@ const REDIRECT: Case = Case {
     victim: &["wiretail", "forward"],
     last_words: "forwarding from in to out",
 };
+#[cfg(feature = "dpdk")]
+const L2FWD: Case = Case { dut: "kind = \"dpdk-l2fwd\"", ..REDIRECT };
 const RUNC: Case = Case {
     dut: "kind = \"skeleton\"\ndeployment = \"container\"\ncontainer = \"runc\"",
     needs: &["runc"],
@@ -174,4 +176,16 @@ fn guest_forwards_everything() {
 #[test]
 fn guest_dies_alone() {
     dies_alone(&GUEST);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn l2fwd_forwards_everything() {
+    forwards_everything(&L2FWD);
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn l2fwd_dies_alone() {
+    dies_alone(&L2FWD);
 }
