@@ -1,6 +1,7 @@
 //! One attempt at a trial: build the testbed, start the device, send, record, take everything down. What
 //! comes of it is a record and the captures of all taps, or the live results of a soak.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use wiretail_analysis::calibration::Span;
-use wiretail_dataplane::clock::clock_offset;
+use wiretail_dataplane::clock::{clock_offset, monotonic_ns};
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::{End, GeneratorPlan};
@@ -37,6 +38,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 const UNDER_WAY: Duration = Duration::from_millis(50);
 /// By then the packets at the taps have been counted since the last one was sent.
 const COUNTED: Duration = Duration::from_millis(100);
+/// So long after the last departure a stall still falls upon packets.
+const LAST_UNDER_WAY: Duration = Duration::from_millis(5);
 /// How much longer than planned the load generator may take, at least: it catches up with what was late.
 const OVERTIME: Duration = Duration::from_secs(5);
 /// How often the control thread looks after everybody.
@@ -107,6 +110,8 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
 /// What all parties report at the end.
 struct Reports {
     generator: GeneratorReport,
+    /// When packets were under way, in ns of the monotonic clock.
+    traffic: Range<u64>,
     noise: Option<Noise>,
     device: DeviceReport,
     taps: Vec<TapReport>,
@@ -145,10 +150,17 @@ fn measure(attempt: &Attempt<'_>, testbed: &mut Testbed, places: Option<&Places>
         let device = devices.stop();
         let taps = recorder.end();
         ended?;
-        let (generator, noise) = generated?;
-        Ok(Reports { generator, noise, device: device?, taps: taps? })
+        let Sent { generator, traffic, noise } = generated?;
+        Ok(Reports { generator, traffic, noise, device: device?, taps: taps? })
     })?;
     Ok(record(trial, testbed.topology(), places, &reports))
+}
+
+/// What was sent.
+struct Sent {
+    generator: GeneratorReport,
+    traffic: Range<u64>,
+    noise: Option<Noise>,
 }
 
 /// Waits for the device, then sends what the plan says.
@@ -159,7 +171,7 @@ fn ready_and_send(
     plan: GeneratorPlan,
     (devices, recorder): (&mut Devices<'_>, &Recorder<'_>),
     (watched, view): (&Watched, &LiveView),
-) -> Result<(GeneratorReport, Option<Noise>)> {
+) -> Result<Sent> {
     devices.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, devices)?;
     std::thread::sleep(UNDER_WAY);
@@ -184,9 +196,9 @@ fn ready_and_send(
     let (halt, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
     let planned = Duration::from_nanos(attempt.duration_ns);
     let deadline = planned + OVERTIME.max(planned / 2);
-    let begun = Instant::now();
+    let (begun, begun_ns) = (Instant::now(), monotonic_ns());
     let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
-    let (report, noise) = std::thread::scope(|scope| {
+    let (generator, noise) = std::thread::scope(|scope| {
         let (halt, quiet, shared) = (&halt, &quiet, &counters);
         let beside = places.map(Places::for_control).unwrap_or_default();
         let noise = noisy.then(|| scope.spawn(move || beside.apply().map(|_| make_noise(quiet))));
@@ -204,17 +216,18 @@ fn ready_and_send(
         quiet.store(true, Ordering::Relaxed);
         Ok::<_, anyhow::Error>((report?, noise.map(join).transpose()?))
     })?;
-    if !report.complete && begun.elapsed() > deadline {
+    let traffic = begun_ns..monotonic_ns() + LAST_UNDER_WAY.as_nanos() as u64;
+    if !generator.complete && begun.elapsed() > deadline {
         bail!(
             "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
              company on its core",
-            report.sent,
+            generator.sent,
             begun.elapsed().as_secs_f64()
         );
     }
     settle(watched);
     devices.end_counting()?;
-    Ok((report, noise))
+    Ok(Sent { generator, traffic, noise })
 }
 
 /// Waits until everything has arrived, or is lost.
@@ -283,7 +296,12 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     }
     record.dut = reports.device.record;
     record.devices = reports.device.reconciled(topology, &record.taps);
-    let stalls = validity::stalls(&reports.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
+    let stalls = validity::stalls(
+        &reports.generator.stalls,
+        reports.device.stalls.as_ref(),
+        &reports.traffic,
+        &clock_offset(),
+    );
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;
     record.notes.extend(record.devices.iter().filter_map(dut::disagreement));

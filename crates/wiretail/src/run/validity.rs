@@ -1,6 +1,8 @@
 //! Whether a trial's numbers say something about the device under test: capture drops, late departures,
 //! stalls. What goes beyond its limit makes a trial invalid, and is named.
 
+use std::ops::Range;
+
 use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::ClockOffset;
 use wiretail_dataplane::generator::GeneratorReport;
@@ -109,11 +111,20 @@ pub struct Stalls {
     pub notes: Vec<String>,
 }
 
-/// Names the cause of every stall of the generator and of a device that polls.
-pub fn stalls(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> Stalls {
+/// Names the cause of every stall of the generator, and of those of a device that polls which fell into the time of
+/// the traffic (in ns of the monotonic clock): before and after it the device polls for nothing.
+pub fn stalls(
+    generator: &StallLog,
+    device: Option<&StallLog>,
+    traffic: &Range<u64>,
+    clock: &ClockOffset,
+) -> Stalls {
     let logs = [(GENERATOR, Some(generator)), (DEVICE, device)];
     let notes = logs.into_iter().filter_map(|(role, log)| uncaused(role, log?)).collect();
     let device = device.map_or(&[][..], StallLog::kept);
+    let first = device.partition_point(|stall| stall.start_ns + stall.duration_ns <= traffic.start);
+    let device = &device[first..];
+    let device = &device[..device.partition_point(|stall| stall.start_ns < traffic.end)];
     let mut found = Vec::new();
     let mut paired = vec![false; device.len()];
     let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
@@ -204,7 +215,7 @@ mod tests {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 0, uncertainty_ns: 1 };
         // Two roles on one busy core: each stands still while the other runs.
         let (first, second) = (log(&[(1_000_000, 900_000_000)]), log(&[(901_000_000, 900_000_000)]));
-        let stalls = stalls(&first, Some(&second), &clock);
+        let stalls = stalls(&first, Some(&second), &(0..u64::MAX), &clock);
         let generator = GeneratorRecord {
             offered_pps: 1000,
             sent: 1000,
@@ -230,7 +241,7 @@ mod tests {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
         let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
         let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
-        let Stalls { record, spans, notes, .. } = stalls(&generator, Some(&device), &clock);
+        let Stalls { record, spans, notes, .. } = stalls(&generator, Some(&device), &(0..u64::MAX), &clock);
         let causes: Vec<_> =
             record.causes.iter().map(|cause| (cause.cause, cause.count, cause.total_ns)).collect();
         assert_eq!(
@@ -241,5 +252,9 @@ mod tests {
         assert_eq!(record.longest[0].role, "load generator and device under test");
         assert_eq!(record.longest[2].role, DEVICE);
         assert!(spans.len() == 3 && notes.is_empty());
+        // The device's last one came when nothing was sent any more.
+        let sent = stalls(&generator, Some(&device), &(500_000..8_000_000), &clock);
+        assert_eq!(sent.spans.len(), 2);
+        assert_eq!(stalls(&generator, Some(&device), &(5_400_000..8_000_000), &clock).spans.len(), 2);
     }
 }
