@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -270,7 +271,7 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             restore_gro(namespace.as_deref(), link, *on)?
         }
         (Step::WriteFile { path, .. }, Before::Value(value)) => undone.remark = restore_value(path, value)?,
-        (Step::AddDirectory { path }, _) => match fs::remove_dir(path) {
+        (Step::AddDirectory { path }, _) => match remove_folder(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(HostError::file("remove the folder", path)(error));
             }
@@ -282,6 +283,21 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
         _ => {}
     }
     Ok(undone)
+}
+
+/// Removes a folder; a program that was killed leaves its sockets there.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    let removed = fs::remove_dir(path);
+    if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+        return removed;
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_socket() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 fn restore_value(path: &Path, value: &str) -> Result<Option<String>, HostError> {
@@ -361,6 +377,21 @@ mod tests {
             assert!(matches!(link_is_free(None, wrong), Err(HostError::Name { .. })), "{wrong:?}");
         }
         assert!(matches!(link_is_free(None, "lo"), Err(HostError::Exists { .. })));
+    }
+
+    #[test]
+    fn sockets_go_with_their_folder_and_files_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sockets");
+        let step = Step::AddDirectory { path: path.clone() };
+        make(&step, &Before::Nothing).expect("made");
+        std::os::unix::net::UnixListener::bind(path.join("to1")).expect("a socket");
+        fs::write(path.join("file"), "somebody's").expect("written");
+        undo(&step, &Before::Nothing).expect_err("somebody's file is in it");
+        assert!(path.join("file").exists() && !path.join("to1").exists());
+        fs::remove_file(path.join("file")).expect("removed");
+        undo(&step, &Before::Nothing).expect("empty");
+        assert!(!path.exists());
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub enum Step {
         /// changed and the plan goes on.
         may_refuse: bool,
     },
-    /// Make a folder, of cgroups mostly.
+    /// Make a folder, of cgroups mostly. Sockets that programs have left in it are removed with it.
     AddDirectory {
         /// Not there yet.
         path: PathBuf,

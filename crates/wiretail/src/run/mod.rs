@@ -256,7 +256,14 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     let sending = trials.iter().map(|trial| trial.get("trial", "duration").number).sum();
     let time = progress::seconds(std::time::Duration::from_nanos(sending));
     println!("{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len());
-    Ok(ExitCode::SUCCESS)
+    let mut code = ExitCode::SUCCESS;
+    for trial in &trials {
+        if let Err(error) = dut::refuse(trial) {
+            println!("  {:4}  {}: fails, {error}", trial.number, trial.name);
+            code = ExitCode::from(1);
+        }
+    }
+    Ok(code)
 }
 
 /// `wiretail clean`: reverts what runs that ended before their time left behind.
@@ -289,23 +296,29 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
 fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     println!("{}: {} trials", experiment.first("", "title").text, trials.len());
     for trial in trials {
-        println!("  {:4}  {}", trial.number, trial.name);
+        let refused = dut::refuse(trial).err().map(|error| format!(": fails, {error}"));
+        println!("  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default());
     }
     println!("Each trial changes the host by these steps, and undoes them at its end:");
     let mut shown = Vec::new();
     for trial in trials {
-        let topology = Topology::of(trial);
-        if shown.contains(&topology) {
+        if dut::refuse(trial).is_err() {
             continue;
         }
-        let mut plan = topology.plan("wt-RUN");
+        let topology = Topology::of(trial);
+        let mut plan = dut::needs(trial, &topology, "wt-RUN");
+        let key = (topology, plan.clone());
+        if shown.contains(&key) {
+            continue;
+        }
+        plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
         let places = places::Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
         if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
             plan.extend(places.isolation("wt-RUN", dut::stays(trial))?.steps().iter().cloned());
         }
         println!("{}", trial.get("dut", "kind").text);
         print!("{plan}");
-        shown.push(topology);
+        shown.push(key);
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ pub fn sides(topology: &Topology, node: usize) -> [Side; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::topology::{MAC_GENERATOR, MAC_SINK, Middle, Switch};
+    use crate::run::topology::{Guests, MAC_GENERATOR, MAC_SINK, Middle, Switch};
 
     #[test]
     fn routers_in_a_row_know_each_other() {
@@ -107,7 +107,7 @@ mod tests {
             middle: Middle::Router,
             devices: 2,
             switch: Switch::None,
-            guests: false,
+            guests: Guests::None,
             both_ways: true,
             tap_senders: false,
         };

@@ -46,10 +46,12 @@ enum Stage {
 }
 
 impl Joining {
-    /// For a trial whose devices are behind a switch; None for others, and for soaks, which keep no single packets.
+    /// For a trial whose devices are behind a switch and have taps; None for others, and for soaks, which keep no single
+    /// packets.
     pub fn of(trial: &Trial, topology: &Topology) -> Option<Self> {
         let packets = usize::try_from(traffic::packets(trial)).ok()?;
-        let joins = topology.switch != Switch::None && !store::is_soak(trial);
+        let tapped = topology.switch != Switch::None && topology.shared().is_empty();
+        let joins = tapped && !store::is_soak(trial);
         let devices = topology.devices;
         joins.then_some(Self { devices, packets, current: None, begun: 0, done: Vec::new() })
     }

@@ -1,13 +1,19 @@
 //! A testbed that stands: its namespaces, the ports and taps in them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use wiretail_dataplane::port::PortSpec;
 use wiretail_dataplane::timestamper::TapSpec;
-use wiretail_host::{Journal, Namespace, Plan};
+use wiretail_host::{JOURNAL_FOLDER, Journal, Namespace, Plan};
 
 use super::topology::{TapPlace, Topology};
+
+/// The folder of the sockets of a run. Its path is short, as that of a socket is 107 bytes at most (unix(7)).
+pub fn sockets(run: &str) -> PathBuf {
+    Path::new(JOURNAL_FOLDER).join(format!("{run}-sockets"))
+}
 
 /// It is removed when dropped, or by [`Testbed::remove`] with a message if that fails.
 pub struct Testbed {
@@ -19,12 +25,14 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes the testbed, every step journalled before it is done.
+    /// Makes the testbed, every step journalled before it is done: first what its devices need besides, which
+    /// is there until all of them have ended.
     ///
     /// # Errors
     /// The step that failed; what was done before is undone.
-    pub fn build(mut journal: Journal, topology: Topology) -> Result<Self> {
+    pub fn build(mut journal: Journal, topology: Topology, needs: &Plan) -> Result<Self> {
         let prefix = journal.run().to_owned();
+        journal.apply_all(needs)?;
         journal.apply_all(&topology.plan(&prefix))?;
         let names = topology.nodes(&prefix);
         let open = |name: &String| Namespace::new(name)?.open();
@@ -52,6 +60,11 @@ impl Testbed {
     /// Name of the run in its journal, with which the names of its namespaces start.
     pub fn name(&self) -> &str {
         self.journal.run()
+    }
+
+    /// Where a virtual machine meets the switch, by the switch's end of the link that is shared memory.
+    pub fn socket(&self, link: &str) -> PathBuf {
+        sockets(self.name()).join(link)
     }
 
     /// What it was built by.

@@ -12,7 +12,8 @@
 //!
 //! Each node is a network namespace, each double line a veth pair: a node's link towards the load
 //! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth: the other end of its
-//! link is a TAP interface, whose packets the hypervisor takes.
+//! link is a TAP interface, whose packets the hypervisor takes; or it shares memory with the switch, and there is no
+//! link that the kernel knows of, nor a tap.
 
 use wiretail_dataplane::timestamper::Direction;
 use wiretail_host::{MacAddress, Plan, Step, VethEnd};
@@ -56,6 +57,17 @@ pub enum Switch {
     Ovs,
 }
 
+/// Whether the devices are virtual machines, and what their links are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guests {
+    /// They are none.
+    None,
+    /// TAP interfaces.
+    Taps,
+    /// Memory that they share with the switch (vhost-user).
+    SharedMemory,
+}
+
 /// The nodes of a trial and what joins them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
@@ -66,7 +78,7 @@ pub struct Topology {
     /// What joins them.
     pub switch: Switch,
     /// Whether the devices are virtual machines.
-    pub guests: bool,
+    pub guests: Guests,
     /// Whether traffic also goes from the sink to the load generator.
     pub both_ways: bool,
     /// Whether a device's ingress is tapped where packets leave for it, not where they arrive: AF_XDP
@@ -115,10 +127,14 @@ impl Topology {
     /// That of a trial.
     pub fn of(trial: &Trial) -> Self {
         let is = |table, name, value: &str| trial.get(table, name).text == value;
-        let guests = is("dut", "deployment", "vm");
+        let guests = match trial.get("dut", "network").text.as_str() {
+            _ if !is("dut", "deployment", "vm") => Guests::None,
+            "vhost-user" => Guests::SharedMemory,
+            _ => Guests::Taps,
+        };
         let middle = match trial.get("dut", "kind").text.as_str() {
             "wire" => Middle::Nothing,
-            _ if guests => Middle::Ports,
+            _ if guests != Guests::None => Middle::Ports,
             "bridge" if is("dut", "deployment", "bare") => Middle::Bridge,
             "bridge" => Middle::Kernel { by_xdp: false },
             "linux-router" => Middle::Router,
@@ -141,7 +157,7 @@ impl Topology {
             switch: if wire { Switch::None } else { switch },
             guests,
             both_ways: is("traffic", "directions", "both"),
-            tap_senders: wire || guests || xdp || is("trial", "ingress", "sender"),
+            tap_senders: wire || guests != Guests::None || xdp || is("trial", "ingress", "sender"),
         }
     }
 
@@ -194,7 +210,19 @@ impl Topology {
 
     /// Whether a node is a virtual machine.
     pub fn is_guest(&self, node: usize) -> bool {
-        self.guests && (1..=self.devices).contains(&node)
+        self.guests != Guests::None && (1..=self.devices).contains(&node)
+    }
+
+    /// Whether a link is memory that a guest shares with the switch: nothing that the kernel could tap.
+    pub fn is_shared(&self, (left, right): &(LinkEnd, LinkEnd)) -> bool {
+        self.guests == Guests::SharedMemory && (self.is_guest(left.node) || self.is_guest(right.node))
+    }
+
+    /// The switch's ends of the links that are shared memory.
+    pub fn shared(&self) -> Vec<String> {
+        let links = self.links().into_iter().filter(|link| self.is_shared(link));
+        let ends = links.flat_map(|(left, right)| [left, right]).filter(|end| !self.is_guest(end.node));
+        ends.map(|end| end.link).collect()
     }
 
     /// The steps that make it.
@@ -206,7 +234,7 @@ impl Topology {
             plan.push(Step::DisableIpv6 { namespace: name.clone() });
         }
         let links = self.links();
-        for (left, right) in &links {
+        for (left, right) in links.iter().filter(|link| !self.is_shared(link)) {
             let tap = |end: &LinkEnd| {
                 let VethEnd { namespace, link, mac } = self.veth(&nodes, end);
                 Step::AddTap { namespace, link, mac }
@@ -240,7 +268,8 @@ impl Topology {
                 plan.push(Step::SetGro { namespace, link: peer.link.clone(), on: true });
             }
         }
-        let ends = links.into_iter().flat_map(|(left, right)| [left, right]);
+        let links = links.into_iter().filter(|link| !self.is_shared(link));
+        let ends = links.flat_map(|(left, right)| [left, right]);
         for end in ends.filter(|end| !self.is_guest(end.node)) {
             plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });
         }
@@ -305,7 +334,8 @@ impl Topology {
         let device = |node: usize| (1..=self.devices).contains(&node).then_some(node);
         let last = links.len() - 1;
         let mut taps = Vec::new();
-        for (place, (from, to)) in links.iter().enumerate() {
+        for (place, link) in links.iter().enumerate().filter(|(_, link)| !self.is_shared(link)) {
+            let (from, to) = link;
             let (leaves, enters) = (device(from.node), device(to.node));
             let name = match (place, leaves, enters) {
                 (0, ..) => "pre".to_owned(),
@@ -390,7 +420,7 @@ mod tests {
             middle,
             devices,
             switch: Switch::None,
-            guests: false,
+            guests: Guests::None,
             both_ways: false,
             tap_senders: middle == Middle::Nothing,
         }
@@ -473,5 +503,39 @@ mod tests {
         );
         let crossed: Vec<_> = both.taps().iter().map(|tap| (tap.enters, tap.leaves)).collect();
         assert_eq!(crossed[..3], [(None, None), (Some(1), None), (None, Some(1))]);
+    }
+
+    #[test]
+    fn shared_memory_has_no_links_and_no_taps() {
+        let taps = Topology {
+            switch: Switch::Ovs,
+            guests: Guests::Taps,
+            both_ways: true,
+            tap_senders: true,
+            ..topology(Middle::Ports, 2)
+        };
+        let made = |topology: &Topology| {
+            let steps = topology.plan("wt").steps().to_vec();
+            let count = |is: &dyn Fn(&Step) -> bool| steps.iter().filter(|step| is(step)).count();
+            let taps = count(&|step| matches!(step, Step::AddTap { .. }));
+            (
+                count(&|step| matches!(step, Step::AddVeth { .. })),
+                taps,
+                count(&|step| matches!(step, Step::SetUp { .. })),
+            )
+        };
+        assert_eq!((made(&taps), taps.taps().len(), taps.shared()), ((2, 4, 8), 12, Vec::new()));
+        let shared = Topology { guests: Guests::SharedMemory, ..taps };
+        assert_eq!(made(&shared), (2, 0, 4));
+        assert_eq!(shared.shared(), ["to1", "from1", "to2", "from2"]);
+        assert_eq!(shared.patches(), taps.patches());
+        let expected = [
+            "pre: in of the switch, arriving",
+            "post: in of the sink, arriving",
+            "back-pre: out of the switch, arriving",
+            "back-post: out of the load generator, arriving",
+        ];
+        assert_eq!(places(&shared), expected);
+        assert_eq!(segments(&shared), [("forward".to_owned(), 0, 1), ("back".to_owned(), 2, 3)]);
     }
 }

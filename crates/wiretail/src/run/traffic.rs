@@ -176,7 +176,7 @@ pub fn packets(trial: &Trial) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::topology::Switch;
+    use crate::run::topology::{Guests, Switch};
 
     #[test]
     fn routers_get_probes_that_they_pass_on() {
@@ -184,7 +184,7 @@ mod tests {
             middle,
             devices: 1,
             switch: Switch::None,
-            guests: false,
+            guests: Guests::None,
             both_ways: true,
             tap_senders: false,
         };

@@ -77,6 +77,7 @@ pub struct Recorded {
 /// Whatever kept it from running to its end. Nothing is left of its testbed.
 pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
     let trial = attempt.trial;
+    dut::refuse(trial)?;
     let topology = Topology::of(trial);
     let isolate = trial.is("host", "isolate");
     let places = Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
@@ -84,7 +85,9 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
         Some(places) if isolate => places.claim()?,
         _ => Vec::new(),
     };
-    let mut testbed = Testbed::build(Journal::create_unique(Path::new(JOURNAL_FOLDER))?, topology)?;
+    let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
+    let needs = dut::needs(trial, &topology, journal.run());
+    let mut testbed = Testbed::build(journal, topology, &needs)?;
     // On a thread of its own, whose core goes with it.
     let recorded = std::thread::scope(|scope| {
         join(scope.spawn(|| {

@@ -15,6 +15,7 @@ use wiretail_schema::experiment::Trial;
 
 use super::program::{Ask, Movers, Program, Site};
 use crate::run::testbed::Testbed;
+use crate::run::topology::Guests;
 
 /// What is around a program that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,39 @@ pub struct Deployed {
     pub walls: Walls,
     /// Where its links are.
     pub namespace: Namespace,
+}
+
+/// Refuses a trial whose devices can't be deployed as it says.
+///
+/// # Errors
+/// Why not, and which key to set.
+pub fn refuse(trial: &Trial) -> Result<()> {
+    let get = |name| trial.get("dut", name).text.as_str();
+    let (kind, deployment, switch) = (get("kind"), get("deployment"), get("switch"));
+    if kind == "wire" {
+        return Ok(());
+    }
+    if ["linux-router", "ovs"].contains(&kind) && deployment != "bare" {
+        bail!(
+            "dut.kind = \"{kind}\" runs bare only, not with dut.deployment = \"{deployment}\"; set dut.deployment = \"bare\""
+        );
+    }
+    if deployment != "vm" {
+        return Ok(());
+    }
+    if get("network") == "vhost-user" && switch != "ovs-dpdk" {
+        bail!(
+            "dut.network = \"vhost-user\" is memory shared with Open vSwitch with DPDK, not with dut.switch = \"{switch}\"; \
+             set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
+        );
+    }
+    if trial.get("dut", "hops").number > 1 && switch == "none" {
+        bail!(
+            "virtual machines in a row (dut.hops) need a switch between them, not dut.switch = \"none\"; set dut.switch = \
+             \"bridge\", \"ovs\" or \"ovs-dpdk\""
+        );
+    }
+    Ok(())
 }
 
 /// What a device of the trial may use where it is deployed: inside a virtual machine cores have other numbers.
@@ -128,8 +162,13 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
     let topology = *testbed.topology();
     let mut links = Vec::new();
     for (own, peer) in topology.links_of(site.node) {
-        let at = testbed.namespace(peer.node)?;
-        let backend = Backend::Tap(open_tap(Some(at.name()), &peer.link)?);
+        let backend = if topology.guests == Guests::SharedMemory {
+            // The switch may come later: QEMU waits for it.
+            Backend::VhostUser { socket: testbed.socket(&peer.link), server: true }
+        } else {
+            let at = testbed.namespace(peer.node)?;
+            Backend::Tap(open_tap(Some(at.name()), &peer.link)?)
+        };
         links.push(GuestLink { mac: topology.mac(&own), name: own.link, backend });
     }
     let kernel = match get("kernel") {
@@ -182,5 +221,52 @@ fn signal_name(signal: Signal) -> &'static str {
         Signal::USR1 => "USR1",
         Signal::INT => "INT",
         _ => "TERM",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::experiment::Experiment;
+
+    use super::*;
+
+    /// Why the only trial of these lines is refused; empty where it is not.
+    fn refusal(dut: &str) -> String {
+        let text = format!(
+            "title = \"t\"\nseed = 1\n[dut]\n{dut}\n[traffic]\nrate = \"1 kpps\"\n[trial]\nduration = \"1 s\"\n"
+        );
+        let trials = Experiment::parse(&text).expect("an experiment").trials();
+        let [trial] = &trials[..] else { panic!("one trial") };
+        refuse(trial).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_cannot_be_deployed_is_refused_with_the_key_to_set() {
+        for (dut, says) in [
+            ("kind = \"linux-router\"\ndeployment = \"container\"", "set dut.deployment = \"bare\""),
+            ("kind = \"ovs\"\ndeployment = \"vm\"", "set dut.deployment = \"bare\""),
+            (
+                "kind = \"skeleton\"\ndeployment = \"vm\"\nnetwork = \"vhost-user\"\nswitch = \"ovs\"",
+                "set dut.switch = \"ovs-dpdk\"",
+            ),
+            (
+                "kind = \"bridge\"\ndeployment = \"vm\"\nnetwork = \"vhost-user\"",
+                "dut.network = \"vhost-user\"",
+            ),
+            ("kind = \"bridge\"\ndeployment = \"vm\"\nhops = 2", "set dut.switch = \"bridge\""),
+        ] {
+            let refusal = refusal(dut);
+            assert!(refusal.contains(says), "{dut}: {refusal:?}");
+        }
+        for dut in [
+            "kind = \"linux-router\"",
+            "kind = \"ovs\"\nhops = 2",
+            "kind = \"bridge\"\ndeployment = \"container\"",
+            "kind = \"bridge\"\ndeployment = \"vm\"",
+            "kind = \"bridge\"\ndeployment = \"vm\"\nhops = 2\nswitch = \"bridge\"",
+            "kind = \"skeleton\"\ndeployment = \"vm\"\nhops = 2\nnetwork = \"vhost-user\"\nswitch = \"ovs-dpdk\"",
+        ] {
+            assert_eq!(refusal(dut), "", "{dut}");
+        }
     }
 }

@@ -35,20 +35,20 @@ use anyhow::{Result, bail};
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::skeleton::SkeletonReport;
 use wiretail_dataplane::stalls::StallLog;
-use wiretail_host::Namespace;
+use wiretail_host::{Namespace, Plan, Step};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 pub use self::counts::disagreement;
 use self::counts::{Counts, reconcile};
-pub use self::deploy::stays;
 use self::deploy::{bare, deploy, inside};
+pub use self::deploy::{refuse, stays};
 use self::ovs::Datapath;
 use self::process::Process;
 use self::program::{Program, Site};
 use super::places::Places;
-use super::testbed::Testbed;
-use super::topology::{Middle, Switch, Topology};
+use super::testbed::{Testbed, sockets};
+use super::topology::{Guests, Middle, Switch, Topology};
 
 /// How much longer a virtual machine may take, in software.
 const BOOT: Duration = Duration::from_secs(60);
@@ -109,6 +109,17 @@ pub struct Shared {
     stop: AtomicBool,
 }
 
+/// What a trial's devices need of the host before the testbed is made, and until it is gone: memory for DPDK, a folder
+/// for the sockets of virtual machines. `run` is the name of the run in its journal.
+pub fn needs(trial: &Trial, topology: &Topology, run: &str) -> Plan {
+    let mut plan = Plan::new();
+    plan.extend(ovs::memory(trial, topology));
+    if !topology.shared().is_empty() {
+        plan.push(Step::AddDirectory { path: sockets(run) });
+    }
+    plan
+}
+
 /// Starts the devices of a trial; what programs print goes into `directory`.
 ///
 /// # Errors
@@ -142,10 +153,7 @@ pub fn start<'scope, 'env: 'scope>(
         };
         devices.push(Device::new(name, nodes.collect(), Part::Skeleton { thread, shared }));
     } else {
-        let patience = if topology.guests { patience + BOOT } else { patience };
-        if trial.get("dut", "kind").text == "ovs" && ovs::datapath_of_device(trial) == Datapath::Dpdk {
-            ovs::reserve_memory(testbed, topology.devices)?;
-        }
+        let patience = if topology.guests == Guests::None { patience } else { patience + BOOT };
         for node in nodes {
             let site = Site {
                 node,
@@ -164,9 +172,6 @@ pub fn start<'scope, 'env: 'scope>(
     }
     if let Some(node) = topology.switch_node().filter(|_| topology.switch == Switch::Ovs) {
         let datapath = ovs::datapath_of_switch(trial);
-        if datapath == Datapath::Dpdk {
-            ovs::reserve_memory(testbed, 1)?;
-        }
         let place = places.map(|places| places.for_switch(datapath == Datapath::Dpdk)).unwrap_or_default();
         let site = Site {
             node,
@@ -176,7 +181,9 @@ pub fn start<'scope, 'env: 'scope>(
             housekeeping: places.map(|places| places.housekeeping),
             directory: directory.clone(),
         };
-        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site)? };
+        let guests: Vec<_> =
+            topology.shared().into_iter().map(|link| (link.clone(), testbed.socket(&link))).collect();
+        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site, &guests)? };
         let deployed = bare(program, testbed.namespace(node)?)?;
         let process = process::start(scope, deployed, place, directory, patience)?;
         devices.push(Device::new("switch".to_owned(), vec![node], Part::Program(Box::new(process))));
@@ -200,7 +207,7 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
         "suricata" => suricata::program(trial, site),
         "snort3" => snort3::program(trial, site),
         "ovs" if trial.get("dut", "deployment").text == "bare" => {
-            ovs::program(ovs::datapath_of_device(trial), site)
+            ovs::program(ovs::datapath_of_device(trial), site, &[])
         }
         other => bail!("dut.kind = \"{other}\" can't be deployed so"),
     }

@@ -4,15 +4,15 @@
 //! One process is watched: a shell makes the database, writes the ports into it, and becomes the switch. The
 //! database's server is a child of that process, and the kernel ends it with its parent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use wiretail_host::{Plan, Step};
+use wiretail_host::Step;
 use wiretail_schema::experiment::Trial;
 
 use super::counts::Counts;
 use super::program::{Ask, Counting, Movers, Program, Site};
-use crate::run::testbed::Testbed;
+use crate::run::topology::{Switch, Topology};
 use crate::setup::{PartName, missing};
 
 /// How Open vSwitch moves packets.
@@ -46,17 +46,20 @@ pub fn datapath_of_switch(trial: &Trial) -> Datapath {
     if trial.get("dut", "switch").text == "ovs-dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
 }
 
+/// Links to virtual machines that are shared memory, each with the socket where QEMU waits for the switch.
+pub type Guests = [(String, PathBuf)];
+
 /// The program that joins the site's pairs of links.
 ///
 /// # Errors
 /// Open vSwitch is not installed.
-pub fn program(datapath: Datapath, site: &Site) -> Result<Program> {
+pub fn program(datapath: Datapath, site: &Site, guests: &Guests) -> Result<Program> {
     if let Some(reason) = missing(PartName::Ovs) {
         bail!("{reason}");
     }
     let folder = site.file(&format!("ovs{}", site.node));
     let folder = Path::new(&folder);
-    let script = script(datapath, site, folder);
+    let script = script(datapath, site, guests, folder);
     let mut program = Program::new(site, ["sh", "-c", &script].map(str::to_owned).to_vec());
     program.ready = READY.to_owned();
     let bridge = format!("unix:{}/br0.mgmt", folder.display());
@@ -78,16 +81,12 @@ pub fn program(datapath: Datapath, site: &Site) -> Result<Program> {
     Ok(program)
 }
 
-/// Reserves memory for so many switches with DPDK. It is given back with the testbed.
-///
-/// # Errors
-/// The kernel has no huge pages.
-pub fn reserve_memory(testbed: &mut Testbed, switches: usize) -> Result<()> {
-    let mut plan = Plan::new();
-    if let Some(step) = huge_pages(Path::new("/"), switches as u64) {
-        plan.push(step);
-    }
-    testbed.change(&plan)
+/// The step that reserves memory for a trial's switches with DPDK; None where there is enough, or none is needed.
+pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
+    let is_device = trial.get("dut", "kind").text == "ovs" && datapath_of_device(trial) == Datapath::Dpdk;
+    let is_switch = topology.switch == Switch::Ovs && datapath_of_switch(trial) == Datapath::Dpdk;
+    let switches = if is_device { topology.devices } else { 0 } + usize::from(is_switch);
+    huge_pages(Path::new("/"), switches as u64)
 }
 
 /// The step that makes enough huge pages; None where they are free.
@@ -102,13 +101,18 @@ fn huge_pages(root: &Path, switches: u64) -> Option<Step> {
 }
 
 /// What the shell does before it becomes the switch.
-fn script(datapath: Datapath, site: &Site, folder: &Path) -> String {
+fn script(datapath: Datapath, site: &Site, guests: &Guests, folder: &Path) -> String {
     let folder = quoted(&folder.display().to_string());
     let ports = site.pairs.iter().flat_map(|(left, right)| [left, right]).enumerate();
     let add = |(number, link): (usize, &String)| {
-        let kind = match datapath {
-            Datapath::Userspace => "type=system".to_owned(),
-            Datapath::Dpdk => {
+        let guest = guests.iter().find(|(guest, _)| guest == link);
+        let kind = match (guest, datapath) {
+            // QEMU makes the socket; the switch tries once a second whether it is there.
+            (Some((_, socket)), _) => {
+                format!("type=dpdkvhostuserclient options:vhost-server-path={}", socket.display())
+            }
+            (None, Datapath::Userspace) => "type=system".to_owned(),
+            (None, Datapath::Dpdk) => {
                 format!("type=dpdk options:dpdk-devargs=eth_af_packet{number},iface={link}")
             }
         };
@@ -227,11 +231,25 @@ mod tests {
 
     #[test]
     fn ports_have_their_numbers_and_threads_their_cores() {
-        let script = script(Datapath::Dpdk, &site(), Path::new("/run/it's"));
+        let script = script(Datapath::Dpdk, &site(), &[], Path::new("/run/it's"));
         assert!(script.contains("iface=from1 ofport_request=3"), "{script}");
         assert!(script.contains("dpdk-lcore-mask=0x1 ") && script.contains("pmd-cpu-mask=0x20"), "{script}");
         assert!(script.contains("folder='/run/it'\\''s'"), "{script}");
         assert_eq!(mask(Some(64)), "0x10000000000000000");
+    }
+
+    #[test]
+    fn virtual_machines_are_met_at_their_sockets() {
+        let guests = [("to1".to_owned(), "/run/w/to1".into()), ("from1".to_owned(), "/run/w/from1".into())];
+        let script = script(Datapath::Dpdk, &site(), &guests, Path::new("/run/it"));
+        for port in [
+            "Interface in type=dpdk options:dpdk-devargs=eth_af_packet0,iface=in ofport_request=1",
+            "Interface to1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/to1 ofport_request=2",
+            "Interface from1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/from1 ofport_request=3",
+            "Interface out type=dpdk options:dpdk-devargs=eth_af_packet3,iface=out ofport_request=4",
+        ] {
+            assert!(script.contains(port), "{port} in {script}");
+        }
     }
 
     #[test]
