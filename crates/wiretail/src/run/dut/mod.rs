@@ -29,7 +29,7 @@ mod testpmd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use wiretail_dataplane::counters::SharedCounters;
@@ -43,7 +43,7 @@ pub use self::counts::disagreement;
 use self::counts::{Counts, reconcile};
 use self::deploy::{bare, deploy, inside};
 pub use self::deploy::{refuse, stays};
-use self::ovs::Datapath;
+use self::ovs::{Around, Datapath};
 use self::process::Process;
 use self::program::{Program, Site};
 use super::places::Places;
@@ -137,6 +137,7 @@ pub fn start<'scope, 'env: 'scope>(
     let mut devices = Vec::new();
     let nodes = 1..=topology.devices;
     let directory = &std::path::absolute(directory)?;
+    ovs::check_memory(trial, testbed)?;
     let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
     let place = places.map(Places::for_device).unwrap_or_default();
     if matches!(topology.middle, Middle::Nothing | Middle::Bridge | Middle::Router) {
@@ -181,9 +182,10 @@ pub fn start<'scope, 'env: 'scope>(
             housekeeping: places.map(|places| places.housekeeping),
             directory: directory.clone(),
         };
-        let guests: Vec<_> =
+        let guests =
             topology.shared().into_iter().map(|link| (link.clone(), testbed.socket(&link))).collect();
-        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site, &guests)? };
+        let around = Around { guests, taps_see_departures: topology.tap_senders };
+        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site, &around)? };
         let deployed = bare(program, testbed.namespace(node)?)?;
         let process = process::start(scope, deployed, place, directory, patience)?;
         devices.push(Device::new("switch".to_owned(), vec![node], Part::Program(Box::new(process))));
@@ -207,7 +209,7 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
         "suricata" => suricata::program(trial, site),
         "snort3" => snort3::program(trial, site),
         "ovs" if trial.get("dut", "deployment").text == "bare" => {
-            ovs::program(ovs::datapath_of_device(trial), site, &[])
+            ovs::program(ovs::datapath_of_device(trial), site, &Around::default())
         }
         other => bail!("dut.kind = \"{other}\" can't be deployed so"),
     }
@@ -219,12 +221,27 @@ impl Devices<'_> {
     /// # Errors
     /// One ended, or did not say so in time; with its last words.
     pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
-        for device in &mut self.devices {
-            if let Part::Program(process) = &mut device.part {
-                process.await_ready(stop)?;
+        // All of them at once: one may wait for another, which has ended.
+        let begun = Instant::now();
+        loop {
+            let mut ready = true;
+            for device in &self.devices {
+                if let Part::Program(process) = &device.part {
+                    ready &= process.is_ready(begun)?;
+                }
             }
+            if ready {
+                break;
+            }
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted while the program started");
+            }
+            std::thread::sleep(process::LOOK_EVERY);
         }
-        Ok(())
+        self.devices.iter_mut().try_for_each(|device| match &mut device.part {
+            Part::Program(process) => process.begin(),
+            _ => Ok(()),
+        })
     }
 
     /// Whether all still run.

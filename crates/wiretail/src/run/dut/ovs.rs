@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use wiretail_host::Step;
+use wiretail_host::{Plan, Step};
 use wiretail_schema::experiment::Trial;
 
 use super::counts::Counts;
 use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::run::testbed::Testbed;
 use crate::run::topology::{Switch, Topology};
 use crate::setup::{PartName, missing};
 
@@ -34,6 +35,10 @@ const READY: &str = "(Open vSwitch)";
 const DPDK_MEMORY_MIB: u64 = 512;
 /// Number of huge pages of the default size, which is 2 MiB (vm/hugetlbpage.rst).
 const HUGE_PAGES: &str = "proc/sys/vm/nr_hugepages";
+/// How many of them nobody uses.
+const FREE_PAGES: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+/// Makes the kernel move used memory together (admin-guide/sysctl/vm.rst).
+const COMPACT: &str = "proc/sys/vm/compact_memory";
 const HUGE_PAGE_MIB: u64 = 2;
 
 /// That of a device (`dut.datapath`).
@@ -46,20 +51,26 @@ pub fn datapath_of_switch(trial: &Trial) -> Datapath {
     if trial.get("dut", "switch").text == "ovs-dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
 }
 
-/// Links to virtual machines that are shared memory, each with the socket where QEMU waits for the switch.
-pub type Guests = [(String, PathBuf)];
+/// What is around a switch, besides links.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// Links to virtual machines that are shared memory, each with the socket where QEMU waits for the switch.
+    pub guests: Vec<(String, PathBuf)>,
+    /// Whether taps have to see packets that leave it. Those that DPDK sends past the queueing discipline they don't.
+    pub taps_see_departures: bool,
+}
 
 /// The program that joins the site's pairs of links.
 ///
 /// # Errors
 /// Open vSwitch is not installed.
-pub fn program(datapath: Datapath, site: &Site, guests: &Guests) -> Result<Program> {
+pub fn program(datapath: Datapath, site: &Site, around: &Around) -> Result<Program> {
     if let Some(reason) = missing(PartName::Ovs) {
         bail!("{reason}");
     }
     let folder = site.file(&format!("ovs{}", site.node));
     let folder = Path::new(&folder);
-    let script = script(datapath, site, guests, folder);
+    let script = script(datapath, site, around, folder);
     let mut program = Program::new(site, ["sh", "-c", &script].map(str::to_owned).to_vec());
     program.ready = READY.to_owned();
     let bridge = format!("unix:{}/br0.mgmt", folder.display());
@@ -83,29 +94,57 @@ pub fn program(datapath: Datapath, site: &Site, guests: &Guests) -> Result<Progr
 
 /// The step that reserves memory for a trial's switches with DPDK; None where there is enough, or none is needed.
 pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
+    huge_pages(Path::new("/"), pages(trial, topology))
+}
+
+/// Looks whether that memory is there: the kernel accepts any number, and finds fewer pages while its memory is in
+/// pieces. Then they are put together, and it is told once more.
+///
+/// # Errors
+/// It is not there.
+pub fn check_memory(trial: &Trial, testbed: &mut Testbed) -> Result<()> {
+    let (root, pages) = (Path::new("/"), pages(trial, testbed.topology()));
+    if let Some(step) = huge_pages(root, pages) {
+        // Not every kernel can, and the next step may do without.
+        let _ = std::fs::write(root.join(COMPACT), "1");
+        testbed.change(Plan::new().push(step))?;
+    }
+    let free = number(root, FREE_PAGES);
+    if free < pages {
+        bail!(
+            "Open vSwitch with DPDK needs {pages} huge pages of {HUGE_PAGE_MIB} MiB, and {free} are free: the kernel's memory \
+             is in pieces, or other programs use it; end those, or restart the machine"
+        );
+    }
+    Ok(())
+}
+
+/// Number of huge pages that a trial's switches with DPDK need.
+fn pages(trial: &Trial, topology: &Topology) -> u64 {
     let is_device = trial.get("dut", "kind").text == "ovs" && datapath_of_device(trial) == Datapath::Dpdk;
     let is_switch = topology.switch == Switch::Ovs && datapath_of_switch(trial) == Datapath::Dpdk;
     let switches = if is_device { topology.devices } else { 0 } + usize::from(is_switch);
-    huge_pages(Path::new("/"), switches as u64)
+    switches as u64 * DPDK_MEMORY_MIB / HUGE_PAGE_MIB
 }
 
-/// The step that makes enough huge pages; None where they are free.
-fn huge_pages(root: &Path, switches: u64) -> Option<Step> {
-    let number = |path: &str| -> u64 {
-        std::fs::read_to_string(root.join(path)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    };
-    let free = number("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    let lacking = (switches * DPDK_MEMORY_MIB / HUGE_PAGE_MIB).saturating_sub(free);
-    let value = (number(HUGE_PAGES) + lacking).to_string();
+/// The step that makes so many huge pages free; None where they are.
+fn huge_pages(root: &Path, pages: u64) -> Option<Step> {
+    let lacking = pages.saturating_sub(number(root, FREE_PAGES));
+    let value = (number(root, HUGE_PAGES) + lacking).to_string();
     (lacking > 0).then(|| Step::WriteFile { path: root.join(HUGE_PAGES), value, may_refuse: false })
 }
 
+/// The number in a file of the kernel's; 0 where there is none.
+fn number(root: &Path, path: &str) -> u64 {
+    std::fs::read_to_string(root.join(path)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
 /// What the shell does before it becomes the switch.
-fn script(datapath: Datapath, site: &Site, guests: &Guests, folder: &Path) -> String {
+fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> String {
     let folder = quoted(&folder.display().to_string());
     let ports = site.pairs.iter().flat_map(|(left, right)| [left, right]).enumerate();
     let add = |(number, link): (usize, &String)| {
-        let guest = guests.iter().find(|(guest, _)| guest == link);
+        let guest = around.guests.iter().find(|(guest, _)| guest == link);
         let kind = match (guest, datapath) {
             // QEMU makes the socket; the switch tries once a second whether it is there.
             (Some((_, socket)), _) => {
@@ -113,7 +152,8 @@ fn script(datapath: Datapath, site: &Site, guests: &Guests, folder: &Path) -> St
             }
             (None, Datapath::Userspace) => "type=system".to_owned(),
             (None, Datapath::Dpdk) => {
-                format!("type=dpdk options:dpdk-devargs=eth_af_packet{number},iface={link}")
+                let qdisc = if around.taps_see_departures { ",qdisc_bypass=0" } else { "" };
+                format!("type=dpdk options:dpdk-devargs=eth_af_packet{number},iface={link}{qdisc}")
             }
         };
         format!(" -- add-port br0 {link} -- set Interface {link} {kind} ofport_request={}", number + 1)
@@ -231,7 +271,7 @@ mod tests {
 
     #[test]
     fn ports_have_their_numbers_and_threads_their_cores() {
-        let script = script(Datapath::Dpdk, &site(), &[], Path::new("/run/it's"));
+        let script = script(Datapath::Dpdk, &site(), &Around::default(), Path::new("/run/it's"));
         assert!(script.contains("iface=from1 ofport_request=3"), "{script}");
         assert!(script.contains("dpdk-lcore-mask=0x1 ") && script.contains("pmd-cpu-mask=0x20"), "{script}");
         assert!(script.contains("folder='/run/it'\\''s'"), "{script}");
@@ -240,13 +280,15 @@ mod tests {
 
     #[test]
     fn virtual_machines_are_met_at_their_sockets() {
-        let guests = [("to1".to_owned(), "/run/w/to1".into()), ("from1".to_owned(), "/run/w/from1".into())];
-        let script = script(Datapath::Dpdk, &site(), &guests, Path::new("/run/it"));
+        let guests =
+            vec![("to1".to_owned(), "/run/w/to1".into()), ("from1".to_owned(), "/run/w/from1".into())];
+        let around = Around { guests, taps_see_departures: true };
+        let script = script(Datapath::Dpdk, &site(), &around, Path::new("/run/it"));
         for port in [
-            "Interface in type=dpdk options:dpdk-devargs=eth_af_packet0,iface=in ofport_request=1",
+            "Interface in type=dpdk options:dpdk-devargs=eth_af_packet0,iface=in,qdisc_bypass=0 ofport_request=1",
             "Interface to1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/to1 ofport_request=2",
             "Interface from1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/from1 ofport_request=3",
-            "Interface out type=dpdk options:dpdk-devargs=eth_af_packet3,iface=out ofport_request=4",
+            "Interface out type=dpdk options:dpdk-devargs=eth_af_packet3,iface=out,qdisc_bypass=0 ofport_request=4",
         ] {
             assert!(script.contains(port), "{port} in {script}");
         }
@@ -260,9 +302,9 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/sys/vm")).unwrap();
         std::fs::write(folder.join("free_hugepages"), "200\n").unwrap();
         std::fs::write(root.path().join(HUGE_PAGES), "300\n").unwrap();
-        let step = huge_pages(root.path(), 1);
+        let step = huge_pages(root.path(), 256);
         assert!(matches!(step, Some(Step::WriteFile { value, .. }) if value == "356"));
         std::fs::write(folder.join("free_hugepages"), "256\n").unwrap();
-        assert!(huge_pages(root.path(), 1).is_none());
+        assert!(huge_pages(root.path(), 256).is_none());
     }
 }

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
@@ -30,7 +29,7 @@ const LAST_LINES: usize = 5;
 /// How much of the end of its output is looked through for them, in bytes.
 const LAST_BYTES: u64 = 1 << 16;
 /// How often a program is looked after.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Around a guest's copy of /proc/interrupts.
 const INTERRUPTS: &str = "wiretail-guest: interrupts";
@@ -131,30 +130,27 @@ fn with_streams(mut command: Command, program: &Program, log: &Path) -> Result<C
 }
 
 impl Process {
-    /// Waits until it says that it is ready, and puts its packet threads in their place.
+    /// Whether it has said that it is ready; it was waited for since `begun`.
     ///
     /// # Errors
     /// It ended, or did not say so in time; with its last words.
-    pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
-        let begun = Instant::now();
-        while !self.program.ready.is_empty() {
-            self.check()?;
-            if std::fs::read(&self.log).is_ok_and(|log| contains(&log, self.program.ready.as_bytes())) {
-                break;
-            }
-            if begun.elapsed() > self.patience {
-                bail!(
-                    "the program did not print {:?} within {:?}{}",
-                    self.program.ready,
-                    self.patience,
-                    last_words(&self.log)
-                );
-            }
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted while the program started");
-            }
-            std::thread::sleep(LOOK_EVERY);
+    pub fn is_ready(&self, begun: Instant) -> Result<bool> {
+        self.check()?;
+        let ready = &self.program.ready;
+        if ready.is_empty() || std::fs::read(&self.log).is_ok_and(|log| contains(&log, ready.as_bytes())) {
+            return Ok(true);
         }
+        if begun.elapsed() > self.patience {
+            bail!("the program did not print {ready:?} within {:?}{}", self.patience, last_words(&self.log));
+        }
+        Ok(false)
+    }
+
+    /// Does what is left to be done when it is ready, and puts its packet threads in their place.
+    ///
+    /// # Errors
+    /// It ended, or refuses what is asked of it.
+    pub fn begin(&mut self) -> Result<()> {
         if let Some(remark) = &self.program.remark {
             let log = std::fs::read(&self.log).unwrap_or_default();
             self.note = Some(remark(&String::from_utf8_lossy(&log))?).filter(|note| !note.is_empty());
