@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deploy;
 use crate::error::HostError;
+use crate::hugepages;
 use crate::mac::MacAddress;
 use crate::namespace::{self, FolderState, Namespace};
 use crate::netlink::generic::GenericNetlink;
@@ -161,6 +162,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
             Err(_) if *may_refuse => Ok(()),
             other => other.map_err(HostError::file("write", path)),
         },
+        Step::AddHugePages { pages } => hugepages::add(Path::new("/"), *pages),
         Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
         Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
         Step::AddContainer { container } => deploy::add(container),
@@ -277,6 +279,7 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             }
             _ => {}
         },
+        (Step::AddHugePages { pages }, _) => hugepages::remove(Path::new("/"), *pages)?,
         (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
         // What is set inside a namespace of the run goes with the namespace.

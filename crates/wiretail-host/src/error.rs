@@ -70,6 +70,17 @@ pub enum HostError {
         /// Who.
         by: String,
     },
+    /// Huge pages that the kernel can't make.
+    #[error(
+        "huge pages: {found} of {pages} were found; \
+         expected that many, in one piece each: end programs that take much memory, or restart the machine"
+    )]
+    NoHugePages {
+        /// How many were asked for.
+        pages: u64,
+        /// How many there were.
+        found: u64,
+    },
     /// A line of a journal that is not what this version writes.
     #[error(
         "{}:{line}: {fault}; expected a journal of format {expected}: \

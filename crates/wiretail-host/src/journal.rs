@@ -41,7 +41,7 @@ pub(crate) struct Header {
 pub(crate) enum Line {
     /// About to be done.
     Step { step: Step, before: Before },
-    /// The line before was not done at all, and must not be undone: somebody else had the name.
+    /// The line before was not done at all, and must not be undone: somebody else had the name, or the memory.
     NotDone,
 }
 
@@ -127,7 +127,11 @@ impl Journal {
         self.steps.push((step.clone(), before));
         let (step, before) = &self.steps[self.steps.len() - 1];
         let done = apply::make(step, before);
-        if done.as_ref().is_err_and(|error| error.io_kind() == Some(io::ErrorKind::AlreadyExists)) {
+        let is_undone = |error: &HostError| {
+            error.io_kind() == Some(io::ErrorKind::AlreadyExists)
+                || matches!(error, HostError::NoHugePages { .. })
+        };
+        if done.as_ref().is_err_and(is_undone) {
             self.append(&Line::NotDone)?;
             self.steps.pop();
         }

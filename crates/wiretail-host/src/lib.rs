@@ -18,6 +18,7 @@
 //! | `tasks` | moving tasks between cpusets |
 //! | `threads` | threads of other programs: found, pinned, given a priority |
 //! | `processes` | who owns a journal, who is inside a namespace |
+//! | `hugepages` | huge pages, more of them for a while |
 //! | `privileges` | what this process may do |
 //! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
@@ -32,6 +33,7 @@ mod claim;
 mod cores;
 pub mod deploy;
 mod error;
+mod hugepages;
 mod journal;
 mod leftovers;
 mod load;

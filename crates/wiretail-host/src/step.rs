@@ -161,6 +161,11 @@ pub enum Step {
         /// Processes that stay with all their threads.
         keep: Vec<i32>,
     },
+    /// Reserve huge pages of the default size, beside those that are there.
+    AddHugePages {
+        /// How many more.
+        pages: u64,
+    },
     /// Make what a container's runtime needs. Undoing kills who is inside.
     AddContainer {
         /// Which.
@@ -187,6 +192,7 @@ impl Step {
             Step::DisableIpv6 { namespace } => namespace.clone(),
             Step::WriteFile { path, .. } | Step::AddDirectory { path } => path.display().to_string(),
             Step::MoveTasks { to, .. } => to.display().to_string(),
+            Step::AddHugePages { .. } => "huge pages".into(),
             Step::AddContainer { container } => container.name.clone(),
         }
     }
@@ -228,6 +234,7 @@ impl fmt::Display for Step {
             }
             Step::AddDirectory { .. } => write!(f, "make folder {object}"),
             Step::MoveTasks { from, .. } => write!(f, "move tasks from {} to {object}", from.display()),
+            Step::AddHugePages { pages } => write!(f, "reserve {pages} more huge pages"),
             Step::AddContainer { container } => {
                 let ContainerSpec { runtime, folder, .. } = container;
                 write!(f, "add {} container {object} in {}", runtime.name(), folder.display())

@@ -137,7 +137,6 @@ pub fn start<'scope, 'env: 'scope>(
     let mut devices = Vec::new();
     let nodes = 1..=topology.devices;
     let directory = &std::path::absolute(directory)?;
-    ovs::check_memory(trial, testbed)?;
     let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
     let place = places.map(Places::for_device).unwrap_or_default();
     if matches!(topology.middle, Middle::Nothing | Middle::Bridge | Middle::Router) {

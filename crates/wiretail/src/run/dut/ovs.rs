@@ -7,12 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use wiretail_host::{Plan, Step};
+use wiretail_host::Step;
 use wiretail_schema::experiment::Trial;
 
 use super::counts::Counts;
 use super::program::{Ask, Counting, Movers, Program, Site};
-use crate::run::testbed::Testbed;
 use crate::run::topology::{Switch, Topology};
 use crate::setup::{PartName, missing};
 
@@ -33,13 +32,10 @@ const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const READY: &str = "(Open vSwitch)";
 /// Memory of its DPDK, in MiB, in huge pages.
 const DPDK_MEMORY_MIB: u64 = 512;
-/// Number of huge pages of the default size, which is 2 MiB (vm/hugetlbpage.rst).
-const HUGE_PAGES: &str = "proc/sys/vm/nr_hugepages";
+/// Size of a huge page (admin-guide/mm/hugetlbpage.rst).
+const HUGE_PAGE_MIB: u64 = 2;
 /// How many of them nobody uses.
 const FREE_PAGES: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-/// Makes the kernel move used memory together (admin-guide/sysctl/vm.rst).
-const COMPACT: &str = "proc/sys/vm/compact_memory";
-const HUGE_PAGE_MIB: u64 = 2;
 
 /// That of a device (`dut.datapath`).
 pub fn datapath_of_device(trial: &Trial) -> Datapath {
@@ -97,28 +93,6 @@ pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
     huge_pages(Path::new("/"), pages(trial, topology))
 }
 
-/// Looks whether that memory is there: the kernel accepts any number, and finds fewer pages while its memory is in
-/// pieces. Then they are put together, and it is told once more.
-///
-/// # Errors
-/// It is not there.
-pub fn check_memory(trial: &Trial, testbed: &mut Testbed) -> Result<()> {
-    let (root, pages) = (Path::new("/"), pages(trial, testbed.topology()));
-    if let Some(step) = huge_pages(root, pages) {
-        // Not every kernel can, and the next step may do without.
-        let _ = std::fs::write(root.join(COMPACT), "1");
-        testbed.change(Plan::new().push(step))?;
-    }
-    let free = number(root, FREE_PAGES);
-    if free < pages {
-        bail!(
-            "Open vSwitch with DPDK needs {pages} huge pages of {HUGE_PAGE_MIB} MiB, and {free} are free: the kernel's memory \
-             is in pieces, or other programs use it; end those, or restart the machine"
-        );
-    }
-    Ok(())
-}
-
 /// Number of huge pages that a trial's switches with DPDK need.
 fn pages(trial: &Trial, topology: &Topology) -> u64 {
     let is_device = trial.get("dut", "kind").text == "ovs" && datapath_of_device(trial) == Datapath::Dpdk;
@@ -129,14 +103,9 @@ fn pages(trial: &Trial, topology: &Topology) -> u64 {
 
 /// The step that makes so many huge pages free; None where they are.
 fn huge_pages(root: &Path, pages: u64) -> Option<Step> {
-    let lacking = pages.saturating_sub(number(root, FREE_PAGES));
-    let value = (number(root, HUGE_PAGES) + lacking).to_string();
-    (lacking > 0).then(|| Step::WriteFile { path: root.join(HUGE_PAGES), value, may_refuse: false })
-}
-
-/// The number in a file of the kernel's; 0 where there is none.
-fn number(root: &Path, path: &str) -> u64 {
-    std::fs::read_to_string(root.join(path)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    let free = std::fs::read_to_string(root.join(FREE_PAGES)).ok().and_then(|text| text.trim().parse().ok());
+    let lacking = pages.saturating_sub(free.unwrap_or(0));
+    (lacking > 0).then_some(Step::AddHugePages { pages: lacking })
 }
 
 /// What the shell does before it becomes the switch.
@@ -299,11 +268,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::create_dir_all(root.path().join("proc/sys/vm")).unwrap();
+        assert_eq!(huge_pages(root.path(), 256), Some(Step::AddHugePages { pages: 256 }));
         std::fs::write(folder.join("free_hugepages"), "200\n").unwrap();
-        std::fs::write(root.path().join(HUGE_PAGES), "300\n").unwrap();
-        let step = huge_pages(root.path(), 256);
-        assert!(matches!(step, Some(Step::WriteFile { value, .. }) if value == "356"));
+        assert_eq!(huge_pages(root.path(), 256), Some(Step::AddHugePages { pages: 56 }));
         std::fs::write(folder.join("free_hugepages"), "256\n").unwrap();
         assert!(huge_pages(root.path(), 256).is_none());
     }
