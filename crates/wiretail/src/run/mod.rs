@@ -251,15 +251,16 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
 /// # Errors
 /// What is wrong, with file and line.
 pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let experiment = read(&arguments.experiment)?;
     let trials = experiment.trials();
     let sending = trials.iter().map(|trial| trial.get("trial", "duration").number).sum();
     let time = progress::seconds(std::time::Duration::from_nanos(sending));
-    println!("{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len());
+    writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
     let mut code = ExitCode::SUCCESS;
     for trial in &trials {
         if let Err(error) = dut::refuse(trial) {
-            println!("  {:4}  {}: fails, {error}", trial.number, trial.name);
+            writeln!(out, "  {:4}  {}: fails, {error}", trial.number, trial.name)?;
             code = ExitCode::from(1);
         }
     }
@@ -271,21 +272,22 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
 /// # Errors
 /// What could not be reverted.
 pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let report = clean_leftovers(Path::new(JOURNAL_FOLDER), arguments.dry_run)?;
     for (leftover, undone) in &report.cleaned {
         if arguments.dry_run {
-            println!("{}: {} changes would be undone", leftover.run, leftover.steps.len());
-            leftover.steps.iter().for_each(|step| println!("  {step}"));
+            writeln!(out, "{}: {} changes would be undone", leftover.run, leftover.steps.len())?;
+            leftover.steps.iter().try_for_each(|step| writeln!(out, "  {step}"))?;
         } else {
-            println!("{}: {} changes undone", leftover.run, undone.steps);
+            writeln!(out, "{}: {} changes undone", leftover.run, undone.steps)?;
         }
-        undone.remarks.iter().for_each(|remark| println!("  {remark}"));
+        undone.remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))?;
     }
     for living in &report.living {
-        println!("{}: still running, left alone", living.run);
+        writeln!(out, "{}: still running, left alone", living.run)?;
     }
     if report.cleaned.is_empty() && report.living.is_empty() && report.faults.is_empty() {
-        println!("nothing is left of earlier runs");
+        writeln!(out, "nothing is left of earlier runs")?;
     }
     match report.faults.first() {
         Some(fault) => bail!("{} changes could not be undone: {fault}", report.faults.len()),
@@ -294,12 +296,13 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
 }
 
 fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
-    println!("{}: {} trials", experiment.first("", "title").text, trials.len());
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}: {} trials", experiment.first("", "title").text, trials.len())?;
     for trial in trials {
         let refused = dut::refuse(trial).err().map(|error| format!(": fails, {error}"));
-        println!("  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default());
+        writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
-    println!("Each trial changes the host by these steps, and undoes them at its end:");
+    writeln!(out, "Each trial changes the host by these steps, and undoes them at its end:")?;
     let mut shown = Vec::new();
     for trial in trials {
         if dut::refuse(trial).is_err() {
@@ -316,8 +319,8 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
             plan.extend(places.isolation("wt-RUN", dut::stays(trial))?.steps().iter().cloned());
         }
-        println!("{}", trial.get("dut", "kind").text);
-        print!("{plan}");
+        writeln!(out, "{}", trial.get("dut", "kind").text)?;
+        write!(out, "{plan}")?;
         shown.push(key);
     }
     Ok(())
