@@ -112,10 +112,15 @@ install_rustup() {
 # release_binary: where build_release leaves the program.
 release_binary() { printf '%s/release/wiretail\n' "${CARGO_TARGET_DIR:-$PWD/target}"; }
 
-# build_release [ARGUMENTS]: builds the program with optimisations; the arguments are cargo's.
+# has_dpdk: whether Wiretail's own DPDK forwarder can be built here.
+has_dpdk() { pkg-config --exists libdpdk 2>/dev/null; }
+
+# build_release: builds the program with optimisations, and with DPDK where that is here.
 build_release() {
-	say "Building wiretail (release)"
-	cargo build --release --locked --quiet --package wiretail "$@" </dev/null || die "the release build failed (see above)"
+	local features=()
+	if has_dpdk; then features=(--features dpdk); fi
+	say "Building wiretail (release${features:+, with DPDK})"
+	cargo build --release --locked --quiet --package wiretail "${features[@]}" </dev/null || die "the release build failed (see above)"
 	[ -x "$(release_binary)" ] || die "the build left no $(release_binary)"
 }
 
