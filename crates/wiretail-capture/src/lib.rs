@@ -9,7 +9,8 @@
 //!   `published` is the one key rule that has a hash of its own;
 //! - [`record`]: all of it in one loop ([`RecordReader`]), a buffer at a time.
 //!
-//! Beside them stands [`interval_log`], the log of a soak: written a line a second, and read again.
+//! Beside them stand [`interval_log`], the log of a soak: written a line a second, and read again; and [`trace`],
+//! which reads what the kernel recorded of itself meanwhile.
 //!
 //! ```no_run
 //! use wiretail_capture::{CaptureReader, FlowTable, Keyer, OpenOptions, RecordReader};
@@ -43,6 +44,7 @@ pub mod read;
 pub mod record;
 #[cfg(test)]
 mod test_support;
+pub mod trace;
 pub mod write;
 
 pub use error::CaptureError;

@@ -1,4 +1,4 @@
-//! Fuzzing of every reader, key rule and flow table, on stable Rust.
+//! Fuzzing of every reader, key rule and flow table, and of the reader of traces, on stable Rust.
 //!
 //! A loop of its own and not cargo-fuzz: that needs a nightly compiler, which is not available
 //! everywhere the tests run. The loop knows the formats' structure instead of learning it: it starts from
@@ -21,6 +21,8 @@ use wiretail_schema::packet::{FlowRule, KeyRule};
 #[allow(dead_code, reason = "the unit tests use the rest")]
 #[path = "../src/test_support.rs"]
 mod test_support;
+#[path = "fuzz/trace.rs"]
+mod trace;
 
 use test_support::{Pieces, gzip, ipv6_udp, samples, tagged, tcp4, udp4, zstd};
 

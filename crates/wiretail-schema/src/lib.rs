@@ -9,7 +9,7 @@
 //! - [`experiment`]: what is measured, under which load, how often;
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
-//! - [`interval`]: what a soak writes down every second;
+//! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -25,4 +25,5 @@ pub mod scenario;
 pub mod shares;
 pub mod sizes;
 pub mod summary;
+pub mod trace;
 pub mod units;
