@@ -18,6 +18,7 @@ use crate::namespace::{self, FolderState, Namespace};
 use crate::netlink::generic::GenericNetlink;
 use crate::netlink::{self, Link, Netlink};
 use crate::step::{Step, VethEnd};
+use crate::trace::tracefs;
 use crate::{sys, tasks};
 
 /// What was there before a step: all that undoing it needs besides the step.
@@ -71,6 +72,7 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
             Err(error) => Err(HostError::file("read the present value", path)(error)),
         },
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
+        Step::AddTraceInstance { name } => free(!tracefs::exists(name)?, step.object()),
         Step::AddContainer { container } => free(container.is_free(), step.object()),
         _ => Ok(Before::Nothing),
     }
@@ -165,6 +167,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
         Step::AddHugePages { pages } => hugepages::add(Path::new("/"), *pages),
         Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
         Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
+        Step::AddTraceInstance { name } => tracefs::add(name),
         Step::AddContainer { container } => deploy::add(container),
     }
 }
@@ -280,6 +283,7 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             _ => {}
         },
         (Step::AddHugePages { pages }, _) => hugepages::remove(Path::new("/"), *pages)?,
+        (Step::AddTraceInstance { name }, _) => tracefs::remove(name)?,
         (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
         // What is set inside a namespace of the run goes with the namespace.

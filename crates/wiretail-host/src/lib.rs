@@ -23,6 +23,7 @@
 //! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
+//! | `trace` | recording what the kernel does on some cores |
 //! | `sys` | the calls that need `unsafe` |
 //!
 //! Nothing here shells out; what runs containers and machines is started as a program is. Reading is always allowed and needs no privileges; whoever applies a step
@@ -48,6 +49,7 @@ mod step;
 mod sys;
 mod tasks;
 mod threads;
+pub mod trace;
 
 pub use claim::CoreClaim;
 pub use cores::{CoreSet, Cores, Roles, quieten};

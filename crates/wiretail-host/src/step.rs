@@ -166,6 +166,11 @@ pub enum Step {
         /// How many more.
         pages: u64,
     },
+    /// Make an instance of the kernel's trace buffers. All that is set in it goes with it.
+    AddTraceInstance {
+        /// Not taken yet.
+        name: String,
+    },
     /// Make what a container's runtime needs. Undoing kills who is inside.
     AddContainer {
         /// Which.
@@ -178,7 +183,7 @@ impl Step {
     pub fn object(&self) -> String {
         match self {
             Step::PrepareNamespaces => crate::namespace::NAMESPACE_FOLDER.into(),
-            Step::AddNamespace { name } => name.clone(),
+            Step::AddNamespace { name } | Step::AddTraceInstance { name } => name.clone(),
             Step::AddVeth { a, .. } => place(a.namespace.as_deref(), &a.link),
             Step::AddBridge { namespace, name, .. } => place(namespace.as_deref(), name),
             Step::SetUp { namespace, link }
@@ -208,6 +213,7 @@ impl fmt::Display for Step {
         match self {
             Step::PrepareNamespaces => write!(f, "make {object} ready for network namespaces"),
             Step::AddNamespace { .. } => write!(f, "add network namespace {object}"),
+            Step::AddTraceInstance { .. } => write!(f, "add trace instance {object}"),
             Step::AddVeth { b, .. } => {
                 write!(f, "add veth {object} to {}", place(b.namespace.as_deref(), &b.link))
             }

@@ -1,0 +1,91 @@
+//! Which events are recorded. What each one says is in `wiretail_capture::trace`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cores::CoreSet;
+
+/// An event to be enabled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Folder below `events`.
+    pub system: String,
+    /// Name in it.
+    pub name: String,
+    /// What is recorded of it only.
+    pub filter: Option<String>,
+}
+
+/// Of the watched cores, besides those of `irq_vectors`.
+const WATCHED: &[(&str, &str)] = &[
+    ("irq", "irq_handler_entry"),
+    ("irq", "irq_handler_exit"),
+    ("irq", "softirq_entry"),
+    ("irq", "softirq_exit"),
+    ("sched", "sched_switch"),
+    ("csd", "csd_function_entry"),
+    ("csd", "csd_function_exit"),
+    ("tlb", "tlb_flush"),
+    ("nmi", "nmi_handler"),
+];
+
+fn wanted(system: &str, name: &str) -> Wanted {
+    Wanted { system: system.to_owned(), name: name.to_owned(), filter: None }
+}
+
+/// All that is recorded of the watched cores. Of the processor's own interrupts whatever has a beginning and an end in
+/// this instance: which there are depends on the kernel.
+pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
+    let vectors = fs::read_dir(instance.join("events/irq_vectors")).into_iter().flatten();
+    let vectors = vectors.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut vectors: Vec<String> =
+        vectors.filter(|name| name.ends_with("_entry") || name.ends_with("_exit")).collect();
+    vectors.sort();
+    if vectors.is_empty() {
+        // So that it is told as an event that this kernel does not have.
+        vectors.push("local_timer_entry".to_owned());
+    }
+    let mut all: Vec<Wanted> = vectors.iter().map(|name| wanted("irq_vectors", name)).collect();
+    all.extend(WATCHED.iter().map(|(system, name)| wanted(system, name)));
+    if page_faults {
+        all.extend(["page_fault_user", "page_fault_kernel"].map(|name| wanted("exceptions", name)));
+    }
+    all
+}
+
+/// What is sent towards the watched cores, from whichever.
+pub fn of_sends(watched: &CoreSet) -> Vec<Wanted> {
+    // Equations, as kernels before 6.6 don't compare a number with a list.
+    let equal: Vec<String> = watched.cores().iter().map(|core| format!("cpu == {core}")).collect();
+    let one = Some(equal.join(" || "));
+    let mask = Some(format!("cpumask & CPUS{{{watched}}}"));
+    [("csd", "csd_queue_cpu", &one), ("ipi", "ipi_send_cpu", &one), ("ipi", "ipi_send_cpumask", &mask)]
+        .map(|(system, name, filter)| Wanted { filter: filter.clone(), ..wanted(system, name) })
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sends_are_those_towards_the_watched_cores() {
+        let sends = of_sends(&CoreSet::new([1, 2, 5]));
+        assert_eq!(sends[0].filter.as_deref(), Some("cpu == 1 || cpu == 2 || cpu == 5"));
+        assert_eq!(sends[2].filter.as_deref(), Some("cpumask & CPUS{1-2,5}"));
+    }
+
+    #[test]
+    fn vectors_are_what_the_kernel_has() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["a_entry", "a_exit", "vector_alloc", "enable"] {
+            fs::create_dir_all(folder.path().join("events/irq_vectors").join(name)).expect("made");
+        }
+        let found = of_watched(folder.path(), true);
+        let vectors: Vec<&str> =
+            found.iter().filter(|event| event.system == "irq_vectors").map(|event| &*event.name).collect();
+        assert_eq!(vectors, ["a_entry", "a_exit"]);
+        assert!(found.iter().any(|event| event.name == "page_fault_user"));
+        assert_eq!(of_watched(Path::new("/no/such/folder"), false)[0].name, "local_timer_entry");
+    }
+}

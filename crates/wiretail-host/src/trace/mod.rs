@@ -1,0 +1,302 @@
+//! Recording what the kernel does on some cores: interrupts, switches, function calls from other cores, and who sent
+//! them. The tracing file system's binary pages go into files as they are; `wiretail-capture` reads them.
+//!
+//! Two instances of the kernel's ring buffers, made and removed as journalled steps:
+//!
+//! | instance | processors | what |
+//! |---|---|---|
+//! | `RUN-events` | the watched cores | all of [`events`]; no filter, so the least cost there |
+//! | `RUN-sends` | all | what is sent towards the watched cores, with the sender's stack if wanted |
+//!
+//! What makes a measurement different is kept away from it: events are enabled before the warm-up (each one costs
+//! interrupts of all cores), pages are taken by a timer and nobody is woken for them, and old events are
+//! overwritten, not new ones refused: only then do the pages say where some are missing.
+
+mod clock;
+mod drain;
+pub mod events;
+mod symbols;
+pub(crate) mod tracefs;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use wiretail_schema::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
+
+use crate::apply::write_value;
+use crate::cores::CoreSet;
+use crate::error::HostError;
+use crate::journal::Journal;
+use crate::step::Step;
+
+pub use clock::clock_offset;
+use drain::{Drain, Source};
+use events::Wanted;
+pub use symbols::symbols;
+use tracefs::Tracefs;
+
+/// Between two looks at the buffers: 16 MiB hold some 700,000 events, and no core has that many in 20 ms.
+pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
+/// Of a watched core's buffer, in KiB.
+pub const BUFFER_KIB: u32 = 16 << 10;
+/// Of a buffer that nothing is written to, in KiB.
+const BUFFER_KIB_MIN: u32 = 8;
+
+/// What to record, and where to.
+#[derive(Debug, Clone)]
+pub struct TraceSpec {
+    /// Folder for the files, which is there.
+    pub folder: PathBuf,
+    /// Cores whose events are recorded.
+    pub watched: CoreSet,
+    /// The senders' stacks too, at some µs a send on the sender.
+    pub stacks: bool,
+    /// Page faults too.
+    pub page_faults: bool,
+    /// Of each watched core's buffer, in KiB; those of sends have a quarter of it.
+    pub buffer_kib: u32,
+    /// Between two looks at the buffers.
+    pub drain_every: Duration,
+    /// The core that looks; none for any.
+    pub drain_core: Option<u32>,
+}
+
+impl TraceSpec {
+    /// As usual: no stacks, no page faults, [`BUFFER_KIB`], [`DRAIN_EVERY`].
+    pub fn new(folder: &Path, watched: CoreSet) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            watched,
+            stacks: false,
+            page_faults: false,
+            buffer_kib: BUFFER_KIB,
+            drain_every: DRAIN_EVERY,
+            drain_core: None,
+        }
+    }
+}
+
+/// A recording under way. Dropped before its journal undoes, it ends without a document.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Keeps the instances' paths alive.
+    _tracefs: Tracefs,
+    /// Folders of the instances.
+    instances: Vec<PathBuf>,
+    info: TraceInfo,
+    drain: Drain,
+}
+
+/// The steps that a recording makes, for a run of that name.
+pub fn steps(run: &str) -> Vec<Step> {
+    ["events", "sends"].map(|what| Step::AddTraceInstance { name: format!("{run}-{what}") }).into()
+}
+
+impl Recorder {
+    /// Makes the instances and enables the events.
+    ///
+    /// # Errors
+    /// [`HostError::System`] without root, in a kernel without tracing, for a core that is not there, or if the
+    /// buffers can't be had. An event that this kernel does not have is a remark in the document.
+    pub fn start(journal: &mut Journal, spec: &TraceSpec) -> Result<Self, HostError> {
+        check_cores(&spec.watched)?;
+        let tracefs = Tracefs::open()?;
+        let mut instances = Vec::new();
+        for step in steps(journal.run()) {
+            journal.apply(&step)?;
+            instances.push(tracefs.instance(&step.object()));
+        }
+        let [watching, sending] = [instances[0].as_path(), instances[1].as_path()];
+        let page = tracefs.page()?;
+        let mut info = info(&tracefs, spec, &page)?;
+        for instance in [watching, sending] {
+            write(instance, "tracing_on", "0")?;
+            write(instance, "trace_clock", &info.clock)?;
+            write(instance, "options/overwrite", "1")?;
+        }
+        write(watching, "buffer_size_kb", &BUFFER_KIB_MIN.to_string())?;
+        for core in spec.watched.cores() {
+            write(watching, &format!("per_cpu/cpu{core}/buffer_size_kb"), &spec.buffer_kib.to_string())?;
+        }
+        write(watching, "tracing_cpumask", &spec.watched.mask())?;
+        let sends_kib = (spec.buffer_kib / 4).max(BUFFER_KIB_MIN);
+        write(sending, "buffer_size_kb", &sends_kib.to_string())?;
+        if spec.stacks {
+            write(sending, "options/stacktrace", "1")?;
+        }
+        let wanted = events::of_watched(watching, spec.page_faults);
+        enable(watching, &wanted, &mut info)?;
+        enable(sending, &events::of_sends(&spec.watched), &mut info)?;
+        if spec.stacks {
+            let path = sending.join("events/ftrace/kernel_stack/format");
+            let format = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
+            let (system, name) = ("ftrace".to_owned(), "kernel_stack".to_owned());
+            info.events.push(EventFormat { system, name, filter: None, format });
+        }
+        let mut sources = Vec::new();
+        for core in spec.watched.cores() {
+            sources.push(Source::open(
+                watching,
+                *core,
+                spec.folder.join(format!("cpu{core}.raw")),
+                page.bytes,
+            )?);
+        }
+        for core in tracefs::processors(sending)? {
+            sources.push(Source::open(
+                sending,
+                core,
+                spec.folder.join(format!("cpu{core}.sends.raw")),
+                page.bytes,
+            )?);
+        }
+        let drain = Drain::start(sources, tracefs.saved_names(), spec)?;
+        info.clock_before = clock_offset();
+        for instance in [watching, sending] {
+            write(instance, "tracing_on", "1")?;
+        }
+        info.start_ns = clock::now_ns();
+        Ok(Self { _tracefs: tracefs, instances, info, drain })
+    }
+
+    /// Folders of the instances, that of the watched cores first.
+    pub fn instances(&self) -> &[PathBuf] {
+        &self.instances
+    }
+
+    /// Ends the recording; what is in the buffers stays there until [`Recorder::finish`].
+    ///
+    /// # Errors
+    /// As of the file system.
+    pub fn pause(&mut self) -> Result<(), HostError> {
+        if self.info.end_ns > 0 {
+            return Ok(());
+        }
+        self.info.end_ns = clock::now_ns();
+        self.instances.iter().try_for_each(|instance| write(instance, "tracing_on", "0"))
+    }
+
+    /// Ends the recording, takes what is left in the buffers, and returns the document. It has no names of addresses
+    /// yet: see [`symbols`].
+    ///
+    /// # Errors
+    /// A file that can't be written; it holds what came before.
+    pub fn finish(mut self) -> Result<TraceInfo, HostError> {
+        self.pause()?;
+        let drained = self.drain.finish()?;
+        let mut info = self.info.clone();
+        info.clock_after = clock_offset();
+        info.clock_stepped = info.clock_before.stepped_until(info.clock_after);
+        for mut source in drained.sources {
+            let stats = tracefs::stats(source.instance(), source.cpu())?;
+            let is_watched = source.instance() == self.instances[0];
+            if source.bytes() == 0 && stats == (0, 0) && !is_watched {
+                continue;
+            }
+            let (cpu, file, bytes) = (source.cpu(), source.name().to_owned(), source.bytes());
+            source.create()?;
+            info.streams.push(TraceStream { cpu, file, bytes, overrun: stats.0, dropped: stats.1 });
+        }
+        let mut tasks: BTreeMap<i32, String> = drained.saved;
+        tasks.extend(drained.tasks);
+        tracefs::tasks_of_proc(Path::new("/"), &mut tasks);
+        info.tasks = tasks.into_iter().collect();
+        Ok(info)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The instances are removed by the journal; an error here is told by that.
+        let _ = self.pause();
+    }
+}
+
+/// Whether the cores are there. They need not be allowed to this process: those of a device under test are not.
+fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
+    let path = Path::new("/sys/devices/system/cpu/online");
+    let online = fs::read_to_string(path).map_err(HostError::file("read", path))?;
+    let missing = CoreSet::parse(&online).map(|online| watched.without(&online)).unwrap_or_default();
+    if watched.is_empty() || !missing.is_empty() {
+        let source =
+            io::Error::new(io::ErrorKind::InvalidInput, format!("these are online: {}", online.trim()));
+        let (object, doing) = (format!("cores {watched}"), "watch them");
+        return Err(HostError::System { object, doing, next: "name cores that are online", source });
+    }
+    Ok(())
+}
+
+fn info(tracefs: &Tracefs, spec: &TraceSpec, page: &tracefs::Page) -> Result<TraceInfo, HostError> {
+    let system = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let mut info = TraceInfo {
+        schema: TRACE_SCHEMA.to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: text(system.release()),
+        machine: text(system.machine()),
+        clock: "mono".to_owned(),
+        start_ns: 0,
+        end_ns: 0,
+        clock_before: ClockOffset::default(),
+        clock_after: ClockOffset::default(),
+        clock_stepped: false,
+        watched: spec.watched.cores().to_vec(),
+        stacks: spec.stacks,
+        page_bytes: page.bytes as u32,
+        header_page: page.text.clone(),
+        events: Vec::new(),
+        remarks: Vec::new(),
+        streams: Vec::new(),
+        tasks: Vec::new(),
+        symbols: Vec::new(),
+    };
+    if tracefs.is_traced()? {
+        let remark =
+            "somebody else traces this machine too (current_tracer is not nop): that costs time as well";
+        info.remarks.push(remark.to_owned());
+    }
+    Ok(info)
+}
+
+/// Enables events, and keeps their formats. What the kernel does not have or refuses is a remark.
+fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<(), HostError> {
+    for event in wanted {
+        let what = format!("{}/{}", event.system, event.name);
+        let folder = instance.join("events").join(&what);
+        let format = match fs::read_to_string(folder.join("format")) {
+            Ok(format) => format,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                info.remarks.push(format!("{what}: this kernel does not have it"));
+                continue;
+            }
+            Err(error) => return Err(HostError::file("read the format in", &folder)(error)),
+        };
+        let mut filter = event.filter.clone();
+        if let Some(text) = &filter
+            && let Err(error) = write_value(&folder.join("filter"), text)
+        {
+            info.remarks
+                .push(format!("{what}: recorded without the filter `{text}`, which was refused: {error}"));
+            filter = None;
+        }
+        if let Err(error) = write_value(&folder.join("enable"), "1") {
+            info.remarks.push(format!("{what}: can't be enabled: {error}"));
+            continue;
+        }
+        let known =
+            info.events.iter().find(|known| (&known.system, &known.name) == (&event.system, &event.name));
+        if known.is_none() {
+            let (system, name) = (event.system.clone(), event.name.clone());
+            info.events.push(EventFormat { system, name, filter, format });
+        }
+    }
+    Ok(())
+}
+
+fn write(instance: &Path, file: &str, value: &str) -> Result<(), HostError> {
+    let path = instance.join(file);
+    write_value(&path, value).map_err(HostError::file("write", &path))
+}
