@@ -5,6 +5,7 @@
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
 //! - [`run`]: from an experiment file to a report, live;
 //! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
+//! - [`trace`]: what the kernel does on some cores, recorded and summed up;
 //! - [`soak`]: a measurement of any length, a record a second, and its result;
 //! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
 //! - [`compare`]: several results side by side;
@@ -35,6 +36,7 @@ mod soak;
 mod source;
 mod synth;
 mod terminal;
+mod trace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Forward(arguments) => forward::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

@@ -1,7 +1,8 @@
 //! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
-//! the installation in [`setup`].
+//! the installation in [`setup`], the kernel's trace in [`trace`].
 
 pub mod setup;
+pub mod trace;
 pub mod traffic;
 
 use std::num::NonZeroU64;
@@ -62,6 +63,10 @@ pub enum Command {
     Capture(traffic::CaptureArgs),
     /// Forward between two interfaces and do nothing else: the smallest possible device under test
     Forward(traffic::ForwardArgs),
+    /// Record what the kernel does on some cores: interrupts, calls from other cores and who sent them
+    ///
+    /// Or, with --show, say what is in a trace that was recorded before. Only recording needs root.
+    Trace(trace::TraceArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.

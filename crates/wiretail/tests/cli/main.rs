@@ -9,4 +9,5 @@ mod published;
 mod run;
 mod setup;
 mod support;
+mod trace;
 mod traffic;

@@ -27,4 +27,4 @@ mod shares;
 mod soaks;
 mod switches;
 
-pub use bed::can_run;
+pub use bed::{Turn, can_run, live};
