@@ -161,11 +161,7 @@ impl Process {
         std::thread::sleep(self.program.settle);
         self.check()?;
         if let Movers::Threads(names) = &self.program.movers {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let threads = threads_named(Path::new("/"), self.inner_pid()?, &names);
-            if threads.is_empty() {
-                bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
-            }
+            let threads = self.await_threads(names)?;
             if let Walls::Container(container) = &self.walls {
                 container.allow_realtime()?;
             }
@@ -188,6 +184,23 @@ impl Process {
             self.check()?;
             if begun.elapsed() > self.patience {
                 bail!("the program did not start in its container{}", last_words(&self.log));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The threads with these names; some programs are ready a moment before they have them.
+    fn await_threads(&self, names: &[String]) -> Result<Vec<i32>> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let begun = Instant::now();
+        loop {
+            let threads = threads_named(Path::new("/"), self.inner_pid()?, &names);
+            if !threads.is_empty() {
+                return Ok(threads);
+            }
+            self.check()?;
+            if begun.elapsed() > ANSWER {
+                bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
             }
             std::thread::sleep(LOOK_EVERY);
         }
