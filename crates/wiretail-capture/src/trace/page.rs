@@ -65,9 +65,11 @@ impl Page {
         let (place, width) = format.commit;
         let commit = if width == 4 { word(bytes, place).map(u64::from) } else { long(bytes, place) };
         let commit = commit.ok_or_else(short)?;
+        // The kernel adds its flags as a number whose sign it extends.
+        let is_extended = commit >> 32 == 0xffff_ffff && commit & MISSED != 0;
         let count = (commit & COUNT) as usize;
         let end = format.data + count;
-        if commit >> 32 != 0 || count > format.data_bytes || end > bytes.len() {
+        if commit >> 32 != 0 && !is_extended || count > format.data_bytes || end > bytes.len() {
             let most = format.data_bytes;
             let detail = format!("expected a page with a count of at most {most} bytes, found {commit:#x}");
             return Err(PageFault { offset: place, detail });
@@ -229,6 +231,8 @@ mod tests {
         bytes[24..32].copy_from_slice(&42_u64.to_le_bytes());
         assert_eq!(begin(&bytes), Some(Some(42)));
         assert_eq!(begin(&page(MISSED, &[])), Some(None));
+        bytes[12..16].fill(0xff);
+        assert_eq!(begin(&bytes), Some(Some(42)), "with its sign extended, as the kernel does");
         assert_eq!(begin(&page(0, &[])), None);
     }
 

@@ -160,7 +160,9 @@ impl Pages {
     fn end_page(&mut self) {
         let (flags, lost) = (self.flags & 0xffff_ffff, self.flags >> 32);
         self.bytes.extend(self.start_ns.to_le_bytes());
-        self.bytes.extend((flags | self.page.len() as u64).to_le_bytes());
+        // With its sign extended, as the kernel does.
+        let extended = i64::from(flags as u32 as i32) as u64;
+        self.bytes.extend((extended | self.page.len() as u64).to_le_bytes());
         let mut page = std::mem::take(&mut self.page);
         if flags != 0 {
             page.extend(lost.to_le_bytes());

@@ -203,6 +203,39 @@ fn the_parser_reads_what_the_kernel_prints() {
 }
 
 #[test]
+fn events_that_were_overwritten_are_a_window() {
+    let Some(_turn) = can_trace() else { return };
+    let folder = folder();
+    let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+    let spec = TraceSpec {
+        drain_every: Duration::from_secs(3600),
+        buffer_kib: 8,
+        ..TraceSpec::new(folder.path(), CoreSet::new([WATCHED as u32]))
+    };
+    let mut recorder = Recorder::start(&mut journal, &spec).expect("a recording");
+    thread::sleep(Duration::from_millis(50));
+    let _ = disturbed(|| thread::sleep(Duration::from_millis(400)));
+    recorder.pause().expect("paused");
+    let info = recorder.finish().expect("finished");
+    journal.undo_all().expect("undone");
+    let stream =
+        info.streams.iter().position(|stream| stream.file == "cpu1.raw").expect("of the watched core");
+    let (overrun, start_ns, end_ns) = (info.streams[stream].overrun, info.start_ns, info.end_ns);
+    assert!(overrun > 0, "8 KiB hold some 300 events");
+    let mut trace = Trace::new(folder.path(), info).expect("a trace");
+    let mut kept = Vec::new();
+    let end = trace.read(|event| kept.push(*event)).expect("whole");
+    let lost: Vec<_> = end.lost.iter().filter(|lost| lost.stream == stream).collect();
+    assert_eq!(lost.iter().filter_map(|lost| lost.events).sum::<u64>(), overrun);
+    for lost in lost {
+        assert!(start_ns <= lost.from_ns && lost.from_ns < lost.to_ns && lost.to_ns <= end_ns, "{lost:?}");
+        let within = |event: &&Event| event.ts_ns > lost.from_ns && event.ts_ns < lost.to_ns;
+        let cpu = lost.cpu as u16;
+        assert!(!kept.iter().filter(within).any(|event| event.cpu == cpu && event.kind == Kind::CsdEntry));
+    }
+}
+
+#[test]
 fn the_command_names_who_sent() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
