@@ -19,6 +19,9 @@
 //! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
 //! what became of them every second; [`soak`] makes the same document of these seconds.
 //!
+//! Causes, as far as they can be told without a trace: [`interrupts`] (which counter rose when packets were late)
+//! and [`periodicity`] (what recurs, and by which clock or count).
+//!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
@@ -27,11 +30,13 @@ pub mod comparison;
 pub mod counts;
 pub mod figures;
 pub mod findings;
+pub mod interrupts;
 pub mod intervals;
 pub mod live;
 pub mod matching;
 pub mod measurement;
 pub mod overload;
+pub mod periodicity;
 pub mod probe;
 pub mod published;
 pub mod quantile;

@@ -9,8 +9,8 @@
 //!   `published` is the one key rule that has a hash of its own;
 //! - [`record`]: all of it in one loop ([`RecordReader`]), a buffer at a time.
 //!
-//! Beside them stand [`interval_log`], the log of a soak: written a line a second, and read again; and [`trace`],
-//! which reads what the kernel recorded of itself meanwhile.
+//! Beside them stand [`interval_log`], the log of a soak: written a line a second, and read again; [`trace`],
+//! which reads what the kernel recorded of itself meanwhile; and [`interrupts`], which reads its interrupt counters.
 //!
 //! ```no_run
 //! use wiretail_capture::{CaptureReader, FlowTable, Keyer, OpenOptions, RecordReader};
@@ -35,7 +35,9 @@
 //! ([`CaptureReader::truncation`]); there are no threads, no clock and no logging in here.
 
 pub mod error;
+pub mod fields;
 pub mod flow;
+pub mod interrupts;
 pub mod interval_log;
 pub mod key;
 mod layers;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use wiretail_schema::experiment::{json_schema, key_table};
+use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
@@ -53,6 +54,12 @@ fn pretty(schema: &impl serde::Serialize) -> String {
 #[test]
 fn the_schema_of_summaries_is_that_of_the_types() {
     compare(&docs("formats/summary.schema.json"), &pretty(&schemars::schema_for!(Summary)));
+}
+
+#[test]
+fn the_schema_of_explanations_is_that_of_the_types() {
+    compare(&docs("formats/explanation.schema.json"), &pretty(&schemars::schema_for!(Explanation)));
+    assert_eq!(EXPLANATION_SCHEMA, "wiretail.explanation/1");
 }
 
 #[test]

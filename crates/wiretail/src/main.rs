@@ -8,6 +8,7 @@
 //! - [`trace`]: what the kernel does on some cores, recorded and summed up;
 //! - [`soak`]: a measurement of any length, a record a second, and its result;
 //! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
+//! - [`explain`]: what late packets have in common: interrupt counters that rose, regular patterns;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -21,6 +22,7 @@ mod cli;
 mod compare;
 mod dpdk;
 mod evaluate;
+mod explain;
 mod forward;
 mod generate;
 mod live;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Forward(arguments) => forward::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

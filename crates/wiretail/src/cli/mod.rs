@@ -1,6 +1,7 @@
 //! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
-//! the installation in [`setup`], the kernel's trace in [`trace`].
+//! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`].
 
+pub mod explain;
 pub mod setup;
 pub mod trace;
 pub mod traffic;
@@ -67,6 +68,13 @@ pub enum Command {
     ///
     /// Or, with --show, say what is in a trace that was recorded before. Only recording needs root.
     Trace(trace::TraceArgs),
+    /// Say what late packets have in common: an interrupt that rose, a clock, every n-th packet
+    ///
+    /// From two captures, without a trace of the kernel. Stalls are compared with interrupt counters that
+    /// were read once a second (--irq); late packets are searched for regular patterns, and those that
+    /// follow a clock are told apart from those that follow the packets. Each statement comes with how
+    /// probable it is by chance.
+    Explain(explain::ExplainArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.

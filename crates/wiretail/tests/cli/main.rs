@@ -1,6 +1,7 @@
 //! The command line as its users meet it: the real program on real files.
 
 mod corrupted;
+mod explain;
 mod forward;
 mod inputs;
 mod outputs;
