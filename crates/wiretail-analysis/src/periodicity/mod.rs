@@ -193,11 +193,11 @@ impl Search<'_> {
     /// The whole number of packets that a clock's period, or a small multiple of it, is: the smallest for which the
     /// late packets keep to the pattern as well as with the clock's own frequency.
     ///
-    /// Of all frequencies, about 0.3 · bound · 16 / (packets / 2) are that close to one of those by chance: below
-    /// one in a hundred for 300,000 packets.
+    /// A frequency is near enough where it drifts by less than the pattern's arc, or by less than a packet, over the
+    /// capture: for 300,000 packets, below one in a hundred of all frequencies is that near by chance.
     fn locked(&self, clock: &Clock, times: &[i64]) -> Option<u64> {
         let bound = ((16.0 / clock.arc.len) as u64).min(1024);
-        let reach_hz = clock.arc.len * 1e9 / self.span_ns as f64;
+        let drift_hz = |cycles: f64| cycles * 1e9 / self.span_ns as f64;
         // Late packets that come and go let a clock that drifts a little fit a little better.
         let at_least = 0.8 * clock.arc.gain - DECISIVE;
         (1..=bound).find(|packets| {
@@ -205,7 +205,8 @@ impl Search<'_> {
             let cycles = (clock.frequency_hz / step_hz).round();
             let hz = cycles * step_hz;
             cycles >= 1.0
-                && (hz - clock.frequency_hz).abs() <= reach_hz.max(clock.error_hz)
+                && (hz - clock.frequency_hz).abs()
+                    <= drift_hz(clock.arc.len.max(1.0 / *packets as f64)).max(clock.error_hz)
                 && fold::best_arc(Some(&self.series.times_ns), times, hz).gain >= at_least
         })
     }
