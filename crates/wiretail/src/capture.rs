@@ -4,12 +4,13 @@
 //! measured. A longer one is read every [`READ_EVERY`] and written as it goes.
 
 mod dpdk;
+mod watch;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
@@ -19,8 +20,9 @@ use wiretail_dataplane::timestamper::{
 };
 use wiretail_report::format;
 
+use self::watch::Watch;
 use crate::cli::traffic::{CaptureArgs, CaptureSocket, StampChoice, TapPlace};
-use crate::live::{self, OpenPlace, ProgressLine, nanoseconds};
+use crate::live::{self, OpenPlace, nanoseconds};
 
 /// Between two looks at the rings while they are read.
 const READ_EVERY: Duration = Duration::from_millis(20);
@@ -198,37 +200,21 @@ impl Recording<'_> {
     /// Records until a signal, the time, or the number of packets ends it. Returns what each tap did, and
     /// how long it took.
     fn run(mut self, arguments: &CaptureArgs, stop: &AtomicBool) -> Result<(Vec<TapReport>, Duration)> {
-        let begun = Instant::now();
         let most = arguments.packets.map_or(u64::MAX, Into::into);
-        let mut progress = ProgressLine::new();
-        let mut full_since: Option<Instant> = None;
+        let mut watch = Watch::begin(arguments, self.end, stop);
         loop {
-            let reading = !self.in_memory || (self.end.is_none() && begun.elapsed() > MEMORY_TIME);
-            let pause = if reading { READ_EVERY } else { LOOK_EVERY };
-            let left = self.end.map_or(pause, |end| end.saturating_sub(begun.elapsed()));
-            std::thread::sleep(pause.min(left));
+            let reading = !self.in_memory || (self.end.is_none() && watch.elapsed() > MEMORY_TIME);
+            watch.sleep(if reading { READ_EVERY } else { LOOK_EVERY });
             if reading {
                 let file = &mut self.file;
                 self.timestamper.collect(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
                 file.flush()?;
             }
-            let seen = self.timestamper.seen();
-            progress.show(&|| {
-                let seen: Vec<String> = seen.iter().map(|packets| format::count(*packets)).collect();
-                format!("{} packets", seen.join(" and "))
-            });
-            if seen.iter().any(|packets| *packets >= most) {
-                full_since.get_or_insert_with(Instant::now);
-            }
-            let is_full = full_since.is_some_and(|since| since.elapsed() >= SETTLE)
-                || seen.iter().all(|packets| *packets >= most);
-            let is_over = self.end.is_some_and(|end| begun.elapsed() >= end);
-            if is_full || is_over || stop.load(Ordering::Relaxed) {
+            if watch.is_over(&self.timestamper.seen()) {
                 break;
             }
         }
-        progress.clear();
-        let duration = begun.elapsed();
+        let duration = watch.finish();
         // Traffic may go on: what comes now is not part of the capture.
         self.timestamper.stop()?;
         let mut file = self.file;

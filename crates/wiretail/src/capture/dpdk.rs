@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use wiretail_dataplane::timestamper::dpdk::PortTaps;
 use wiretail_dataplane::timestamper::{Direction, StampSource, TapReport};
-use wiretail_report::format;
 
-use super::{LOOK_EVERY, MEMORY_MAX, Output, PACKET_OVERHEAD, SETTLE};
+use super::watch::Watch;
+use super::{LOOK_EVERY, MEMORY_MAX, Output, PACKET_OVERHEAD};
 use crate::cli::traffic::{CaptureArgs, StampChoice};
-use crate::live::{self, ProgressLine};
+use crate::live;
 
 /// Records until a signal, the time, or the number of packets ends it.
 pub(super) fn run(
@@ -68,10 +68,7 @@ fn record(
 ) -> Result<PortTaps> {
     let seen: Vec<AtomicU64> = arguments.taps.iter().map(|_| AtomicU64::new(0)).collect();
     let (enough, placement) = (AtomicBool::new(false), live::placement(&arguments.thread));
-    let most = arguments.packets.map_or(u64::MAX, Into::into);
-    let mut progress = ProgressLine::new();
-    let begun = Instant::now();
-    let mut full_since: Option<Instant> = None;
+    let mut watch = Watch::begin(arguments, end, stop);
     thread::scope(|scope| {
         let polling = thread::Builder::new().name(live::LOOP_THREAD.to_owned());
         let polling = polling.spawn_scoped(scope, || {
@@ -81,25 +78,14 @@ fn record(
         });
         let polling = polling.context("a thread for the loop can't be had")?;
         while !polling.is_finished() {
-            let left = end.map_or(LOOK_EVERY, |end| end.saturating_sub(begun.elapsed()));
-            thread::sleep(LOOK_EVERY.min(left));
+            watch.sleep(LOOK_EVERY);
             let seen: Vec<u64> = seen.iter().map(|packets| packets.load(Ordering::Relaxed)).collect();
-            progress.show(&|| {
-                let seen: Vec<String> = seen.iter().map(|packets| format::count(*packets)).collect();
-                format!("{} packets", seen.join(" and "))
-            });
-            if seen.iter().any(|packets| *packets >= most) {
-                full_since.get_or_insert_with(Instant::now);
-            }
-            let is_full = full_since.is_some_and(|since| since.elapsed() >= SETTLE)
-                || seen.iter().all(|packets| *packets >= most);
-            let is_over = end.is_some_and(|end| begun.elapsed() >= end);
-            if is_full || is_over || stop.load(Ordering::Relaxed) {
+            if watch.is_over(&seen) {
                 enough.store(true, Ordering::Relaxed);
                 break;
             }
         }
-        progress.clear();
+        watch.finish();
         polling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
