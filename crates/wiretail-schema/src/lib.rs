@@ -10,13 +10,14 @@
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
-//! - [`explain`]: what delayed packets, as far as it can be told without a trace;
+//! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
 //! Every crate of the workspace depends on this one, and this one on none of them.
 
 pub mod calibration;
+pub mod causes;
 pub mod experiment;
 pub mod explain;
 pub mod figure;

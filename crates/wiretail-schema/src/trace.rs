@@ -2,7 +2,13 @@
 //!
 //! `trace.json` in the trace's folder is a [`TraceInfo`]; docs/formats/trace.md describes the folder.
 
+mod event;
+mod roles;
+
 use serde::{Deserialize, Serialize};
+
+pub use event::{Event, Kind, TraceNames};
+pub use roles::{Gap, ROLES_FILE, ROLES_SCHEMA, Spin, TraceRoles};
 
 /// Of `trace.json`; another number for another layout.
 pub const TRACE_SCHEMA: &str = "wiretail.trace/1";

@@ -17,7 +17,7 @@ use wiretail_capture::trace::{Kind, Trace};
 use wiretail_capture::write::AtomicFile;
 use wiretail_host::trace::{Recorder, TraceSpec, symbols};
 use wiretail_host::{CoreSet, Cores, JOURNAL_FOLDER, Journal};
-use wiretail_schema::trace::{TRACE_FILE, TraceInfo};
+use wiretail_schema::trace::{TRACE_FILE, TraceInfo, TraceNames};
 
 use crate::cli::trace::TraceArgs;
 use crate::live;

@@ -22,67 +22,10 @@ mod tests;
 
 use std::io;
 
+pub use wiretail_schema::trace::{Event, Kind};
+
 pub use reader::{Trace, TraceEnd};
 pub use stream::Lost;
-
-/// What an event says. What its [`args`](Event::args) and its [`name`](Event::name) are stands at each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
-    /// An interrupt of the processor's own begins (`irq_vectors`). `[vector]`; name: `local_timer`.
-    VectorEntry,
-    /// It ends. As [`Kind::VectorEntry`].
-    VectorExit,
-    /// A device's interrupt handler begins. `[number]`; name: the handler's.
-    IrqEntry,
-    /// It ends. `[number, handled]`.
-    IrqExit,
-    /// A softirq begins. `[vector]`; name: `NET_RX`.
-    SoftirqEntry,
-    /// It ends. As [`Kind::SoftirqEntry`].
-    SoftirqExit,
-    /// Another task gets the processor. `[next pid, previous state, next priority]`; name: the next task's. The
-    /// event's pid is that of the task that leaves.
-    Switch,
-    /// A function call is queued for another processor. `[target, function, call site]`.
-    CsdQueue,
-    /// A queued function begins. `[function]`.
-    CsdEntry,
-    /// It ends. `[function]`.
-    CsdExit,
-    /// An interrupt is sent to a processor. `[target, callback, call site]`.
-    IpiSend,
-    /// An interrupt is sent to several processors. `[mask of the first 64, callback, call site]`; name: the mask in
-    /// hexadecimal, if there are more.
-    IpiSendMask,
-    /// Translations are flushed. `[reason, pages]`; name: the reason.
-    TlbFlush,
-    /// A handler of the non-maskable interrupt has run. `[function, its ns, handled]`.
-    Nmi,
-    /// A page fault in a program. `[address, instruction, error code]`.
-    PageFaultUser,
-    /// A page fault in the kernel. As [`Kind::PageFaultUser`].
-    PageFaultKernel,
-}
-
-/// An event, 48 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// In ns of the trace's clock.
-    pub ts_ns: u64,
-    /// What its kind says.
-    pub args: [u64; 3],
-    /// The thread that the processor ran; 0 is the idle one.
-    pub pid: i32,
-    /// A text of [`Trace::name`]; 0 is none.
-    pub name: u32,
-    /// A stack of [`Trace::stack`]; 0 is none.
-    pub stack: u32,
-    /// The processor that it happened on.
-    pub cpu: u16,
-    /// What it is.
-    pub kind: Kind,
-}
 
 /// A trace that can't be read. Every message names the file, where in it, what was expected, and what to do next.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use wiretail_schema::trace::{TRACE_FILE, TRACE_SCHEMA, TraceInfo};
+use wiretail_schema::trace::{TRACE_FILE, TRACE_SCHEMA, TraceInfo, TraceNames};
 
 use super::format::PageFormat;
 use super::plan::{Names, Plans};
@@ -160,27 +160,31 @@ impl Trace {
         Ok(end)
     }
 
-    /// The text of an event's name; none for 0.
-    pub fn name(&self, number: u32) -> Option<&str> {
-        self.names.get(number)
-    }
-
-    /// The addresses of an event's stack, the innermost first; none for 0.
-    pub fn stack(&self, number: u32) -> Option<&[u64]> {
-        self.names.get_stack(number)
-    }
-
-    /// The name of a thread: the last one that the trace or its document knows. The idle ones, of number 0, are
-    /// called after their processor.
-    pub fn task(&self, pid: i32) -> Option<&str> {
-        self.names.get(*self.names.tasks.get(&pid)?)
-    }
-
     /// The function that an address is in, and how far behind its start.
     pub fn symbol(&self, address: u64) -> Option<(&str, u64)> {
         let symbols = &self.info.symbols;
         let behind = symbols.partition_point(|(start, _)| *start <= address);
         let (start, name) = symbols.get(behind.checked_sub(1)?)?;
         Some((name, address - start))
+    }
+}
+
+impl TraceNames for Trace {
+    fn name(&self, number: u32) -> Option<&str> {
+        self.names.get(number)
+    }
+
+    fn stack(&self, number: u32) -> Option<&[u64]> {
+        self.names.get_stack(number)
+    }
+
+    /// The last one that the trace or its document knows; the idle threads, of number 0, are called after their
+    /// processor.
+    fn task(&self, pid: i32) -> Option<&str> {
+        self.names.get(*self.names.tasks.get(&pid)?)
+    }
+
+    fn function(&self, address: u64) -> Option<&str> {
+        self.symbol(address).map(|(name, _)| name)
     }
 }

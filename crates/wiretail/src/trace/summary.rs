@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 use wiretail_capture::trace::{Event, Kind, Lost, Trace};
+use wiretail_schema::trace::TraceNames;
 
 /// Longest list of windows that is kept.
 const LOST_MAX: usize = 1000;
@@ -208,7 +209,8 @@ fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>)
     let mut rows: HashMap<Sender, u64> = HashMap::new();
     for ((pid, kind, [called, site], stack), sends) in senders {
         let what = if kind == Kind::CsdQueue { "call" } else { "interrupt" };
-        let names = [function(trace, called), function(trace, site), system_call(trace, stack)];
+        let names =
+            [function(trace, called), function(trace, site), trace.system_call(stack).map(str::to_owned)];
         *rows.entry((pid, what, names)).or_default() += sends;
     }
     let row = |((pid, what, [function, call_site, system_call]), sends): (Sender, u64)| {
@@ -233,12 +235,4 @@ fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>)
 fn function(trace: &Trace, address: u64) -> Option<String> {
     let name = || trace.symbol(address).map_or_else(|| format!("{address:#x}"), |(name, _)| name.to_owned());
     (address != 0).then(name)
-}
-
-/// The system call that a stack comes from: `munmap` of `__x64_sys_munmap`.
-fn system_call(trace: &Trace, stack: u32) -> Option<String> {
-    let mut names = trace.stack(stack)?.iter().filter_map(|address| trace.symbol(*address));
-    names
-        .find_map(|(name, _)| name.split_once("_sys_").filter(|(arch, _)| arch.starts_with("__")))
-        .map(|(_, call)| call.to_owned())
 }

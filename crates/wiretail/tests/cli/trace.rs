@@ -12,6 +12,7 @@ use serde_json::Value;
 use wiretail_capture::trace::{Event, Kind, Trace};
 use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{CoreSet, JOURNAL_FOLDER, Journal, Step, clean, name_prefix};
+use wiretail_schema::trace::TraceNames;
 
 use crate::run::{Turn, live};
 use crate::support::{fail, folder, wiretail};
