@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use wiretail_schema::trace::TraceNames;
+
 use super::test_support::sample;
 use super::{Event, Kind, Lost, Trace};
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use wiretail_capture::trace::Trace;
+use wiretail_schema::trace::TraceNames;
 
 use super::{fuzz, mutate, overwrite};
 

@@ -100,6 +100,12 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where `trace.record` says yes.
+    const fn of_trace(mut self) -> Self {
+        self.needs = Some(Needs { table: "trace", name: "record", values: &["yes"] });
+        self
+    }
+
     /// The same key with an effect only where `traffic.pattern` is one of these.
     const fn of_pattern(mut self, values: &'static [&'static str]) -> Self {
         self.needs = Some(Needs { table: "traffic", name: "pattern", values });
@@ -454,4 +460,35 @@ pub const KEYS: &[KeyRow] = &[
         Some("yes"),
         "Whether other tasks, kernel workers and interrupts are moved off the packets' cores during a trial.",
     ),
+    many(
+        "trace",
+        "record",
+        YES_NO,
+        Some("no"),
+        "Whether the kernel's trace of the device's core is recorded, and the worst packets are explained by it.",
+    ),
+    one(
+        "trace",
+        "twin",
+        YES_NO,
+        Some("yes"),
+        "Whether each traced trial has an untraced twin behind it, by which the report says what tracing costs.",
+    )
+    .of_trace(),
+    one(
+        "trace",
+        "stacks",
+        YES_NO,
+        Some("yes"),
+        "Whether the stacks of those who interrupt the device's core are recorded, which name their system call and cost them 2 to 12 us.",
+    )
+    .of_trace(),
+    one(
+        "trace",
+        "page-faults",
+        YES_NO,
+        Some("no"),
+        "Whether page faults on the device's core are recorded, too.",
+    )
+    .of_trace(),
 ];
