@@ -65,5 +65,5 @@ pub use privileges::{Missing, Privileges, privileges};
 pub use snapshot::snapshot;
 pub use state::{Difference, HostState, Kind};
 pub use step::{Plan, Step, VethEnd};
-pub use threads::{place_thread, threads_named};
+pub use threads::{is_realtime, place_thread, threads_named};
 pub use wiretail_schema::run::HostSnapshot;

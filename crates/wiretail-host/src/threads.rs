@@ -63,6 +63,15 @@ pub fn place_thread(thread: i32, core: Option<u32>, fifo: Option<u8>) -> Result<
     sys::set_scheduler(thread, fifo).map_err(error("change the priority of"))
 }
 
+/// Whether a thread has real-time priority (SCHED_FIFO or SCHED_RR), by field 41 of its `stat` below `root`'s
+/// `/proc` (proc_pid_stat(5)); not if it has ended.
+pub fn is_realtime(root: &Path, thread: i32) -> bool {
+    let stat = fs::read_to_string(root.join(format!("proc/{thread}/stat"))).unwrap_or_default();
+    // The name in field 2 may hold anything, blanks and parentheses too.
+    let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(38));
+    matches!(policy, Some("1" | "2"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +92,10 @@ mod tests {
         let found = threads_named(root, own, &["wt-mover"]);
         assert_eq!(found.len(), 1);
         assert!(threads_named(root, own, &["no-such"]).is_empty());
+        assert!(!is_realtime(root, found[0]));
+        if place_thread(found[0], None, Some(1)).is_ok() {
+            assert!(is_realtime(root, found[0]));
+        }
         place_thread(found[0], None, None).expect("nothing is changed");
         drop(end);
         thread.join().expect("ended");

@@ -3,6 +3,7 @@
 //! - [`topology`]: the testbed as data, [`router`]: its routers; [`testbed`]: one that stands; [`places`]: who runs on
 //!   which core;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
+//! - [`tracing`]: what the kernel did meanwhile;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
@@ -23,6 +24,7 @@ mod store;
 mod table;
 mod testbed;
 mod topology;
+mod tracing;
 mod traffic;
 mod trial;
 mod validity;
@@ -37,6 +39,7 @@ use anyhow::{Context, Result, bail};
 use wiretail_analysis::overload::overloads;
 use wiretail_analysis::ranking::rankings;
 use wiretail_analysis::shares::additions;
+use wiretail_host::trace::steps as trace_steps;
 use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
 use wiretail_report::RunPage;
 use wiretail_schema::experiment::{Experiment, Trial};
@@ -259,7 +262,7 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
     let mut code = ExitCode::SUCCESS;
     for trial in &trials {
-        if let Err(error) = dut::refuse(trial) {
+        if let Err(error) = trial::refuse(trial) {
             writeln!(out, "  {:4}  {}: fails, {error}", trial.number, trial.name)?;
             code = ExitCode::from(1);
         }
@@ -299,18 +302,18 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {} trials", experiment.first("", "title").text, trials.len())?;
     for trial in trials {
-        let refused = dut::refuse(trial).err().map(|error| format!(": fails, {error}"));
+        let refused = trial::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
     writeln!(out, "Each trial changes the host by these steps, and undoes them at its end:")?;
     let mut shown = Vec::new();
     for trial in trials {
-        if dut::refuse(trial).is_err() {
+        if trial::refuse(trial).is_err() {
             continue;
         }
         let topology = Topology::of(trial);
         let mut plan = dut::needs(trial, &topology, "wt-RUN");
-        let key = (topology, plan.clone());
+        let key = (topology, plan.clone(), tracing::is_traced(trial));
         if shown.contains(&key) {
             continue;
         }
@@ -318,6 +321,9 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         let places = places::Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
         if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
             plan.extend(places.isolation("wt-RUN", dut::stays(trial))?.steps().iter().cloned());
+        }
+        if tracing::is_traced(trial) {
+            plan.extend(trace_steps("wt-RUN"));
         }
         writeln!(out, "{}", trial.get("dut", "kind").text)?;
         write!(out, "{plan}")?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use wiretail_dataplane::port::PortSpec;
 use wiretail_dataplane::timestamper::TapSpec;
+use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{JOURNAL_FOLDER, Journal, Namespace, Plan};
 
 use super::topology::{TapPlace, Topology};
@@ -46,6 +47,14 @@ impl Testbed {
     /// The step that failed.
     pub fn change(&mut self, plan: &Plan) -> Result<()> {
         Ok(self.journal.apply_all(plan)?)
+    }
+
+    /// Starts to record the kernel's trace; what that makes in the kernel is removed with the testbed.
+    ///
+    /// # Errors
+    /// The kernel can't be traced.
+    pub fn trace(&mut self, spec: &TraceSpec) -> Result<Recorder> {
+        Ok(Recorder::start(&mut self.journal, spec)?)
     }
 
     /// Undoes every step.

@@ -3,11 +3,12 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use rustix::thread::gettid;
 use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::{clock_offset, monotonic_ns};
 use wiretail_dataplane::counters::SharedCounters;
@@ -30,6 +31,7 @@ use super::recorder::{self, Recorder, Watched};
 use super::store::{self, Captures, LiveView, Soaks, Store};
 use super::testbed::Testbed;
 use super::topology::Topology;
+use super::tracing::{self, Traced, Tracing};
 use super::{results, traffic, validity};
 
 /// Time for the device to forward what is under way when the generator has ended.
@@ -71,13 +73,22 @@ pub struct Recorded {
     pub stalls: Vec<Span>,
 }
 
+/// Refuses a trial that can't be done as it says.
+///
+/// # Errors
+/// Why not, and which key to set.
+pub fn refuse(trial: &Trial) -> Result<()> {
+    dut::refuse(trial)?;
+    tracing::refuse(trial)
+}
+
 /// Runs the trial once. What its taps saw is in its directory afterwards ([`Captures`]).
 ///
 /// # Errors
 /// Whatever kept it from running to its end. Nothing is left of its testbed.
 pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
     let trial = attempt.trial;
-    dut::refuse(trial)?;
+    refuse(trial)?;
     let topology = Topology::of(trial);
     let isolate = trial.is("host", "isolate");
     let places = Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
@@ -105,23 +116,27 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
     // The testbed goes first, whatever became of the measurement.
     let removed = testbed.remove();
     drop(claims);
-    let recorded = recorded?;
+    let (recorded, traced) = recorded?;
     removed?;
+    traced.map_or(Ok(()), Traced::complete)?;
     Ok(recorded)
 }
 
 /// What all parties report at the end.
 struct Reports {
-    generator: GeneratorReport,
-    /// When packets were under way, in ns of the monotonic clock.
-    traffic: Range<u64>,
-    noise: Option<Noise>,
+    sent: Sent,
     device: DeviceReport,
     taps: Vec<TapReport>,
 }
 
-fn measure(attempt: &Attempt<'_>, testbed: &mut Testbed, places: Option<&Places>) -> Result<Recorded> {
+fn measure(
+    attempt: &Attempt<'_>,
+    testbed: &mut Testbed,
+    places: Option<&Places>,
+) -> Result<(Recorded, Option<Traced>)> {
     let trial = attempt.trial;
+    // Before the devices: that events are switched on disturbs all cores.
+    let tracing = tracing::start(trial, testbed, places, attempt.directory)?;
     let taps = testbed.topology().taps();
     let segments = testbed.topology().segments();
     let watched = Watched::new(segments[0].clone());
@@ -135,7 +150,7 @@ fn measure(attempt: &Attempt<'_>, testbed: &mut Testbed, places: Option<&Places>
     } else {
         Box::new(Captures::create(attempt.directory, testbed.topology())?)
     };
-    let reports = std::thread::scope(|scope| {
+    let (reports, mut traced) = std::thread::scope(|scope| {
         // The taps first: of several sockets on a link the kernel serves the last one first, and that
         // should be the device.
         let ring = recorder::ring(taps.len(), traffic::packets(trial), attempt.duration_ns, soak);
@@ -148,20 +163,28 @@ fn measure(attempt: &Attempt<'_>, testbed: &mut Testbed, places: Option<&Places>
         };
         let generated =
             ready_and_send(attempt, testbed, places, plan, (&mut devices, &recorder), (&watched, &view));
+        // While the threads are there whose names the trace needs.
+        let traced = tracing.map(|tracing| Tracing::finish(tracing, devices.packet_threads())).transpose();
         // A device that ended before its time is why the rest failed.
         let ended = devices.check();
         let device = devices.stop();
         let taps = recorder.end();
         ended?;
-        let Sent { generator, traffic, noise } = generated?;
-        Ok(Reports { generator, traffic, noise, device: device?, taps: taps? })
+        let reports = Reports { sent: generated?, device: device?, taps: taps? };
+        Ok::<_, anyhow::Error>((reports, traced?))
     })?;
-    Ok(record(trial, testbed.topology(), places, &reports))
+    if let Some(traced) = &mut traced {
+        traced.write_roles(reports.sent.thread, reports.device.stalls.as_ref(), &reports.sent.traffic)?;
+    }
+    Ok((record(trial, testbed.topology(), places, &reports), traced))
 }
 
 /// What was sent.
 struct Sent {
     generator: GeneratorReport,
+    /// The load generator's thread.
+    thread: i32,
+    /// When packets were under way, in ns of the monotonic clock.
     traffic: Range<u64>,
     noise: Option<Noise>,
 }
@@ -196,16 +219,19 @@ fn ready_and_send(
     let generator = Generator::new(ports, plan)?;
     let counters = SharedCounters::default();
     let placement = places.map(Places::for_generator).unwrap_or_default();
-    let (halt, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (halt, quiet, thread) = (AtomicBool::new(false), AtomicBool::new(false), AtomicI32::new(0));
     let planned = Duration::from_nanos(attempt.duration_ns);
     let deadline = planned + OVERTIME.max(planned / 2);
     let (begun, begun_ns) = (Instant::now(), monotonic_ns());
     let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
     let (generator, noise) = std::thread::scope(|scope| {
-        let (halt, quiet, shared) = (&halt, &quiet, &counters);
+        let (halt, quiet, shared, thread) = (&halt, &quiet, &counters, &thread);
         let beside = places.map(Places::for_control).unwrap_or_default();
         let noise = noisy.then(|| scope.spawn(move || beside.apply().map(|_| make_noise(quiet))));
-        let sending = scope.spawn(move || placement.apply().map(|_| generator.run(halt, shared)));
+        let sending = scope.spawn(move || {
+            thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+            placement.apply().map(|_| generator.run(halt, shared))
+        });
         while !sending.is_finished() {
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
             attempt.line.show(begun.elapsed(), &counters.read(), watched.missing(), view.get());
@@ -230,7 +256,7 @@ fn ready_and_send(
     }
     settle(watched);
     devices.end_counting()?;
-    Ok(Sent { generator, traffic, noise })
+    Ok(Sent { generator, thread: thread.into_inner(), traffic, noise })
 }
 
 /// Waits until everything has arrived, or is lost.
@@ -291,8 +317,9 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 /// The trial's record: what everybody counted, and whether that says something about the device.
 fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: &Reports) -> Recorded {
+    let sent = &reports.sent;
     let mut record = validity::blank(trial, TrialState::Valid, Vec::new());
-    let generator = validity::generator_record(trial, &reports.generator);
+    let generator = validity::generator_record(trial, &sent.generator);
     record.taps = results::tap_records(topology);
     for (tap, report) in record.taps.iter_mut().zip(&reports.taps) {
         (tap.packets, tap.drops) = (report.packets, report.drops + report.missing);
@@ -300,9 +327,9 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     record.dut = reports.device.record;
     record.devices = reports.device.reconciled(topology, &record.taps);
     let stalls = validity::stalls(
-        &reports.generator.stalls,
+        &sent.generator.stalls,
         reports.device.stalls.as_ref(),
-        &reports.traffic,
+        &sent.traffic,
         &clock_offset(),
     );
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
@@ -311,14 +338,14 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     if trial.is("host", "fifo") && !places.is_some_and(|places| places.fifo) {
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
     }
-    record.notes.extend(reports.noise.map(|noise| noise.note()));
+    record.notes.extend(sent.noise.as_ref().map(|noise| noise.note()));
     record.notes.extend(reports.device.notes.iter().cloned());
     record.stalls = stalls.record;
     record.generator = Some(generator);
     record.segments = results::segment_records(topology, &record.directory);
-    record.state = match (reports.generator.complete, record.reasons.is_empty()) {
+    record.state = match (sent.generator.complete, record.reasons.is_empty()) {
         (false, _) => {
-            let sent = reports.generator.sent;
+            let sent = sent.generator.sent;
             record.reasons.insert(0, format!("interrupted after {sent} packets"));
             TrialState::Interrupted
         }

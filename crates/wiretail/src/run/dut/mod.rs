@@ -27,7 +27,7 @@ mod suricata;
 mod testpmd;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ use super::topology::{Guests, Middle, Switch, Topology};
 
 /// How much longer a virtual machine may take, in software.
 const BOOT: Duration = Duration::from_secs(60);
+/// What a switch between the devices is called.
+const SWITCH: &str = "switch";
 
 /// The devices of a trial, and what joins them.
 pub struct Devices<'scope> {
@@ -106,6 +108,8 @@ pub struct DeviceReport {
 pub struct Shared {
     /// Its live counters.
     pub counters: SharedCounters,
+    /// Its number, once it runs.
+    thread: AtomicI32,
     stop: AtomicBool,
 }
 
@@ -184,10 +188,10 @@ pub fn start<'scope, 'env: 'scope>(
         let guests =
             topology.shared().into_iter().map(|link| (link.clone(), testbed.socket(&link))).collect();
         let around = Around { guests, taps_see_departures: topology.tap_senders };
-        let program = Program { name: "switch".to_owned(), ..ovs::program(datapath, &site, &around)? };
+        let program = Program { name: SWITCH.to_owned(), ..ovs::program(datapath, &site, &around)? };
         let deployed = bare(program, testbed.namespace(node)?)?;
         let process = process::start(scope, deployed, place, directory, patience)?;
-        devices.push(Device::new("switch".to_owned(), vec![node], Part::Program(Box::new(process))));
+        devices.push(Device::new(SWITCH.to_owned(), vec![node], Part::Program(Box::new(process))));
     }
     Ok(Devices { devices })
 }
@@ -280,6 +284,17 @@ impl Devices<'_> {
             device.counted = device.counts()?.map(|now| now.since(before));
             Ok(())
         })
+    }
+
+    /// Numbers of the threads that move packets, as far as they are there: not the kernel's, nor a switch's.
+    pub fn packet_threads(&self) -> Vec<i32> {
+        let devices = self.devices.iter().filter(|device| device.name != SWITCH);
+        let threads = devices.flat_map(|device| match &device.part {
+            Part::Kernel(_) => Vec::new(),
+            Part::Skeleton { shared, .. } => vec![shared.thread.load(Ordering::Relaxed)],
+            Part::Program(process) => process.packet_threads(),
+        });
+        threads.collect()
     }
 
     /// Stops all, and returns what they did.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::sched_getaffinity;
 use wiretail_dataplane::placement::Placement;
 use wiretail_host::{Namespace, place_thread, run_in, threads_named};
 
@@ -204,6 +205,24 @@ impl Process {
             }
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// The threads that move packets. Of a program that sees to their place by itself, those that it bound to the
+    /// device's core; all, if it bound none.
+    pub fn packet_threads(&self) -> Vec<i32> {
+        if let Movers::Threads(_) = &self.program.movers {
+            return self.placed.clone();
+        }
+        let Ok(pid) = self.inner_pid() else { return Vec::new() };
+        let all = threads_named(Path::new("/"), pid, &[""]);
+        let is_bound = |thread: &i32| {
+            let cores = sched_getaffinity(Pid::from_raw(*thread));
+            cores.is_ok_and(|cores| {
+                cores.count() == 1 && self.place.cpu.is_some_and(|core| cores.is_set(core))
+            })
+        };
+        let bound: Vec<i32> = all.iter().copied().filter(is_bound).collect();
+        if bound.is_empty() { all } else { bound }
     }
 
     /// Whether it still runs.

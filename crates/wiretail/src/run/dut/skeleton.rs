@@ -1,8 +1,10 @@
 //! Wiretail's own minimal forwarder: as a thread of this process, serving all hops and directions.
 
+use std::sync::atomic::Ordering;
 use std::thread::{Scope, ScopedJoinHandle};
 
 use anyhow::Result;
+use rustix::thread::gettid;
 use wiretail_dataplane::faults::{FaultPlan, FaultSchedule};
 use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport, Wait};
@@ -29,6 +31,7 @@ pub fn start<'scope, 'env: 'scope>(
     let skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
     let place = places.map(Places::for_device).unwrap_or_default();
     Ok(scope.spawn(move || {
+        shared.thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         place.apply()?;
         Ok(skeleton.run(&shared.stop, &shared.counters))
     }))
