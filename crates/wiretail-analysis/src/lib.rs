@@ -19,12 +19,13 @@
 //! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
 //! what became of them every second; [`soak`] makes the same document of these seconds.
 //!
-//! Causes, as far as they can be told without a trace: [`interrupts`] (which counter rose when packets were late)
+//! Causes: [`attribution`] by the trace of the kernel; as far as they can be told without one, [`interrupts`] (which counter rose when packets were late)
 //! and [`periodicity`] (what recurs, and by which clock or count).
 //!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
+pub mod attribution;
 pub mod calibration;
 pub mod comparison;
 pub mod counts;

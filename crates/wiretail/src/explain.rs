@@ -1,6 +1,8 @@
-//! `wiretail explain`: what late packets have in common, as far as it can be told without a trace.
+//! `wiretail explain`: what delayed the worst packets of a traced run ([`trial`] shows it); and of two captures, what
+//! late packets have in common, as far as it can be told without a trace.
 
 mod text;
+mod trial;
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -19,6 +21,7 @@ use wiretail_schema::summary::Summary;
 use crate::cli::explain::ExplainArgs;
 use crate::evaluate::{Job, evaluate};
 use crate::recognise::key_choice;
+use crate::run::explain as causes;
 use crate::source::Source;
 
 /// Packets that are looked at: 24 bytes each, 32 in the spectrum, and 8 for each number that they hold.
@@ -33,13 +36,44 @@ const SEED: u64 = 1;
 /// Runs the command.
 ///
 /// # Errors
-/// A file that can't be read; captures of which no packet matches. The message names the file and the next step.
+/// A file that can't be read; captures of which no packet matches; a run without a traced trial. The message names
+/// the file and the next step.
 pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
+    match &arguments.post {
+        Some(post) => of_captures(arguments, post),
+        None => of_run(arguments),
+    }
+}
+
+/// What delayed the worst packets of a run's traced trials.
+fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
+    if arguments.pre.is_file() {
+        bail!(
+            "{}: one capture only; expected the capture behind the device too, or the directory of a run",
+            arguments.pre.display()
+        );
+    }
+    let explanations = causes::all(&arguments.pre, arguments.trial)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &explanations)?;
+        writeln!(out)?;
+    } else {
+        for explanation in &explanations {
+            trial::write(&mut out, explanation, arguments.worst)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What late packets of two captures have in common.
+fn of_captures(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
     if arguments.above.is_some_and(|above| above.ns <= 0) {
         bail!("--above must be longer than 0s");
     }
     let table = arguments.irq.as_deref().map(read_counters).transpose()?;
-    let (summary, series, whole) = read_packets(arguments)?;
+    let (summary, series, whole) = read_packets(arguments, post)?;
     let median_ns = percentile_ns(&summary, 50.0);
     let stands_out = STANDS_OUT * (percentile_ns(&summary, 99.9) - median_ns).max(1);
     let stall_above_ns = arguments.above.map_or(median_ns.saturating_add(stands_out), |above| above.ns);
@@ -61,7 +95,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
         schema: EXPLANATION_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pre: arguments.pre.display().to_string(),
-        post: arguments.post.display().to_string(),
+        post: post.display().to_string(),
         packets: whole,
         span_ns,
         median_ns,
@@ -105,14 +139,14 @@ fn percentile_ns(summary: &Summary, percent: f64) -> i64 {
 }
 
 /// The matched packets in the order in which they were sent, with what they hold; and how many there are in all.
-fn read_packets(arguments: &ExplainArgs) -> Result<(Summary, Series, u64)> {
+fn read_packets(arguments: &ExplainArgs, post: &Path) -> Result<(Summary, Series, u64)> {
     let options = OpenOptions::default();
-    if arguments.pre.as_os_str() == "-" && arguments.post.as_os_str() == "-" {
+    if arguments.pre.as_os_str() == "-" && post.as_os_str() == "-" {
         bail!("both captures are -: standard input holds one; give the other as a file");
     }
     let pre = Source::open(&arguments.pre, options.clone(), true)?;
     let again = pre.other_tap(options.clone())?;
-    let post = Source::open(&arguments.post, options, false)?;
+    let post = Source::open(post, options, false)?;
     let job = Job {
         title: String::new(),
         pre,

@@ -9,6 +9,7 @@ use wiretail_schema::units::Duration;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  wiretail explain runs/2026-11-20T14-03-11-quickstart         # what delayed the worst packets of its traced trials
   wiretail explain pre.pcap post.pcap                          # regular patterns among late packets
   wiretail explain pre.pcap post.pcap --irq irq.csv            # and which interrupts rose with the stalls
   wiretail explain pre.pcap post.pcap --irq irq.csv --cpu 1    # those of the core that forwards, only
@@ -17,12 +18,19 @@ Examples:
 How to read it: docs/explain.md. irq.csv is a reading of the interrupt counters a line, separated by
 semicolons: a column timestamp_us and columns such as TLB_TLB_shootdowns_CPU1. Its clock may be any.")]
 pub struct ExplainArgs {
-    /// Capture of the ingress wire
+    /// Directory of a run with traced trials ([trace] record = "yes"), or capture of the ingress wire
+    #[arg(value_name = "RUN|PRE")]
     pub pre: PathBuf,
     /// Capture of the egress wire
-    pub post: PathBuf,
+    pub post: Option<PathBuf>,
+    /// Of a run: only the trial of this number
+    #[arg(long, value_name = "N", conflicts_with = "post")]
+    pub trial: Option<usize>,
+    /// Of a run: how many of the worst packets are shown
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "post")]
+    pub worst: usize,
     /// Interrupt counters of the device under test, read about once a second
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "post")]
     pub irq: Option<PathBuf>,
     /// Only counters of this CPU: the one that forwards packets, where it is known
     ///

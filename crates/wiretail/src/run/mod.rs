@@ -12,6 +12,7 @@
 
 mod directory;
 mod dut;
+pub mod explain;
 mod lost;
 mod neighbour;
 mod places;

@@ -104,22 +104,19 @@ struct Watchers<'a> {
     lost: &'a mut LostList,
 }
 
-fn evaluate_segment(
-    run: &Path,
-    folder: &Path,
-    trial: &Trial,
-    segment: &SegmentRecord,
-    mut watchers: Watchers<'_>,
-) -> Result<Summary> {
+/// The evaluation of a segment of a trial, whose captures are in `folder`; nothing is written.
+///
+/// # Errors
+/// A capture that can't be read.
+pub fn job<'a>(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<'a>> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));
         let options = OpenOptions { interface, ..OpenOptions::default() };
         Source::open(&store::capture_path(folder), options, false)
     };
     let streams = trial.get("traffic", "streams").number;
-    let out = run.join(&segment.directory);
     let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
-    let job = Job {
+    Ok(Job {
         title: format!("{}{name}", trial.name),
         pre: capture(&segment.pre)?,
         post: capture(&segment.post)?,
@@ -128,11 +125,22 @@ fn evaluate_segment(
         trim_ns: trial.get("trial", "warm-up").number as i64,
         post_offset_ns: 0,
         flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
-        budgets: budgets()?,
-        worst: WORST,
-        out: Some(&out),
+        budgets: Vec::new(),
+        worst: 1,
+        out: None,
         progress: false,
-    };
+    })
+}
+
+fn evaluate_segment(
+    run: &Path,
+    folder: &Path,
+    trial: &Trial,
+    segment: &SegmentRecord,
+    mut watchers: Watchers<'_>,
+) -> Result<Summary> {
+    let out = run.join(&segment.directory);
+    let job = Job { budgets: budgets()?, worst: WORST, out: Some(&out), ..job(folder, trial, segment)? };
     let mut each = |outcome: &Outcome| {
         watchers.lost.take(outcome);
         if let Outcome::Matched { sent, delay_ns } = outcome {

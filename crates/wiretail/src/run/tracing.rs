@@ -19,7 +19,7 @@ use super::testbed::Testbed;
 use super::topology::Middle;
 
 /// Folder of the trace in that of its trial.
-const FOLDER: &str = "trace";
+pub const FOLDER: &str = "trace";
 /// Devices that are programs with DPDK, whatever their keys say.
 const DPDK_KINDS: [&str; 2] = ["dpdk-testpmd", "dpdk-l2fwd"];
 

@@ -1,0 +1,310 @@
+//! What delayed the worst packets, by the kernel's trace: `docs/kpi/attribution.md` has the formulas.
+//!
+//! The data takes this way:
+//!
+//! 1. `timeline`: events to spans of time that were not the device's own, each with its innermost cause and sender;
+//! 2. `cost`: the spans widened by what an event costs before its first and behind its last tracepoint, and by what
+//!    a polling device's loop saw itself;
+//! 3. `queue`: packets to turns: who waited for whom, and what all delays would be without a cause;
+//! 4. `own`: turns that were longer than usual though there was no event;
+//! 5. `parts`: a packet's lost time split; `table`: all of it named.
+//!
+//! Nothing is read here, and nobody is asked: [`Builder`] takes the events, [`explain`] the packets.
+
+mod cost;
+mod own;
+mod parts;
+mod queue;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use wiretail_schema::causes::{
+    CAUSES_SCHEMA, Certainty, Evidence, PacketExplanation, PercentileValue, TimelineSpan, TrialExplanation,
+};
+use wiretail_schema::trace::{Gap, TraceInfo, TraceNames, TraceRoles};
+
+use self::cost::{Costs, within};
+use self::own::{Taken, Usual, add_excess};
+use self::parts::Split;
+use self::queue::{Passage, delays_without, passages};
+use self::table::Table;
+pub use self::timeline::{Builder, Timelines};
+use self::timeline::{Edge, Raw, Span};
+
+/// The percentiles that are shown with and without each cause; 100 is the maximum.
+const PERCENTILES: [f64; 5] = [99.0, 99.9, 99.99, 99.999, 100.0];
+/// The tail begins here.
+const TAIL: f64 = 99.9;
+/// Causes for which the percentiles without them are computed: the largest ones.
+const WITHOUT_MAX: usize = 24;
+/// Spans of a packet's timeline; the shortest are left out beyond.
+const TIMELINE_MAX: usize = 120;
+
+/// A matched packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketTime {
+    /// Position in the ingress capture.
+    pub index: u64,
+    /// When it came, in ns since 1970.
+    pub in_ns: i64,
+    /// Its delay, in ns.
+    pub delay_ns: i64,
+}
+
+/// All that an explanation is made of, besides the timelines.
+pub struct Inputs<'a> {
+    /// Name of the trial.
+    pub trial: &'a str,
+    /// Name of the segment.
+    pub segment: &'a str,
+    /// Version of the program.
+    pub version: &'a str,
+    /// Who was who.
+    pub roles: &'a TraceRoles,
+    /// The trace's document.
+    pub info: &'a TraceInfo,
+    /// What its numbers stand for.
+    pub names: &'a dyn TraceNames,
+    /// Windows in which events of the device's core are missing, in ns of the trace's clock.
+    pub lost: &'a [Gap],
+    /// All matched packets behind the warm-up, in the order in which they came.
+    pub packets: &'a [PacketTime],
+    /// When the capture's first packet came, in ns since 1970.
+    pub first_ns: i64,
+    /// How many of the worst packets are listed.
+    pub worst: usize,
+    /// How many of these get a timeline.
+    pub timelines: usize,
+}
+
+/// What delayed the worst packets.
+pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
+    let roles = inputs.roles;
+    let costs = Costs::calibrate(&lines, roles);
+    let device = costs.widen(&std::mem::take(&mut lines.device), &lines);
+    let device = costs.add_stalls(&device, &roles.stalls, &mut lines);
+    let feeding: Vec<Span> = {
+        let spans = costs.widen(&std::mem::take(&mut lines.feeding), &lines);
+        let is_interrupt =
+            |span: &Span| matches!(lines.edges.values()[usize::from(span.edge)], Edge::Vector(_));
+        spans.into_iter().filter(is_interrupt).collect()
+    };
+    let offset_ns = inputs.info.clock_before.offset_ns;
+    let at = |ns: i64| ns.saturating_sub(offset_ns).max(0) as u64;
+    let packets = inputs.packets.iter();
+    let passages = passages(packets.map(|p| (p.index, at(p.in_ns), at(p.in_ns.saturating_add(p.delay_ns)))));
+    let usual = Usual::of(&passages, &device, lines.causes.values().len());
+    let device = add_excess(&passages, &device, &usual, roles, &mut lines, &feeding);
+    let burst = lines.causes.of(Raw::Burst) as u16;
+    let taken = Taken::of(&passages, &device, &usual);
+    let undisturbed_ns = {
+        let mut less_ns = vec![0; passages.len()];
+        taken.entries.iter().for_each(|(place, _, ns)| less_ns[*place as usize] += ns);
+        delays_without(&passages, |place| less_ns[place])
+    };
+    let split = Split {
+        passages: &passages,
+        spans: &device,
+        usual: &usual,
+        undisturbed_ns: &undisturbed_ns,
+        own_ns: &taken.own_ns,
+        burst,
+    };
+    let mut table = Table::new(&lines, inputs.names);
+    let trial = Trial {
+        inputs,
+        passages: &passages,
+        spans: &device,
+        split,
+        taken: &taken,
+        at_first: at(inputs.first_ns),
+    };
+    let mut explanation = trial.explain(&mut table);
+    explanation.evidence = evidence(&lines, &costs, inputs);
+    explanation.evidence.packets_in_lost = trial.tail_in_lost(explanation.tail_above_ns);
+    explanation
+}
+
+fn evidence(lines: &Timelines, costs: &Costs, inputs: &Inputs<'_>) -> Evidence {
+    let (info, roles) = (inputs.info, inputs.roles);
+    let mut remarks = info.remarks.clone();
+    if let Some(spin) = &roles.spin {
+        let [count, total_ns, longest_ns] = costs.paused;
+        remarks.push(format!(
+            "in {} ms of calibration the core stood still {count} times without an event of the kernel's, {} us together, {} us at most",
+            spin.span.to_ns.saturating_sub(spin.span.from_ns) / 1_000_000,
+            total_ns / 1000,
+            longest_ns / 1000
+        ));
+    } else {
+        remarks.push(
+            "without a calibration: what interrupts cost before their first tracepoint is not known"
+                .to_owned(),
+        );
+    }
+    Evidence {
+        core: roles.core,
+        events: lines.events,
+        duration_ns: info.end_ns.saturating_sub(info.start_ns),
+        clock_uncertainty_ns: info.clock_before.uncertainty_ns.max(info.clock_after.uncertainty_ns),
+        windows_lost: inputs.lost.len() as u64,
+        packets_in_lost: 0,
+        stacks: info.stacks,
+        calibration: costs.table(lines, inputs.names),
+        logs_stalls: roles.logs_stalls,
+        remarks,
+    }
+}
+
+/// A trial, ready to be told.
+struct Trial<'a> {
+    inputs: &'a Inputs<'a>,
+    passages: &'a [Passage],
+    spans: &'a [Span],
+    split: Split<'a>,
+    taken: &'a Taken,
+    at_first: u64,
+}
+
+impl Trial<'_> {
+    fn explain(&self, table: &mut Table<'_>) -> TrialExplanation {
+        let mut delays: Vec<u64> = self.passages.iter().map(Passage::delay_ns).collect();
+        delays.sort_unstable();
+        let usual_ns = percentile_ns(&delays, 50.0);
+        let tail_above_ns = percentile_ns(&delays, TAIL);
+        let mut worst: Vec<usize> = (0..self.passages.len())
+            .filter(|place| self.passages[*place].delay_ns() >= tail_above_ns)
+            .collect();
+        let tail_packets = worst.len();
+        worst.sort_by_key(|place| (std::cmp::Reverse(self.passages[*place].delay_ns()), *place));
+        let mut explanation = TrialExplanation {
+            schema: CAUSES_SCHEMA.to_owned(),
+            version: self.inputs.version.to_owned(),
+            trial: self.inputs.trial.to_owned(),
+            segment: self.inputs.segment.to_owned(),
+            packets: self.passages.len() as u64,
+            usual_ns: usual_ns as i64,
+            tail_packets: tail_packets as u64,
+            tail_above_ns: tail_above_ns as i64,
+            percentiles: self.percentiles(&delays),
+            ..TrialExplanation::default()
+        };
+        let mut told = Vec::new();
+        for place in &worst {
+            let passage = &self.passages[*place];
+            let lost_ns = passage.delay_ns().saturating_sub(usual_ns);
+            let missing = self.is_in_lost(passage);
+            let (parts, unknown_ns) =
+                if missing { (Vec::new(), lost_ns) } else { self.split.packet(*place, lost_ns) };
+            let (parts, unknown_ns) = table.tell(parts, unknown_ns);
+            if !missing && passage.delay_ns() >= tail_above_ns {
+                explanation.tail_lost_ns += lost_ns;
+                explanation.tail_unknown_ns += unknown_ns;
+                table.count(&parts);
+            }
+            told.push(PacketExplanation {
+                index: passage.index,
+                at_ns: (passage.in_ns - self.at_first.min(passage.in_ns)) as i64,
+                delay_ns: passage.delay_ns() as i64,
+                lost_ns,
+                parts,
+                unknown_ns,
+                ahead: self.ahead(*place),
+                events_missing: missing,
+                timeline: Vec::new(),
+            });
+        }
+        told.truncate(self.inputs.worst);
+        for (packet, place) in told.iter_mut().zip(&worst).take(self.inputs.timelines) {
+            packet.timeline = self.timeline(&self.passages[*place], table);
+        }
+        if let (Some(first), Some(last)) = (self.passages.first(), self.passages.last()) {
+            table.count_spans(within(self.spans, first.in_ns, last.out_ns));
+        }
+        self.rank(table);
+        table.finish(&mut explanation, told);
+        explanation
+    }
+
+    /// What the percentiles would be without each of the largest causes.
+    fn rank(&self, table: &mut Table<'_>) {
+        for row in table.largest(WITHOUT_MAX) {
+            let mut less_ns = vec![0u64; self.passages.len()];
+            for (place, cause, ns) in &self.taken.entries {
+                if table.row_of(*cause) == Some(row) {
+                    less_ns[*place as usize] += ns;
+                }
+            }
+            let mut delays = delays_without(self.passages, |place| less_ns[place]);
+            delays.sort_unstable();
+            let without = PERCENTILES.map(|percentile| percentile_ns(&delays, percentile) as i64);
+            table.set_without(row, without.to_vec());
+        }
+    }
+
+    fn percentiles(&self, delays: &[u64]) -> Vec<PercentileValue> {
+        let value = |percentile: f64| PercentileValue {
+            percentile,
+            value_ns: percentile_ns(delays, percentile) as i64,
+            supported: percentile >= 100.0 || delays.len() as f64 * (1.0 - percentile / 100.0) >= 9.999_999,
+        };
+        PERCENTILES.map(value).to_vec()
+    }
+
+    /// Packets that had come before and left later.
+    fn ahead(&self, place: usize) -> u64 {
+        let passage = &self.passages[place];
+        let earlier = self.passages[passage.busy_from..place].iter().rev();
+        earlier.take_while(|other| other.out_ns > passage.in_ns).count() as u64
+    }
+
+    fn is_in_lost(&self, passage: &Passage) -> bool {
+        let from_ns = self.passages[passage.busy_from].in_ns;
+        self.inputs.lost.iter().any(|lost| lost.from_ns < passage.out_ns && from_ns < lost.to_ns)
+    }
+
+    fn tail_in_lost(&self, tail_above_ns: i64) -> u64 {
+        let tail = self.passages.iter().filter(|passage| passage.delay_ns() as i64 >= tail_above_ns);
+        tail.filter(|passage| self.is_in_lost(passage)).count() as u64
+    }
+
+    fn timeline(&self, passage: &Passage, table: &mut Table<'_>) -> Vec<TimelineSpan> {
+        let before_ns = (passage.delay_ns() / 3).clamp(10_000, 1_000_000);
+        // What made it wait began with the busy period.
+        let began_ns = self.passages[passage.busy_from].in_ns.max(passage.in_ns.saturating_sub(1_000_000));
+        let from_ns = passage.in_ns.saturating_sub(before_ns).min(began_ns);
+        let relative = |ns: u64| ns as i64 - passage.in_ns as i64;
+        let mut spans: Vec<Span> = within(self.spans, from_ns, passage.out_ns).to_vec();
+        if spans.len() > TIMELINE_MAX {
+            let mut lengths: Vec<u64> = spans.iter().map(|span| span.to_ns - span.from_ns).collect();
+            let least_ns = *lengths.select_nth_unstable_by(TIMELINE_MAX - 1, |a, b| b.cmp(a)).1;
+            spans.retain(|span| span.to_ns - span.from_ns >= least_ns);
+            spans.truncate(TIMELINE_MAX);
+        }
+        let span = |span: &Span| TimelineSpan {
+            from_ns: relative(span.from_ns.max(from_ns)),
+            to_ns: relative(span.to_ns.min(passage.out_ns)),
+            cause: table.row_of(span.cause),
+            certainty: span.certainty,
+            sender: table.sender_of(span),
+        };
+        spans.iter().map(span).collect()
+    }
+}
+
+/// The percentile of sorted values, nearest rank; 0 without values.
+fn percentile_ns(sorted: &[u64], percent: f64) -> u64 {
+    let rank = (sorted.len() as f64 * percent / 100.0 - 1e-9).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
+}
+
+/// Certainties in the order of [`wiretail_schema::causes::CauseRow::tail_ns`].
+fn place_of(certainty: Certainty) -> usize {
+    match certainty {
+        Certainty::Observed => 0,
+        Certainty::Modelled => 1,
+        Certainty::Inferred => 2,
+    }
+}

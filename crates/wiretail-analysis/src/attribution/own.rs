@@ -1,0 +1,199 @@
+//! The device's own share: what its causes usually take, and turns that took longer than usual though no event says
+//! why. These get spans of their own, so that packets that queue behind such a turn are traced to it, too.
+
+use std::collections::HashMap;
+
+use wiretail_schema::causes::Certainty;
+use wiretail_schema::trace::TraceRoles;
+
+use super::cost::{merge, within};
+use super::queue::Passage;
+use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
+
+/// A turn that is longer than usual by less is not told apart from the usual variation, in ns. Stalls of a device's loop
+/// are logged from there on.
+const EXCESS_NS: u64 = 5_000;
+/// So long after a packet's stamp the sending core may still be at work on it, in ns.
+const HANDOVER_NS: u64 = 3_000;
+
+/// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usual(Vec<u64>);
+
+impl Usual {
+    /// The mean over the packets between the quartiles of the delay.
+    pub fn of(passages: &[Passage], spans: &[Span], causes: usize) -> Self {
+        let mut delays: Vec<u64> = passages.iter().map(Passage::delay_ns).collect();
+        let len = delays.len();
+        if len == 0 {
+            return Self(vec![0; causes]);
+        }
+        let low = *delays.select_nth_unstable(len / 4).1;
+        let high = *delays.select_nth_unstable(len * 3 / 4).1;
+        let (mut sums, mut packets) = (vec![0; causes], 0);
+        for passage in passages.iter().filter(|passage| (low..=high).contains(&passage.delay_ns())) {
+            packets += 1;
+            for span in within(spans, passage.in_ns, passage.out_ns) {
+                sums[usize::from(span.cause)] += overlap_ns(span, passage.in_ns, passage.out_ns);
+            }
+        }
+        Self(sums.into_iter().map(|sum: u64| sum / packets.max(1)).collect())
+    }
+
+    /// In ns; 0 for a cause that came later.
+    pub fn ns(&self, cause: u16) -> u64 {
+        self.0.get(usize::from(cause)).copied().unwrap_or(0)
+    }
+}
+
+/// How much of a span lies in a window, in ns.
+pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
+    span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))
+}
+
+/// What causes took of the packets' turns beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Taken {
+    /// `(packet's place, cause, ns)`, by place.
+    pub entries: Vec<(u32, u16, u64)>,
+    /// Each packet's turn without that, in ns.
+    pub own_ns: Vec<u64>,
+}
+
+impl Taken {
+    /// From the spans of the device's core.
+    pub fn of(passages: &[Passage], spans: &[Span], usual: &Usual) -> Self {
+        let mut taken = Self::default();
+        let mut sums: HashMap<u16, u64> = HashMap::new();
+        for (place, passage) in passages.iter().enumerate() {
+            sums.clear();
+            for span in within(spans, passage.start_ns, passage.out_ns) {
+                *sums.entry(span.cause).or_default() += overlap_ns(span, passage.start_ns, passage.out_ns);
+            }
+            let mut own_ns = passage.turn_ns();
+            for (cause, sum_ns) in &sums {
+                let beyond_ns = sum_ns.saturating_sub(usual.ns(*cause));
+                if beyond_ns > 0 {
+                    taken.entries.push((place as u32, *cause, beyond_ns));
+                    own_ns -= beyond_ns;
+                }
+            }
+            taken.own_ns.push(own_ns);
+        }
+        taken
+    }
+}
+
+/// The spans, with those of turns that were longer than usual without an event. Of the sending core, `feeding` are the
+/// interrupts.
+pub fn add_excess(
+    passages: &[Passage],
+    spans: &[Span],
+    usual: &Usual,
+    roles: &TraceRoles,
+    lines: &mut Timelines,
+    feeding: &[Span],
+) -> Vec<Span> {
+    let taken = Taken::of(passages, spans, usual);
+    let turns = UsualTurn::of(passages, &taken.own_ns);
+    // A loop that says when it stood still was at work otherwise; one that sleeps while it has nothing to do was at
+    // work when it ran. Of one that polls and says nothing, nobody knows.
+    let whose = if roles.logs_stalls || !roles.polls { Raw::Device } else { Raw::Unknown };
+    let mut pieces: Vec<Span> = Vec::new();
+    let edge = lines.edges.of(Edge::Other) as u16;
+    for (place, (passage, own_ns)) in passages.iter().zip(&taken.own_ns).enumerate() {
+        let excess_ns = own_ns.saturating_sub(turns.ns(passage));
+        if excess_ns < EXCESS_NS {
+            continue;
+        }
+        let (cause, ns, sender) = if let Some((fed, ns)) = held_by_sender(passage, feeding) {
+            (lines.causes.of(Raw::Feeding(fed.cause)), ns.min(excess_ns), fed.sender)
+        } else if roles.batch > 1 && leave_together(passages, place) > 0 {
+            (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
+        } else {
+            (lines.causes.of(whose), excess_ns, NOBODY)
+        };
+        let certainty = Certainty::Inferred;
+        let like = Span { from_ns: 0, to_ns: 0, sender, cause: cause as u16, edge, certainty };
+        let free_from_ns = pieces.last().map_or(0, |last| last.to_ns).max(passage.start_ns);
+        fill(spans, free_from_ns, passage.out_ns, ns, like, &mut pieces);
+    }
+    merge(spans, &pieces)
+}
+
+/// How long turns usually are: of packets that found the device empty, and of those that waited.
+struct UsualTurn {
+    empty_ns: u64,
+    waited_ns: u64,
+}
+
+impl UsualTurn {
+    fn of(passages: &[Passage], own_ns: &[u64]) -> Self {
+        let median = |waited: bool| {
+            let turns = passages.iter().zip(own_ns);
+            let mut turns: Vec<u64> =
+                turns.filter(|(p, _)| (p.start_ns > p.in_ns) == waited).map(|(_, own)| *own).collect();
+            let middle = turns.len() / 2;
+            // Of very few there is no usual turn.
+            (turns.len() >= 10).then(|| *turns.select_nth_unstable(middle).1)
+        };
+        let (empty, waited) = (median(false), median(true));
+        let empty_ns = empty.or(waited).unwrap_or(u64::MAX);
+        Self { empty_ns, waited_ns: waited.unwrap_or(empty_ns) }
+    }
+
+    fn ns(&self, passage: &Passage) -> u64 {
+        if passage.start_ns > passage.in_ns { self.waited_ns } else { self.empty_ns }
+    }
+}
+
+/// What took the sending core when it was about to hand the packet over, and for how long from then on.
+fn held_by_sender<'a>(passage: &Passage, feeding: &'a [Span]) -> Option<(&'a Span, u64)> {
+    let first = within(feeding, passage.in_ns, passage.in_ns + HANDOVER_NS).first()?;
+    let mut to_ns = first.to_ns;
+    let at = feeding.partition_point(|span| span.from_ns < first.from_ns);
+    for next in &feeding[at..] {
+        if next.from_ns > to_ns {
+            break;
+        }
+        to_ns = next.to_ns;
+    }
+    let together = feeding[at..].iter().take_while(|span| span.to_ns <= to_ns);
+    let named = together.into_iter().find(|span| span.certainty == Certainty::Observed);
+    let ns = to_ns.min(passage.out_ns).saturating_sub(passage.in_ns);
+    (ns > 0).then_some((named.unwrap_or(first), ns))
+}
+
+/// How many that came while this packet was in the device left right behind it.
+fn leave_together(passages: &[Passage], place: usize) -> usize {
+    /// Between the departures of two packets of a batch, in ns.
+    const APART_NS: u64 = 3_000;
+    let mut left_ns = passages[place].out_ns;
+    let behind = passages[place + 1..].iter().take_while(|other| other.in_ns < passages[place].out_ns);
+    behind
+        .take_while(|other| {
+            let together = other.out_ns <= left_ns + APART_NS;
+            left_ns = other.out_ns;
+            together
+        })
+        .count()
+}
+
+/// Adds spans `like` one for `ns` of the free time in a window, the last first: until it left, the packet was there.
+fn fill(spans: &[Span], from_ns: u64, to_ns: u64, ns: u64, like: Span, pieces: &mut Vec<Span>) {
+    let (mut left_ns, mut until_ns) = (ns, to_ns);
+    let first = pieces.len();
+    let mut add = |from_ns: u64, to_ns: u64, left_ns: &mut u64| {
+        let length_ns = to_ns.saturating_sub(from_ns).min(*left_ns);
+        if length_ns > 0 {
+            pieces.push(Span { from_ns: to_ns - length_ns, to_ns, ..like });
+            *left_ns -= length_ns;
+        }
+    };
+    for span in within(spans, from_ns, to_ns).iter().rev() {
+        add(span.to_ns.max(from_ns), until_ns, &mut left_ns);
+        until_ns = span.from_ns;
+    }
+    add(from_ns, until_ns.max(from_ns), &mut left_ns);
+    pieces[first..].reverse();
+}

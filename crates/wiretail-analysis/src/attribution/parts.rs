@@ -1,0 +1,138 @@
+//! One packet: what it lost its time to.
+
+use wiretail_schema::causes::Certainty;
+
+use super::cost::within;
+use super::own::{Usual, overlap_ns};
+use super::queue::Passage;
+use super::timeline::{NOBODY, Span};
+
+/// A share of a packet's lost time, by the numbers of the timelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawPart {
+    /// Number of the cause.
+    pub cause: u16,
+    /// In ns.
+    pub ns: u64,
+    /// How it is known.
+    pub certainty: Certainty,
+    /// Number of the sender; [`NOBODY`].
+    pub sender: u32,
+    /// It delayed packets ahead, and this one waited behind them.
+    pub queued: bool,
+}
+
+/// What parts are made of.
+pub struct Split<'a> {
+    /// All packets, in the order in which they came.
+    pub passages: &'a [Passage],
+    /// What the device's core did.
+    pub spans: &'a [Span],
+    /// What causes usually take.
+    pub usual: &'a Usual,
+    /// Each packet's delay if nothing had ever happened to the device, in ns.
+    pub undisturbed_ns: &'a [u64],
+    /// Each packet's turn without what happened in it, in ns.
+    pub own_ns: &'a [u64],
+    /// Number of the cause of packets that come together.
+    pub burst: u16,
+}
+
+impl Split<'_> {
+    /// What the packet at `place` lost `lost_ns` to, and what is left without a cause. Together they are `lost_ns`.
+    pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
+        let passage = &self.passages[place];
+        let mut parts: Vec<RawPart> = Vec::new();
+        for span in within(self.spans, passage.in_ns, passage.out_ns) {
+            add(&mut parts, span, overlap_ns(span, passage.in_ns, passage.out_ns), false);
+        }
+        self.take_off_usual(&mut parts);
+        self.add_queued(place, &mut parts);
+        fit(&mut parts, lost_ns);
+        let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        (parts, lost_ns - known_ns)
+    }
+
+    fn take_off_usual(&self, parts: &mut Vec<RawPart>) {
+        let mut done: Vec<u16> = Vec::new();
+        for place in 0..parts.len() {
+            let cause = parts[place].cause;
+            let mut usual_ns = self.usual.ns(cause);
+            if usual_ns == 0 || done.contains(&cause) {
+                continue;
+            }
+            done.push(cause);
+            for part in parts.iter_mut().filter(|part| part.cause == cause) {
+                let less_ns = usual_ns.min(part.ns);
+                part.ns -= less_ns;
+                usual_ns -= less_ns;
+            }
+        }
+        parts.retain(|part| part.ns > 0);
+    }
+
+    /// The time in which the device worked on packets ahead: as much of it as would have been without anything
+    /// that happened is the burst's; the rest, a debt of what happened in the busy period before this packet came,
+    /// the latest first.
+    fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
+        let passage = &self.passages[place];
+        let waits_ns = passage.start_ns - passage.in_ns;
+        let waiting = within(self.spans, passage.in_ns, passage.start_ns);
+        let away_ns: u64 = waiting.iter().map(|span| overlap_ns(span, passage.in_ns, passage.start_ns)).sum();
+        let work_ns = waits_ns.saturating_sub(away_ns);
+        let anyway_ns = self.undisturbed_ns[place].saturating_sub(self.own_ns[place]);
+        let burst_ns = work_ns.min(anyway_ns);
+        if burst_ns > 0 {
+            let (sender, certainty) = (NOBODY, Certainty::Modelled);
+            parts.push(RawPart { cause: self.burst, ns: burst_ns, certainty, sender, queued: false });
+        }
+        let mut debt_ns = work_ns - burst_ns;
+        let began_ns = self.passages[passage.busy_from].in_ns;
+        for span in within(self.spans, began_ns, passage.in_ns).iter().rev() {
+            if debt_ns == 0 {
+                break;
+            }
+            let length_ns = overlap_ns(span, began_ns, passage.in_ns);
+            let ns = length_ns.saturating_sub(self.usual.ns(span.cause)).min(debt_ns);
+            add(parts, span, ns, true);
+            debt_ns -= ns;
+        }
+    }
+}
+
+fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
+    if ns == 0 {
+        return;
+    }
+    let same = |part: &&mut RawPart| {
+        (part.cause, part.sender, part.certainty, part.queued)
+            == (span.cause, span.sender, span.certainty, queued)
+    };
+    match parts.iter_mut().find(same) {
+        Some(part) => part.ns += ns,
+        None => {
+            let (cause, certainty, sender) = (span.cause, span.certainty, span.sender);
+            parts.push(RawPart { cause, ns, certainty, sender, queued });
+        }
+    }
+}
+
+/// Parts that are more than was lost are too much by what is least certain: first what was modelled, then what was
+/// inferred, then all alike.
+fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
+    let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
+    for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {
+        let over_ns = sum(parts).saturating_sub(lost_ns);
+        if over_ns == 0 {
+            break;
+        }
+        let is_meant = |part: &RawPart| certainty.is_none_or(|certainty| part.certainty == certainty);
+        let meant_ns: u64 = parts.iter().filter(|part| is_meant(part)).map(|part| part.ns).sum();
+        let keep_ns = meant_ns.saturating_sub(over_ns);
+        for part in parts.iter_mut().filter(|part| is_meant(part)) {
+            part.ns = (u128::from(part.ns) * u128::from(keep_ns) / u128::from(meant_ns.max(1))) as u64;
+        }
+    }
+    parts.retain(|part| part.ns > 0);
+}

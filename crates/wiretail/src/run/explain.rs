@@ -1,0 +1,129 @@
+//! What delayed the worst packets of a traced trial: from the files that it left, so that it can be found out
+//! again, elsewhere and years later.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_analysis::matching::Outcome;
+use wiretail_capture::trace::Trace;
+use wiretail_capture::write::AtomicFile;
+use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::{SegmentRecord, TrialRecord};
+use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
+
+use super::results::job;
+use super::tracing::FOLDER;
+use crate::evaluate::evaluate;
+
+/// Worst packets that are listed.
+const WORST: usize = 1000;
+/// Worst packets of which it is kept what the core did meanwhile.
+const TIMELINES: usize = 50;
+
+/// Explains a trial by its trace; None if it has none. `run` is the run's directory.
+///
+/// # Errors
+/// Files that can't be read, or do not belong together; clocks that were set meanwhile.
+pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<TrialExplanation>> {
+    let folder = run.join(&record.directory);
+    let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { return Ok(None) };
+    if !folder.join(FOLDER).join(TRACE_FILE).exists() {
+        return Ok(None);
+    }
+    let roles = roles(&folder.join(FOLDER).join(ROLES_FILE))?;
+    let mut trace = Trace::open(&folder.join(FOLDER))?;
+    let shown = folder.join(FOLDER).display().to_string();
+    if trace.info().clock_stepped {
+        bail!(
+            "{shown}: the clock by which packets are stamped was set while the trace was recorded; nothing can be aligned: \
+             stop what sets the clock (NTP may slew, not step), and measure again"
+        );
+    }
+    let mut builder = Builder::new(&roles);
+    let end = trace.read(|event| builder.take(event))?;
+    let lines = builder.finish(&trace);
+    let of_core = end.lost.iter().filter(|lost| lost.cpu == roles.core);
+    let lost: Vec<Gap> = of_core.map(|lost| Gap { from_ns: lost.from_ns, to_ns: lost.to_ns }).collect();
+    let packets = packets(&folder, trial, segment)?;
+    let inputs = Inputs {
+        trial: &record.name,
+        segment: &segment.name,
+        version: env!("CARGO_PKG_VERSION"),
+        roles: &roles,
+        info: trace.info(),
+        names: &trace,
+        lost: &lost,
+        packets: &packets,
+        first_ns: packets.first().map_or(0, |packet| packet.in_ns),
+        worst: WORST,
+        timelines: TIMELINES,
+    };
+    Ok(Some(explain(lines, &inputs)))
+}
+
+fn roles(path: &Path) -> Result<TraceRoles> {
+    let shown = path.display();
+    let text = std::fs::read(path)
+        .with_context(|| format!("{shown}: cannot be read; expected who was who in a traced trial"))?;
+    let roles: TraceRoles =
+        serde_json::from_slice(&text).with_context(|| format!("{shown}: does not say who was who"))?;
+    if roles.schema != ROLES_SCHEMA {
+        bail!("{shown}: written as '{}'; expected {ROLES_SCHEMA}", roles.schema);
+    }
+    Ok(roles)
+}
+
+/// The matched packets behind the warm-up, in the order in which they came.
+fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<PacketTime>> {
+    let mut packets = Vec::new();
+    let mut each = |outcome: &Outcome| {
+        if let Outcome::Matched { sent, delay_ns } = outcome {
+            packets.push(PacketTime { index: sent.index(), in_ns: sent.ts_ns, delay_ns: *delay_ns });
+        }
+        Ok(())
+    };
+    evaluate(job(folder, trial, segment)?, Some(&mut each))?;
+    packets.sort_unstable_by_key(|packet| (packet.in_ns, packet.index));
+    Ok(packets)
+}
+
+/// Writes the explanation into the trial's directory.
+///
+/// # Errors
+/// A file system that is full or read-only.
+pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
+    let mut file = AtomicFile::create(&folder.join(CAUSES_FILE))?;
+    serde_json::to_writer(&mut file, explanation)
+        .map_err(std::io::Error::from)
+        .and_then(|()| file.write_all(b"\n"))
+        .with_context(|| format!("{}: can't be written", file.path().display()))?;
+    Ok(file.commit()?)
+}
+
+/// Explains all traced trials of a run anew, or the one of that number, and writes it down.
+///
+/// # Errors
+/// As of [`trial`]; none of them is traced.
+pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<TrialExplanation>> {
+    let (experiment, manifest) = super::directory::read(run)?;
+    let trials = experiment.trials();
+    let mut found = Vec::new();
+    for record in manifest.trials.iter().filter(|record| number.is_none_or(|number| number == record.number))
+    {
+        let Some(of) = trials.iter().find(|trial| trial.number == record.number) else { continue };
+        if let Some(explanation) = trial(run, of, record)? {
+            write(&run.join(&record.directory), &explanation)?;
+            found.push(explanation);
+        }
+    }
+    if found.is_empty() {
+        bail!(
+            "{}: no such trial of this run was traced; put record = \"yes\" under [trace] in the experiment, and run it again",
+            run.display()
+        );
+    }
+    Ok(found)
+}
