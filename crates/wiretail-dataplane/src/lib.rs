@@ -9,7 +9,8 @@
 //!   and known [`faults`] on request;
 //! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
 //!
-//! And a forwarder without a loop: [`redirect`], programs that the kernel runs.
+//! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
+//! which finds out what interrupts cost.
 //!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
@@ -36,6 +37,7 @@ pub mod recording;
 pub mod redirect;
 pub mod schedule;
 pub mod skeleton;
+pub mod spin;
 pub mod stalls;
 pub mod timestamper;
 
@@ -55,5 +57,6 @@ pub use port::{PortKind, PortSpec, TxPort, open_tx};
 pub use recording::Recording;
 pub use redirect::{Redirect, RedirectCounts};
 pub use skeleton::{Counts, Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
+pub use spin::{SpinPlan, disturb, spin};
 pub use stalls::{STALL_NS, Stall, StallLog};
 pub use timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};

@@ -4,14 +4,18 @@
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use wiretail_capture::write::AtomicFile;
+use wiretail_dataplane::spin::{SpinPlan, THRESHOLD_NS, disturb, spin};
 use wiretail_dataplane::stalls::StallLog;
 use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{CoreSet, is_realtime};
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TraceInfo, TraceRoles};
+use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
 
 use super::places::Places;
 use super::store;
@@ -20,6 +24,10 @@ use super::topology::Middle;
 
 /// Folder of the trace in that of its trial.
 pub const FOLDER: &str = "trace";
+/// How long the device's core is looked at before there are packets, in ns: some 150 ticks of the kernel.
+const SPIN_NS: u64 = 600_000_000;
+/// How often it is disturbed meanwhile.
+const DISTURB_EVERY: Duration = Duration::from_millis(2);
 /// Devices that are programs with DPDK, whatever their keys say.
 const DPDK_KINDS: [&str; 2] = ["dpdk-testpmd", "dpdk-l2fwd"];
 
@@ -96,9 +104,27 @@ pub fn start(
         polls: polls(trial, in_sender),
         batch: batch(trial),
         feeding: Some(places.generator).filter(|core| *core != places.device),
+        spin: Some(calibrate(places, spec.page_faults)?),
         ..TraceRoles::default()
     };
     Ok(Some(Tracing { folder, recorder, roles, in_sender }))
+}
+
+/// Finds out what events cost on the device's core, in the place that the device will have; the rarer ones are provoked
+/// from the core of everything else.
+fn calibrate(places: &Places, page_faults: bool) -> Result<Spin> {
+    let (here, beside) = (places.for_device(), places.for_control());
+    let plan =
+        SpinPlan { core: places.device, duration_ns: SPIN_NS, threshold_ns: THRESHOLD_NS, page_faults };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let disturbing = scope.spawn(|| beside.apply().map(|_| disturb(DISTURB_EVERY, &stop)));
+        let spinning = scope.spawn(|| here.apply().and_then(|_| spin(&plan)));
+        let spun = spinning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        stop.store(true, Ordering::Relaxed);
+        disturbing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(spun?)
+    })
 }
 
 /// The device's core, and that which feeds it. Not if that one does everything else too, the draining of the trace

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// How all mappings are accessed.
 const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
@@ -46,6 +46,17 @@ impl Mapping {
         // SAFETY: no address is asked for, so no memory of this process is replaced; the result is checked.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ACCESS, flags) }?;
         Self::new(start, len)
+    }
+
+    /// Memory of this process of which no page is there before it is touched, each by itself.
+    pub(crate) fn untouched(len: usize) -> io::Result<Self> {
+        // SAFETY: no address is asked for, so no memory of this process is replaced; the result is checked.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ACCESS, MapFlags::PRIVATE) }?;
+        let mapping = Self::new(start, len)?;
+        // A kernel that has no huge pages does not know this, and needs not.
+        // SAFETY: exactly the memory that was mapped just now; which pages it has does not change what is in it.
+        let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+        Ok(mapping)
     }
 
     fn new(start: *mut c_void, len: usize) -> io::Result<Self> {
