@@ -126,6 +126,21 @@ pub struct TrialRecord {
     /// Whether a filter took exactly the packets that carry its text; None where there is none.
     #[serde(default)]
     pub filtering: Option<Filtering>,
+    /// Interrupts of the device's and the load generator's core from the first packet to the last, by the kernel's
+    /// counters: those that came at all. Empty where it is not known which cores those are.
+    #[serde(default)]
+    pub interrupts: Vec<InterruptDelta>,
+}
+
+/// How often a core was interrupted for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptDelta {
+    /// The core.
+    pub cpu: u32,
+    /// The interrupt, as in `/proc/interrupts`: "TLB shootdowns (TLB)".
+    pub name: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A key's value in a trial.

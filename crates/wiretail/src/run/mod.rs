@@ -3,7 +3,7 @@
 //! - [`topology`]: the testbed as data, [`router`]: its routers; [`testbed`]: one that stands; [`places`]: who runs on
 //!   which core;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
-//! - [`tracing`]: what the kernel did meanwhile;
+//! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
@@ -13,6 +13,7 @@
 mod directory;
 mod dut;
 pub mod explain;
+mod interrupts;
 mod lost;
 mod neighbour;
 mod places;

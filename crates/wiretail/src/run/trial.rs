@@ -21,9 +21,10 @@ use wiretail_dataplane::timestamper::{
 };
 use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::run::{TrialRecord, TrialState};
+use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
 
 use super::dut::{self, DeviceReport, Devices};
+use super::interrupts::Reading;
 use super::neighbour::{Noise, make_noise};
 use super::places::Places;
 use super::progress::Line;
@@ -186,6 +187,8 @@ struct Sent {
     thread: i32,
     /// When packets were under way, in ns of the monotonic clock.
     traffic: Range<u64>,
+    /// Of the device's and the load generator's core, meanwhile.
+    interrupts: Vec<InterruptDelta>,
     noise: Option<Noise>,
 }
 
@@ -222,6 +225,7 @@ fn ready_and_send(
     let (halt, quiet, thread) = (AtomicBool::new(false), AtomicBool::new(false), AtomicI32::new(0));
     let planned = Duration::from_nanos(attempt.duration_ns);
     let deadline = planned + OVERTIME.max(planned / 2);
+    let counted = Reading::now();
     let (begun, begun_ns) = (Instant::now(), monotonic_ns());
     let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
     let (generator, noise) = std::thread::scope(|scope| {
@@ -246,6 +250,8 @@ fn ready_and_send(
         Ok::<_, anyhow::Error>((report?, noise.map(join).transpose()?))
     })?;
     let traffic = begun_ns..monotonic_ns() + LAST_UNDER_WAY.as_nanos() as u64;
+    let cores = places.map(|places| vec![places.device, places.generator]).unwrap_or_default();
+    let interrupts = counted.until(&Reading::now(), &cores);
     if !generator.complete && begun.elapsed() > deadline {
         bail!(
             "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
@@ -256,7 +262,7 @@ fn ready_and_send(
     }
     settle(watched);
     devices.end_counting()?;
-    Ok(Sent { generator, thread: thread.into_inner(), traffic, noise })
+    Ok(Sent { generator, thread: thread.into_inner(), traffic, interrupts, noise })
 }
 
 /// Waits until everything has arrived, or is lost.
@@ -342,6 +348,7 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     record.notes.extend(reports.device.notes.iter().cloned());
     record.stalls = stalls.record;
     record.generator = Some(generator);
+    record.interrupts.clone_from(&sent.interrupts);
     record.segments = results::segment_records(topology, &record.directory);
     record.state = match (sent.generator.complete, record.reasons.is_empty()) {
         (false, _) => {

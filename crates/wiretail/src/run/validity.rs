@@ -46,6 +46,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         accounting: None,
         shares: Vec::new(),
         filtering: None,
+        interrupts: Vec::new(),
     }
 }
 

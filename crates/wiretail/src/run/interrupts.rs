@@ -1,0 +1,58 @@
+//! How often the packets' cores were interrupted in a trial, by the kernel's counters. Reading them takes some 30 µs,
+//! so it is done right before the traffic and right after it only.
+
+use std::fs;
+
+use wiretail_capture::interrupts::parse_proc_interrupts;
+use wiretail_schema::run::InterruptDelta;
+
+/// A reading of `/proc/interrupts`; empty where there is none.
+pub struct Reading(String);
+
+impl Reading {
+    /// Takes it now.
+    pub fn now() -> Self {
+        Self(fs::read_to_string("/proc/interrupts").unwrap_or_default())
+    }
+
+    /// Which counters of these cores have risen since, and by how much; those of a core that rose most first.
+    /// Nothing where the kernel writes them in a way that is not known.
+    pub fn until(&self, later: &Self, cores: &[u32]) -> Vec<InterruptDelta> {
+        let Ok(table) = parse_proc_interrupts(&[(0, &self.0), (1, &later.0)]) else { return Vec::new() };
+        let [before, after] = &table.rows[..] else { return Vec::new() };
+        let counts = before.counts.iter().zip(&after.counts).map(|(from, to)| to.saturating_sub(*from));
+        let mut rose: Vec<InterruptDelta> = table
+            .columns
+            .iter()
+            .zip(counts)
+            .filter(|(column, count)| *count > 0 && cores.contains(&column.cpu))
+            .map(|(column, count)| InterruptDelta { cpu: column.cpu, name: column.name.clone(), count })
+            .collect();
+        rose.sort_by_key(|delta| (delta.cpu, std::cmp::Reverse(delta.count)));
+        rose
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rose_on_the_cores_is_told() {
+        let text = |timer: u64, calls: u64| {
+            Reading(format!(
+                "      CPU0 CPU1\nLOC: {timer} {timer} Local timer interrupts\nCAL: 9 {calls} Function call interrupts\n\
+                 TLB: 4 4 TLB shootdowns\n"
+            ))
+        };
+        let delta = |name: &str, count| InterruptDelta { cpu: 1, name: name.to_owned(), count };
+        let rose = text(5, 1).until(&text(12, 90), &[1, 1]);
+        assert_eq!(
+            rose,
+            [delta("Function call interrupts (CAL)", 89), delta("Local timer interrupts (LOC)", 7)]
+        );
+        assert_eq!(text(5, 1).until(&text(6, 1), &[0, 1]).len(), 2);
+        assert!(Reading(String::new()).until(&text(5, 1), &[0]).is_empty());
+        assert!(text(5, 1).until(&text(6, 1), &[]).is_empty());
+    }
+}
