@@ -276,7 +276,17 @@ impl Trial<'_> {
         let began_ns = self.passages[passage.busy_from].in_ns.max(passage.in_ns.saturating_sub(1_000_000));
         let from_ns = passage.in_ns.saturating_sub(before_ns).min(began_ns);
         let relative = |ns: u64| ns as i64 - passage.in_ns as i64;
-        let mut spans: Vec<Span> = within(self.spans, from_ns, passage.out_ns).to_vec();
+        let mut spans: Vec<Span> = Vec::new();
+        for span in within(self.spans, from_ns, passage.out_ns) {
+            let goes_on = |last: &&mut Span| {
+                (last.to_ns, last.cause, last.sender, last.certainty)
+                    == (span.from_ns, span.cause, span.sender, span.certainty)
+            };
+            match spans.last_mut().filter(goes_on) {
+                Some(last) => last.to_ns = span.to_ns,
+                None => spans.push(*span),
+            }
+        }
         if spans.len() > TIMELINE_MAX {
             let mut lengths: Vec<u64> = spans.iter().map(|span| span.to_ns - span.from_ns).collect();
             let least_ns = *lengths.select_nth_unstable_by(TIMELINE_MAX - 1, |a, b| b.cmp(a)).1;

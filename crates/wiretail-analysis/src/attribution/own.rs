@@ -21,7 +21,7 @@ const HANDOVER_NS: u64 = 3_000;
 pub struct Usual(Vec<u64>);
 
 impl Usual {
-    /// The mean over the packets between the quartiles of the delay.
+    /// The mean over the packets between the quartiles of the delay, of causes that most of them met.
     pub fn of(passages: &[Passage], spans: &[Span], causes: usize) -> Self {
         let mut delays: Vec<u64> = passages.iter().map(Passage::delay_ns).collect();
         let len = delays.len();
@@ -30,14 +30,16 @@ impl Usual {
         }
         let low = *delays.select_nth_unstable(len / 4).1;
         let high = *delays.select_nth_unstable(len * 3 / 4).1;
-        let (mut sums, mut packets) = (vec![0; causes], 0);
+        let (mut sums, mut met, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
         for passage in passages.iter().filter(|passage| (low..=high).contains(&passage.delay_ns())) {
             packets += 1;
             for span in within(spans, passage.in_ns, passage.out_ns) {
                 sums[usize::from(span.cause)] += overlap_ns(span, passage.in_ns, passage.out_ns);
+                met[usize::from(span.cause)] += 1;
             }
         }
-        Self(sums.into_iter().map(|sum: u64| sum / packets.max(1)).collect())
+        let usual = |(sum, met): (u64, u64)| if met * 2 > packets { sum / packets } else { 0 };
+        Self(sums.into_iter().zip(met).map(usual).collect())
     }
 
     /// In ns; 0 for a cause that came later.
