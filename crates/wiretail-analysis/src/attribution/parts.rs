@@ -42,11 +42,7 @@ impl Split<'_> {
     /// What the packet at `place` lost `lost_ns` to, and what is left without a cause. Together they are `lost_ns`.
     pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
         let passage = &self.passages[place];
-        let mut parts: Vec<RawPart> = Vec::new();
-        for span in within(self.spans, passage.in_ns, passage.out_ns) {
-            add(&mut parts, span, overlap_ns(span, passage.in_ns, passage.out_ns), false);
-        }
-        self.take_off_usual(&mut parts);
+        let mut parts = self.taken(passage.in_ns, passage.out_ns, 1 + self.served(place));
         self.add_queued(place, &mut parts);
         fit(&mut parts, lost_ns);
         let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
@@ -54,11 +50,26 @@ impl Split<'_> {
         (parts, lost_ns - known_ns)
     }
 
-    fn take_off_usual(&self, parts: &mut Vec<RawPart>) {
+    /// How many packets left while this one waited for its turn.
+    fn served(&self, place: usize) -> u64 {
+        let passage = &self.passages[place];
+        let ahead = self.passages[passage.busy_from..place].iter().rev();
+        ahead
+            .take_while(|other| other.out_ns > passage.in_ns)
+            .filter(|other| other.out_ns <= passage.start_ns)
+            .count() as u64
+    }
+
+    /// What the core did in a window, less what it usually does for so many packets.
+    fn taken(&self, from_ns: u64, to_ns: u64, packets: u64) -> Vec<RawPart> {
+        let mut parts: Vec<RawPart> = Vec::new();
+        for span in within(self.spans, from_ns, to_ns) {
+            add(&mut parts, span, overlap_ns(span, from_ns, to_ns), false);
+        }
         let mut done: Vec<u16> = Vec::new();
         for place in 0..parts.len() {
             let cause = parts[place].cause;
-            let mut usual_ns = self.usual.ns(cause);
+            let mut usual_ns = self.usual.ns(cause) * packets;
             if usual_ns == 0 || done.contains(&cause) {
                 continue;
             }
@@ -70,6 +81,7 @@ impl Split<'_> {
             }
         }
         parts.retain(|part| part.ns > 0);
+        parts
     }
 
     /// The time in which the device worked on packets ahead: as much of it as would have been without anything
@@ -78,8 +90,8 @@ impl Split<'_> {
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let passage = &self.passages[place];
         let waits_ns = passage.start_ns - passage.in_ns;
-        let waiting = within(self.spans, passage.in_ns, passage.start_ns);
-        let away_ns: u64 = waiting.iter().map(|span| overlap_ns(span, passage.in_ns, passage.start_ns)).sum();
+        let away = self.taken(passage.in_ns, passage.start_ns, self.served(place));
+        let away_ns: u64 = away.iter().map(|part| part.ns).sum();
         let work_ns = waits_ns.saturating_sub(away_ns);
         let anyway_ns = self.undisturbed_ns[place].saturating_sub(self.own_ns[place]);
         let burst_ns = work_ns.min(anyway_ns);
