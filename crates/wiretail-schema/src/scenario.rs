@@ -152,6 +152,7 @@ impl SettingRecord {
                 self.text.clone()
             }
             "trial.duration" => format!("for {}", self.text),
+            "trace.record" => if self.text == "yes" { "traced" } else { "untraced" }.to_owned(),
             _ => format!("{} {}", name.replace('-', " "), self.text),
         }
     }
@@ -173,9 +174,10 @@ mod tests {
             ("dut.drop-every", "100"),
             ("traffic.rate", "10 kpps"),
             ("trial.duration", "10 min"),
+            ("trace.record", "no"),
         ];
         let scenario = Scenario { settings: settings.map(|(key, text)| setting(key, text)).to_vec() };
-        assert_eq!(scenario.to_string(), "skeleton, batch 32, drop every 100, 10 kpps, for 10 min");
+        assert_eq!(scenario.to_string(), "skeleton, batch 32, drop every 100, 10 kpps, for 10 min, untraced");
         assert_eq!(scenario.get("dut.batch").unwrap().text, "32");
         assert_eq!(Scenario::default().to_string(), "all trials");
     }

@@ -88,6 +88,11 @@ impl KeyRow {
         (self.table, self.name) == ("dut", "kind")
     }
 
+    /// Whether it is `trace.record`, by which a traced trial and its twin differ.
+    pub(super) fn is_record(&self) -> bool {
+        (self.table, self.name) == ("trace", "record")
+    }
+
     /// The same key with an effect only where `dut.kind` is one of these.
     const fn of_dut(mut self, values: &'static [&'static str]) -> Self {
         self.needs = Some(Needs { table: "dut", name: "kind", values });

@@ -64,6 +64,9 @@ pub struct Trial {
     pub repeat: u64,
     /// Its factors, for people and for directory names: "skeleton-10kpps".
     pub name: String,
+    /// Position of the trial that it is to be like, packet for packet: of a twin that of its traced partner, else its
+    /// own.
+    pub like: usize,
     settings: Vec<Setting>,
 }
 
@@ -212,42 +215,62 @@ impl Experiment {
         }
     }
 
-    /// Full names of the keys with several values, and of the device's kind, in the order of the table.
+    /// Full names of the keys with several values, and of the device's kind, in the order of the table; whether a
+    /// trial is traced, too, where there are twins.
     pub fn factors(&self) -> Vec<String> {
         let rows = KEYS.iter().zip(&self.settings);
-        let varies = |(row, values): &(&KeyRow, &Vec<Setting>)| values.len() > 1 || row.is_dut();
+        let twins = self.untraced().is_some();
+        let varies = |(row, values): &(&KeyRow, &Vec<Setting>)| {
+            values.len() > 1 || row.is_dut() || (twins && row.is_record())
+        };
         rows.filter(varies).map(|(row, _)| row.full_name()).collect()
+    }
+
+    /// Of an experiment whose traced trials have twins that are not: what says so in a twin.
+    fn untraced(&self) -> Option<Setting> {
+        let row = &KEYS[place("trace", "record")];
+        let all_traced = matches!(self.values("trace", "record"), [only] if only.text == "yes");
+        let asked = all_traced && self.first("trace", "twin").text == "yes";
+        parse_setting(row, "no").ok().filter(|_| asked)
     }
 
     /// The trials, in the order they are done: all combinations, then all again for each repeat, so
     /// that what changes on the machine meanwhile falls on all combinations alike. Where a key has no
-    /// effect (the batch of a bridge), its values make no further trials.
+    /// effect (the batch of a bridge), its values make no further trials. A traced trial is followed by its untraced
+    /// twin, so that both have the same machine.
     pub fn trials(&self) -> Vec<Trial> {
         let combinations = self.combinations();
-        let repeats = self.first("trial", "repeats").number;
+        let untraced = self.untraced();
         let mut trials = Vec::new();
-        for repeat in 1..=repeats {
+        for repeat in 1..=self.first("trial", "repeats").number {
             for settings in &combinations {
-                let mut trial = Trial {
-                    number: trials.len() + 1,
-                    repeat,
-                    name: String::new(),
-                    settings: settings.clone(),
-                };
-                let varied = KEYS.iter().zip(&self.settings).zip(settings);
-                let mut words: Vec<String> = varied
-                    .filter(|((row, values), _)| values.len() > 1 || row.is_dut())
-                    .filter(|((row, _), _)| trial.applies(row))
-                    .map(|((row, _), value)| word(row, value))
-                    .collect();
-                if repeats > 1 {
-                    words.push(format!("repeat{repeat}"));
+                let number = trials.len() + 1;
+                trials.push(self.trial(number, repeat, settings.clone(), ""));
+                if let Some(untraced) = &untraced {
+                    let mut settings = settings.clone();
+                    settings[place("trace", "record")] = untraced.clone();
+                    let twin = self.trial(number + 1, repeat, settings, UNTRACED);
+                    trials.push(Trial { like: number, ..twin });
                 }
-                trial.name = words.join("-");
-                trials.push(trial);
             }
         }
         trials
+    }
+
+    /// A trial; `more` is a word that its name gets.
+    fn trial(&self, number: usize, repeat: u64, settings: Vec<Setting>, more: &str) -> Trial {
+        let trial = Trial { number, repeat, name: String::new(), like: number, settings };
+        let varied = KEYS.iter().zip(&self.settings).zip(&trial.settings);
+        let mut words: Vec<String> = varied
+            .filter(|((row, values), _)| values.len() > 1 || row.is_dut())
+            .filter(|((row, _), _)| trial.applies(row))
+            .map(|((row, _), value)| word(row, value))
+            .collect();
+        words.extend(Some(more.to_owned()).filter(|word| !word.is_empty()));
+        if self.first("trial", "repeats").number > 1 {
+            words.push(format!("repeat{repeat}"));
+        }
+        Trial { name: words.join("-"), ..trial }
     }
 
     fn combinations(&self) -> Vec<Vec<Setting>> {
@@ -310,6 +333,8 @@ impl Trial {
     }
 }
 
+/// The word that a twin's name has.
+const UNTRACED: &str = "untraced";
 /// Longest word that a factor gives to a directory's name, in characters.
 const WORD_MAX: usize = 24;
 
@@ -411,6 +436,46 @@ mod tests {
             error.starts_with("line 6: dut.batch has no effect: dut.kind is nowhere skeleton"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn traced_trials_have_twins() {
+        let told = |more: &str| {
+            let experiment = Experiment::parse(&format!("{FILE}[trace]\n{more}")).unwrap();
+            let resolved = Experiment::parse(&experiment.to_toml()).unwrap();
+            assert_eq!(resolved.trials(), experiment.trials());
+            (experiment.trials(), experiment.factors())
+        };
+        let (trials, factors) = told("record = \"yes\"\npage-faults = \"yes\"\n[trial]\nrepeats = 2\n");
+        let names: Vec<&str> = trials[..4].iter().map(|trial| trial.name.as_str()).collect();
+        let expected = [
+            "wire-1kpps-repeat1",
+            "wire-1kpps-untraced-repeat1",
+            "wire-0.5Mpps-repeat1",
+            "wire-0.5Mpps-untraced-repeat1",
+        ];
+        assert_eq!((trials.len(), names), (16, expected.to_vec()));
+        let numbers: Vec<(usize, usize)> = trials.iter().map(|trial| (trial.number, trial.like)).collect();
+        assert_eq!(numbers[..4], [(1, 1), (2, 1), (3, 3), (4, 3)]);
+        assert!(trials[2].is("trace", "record") && !trials[3].is("trace", "record"));
+        assert_eq!(factors, ["dut.kind", "traffic.rate", "trace.record"]);
+        // All else is the same, but for what has no effect without a trace.
+        let mut same = trials[2].records();
+        same.retain(|record| !record.key.starts_with("trace."));
+        let mut twins = trials[3].records();
+        twins.retain(|record| record.key != "trace.record");
+        assert_eq!(same, twins);
+
+        for (more, record) in [
+            ("record = \"yes\"\ntwin = \"no\"\n", None),
+            ("record = \"no\"\n", None),
+            ("record = [\"no\", \"yes\"]\n", Some("trace.record")),
+        ] {
+            let (trials, factors) = told(more);
+            assert_eq!(trials.len(), if record.is_some() { 8 } else { 4 }, "{more}");
+            assert!(trials.iter().all(|trial| trial.like == trial.number && !trial.name.contains(UNTRACED)));
+            assert_eq!(factors.get(2).map(String::as_str), record, "{more}");
+        }
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn attempts(
         let whole_ns = trial.get("trial", "duration").number;
         let (folder, measured_ns) = directory.for_attempt(&blank, number == 1 && store::is_soak(trial))?;
         let duration_ns = whole_ns.saturating_sub(measured_ns).max(1);
-        let seed = seed.wrapping_add(trial.number as u64);
+        let seed = seed.wrapping_add(trial.like as u64);
         let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };
         let mut record = trial::run(&attempt)
             .and_then(|recorded| results::evaluate_all(directory.path(), trial, seed, recorded))

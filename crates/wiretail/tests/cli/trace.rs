@@ -22,7 +22,7 @@ use crate::traffic::Running;
 const WATCHED: usize = 1;
 
 /// The right to trace, if this machine can.
-fn can_trace() -> Option<Turn> {
+pub fn can_trace() -> Option<Turn> {
     let turn = live()?;
     if thread::spawn(|| pin(WATCHED)).join().expect("no panic").is_err() {
         println!("SKIPPED: no core {WATCHED} to be watched");
