@@ -16,7 +16,7 @@ use super::lost::LostList;
 use super::recorder::SOURCE;
 use super::shares::{self, Joining};
 use super::topology::{Segment, TapPlace, Topology};
-use super::{budgets, progress, store, table, trial, validity};
+use super::{budgets, explain, progress, store, table, trial, validity};
 use crate::evaluate::{Job, evaluate};
 use crate::outputs;
 use crate::recognise::KeyChoice;
@@ -68,6 +68,12 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: trial::Recor
     record.calibration = tally.and_then(|tally| tally.finish(&stalls));
     if let Some(joining) = joining {
         record.shares = joining.finish(&folder)?;
+    }
+    // The numbers stand without an explanation, too.
+    match explain::trial(run, trial, &record) {
+        Ok(Some(explanation)) => explain::write(&folder, &explanation)?,
+        Ok(None) => {}
+        Err(error) => record.notes.push(format!("not explained: {error:#}")),
     }
     Ok(record)
 }
