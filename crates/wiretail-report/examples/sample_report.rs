@@ -1,5 +1,6 @@
 //! Writes a report from synthetic numbers into a directory, as `wiretail analyze --out` does from
-//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, `comparison.html` and `run.html`.
+//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, `comparison.html`, `run.html` and
+//! `explanation.html`.
 //!
 //!     cargo run -p wiretail-report --example sample_report -- DIRECTORY [hostile]
 //!
@@ -9,10 +10,12 @@
 
 use std::path::Path;
 
-use wiretail_report::{Change, Difference, DifferenceRow};
+use wiretail_report::{Change, Difference, DifferenceRow, ExplanationPage};
 use wiretail_schema::figure::Unit;
 use wiretail_schema::summary::Analysis;
 
+#[path = "sample/causes.rs"]
+mod causes;
 #[path = "sample/figures.rs"]
 mod figures;
 #[path = "sample/numbers.rs"]
@@ -50,7 +53,12 @@ fn main() -> std::io::Result<()> {
         back: true,
         switched: false,
     };
-    std::fs::write(directory.join("run.html"), run::run(&plan, &analysis.summary, hostile).page())?;
+    let sample = run::run(&plan, &analysis.summary, hostile);
+    std::fs::write(directory.join("run.html"), sample.page())?;
+    let trial = &sample.run.trials[0];
+    let explanation = causes::explanation(&trial.name, hostile);
+    let page = ExplanationPage { run: &sample.run, trial, explanation: &explanation };
+    std::fs::write(directory.join("explanation.html"), wiretail_report::explanation(&page))?;
     let switched = run::Plan {
         devices: &[
             ("skeleton", Some(1)),

@@ -13,6 +13,7 @@ pub struct Cell {
     exact: Option<String>,
     note: Option<String>,
     link: Option<String>,
+    swatch: Option<String>,
     /// Classes: "number" lays it out as one.
     pub class: &'static str,
 }
@@ -66,6 +67,11 @@ impl Cell {
     /// leading scheme) has none here: the path is one of names.
     pub fn link(self, path: &str) -> Self {
         Self { link: Some(address(path)), ..self }
+    }
+
+    /// With a patch of colour before the text, of this class.
+    pub fn swatch(self, class: String) -> Self {
+        Self { swatch: Some(class), ..self }
     }
 
     /// With another class.
@@ -141,6 +147,9 @@ fn row_cells(m: &mut Markup, row: Vec<Cell>) {
             None => tag,
         };
         tag.body(|m| {
+            if let Some(class) = cell.swatch {
+                swatch(m, &class);
+            }
             match cell.link {
                 Some(address) => m.tag("a").attr("href", address).text(cell.shown),
                 None => m.text(cell.shown),
@@ -152,8 +161,13 @@ fn row_cells(m: &mut Markup, row: Vec<Cell>) {
     }
 }
 
+/// A patch of colour beside the name of what is drawn in it.
+pub fn swatch(m: &mut Markup, class: &str) {
+    m.tag("span").class(format_args!("swatch {class}")).attr("aria-hidden", true).text("");
+}
+
 /// A path as a relative address: starts with `./`, and all but plain characters are percent-encoded.
-fn address(path: &str) -> String {
+pub fn address(path: &str) -> String {
     let mut address = String::from("./");
     for byte in path.bytes() {
         match byte {

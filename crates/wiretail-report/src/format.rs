@@ -39,6 +39,14 @@ pub fn duration(ns: f64) -> String {
     format!("{}{SPACE}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
 }
 
+/// A span of time in passing, with three digits that count and no zeros behind them: "612 µs", "1.25 ms".
+pub fn about(ns: f64) -> String {
+    // Rounded first: 999.6 µs is 1 ms, not 1 000 µs.
+    let rounded: f64 = format!("{ns:.2e}").parse().unwrap_or(ns);
+    let (size, unit) = time_unit(rounded.abs());
+    format!("{}{SPACE}{unit}", trimmed(&digits(rounded / size, 3)))
+}
+
 /// A change of time in each second, with three digits that count: "0.42 ns/s".
 pub fn slope(ns_per_s: f64) -> String {
     let (size, unit) = time_unit(ns_per_s.abs());
@@ -232,6 +240,15 @@ mod tests {
         }
         assert_eq!(seen(duration_short(350_000.0)), "350_µs");
         assert_eq!(seen(duration_short(1e6)), "1_ms");
+        for (ns, text) in [
+            (612_345.0, "612_µs"),
+            (10_000.0, "10_µs"),
+            (999_600.0, "1_ms"),
+            (1_254_000.0, "1.25_ms"),
+            (7.0, "7_ns"),
+        ] {
+            assert_eq!(seen(about(ns)), text, "{ns}");
+        }
         assert_eq!(seen(exact_ns(-1_234_567)), "\u{2212}1_234_567_ns");
     }
 

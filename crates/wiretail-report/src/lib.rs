@@ -6,11 +6,13 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare` and `run`: the documents.
+//! - `cells`: tables; `page`, `compare`, `run` and `explanation`: the documents;
+//! - [`remedies`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
 //! without scripts, and never asks for anything outside its file; the script adds hover and the
-//! CSV downloads. Nothing here computes a statistic: what the page shows stands in the summary.
+//! CSV downloads. Nothing here computes a statistic: what the page shows stands in the summary, or is
+//! the sum of what it shows.
 
 use wiretail_schema::figure::Figure;
 use wiretail_schema::summary::Analysis;
@@ -18,6 +20,7 @@ use wiretail_schema::summary::Analysis;
 mod cells;
 mod compare;
 mod csv;
+mod explanation;
 pub mod format;
 mod hover;
 mod html;
@@ -25,12 +28,15 @@ mod legend;
 mod marks;
 mod page;
 mod plot;
+pub mod remedies;
 mod run;
 mod scale;
 mod tables;
 
 pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
+pub use explanation::words::{cause_name, headline, sentence};
+pub use explanation::{ExplanationPage, explanation};
 pub use run::{RunPage, run};
 
 /// The report: one HTML file with verdicts, findings, figures and tables.

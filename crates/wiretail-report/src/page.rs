@@ -49,6 +49,7 @@ pub fn document(title: &str, content: impl FnOnce(&mut Markup)) -> String {
             m.tag("title").text(title);
             m.asset("style", include_str!("assets/plot.css"));
             m.asset("style", include_str!("assets/report.css"));
+            m.asset("style", include_str!("assets/causes.css"));
         });
         m.line();
         m.tag("body").body(|m| {
@@ -219,7 +220,8 @@ fn percentile_tile(m: &mut Markup, p: &Percentile, count: u64) {
     tile(m, &name, &format::duration(p.value_ns as f64), &format::exact_ns(p.value_ns), &lines, unsupported);
 }
 
-fn tile(m: &mut Markup, name: &str, value: &str, exact: &str, lines: &[String], warning: Option<&str>) {
+/// A key number: its name, the value, what it rests on.
+pub fn tile(m: &mut Markup, name: &str, value: &str, exact: &str, lines: &[String], warning: Option<&str>) {
     m.tag("div").class(if warning.is_some() { "tile unsupported" } else { "tile" }).body(|m| {
         m.tag("dt").text(name);
         let dd = m.tag("dd").class("value");

@@ -3,6 +3,10 @@
 use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 use wiretail_schema::summary::Analysis;
 
+#[path = "../examples/sample/causes.rs"]
+mod causes;
+#[path = "pages/explanation.rs"]
+mod explanation;
 #[path = "../examples/sample/figures.rs"]
 mod figures;
 #[path = "../examples/sample/numbers.rs"]

@@ -214,8 +214,30 @@
     });
   };
 
+  // Stacked bars and timelines: what the pointer is on, in words. For keys and readers the same stands in the text.
+  const plain = (drawing) => {
+    const tip = document.createElement("div");
+    tip.className = "tip plain";
+    tip.hidden = true;
+    const follow = (event) => {
+      const part = event.target.closest("[data-tip]");
+      tip.hidden = !part;
+      if (!part) return;
+      tip.textContent = part.dataset.tip;
+      if (!tip.isConnected) document.body.append(tip);
+      const { offsetWidth: width, offsetHeight: height } = tip;
+      const left = event.clientX + 14 + width > innerWidth ? event.clientX - 14 - width : event.clientX + 14;
+      tip.style.left = Math.max(0, left) + "px";
+      tip.style.top = Math.max(0, event.clientY - height - 12) + "px";
+    };
+    drawing.addEventListener("pointermove", follow);
+    drawing.addEventListener("pointerdown", follow);
+    drawing.addEventListener("pointerleave", () => (tip.hidden = true));
+  };
+
   // Paper cannot be unfolded.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));
 
   document.querySelectorAll("figure[data-figure]").forEach(setUp);
+  document.querySelectorAll(".tips").forEach(plain);
 })();

@@ -1,0 +1,214 @@
+//! The page of a traced trial, and what is said in words: sums, names from outside, and what may be missing.
+
+use wiretail_report::{ExplanationPage, cause_name, explanation, format, headline, sentence};
+use wiretail_schema::causes::{CauseKind, Certainty, PacketExplanation, Part, TrialExplanation};
+
+use super::{causes, elements, numbers, run};
+
+const PLAN: run::Plan<'_> = run::Plan {
+    devices: &[("skeleton", Some(1))],
+    rates_kpps: &[10],
+    bursts: &[1],
+    back: false,
+    ..super::PLAN
+};
+
+fn page(explained: &TrialExplanation, hostile: bool) -> String {
+    let sample = run::run(&PLAN, &numbers::summary(1, false).0, hostile);
+    explanation(&ExplanationPage { run: &sample.run, trial: &sample.run.trials[0], explanation: explained })
+}
+
+/// The page without its script, which knows what a NaN is.
+fn markup_of(page: &str) -> &str {
+    &page[..page.rfind("<script>").expect("a page ends with its script")]
+}
+
+/// Without the spaces that only a page needs.
+fn seen(text: &str) -> String {
+    text.replace([format::SPACE, format::THIN], " ")
+}
+
+#[test]
+fn a_packet_is_a_sentence_whose_parts_are_summed() {
+    let mut all = causes::explanation("t", false);
+    let (tlb, timer, burst) = (0, 1, 10);
+    let part = |cause, ns, certainty, sender, queued| Part { cause, ns, certainty, sender, queued };
+    let mut packet = PacketExplanation {
+        delay_ns: 635_200,
+        lost_ns: 634_900,
+        parts: vec![
+            part(tlb, 400_000, Certainty::Modelled, Some(0), false),
+            part(timer, 13_000, Certainty::Observed, None, false),
+            part(tlb, 211_900, Certainty::Observed, Some(0), false),
+        ],
+        unknown_ns: 10_000,
+        ..PacketExplanation::default()
+    };
+    let said = "635 µs: 612 µs TLB shootdown (sent by suricata-main in munmap), 13 µs local timer, \
+                10 µs without a known cause";
+    assert_eq!(seen(&sentence(&all, &packet)), said);
+
+    // Where the usual delay is no trifle the parts do not add up to the delay, and the sentence says to what they do.
+    packet.delay_ns = 700_000;
+    assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs more than usual: 612 µs TLB"));
+    packet.delay_ns = 635_200;
+
+    // Behind another packet; and the idle task has no name of its own.
+    packet.parts[1].queued = true;
+    packet.parts.push(part(burst, 5_000, Certainty::Observed, None, true));
+    packet.parts[0].sender = Some(2);
+    let said = seen(&sentence(&all, &packet));
+    assert!(said.contains("400 µs TLB shootdown (sent by the idle task of core 0), 212 µs TLB"), "{said}");
+    assert!(said.contains("13 µs behind a packet that waited for: local timer"), "{said}");
+    assert!(said.contains("5 µs behind a packet that waited behind a burst"), "{said}");
+
+    // Many causes: the small ones are counted.
+    packet.parts =
+        (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
+    let said = seen(&sentence(&all, &packet));
+    assert!(said.contains("4.01 µs by 4 other causes, 10 µs without"), "{said}");
+
+    packet.events_missing = true;
+    assert!(sentence(&all, &packet).contains("events are missing"));
+    let usual = PacketExplanation { delay_ns: 9_000, ..PacketExplanation::default() };
+    assert_eq!(seen(&sentence(&all, &usual)), "9 µs: no more than usual");
+    // An index that leads nowhere is no reason to stop.
+    packet.events_missing = false;
+    packet.parts = vec![part(99, 1_000, Certainty::Observed, Some(99), false)];
+    assert!(sentence(&all, &packet).contains("1\u{a0}µs an unnamed cause"));
+    all.causes.clear();
+    assert!(page(&all, false).ends_with("</html>\n"));
+}
+
+#[test]
+fn the_headline_names_the_largest_causes_and_what_is_unknown() {
+    let mut all = causes::explanation("t", false);
+    all.tail_lost_ns = 1_000_000;
+    all.tail_unknown_ns = 40_000;
+    all.causes.iter_mut().for_each(|row| row.tail_ns = [0; 3]);
+    all.causes[0].tail_ns = [120_000, 500_000, 0];
+    all.causes[1].tail_ns = [210_000, 0, 0];
+    all.causes[5].tail_ns = [0, 0, 20_000];
+    (all.senders[0].tail_ns, all.senders[2].tail_ns) = (610_000, 10_000);
+    let said = "Of the time that the 100 slowest of 100 000 packets lost, 62 % went to TLB shootdowns (sent by \
+                suricata-main in munmap), 21 % to the local timer; 4 % has no known cause.";
+    assert_eq!(seen(&headline(&all)), said);
+    (all.senders[0].tail_ns, all.senders[2].tail_ns) = (400_000, 220_000);
+    assert!(headline(&all).contains("(mostly sent by suricata-main in munmap)"));
+    (all.senders[0].tail_ns, all.senders[2].tail_ns) = (200_000, 220_000);
+    assert!(!headline(&all).contains("sent by suricata"));
+    all.tail_unknown_ns = 0;
+    assert!(headline(&all).ends_with("; all of it has a known cause."));
+    all.causes.clear();
+    all.tail_unknown_ns = 1_000_000;
+    assert!(seen(&headline(&all)).ends_with("packets lost, 100 % has no known cause."));
+    all.tail_lost_ns = 0;
+    assert!(headline(&all).contains("nothing to explain"));
+}
+
+#[test]
+fn causes_have_names() {
+    let mut row = causes::explanation("t", false).causes[0].clone();
+    let mut name = |kind, name: &str| {
+        (row.kind, row.name) = (kind, name.to_owned());
+        cause_name(&row)
+    };
+    assert_eq!(name(CauseKind::Softirq, "NET_RX"), "softirq NET_RX");
+    assert_eq!(name(CauseKind::Task, "wt-hog"), "task wt-hog");
+    assert_eq!(name(CauseKind::FairServer, "bash"), "fair server: bash");
+    assert_eq!(name(CauseKind::FunctionCall, ""), "call of another core");
+    assert_eq!(name(CauseKind::Paused, ""), "the core stood still (hypervisor)");
+}
+
+#[test]
+fn a_page_shows_all_that_there_is() {
+    let all = causes::explanation("skeleton-10kpps", false);
+    let page = page(&all, false);
+    assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">") && page.ends_with("</html>\n"));
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    for section in ["key-figures", "shares", "causes", "remedies", "packets", "senders", "evidence"] {
+        assert!(page.contains(&format!("<section id=\"{section}\"")), "{section}");
+    }
+    for row in &all.causes {
+        assert!(page.contains(&cause_name(row).replace('\'', "&#39;")), "{row:?}");
+    }
+    // Fifty packets, ten of them open; the one without events has a sentence and no picture.
+    assert_eq!(page.matches("<p class=\"said\">").count(), 50);
+    let folded = page.find("Ranks 11 to 50").expect("the others are folded");
+    assert_eq!(page[..folded].matches("<p class=\"said\">").count(), 10);
+    let shown = &all.worst[..50];
+    let pictures = shown.iter().filter(|packet| !packet.timeline.is_empty()).count();
+    assert_eq!(page.matches("class=\"plot timeline tips\"").count(), pictures);
+    // Nothing is loaded: what is outside is a link, and only sources are.
+    assert!(!page.contains("src=") && !page.contains("@import"));
+    assert_eq!(page.matches("https://").count(), page.matches("href=\"https://").count());
+    assert!(page.contains("class=\"number weak\""), "unsupported percentiles are marked");
+}
+
+#[test]
+fn bars_add_up() {
+    let all = causes::explanation("t", false);
+    let page = page(&all, false);
+    let bars: Vec<&str> = page.split("class=\"stack tips\"").skip(1).collect();
+    assert_eq!(bars.len(), 2);
+    for bar in bars {
+        // Pieces are spans, their textures within them are not.
+        let bar = &bar[..bar.find("</div>").expect("it ends")];
+        let pieces = bar.split("<span").skip(1);
+        let widths = pieces.map(|piece| piece.split("width:").nth(1).expect("a width"));
+        let sum: f64 =
+            widths.map(|w| w[..w.find('%').expect("percent")].parse::<f64>().expect("a number")).sum();
+        assert!((sum - 100.0).abs() < 0.1, "{sum}");
+    }
+    let exact = |ns: u64| format::exact_ns(ns as i64);
+    assert!(page.contains(&format!("title=\"{}\"", exact(all.tail_lost_ns))));
+    let worst = &all.worst[..50];
+    let unknown: u64 = worst.iter().map(|packet| packet.unknown_ns).sum();
+    assert!(page.contains(&format!("title=\"{}\"", exact(unknown))), "what the worst lost without a cause");
+}
+
+#[test]
+fn the_ranking_starts_with_what_saves_the_most() {
+    let mut all = causes::explanation("t", false);
+    let place = all.percentiles.iter().position(|p| p.percentile == 99.999).expect("it is there");
+    let last = all.causes.len() - 1;
+    all.causes[last].without_ns[place] = 1;
+    let page = page(&all, false);
+    let table = &page[page.find("<section id=\"causes\"").expect("there")..];
+    let at = |row: usize| table.find(&cause_name(&all.causes[row])).expect("named");
+    assert!(at(last) < at(0));
+}
+
+#[test]
+fn hostile_names_add_no_element() {
+    let (tame, hostile) = (causes::explanation("t", false), causes::explanation("t", true));
+    let (tame, hostile) = (page(&tame, false), page(&hostile, true));
+    assert_eq!(elements(&tame), elements(&hostile));
+    for markup in ["<script>alert", "<img", "<i>munmap", "<u>remark", "<b>trial"] {
+        assert!(!hostile.contains(markup), "{markup}");
+    }
+    assert!(hostile.contains("task &lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn an_empty_explanation_is_shown() {
+    let page = page(&TrialExplanation::default(), false);
+    assert!(page.contains("nothing to explain") && page.contains("no time was lost"));
+    for section in ["causes", "remedies", "packets", "senders"] {
+        assert!(!page.contains(&format!("<section id=\"{section}\"")), "{section}");
+    }
+    assert!(!markup_of(&page).contains("NaN") && !markup_of(&page).contains("inf%"));
+}
+
+#[test]
+fn odd_timelines_do_not_stop_the_drawing() {
+    let mut all = causes::explanation("t", false);
+    let packet = &mut all.worst[0];
+    let span = packet.timeline[1];
+    packet.delay_ns = 0;
+    packet.timeline[0].from_ns = i64::MIN;
+    packet.timeline[0].to_ns = i64::MAX;
+    packet.timeline.extend((0..5_000).map(|_| span));
+    let page = page(&all, false);
+    assert!(!markup_of(&page).contains("NaN") && page.ends_with("</html>\n") && page.len() < 1_500_000);
+}
