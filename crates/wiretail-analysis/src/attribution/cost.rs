@@ -4,11 +4,8 @@
 use wiretail_schema::causes::{Certainty, EventCost};
 use wiretail_schema::trace::{Gap, TraceNames, TraceRoles};
 
-use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
+use super::timeline::{Edge, JOIN_NS, NOBODY, Raw, Span, Timelines};
 
-/// Between two spans of one absence no program runs for less than this, in ns: leaving an interrupt, the kernel goes
-/// on to softirqs, to the scheduler, or to the next interrupt.
-const JOIN_NS: u64 = 1_500;
 /// A cost from fewer gaps than this is not used.
 const GAPS_MIN: usize = 5;
 /// Pieces of a stall that are shorter are not told apart from the reading of the clock, in ns.

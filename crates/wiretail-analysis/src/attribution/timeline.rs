@@ -11,6 +11,9 @@ pub const NOBODY: u32 = u32::MAX;
 
 /// Priorities from here on are those of ordinary tasks; real-time ones are lower (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
+/// Between two spans of one absence no program runs for less than this, in ns: leaving an interrupt, the kernel goes
+/// on to softirqs, to the scheduler, or to the next interrupt.
+pub const JOIN_NS: u64 = 1_500;
 /// Sends that are kept until the call arrives; more than a core can have queued.
 const SENDS_MAX: usize = 4096;
 
@@ -401,6 +404,12 @@ impl Core {
         }
     }
 
+    /// A softirq that an interrupt left for later belongs to its absence; else the device itself raised it.
+    fn softirq_edge(&self, from_ns: u64, lines: &mut Timelines) -> u16 {
+        let before = self.spans.last().filter(|before| from_ns - before.to_ns.min(from_ns) <= JOIN_NS);
+        before.map_or_else(|| lines.edges.of(Edge::Softirq) as u16, |before| before.edge)
+    }
+
     /// Whatever was on top was so until now.
     fn close(&mut self, at: u64, lines: &mut Timelines) {
         // The modelled end of a page fault may reach beyond the next event.
@@ -415,7 +424,7 @@ impl Core {
         let (cause, sender, edge) = match (top, self.task_cause, self.visit) {
             (Some((cause, sender, _)), _, Some(visit)) => (cause, sender, visit.edge),
             (Some((cause, sender, Inside::Softirq)), None, None) => {
-                (cause, sender, lines.edges.of(Edge::Softirq) as u16)
+                (cause, sender, self.softirq_edge(from_ns, lines))
             }
             (Some((cause, sender, _)), _, None) => (cause, sender, lines.edges.of(Edge::Other) as u16),
             (None, Some(cause), _) => (cause, NOBODY, lines.edges.of(Edge::Switch) as u16),
