@@ -3,84 +3,150 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, percentile};
-use wiretail_schema::causes::{CauseRow, TrialExplanation};
+use wiretail_report::remedies::remedy;
+use wiretail_report::{cause_name, headline, sentence};
+use wiretail_schema::causes::{CauseRow, CauseSender, TrialExplanation};
 
-/// Rows of the tables.
-const SHOWN: usize = 12;
+/// Causes and senders that are shown; JSON has all.
+const SHOWN: usize = 10;
+/// Causes of which it is said what helps.
+const REMEDIES: usize = 3;
+/// The percentile that causes are compared by, in the order of [`TrialExplanation::percentiles`].
+const COMPARED: [f64; 2] = [99.9, 99.999];
 
 /// Writes it, with so many of the worst packets.
 ///
 /// # Errors
 /// As for a closed pipe.
 pub fn write(out: &mut impl Write, explanation: &TrialExplanation, worst: usize) -> io::Result<()> {
-    writeln!(out, "\n  {}", explanation.trial)?;
-    writeln!(
-        out,
-        "  {} packets, usually {}; the slowest {} took {} and more, and lost {} together, {} of it without a known cause\n",
-        count(explanation.packets),
-        duration(explanation.usual_ns as f64),
-        count(explanation.tail_packets),
-        duration(explanation.tail_above_ns as f64),
-        duration(explanation.tail_lost_ns as f64),
-        share(explanation.tail_unknown_ns, explanation.tail_lost_ns),
-    )?;
-    for row in explanation.causes.iter().take(SHOWN) {
-        cause(out, explanation, row)?;
+    writeln!(out, "\n  {}, {}", explanation.trial, explanation.segment)?;
+    writeln!(out, "  {}\n", headline(explanation))?;
+    causes(out, explanation)?;
+    if !explanation.senders.is_empty() {
+        writeln!(out, "\n  SENDERS of what the tail waited for")?;
     }
     for sender in explanation.senders.iter().take(SHOWN) {
-        writeln!(out, "    {:?}", sender)?;
+        self::sender(out, explanation, sender)?;
     }
-    for packet in explanation.worst.iter().take(worst) {
-        write!(out, "    {:>9} {:>9} ", count(packet.index), duration(packet.delay_ns as f64))?;
-        for part in &packet.parts {
-            let row = &explanation.causes[part.cause];
-            write!(
-                out,
-                " {} {:?} {}{},",
-                duration(part.ns as f64),
-                row.kind,
-                row.name,
-                if part.queued { " queued" } else { "" }
-            )?;
-        }
+    if worst > 0 {
         writeln!(
             out,
-            " {} unknown, {} ahead{}",
-            duration(packet.unknown_ns as f64),
-            packet.ahead,
-            if packet.events_missing { ", EVENTS MISSING" } else { "" }
+            "\n  WORST PACKETS: number in the stream, seconds since the first one, what took how long"
         )?;
     }
-    writeln!(out, "{:#?}", explanation.evidence)?;
-    Ok(())
+    for packet in explanation.worst.iter().take(worst) {
+        let at_s = packet.at_ns as f64 * 1e-9;
+        writeln!(out, "  {:>12} {at_s:>10.4}  {}", count(packet.index), sentence(explanation, packet))?;
+    }
+    writeln!(out, "\n  WHAT HELPS")?;
+    for row in explanation.causes.iter().filter(|row| row.tail_packets > 0).take(REMEDIES) {
+        let remedy = remedy(row.kind, &row.name);
+        writeln!(out, "    {}: {}", cause_name(row), remedy.what)?;
+        for step in remedy.steps {
+            writeln!(out, "      - {step}")?;
+        }
+        for source in remedy.sources {
+            writeln!(out, "        {} ({})", source.url, source.title)?;
+        }
+    }
+    evidence(out, explanation)
+}
+
+fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()> {
+    let width = explanation.causes.iter().take(SHOWN).map(|row| cause_name(row).chars().count());
+    let width = width.max().unwrap_or(0).max(12);
+    let without = COMPARED.map(|at| format!("p{} without", percentile(at).trim_end_matches(" %")));
+    writeln!(
+        out,
+        "  {:<width$}  {:>7}  {:>8}  {:>10}  {:>10}  {:>14}  {:>16}",
+        "CAUSE", "of tail", "packets", "at most", "a second", without[0], without[1]
+    )?;
+    let row = |row: &CauseRow| -> Vec<String> {
+        let seconds = explanation.evidence.duration_ns.max(1) as f64 * 1e-9;
+        let at = |wanted: f64| {
+            let mut places = explanation.percentiles.iter().zip(&row.without_ns);
+            let found = places.find(|(value, _)| value.percentile == wanted);
+            found.map_or_else(String::new, |(value, ns)| {
+                format!("{}{}", duration(*ns as f64), if value.supported { "" } else { "?" })
+            })
+        };
+        vec![
+            share(row.tail_ns.iter().sum(), explanation.tail_lost_ns),
+            count(row.tail_packets),
+            duration(row.longest_ns as f64),
+            format!("{:.1}", row.events as f64 / seconds),
+            at(COMPARED[0]),
+            at(COMPARED[1]),
+        ]
+    };
+    let mut print = |name: &str, cells: &[String]| {
+        let [share, packets, longest, often, low, high] = cells else { return Ok(()) };
+        writeln!(
+            out,
+            "  {name:<width$}  {share:>7}  {packets:>8}  {longest:>10}  {often:>10}  {low:>14}  {high:>16}"
+        )
+    };
+    for cause in explanation.causes.iter().filter(|row| row.tail_packets > 0).take(SHOWN) {
+        print(&cause_name(cause), &row(cause))?;
+    }
+    let measured = |wanted: f64| {
+        let found = explanation.percentiles.iter().find(|value| value.percentile == wanted);
+        found.map_or_else(String::new, |value| {
+            format!("{}{}", duration(value.value_ns as f64), if value.supported { "" } else { "?" })
+        })
+    };
+    let none = String::new();
+    let unknown = share(explanation.tail_unknown_ns, explanation.tail_lost_ns);
+    print("unknown", &[unknown, none.clone(), none.clone(), none.clone(), none.clone(), none.clone()])?;
+    print("as measured", &[none.clone(), none.clone(), none.clone(), none, measured(99.9), measured(99.999)])
+}
+
+fn sender(out: &mut impl Write, explanation: &TrialExplanation, sender: &CauseSender) -> io::Result<()> {
+    let cause = explanation.causes.get(sender.cause).map(cause_name).unwrap_or_default();
+    let call = sender.system_call.as_ref().map_or(String::new(), |call| format!(" in {call}()"));
+    writeln!(
+        out,
+        "    {} ({}) on core {}{call}: {cause}; {} times, {} packets of the tail lost {} by it",
+        sender.task,
+        sender.pid,
+        sender.cpu,
+        count(sender.sends),
+        count(sender.tail_packets),
+        duration(sender.tail_ns as f64)
+    )
+}
+
+fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()> {
+    let evidence = &explanation.evidence;
+    writeln!(
+        out,
+        "\n  rests on {} events of core {} in {:.1} s; the clocks agree within {}",
+        count(evidence.events),
+        evidence.core,
+        evidence.duration_ns as f64 * 1e-9,
+        duration(evidence.clock_uncertainty_ns as f64)
+    )?;
+    if evidence.windows_lost > 0 {
+        writeln!(
+            out,
+            "  events are missing in {} windows: {} packets of the tail are not explained; a larger buffer helps",
+            count(evidence.windows_lost),
+            count(evidence.packets_in_lost)
+        )?;
+    }
+    for cost in &evidence.calibration {
+        writeln!(
+            out,
+            "  calibrated by {} gaps: {} takes {} before its first tracepoint and {} behind its last",
+            count(cost.gaps),
+            cost.event,
+            duration(cost.head_ns[0] as f64),
+            duration(cost.tail_ns[0] as f64)
+        )?;
+    }
+    evidence.remarks.iter().try_for_each(|remark| writeln!(out, "  note: {remark}"))
 }
 
 fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
-}
-
-fn cause(out: &mut impl Write, explanation: &TrialExplanation, row: &CauseRow) -> io::Result<()> {
-    let tail_ns: u64 = row.tail_ns.iter().sum();
-    write!(
-        out,
-        "    {:?} {}: {} of the tail ({:?}), {} packets, at most {}; {} times, {}",
-        row.kind,
-        row.name,
-        share(tail_ns, explanation.tail_lost_ns),
-        row.tail_ns,
-        row.tail_packets,
-        duration(row.longest_ns as f64),
-        row.events,
-        duration(row.total_ns as f64)
-    )?;
-    for (value, without) in explanation.percentiles.iter().zip(&row.without_ns) {
-        write!(
-            out,
-            "; p{} {} -> {}",
-            percentile(value.percentile),
-            duration(value.value_ns as f64),
-            duration(*without as f64)
-        )?;
-    }
-    writeln!(out)
 }

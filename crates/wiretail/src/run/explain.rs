@@ -9,15 +9,19 @@ use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_analysis::matching::Outcome;
 use wiretail_capture::trace::Trace;
 use wiretail_capture::write::AtomicFile;
+use wiretail_report::ExplanationPage;
 use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
 use wiretail_schema::experiment::Trial;
-use wiretail_schema::run::{SegmentRecord, TrialRecord};
+use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
 
 use super::results::job;
 use super::tracing::FOLDER;
 use crate::evaluate::evaluate;
+use crate::outputs;
 
+/// The page, in a trial's directory.
+const PAGE: &str = "explanation.html";
 /// Worst packets that are listed.
 const WORST: usize = 1000;
 /// Worst packets of which it is kept what the core did meanwhile.
@@ -103,6 +107,29 @@ pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
     Ok(file.commit()?)
 }
 
+/// Writes the page of each trial that is explained, and returns the explanations with the trials' numbers.
+///
+/// # Errors
+/// An explanation that is damaged, a page that can't be written.
+pub fn pages(path: &Path, run: &Run) -> Result<Vec<(usize, TrialExplanation)>> {
+    let mut found = Vec::new();
+    for trial in &run.trials {
+        let folder = path.join(&trial.directory);
+        let file = folder.join(CAUSES_FILE);
+        let text = match std::fs::read(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
+        };
+        let explanation: TrialExplanation = serde_json::from_slice(&text)
+            .with_context(|| format!("{}: is no explanation", file.display()))?;
+        let page = wiretail_report::explanation(&ExplanationPage { run, trial, explanation: &explanation });
+        outputs::write_file(&folder.join(PAGE), page.as_bytes())?;
+        found.push((trial.number, explanation));
+    }
+    Ok(found)
+}
+
 /// Explains all traced trials of a run anew, or the one of that number, and writes it down.
 ///
 /// # Errors
@@ -119,6 +146,7 @@ pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<TrialExplanation>> {
             found.push(explanation);
         }
     }
+    pages(run, &manifest)?;
     if found.is_empty() {
         bail!(
             "{}: no such trial of this run was traced; put record = \"yes\" under [trace] in the experiment, and run it again",

@@ -230,6 +230,7 @@ fn attempts(
 fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let results = directory::results(path, run)?;
     let report = path.join("report.html");
+    explain::pages(path, run)?;
     let curves = directory::curves(path, run)?;
     let page = RunPage {
         run,
