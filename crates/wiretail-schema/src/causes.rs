@@ -173,6 +173,10 @@ pub struct PacketExplanation {
     pub unknown_ns: u64,
     /// Packets that were in the device when it came.
     pub ahead: u64,
+    /// Which incident it belongs to: the position in the ingress capture of the packet that found the device empty, and
+    /// behind which all of the incident's have waited.
+    #[serde(default)]
+    pub incident: u64,
     /// Whether events are missing in its time: nothing is attributed then.
     pub events_missing: bool,
     /// What the device's core did from shortly before the packet came until it left; only of those worst packets that

@@ -84,6 +84,7 @@ impl Costs {
     pub fn table(&self, lines: &Timelines, names: &dyn TraceNames) -> Vec<EventCost> {
         let name = |edge: &Edge| match edge {
             Edge::Vector(name) => names.name(*name).unwrap_or("an interrupt").to_owned(),
+            Edge::Irq => "device interrupt".to_owned(),
             Edge::Switch => "switch of tasks".to_owned(),
             Edge::Softirq => "softirq".to_owned(),
             Edge::Other => "other".to_owned(),

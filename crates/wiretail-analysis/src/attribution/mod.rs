@@ -75,7 +75,7 @@ pub struct Inputs<'a> {
     pub first_ns: i64,
     /// How many of the worst packets are listed.
     pub worst: usize,
-    /// How many of these get a timeline.
+    /// How many of these, and of their incidents, get a timeline.
     pub timelines: usize,
 }
 
@@ -212,13 +212,20 @@ impl Trial<'_> {
                 parts,
                 unknown_ns,
                 ahead: self.ahead(*place),
+                incident: self.passages[passage.busy_from].index,
                 events_missing: missing,
                 timeline: Vec::new(),
             });
         }
         told.truncate(self.inputs.worst);
-        for (packet, place) in told.iter_mut().zip(&worst).take(self.inputs.timelines) {
-            packet.timeline = self.timeline(&self.passages[*place], table);
+        // The worst ones, and the worst of each of the worst incidents.
+        let mut incidents: Vec<u64> = Vec::new();
+        for (number, (packet, place)) in told.iter_mut().zip(&worst).enumerate() {
+            let is_new = incidents.len() < self.inputs.timelines && !incidents.contains(&packet.incident);
+            incidents.extend(is_new.then_some(packet.incident));
+            if is_new || number < self.inputs.timelines {
+                packet.timeline = self.timeline(&self.passages[*place], table);
+            }
         }
         if let (Some(first), Some(last)) = (self.passages.first(), self.passages.last()) {
             table.count_spans(within(self.spans, first.in_ns, last.out_ns));

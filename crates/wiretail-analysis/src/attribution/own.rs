@@ -18,33 +18,51 @@ const HANDOVER_NS: u64 = 3_000;
 
 /// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usual(Vec<u64>);
+pub struct Usual {
+    /// Until the packet has left.
+    of_packet_ns: Vec<u64>,
+    /// In all: a tap stamps a packet in the midst of the softirq that sends it.
+    whole_ns: Vec<u64>,
+}
 
 impl Usual {
     /// The mean over the packets between the quartiles of the delay, of causes that most of them met.
     pub fn of(passages: &[Passage], spans: &[Span], causes: usize) -> Self {
+        let mut usual = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
         let mut delays: Vec<u64> = passages.iter().map(Passage::delay_ns).collect();
         let len = delays.len();
         if len == 0 {
-            return Self(vec![0; causes]);
+            return usual;
         }
         let low = *delays.select_nth_unstable(len / 4).1;
         let high = *delays.select_nth_unstable(len * 3 / 4).1;
-        let (mut sums, mut met, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
+        let (mut met, mut packets) = (vec![0u64; causes], 0u64);
         for passage in passages.iter().filter(|passage| (low..=high).contains(&passage.delay_ns())) {
             packets += 1;
             for span in within(spans, passage.in_ns, passage.out_ns) {
-                sums[usize::from(span.cause)] += overlap_ns(span, passage.in_ns, passage.out_ns);
-                met[usize::from(span.cause)] += 1;
+                let cause = usize::from(span.cause);
+                usual.of_packet_ns[cause] += overlap_ns(span, passage.in_ns, passage.out_ns);
+                usual.whole_ns[cause] += span.to_ns - span.from_ns;
+                met[cause] += 1;
             }
         }
-        let usual = |(sum, met): (u64, u64)| if met * 2 > packets { sum / packets } else { 0 };
-        Self(sums.into_iter().zip(met).map(usual).collect())
+        for list in [&mut usual.of_packet_ns, &mut usual.whole_ns] {
+            for (sum, met) in list.iter_mut().zip(&met) {
+                *sum = if met * 2 > packets { *sum / packets } else { 0 };
+            }
+        }
+        usual
     }
 
-    /// In ns; 0 for a cause that came later.
-    pub fn ns(&self, cause: u16) -> u64 {
-        self.0.get(usize::from(cause)).copied().unwrap_or(0)
+    /// In a packet's time, when so many others were served in it; in ns. 0 for a cause that came later.
+    pub fn ns(&self, cause: u16, served: u64) -> u64 {
+        let at = |list: &[u64]| list.get(usize::from(cause)).copied().unwrap_or(0);
+        at(&self.of_packet_ns) + served * at(&self.whole_ns)
+    }
+
+    /// While so many packets were served, in ns.
+    pub fn whole_ns(&self, cause: u16, served: u64) -> u64 {
+        self.ns(cause, served) - self.ns(cause, 0)
     }
 }
 
@@ -74,7 +92,12 @@ impl Taken {
             }
             let mut own_ns = passage.turn_ns();
             for (cause, sum_ns) in &sums {
-                let beyond_ns = sum_ns.saturating_sub(usual.ns(*cause));
+                // The rest of what sent the packet before is in the turn of one that waited.
+                let usual_ns = match passage.start_ns > passage.in_ns {
+                    true => usual.whole_ns(*cause, 1),
+                    false => usual.ns(*cause, 0),
+                };
+                let beyond_ns = sum_ns.saturating_sub(usual_ns);
                 if beyond_ns > 0 {
                     taken.entries.push((place as u32, *cause, beyond_ns));
                     own_ns -= beyond_ns;

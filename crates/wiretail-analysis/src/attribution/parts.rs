@@ -42,7 +42,8 @@ impl Split<'_> {
     /// What the packet at `place` lost `lost_ns` to, and what is left without a cause. Together they are `lost_ns`.
     pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
         let passage = &self.passages[place];
-        let mut parts = self.taken(passage.in_ns, passage.out_ns, 1 + self.served(place));
+        let served = self.served(place);
+        let mut parts = self.taken(passage.in_ns, passage.out_ns, |cause| self.usual.ns(cause, served));
         self.add_queued(place, &mut parts);
         fit(&mut parts, lost_ns);
         let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
@@ -60,8 +61,8 @@ impl Split<'_> {
             .count() as u64
     }
 
-    /// What the core did in a window, less what it usually does for so many packets.
-    fn taken(&self, from_ns: u64, to_ns: u64, packets: u64) -> Vec<RawPart> {
+    /// What the core did in a window, less what each cause usually does in one like it.
+    fn taken(&self, from_ns: u64, to_ns: u64, usual_ns: impl Fn(u16) -> u64) -> Vec<RawPart> {
         let mut parts: Vec<RawPart> = Vec::new();
         for span in within(self.spans, from_ns, to_ns) {
             add(&mut parts, span, overlap_ns(span, from_ns, to_ns), false);
@@ -69,7 +70,7 @@ impl Split<'_> {
         let mut done: Vec<u16> = Vec::new();
         for place in 0..parts.len() {
             let cause = parts[place].cause;
-            let mut usual_ns = self.usual.ns(cause) * packets;
+            let mut usual_ns = usual_ns(cause);
             if usual_ns == 0 || done.contains(&cause) {
                 continue;
             }
@@ -90,7 +91,8 @@ impl Split<'_> {
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let passage = &self.passages[place];
         let waits_ns = passage.start_ns - passage.in_ns;
-        let away = self.taken(passage.in_ns, passage.start_ns, self.served(place));
+        let served = self.served(place);
+        let away = self.taken(passage.in_ns, passage.start_ns, |cause| self.usual.whole_ns(cause, served));
         let away_ns: u64 = away.iter().map(|part| part.ns).sum();
         let work_ns = waits_ns.saturating_sub(away_ns);
         let anyway_ns = self.undisturbed_ns[place].saturating_sub(self.own_ns[place]);
@@ -106,7 +108,7 @@ impl Split<'_> {
                 break;
             }
             let length_ns = overlap_ns(span, began_ns, passage.in_ns);
-            let ns = length_ns.saturating_sub(self.usual.ns(span.cause)).min(debt_ns);
+            let ns = length_ns.saturating_sub(self.usual.whole_ns(span.cause, 1)).min(debt_ns);
             add(parts, span, ns, true);
             debt_ns -= ns;
         }

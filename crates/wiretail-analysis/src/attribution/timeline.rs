@@ -57,6 +57,8 @@ pub enum Raw {
 pub enum Edge {
     /// An interrupt, by its name's number.
     Vector(u32),
+    /// A device's interrupt, which has no tracepoint around its handler.
+    Irq,
     /// A switch of tasks.
     Switch,
     /// A softirq outside an interrupt, as when the device itself sends.
@@ -425,6 +427,9 @@ impl Core {
             (Some((cause, sender, _)), _, Some(visit)) => (cause, sender, visit.edge),
             (Some((cause, sender, Inside::Softirq)), None, None) => {
                 (cause, sender, self.softirq_edge(from_ns, lines))
+            }
+            (Some((cause, sender, Inside::Irq)), _, None) => {
+                (cause, sender, lines.edges.of(Edge::Irq) as u16)
             }
             (Some((cause, sender, _)), _, None) => (cause, sender, lines.edges.of(Edge::Other) as u16),
             (None, Some(cause), _) => (cause, NOBODY, lines.edges.of(Edge::Switch) as u16),

@@ -26,7 +26,7 @@ pub struct ExplainArgs {
     /// Of a run: only the trial of this number
     #[arg(long, value_name = "N", conflicts_with = "post")]
     pub trial: Option<usize>,
-    /// Of a run: how many of the worst packets are shown
+    /// Of a run: how many of the worst packets are shown, one of each incident
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "post")]
     pub worst: usize,
     /// Interrupt counters of the device under test, read about once a second

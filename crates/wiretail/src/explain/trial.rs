@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use wiretail_report::format::{count, duration, percentile};
+use wiretail_report::format::{count, duration};
 use wiretail_report::remedies::remedy;
 use wiretail_report::{cause_name, headline, sentence};
-use wiretail_schema::causes::{CauseRow, CauseSender, TrialExplanation};
+use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation};
 
 /// Causes and senders that are shown; JSON has all.
 const SHOWN: usize = 10;
@@ -28,16 +28,7 @@ pub fn write(out: &mut impl Write, explanation: &TrialExplanation, worst: usize)
     for sender in explanation.senders.iter().take(SHOWN) {
         self::sender(out, explanation, sender)?;
     }
-    if worst > 0 {
-        writeln!(
-            out,
-            "\n  WORST PACKETS: number in the stream, seconds since the first one, what took how long"
-        )?;
-    }
-    for packet in explanation.worst.iter().take(worst) {
-        let at_s = packet.at_ns as f64 * 1e-9;
-        writeln!(out, "  {:>12} {at_s:>10.4}  {}", count(packet.index), sentence(explanation, packet))?;
-    }
+    incidents(out, explanation, worst)?;
     writeln!(out, "\n  WHAT HELPS")?;
     for row in explanation.causes.iter().filter(|row| row.tail_packets > 0).take(REMEDIES) {
         let remedy = remedy(row.kind, &row.name);
@@ -55,7 +46,7 @@ pub fn write(out: &mut impl Write, explanation: &TrialExplanation, worst: usize)
 fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()> {
     let width = explanation.causes.iter().take(SHOWN).map(|row| cause_name(row).chars().count());
     let width = width.max().unwrap_or(0).max(12);
-    let without = COMPARED.map(|at| format!("p{} without", percentile(at).trim_end_matches(" %")));
+    let without = COMPARED.map(|at| format!("p{at} without"));
     writeln!(
         out,
         "  {:<width$}  {:>7}  {:>8}  {:>10}  {:>10}  {:>14}  {:>16}",
@@ -99,6 +90,30 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
     let unknown = share(explanation.tail_unknown_ns, explanation.tail_lost_ns);
     print("unknown", &[unknown, none.clone(), none.clone(), none.clone(), none.clone(), none.clone()])?;
     print("as measured", &[none.clone(), none.clone(), none.clone(), none, measured(99.9), measured(99.999)])
+}
+
+/// The worst packet of each incident: those that waited behind it would say the same.
+fn incidents(out: &mut impl Write, explanation: &TrialExplanation, most: usize) -> io::Result<()> {
+    let mut worst: Vec<(&PacketExplanation, u64)> = Vec::new();
+    for packet in &explanation.worst {
+        match worst.iter_mut().find(|(first, _)| first.incident == packet.incident) {
+            Some((_, more)) => *more += 1,
+            None => worst.push((packet, 0)),
+        }
+    }
+    if most > 0 {
+        writeln!(
+            out,
+            "\n  WORST PACKETS, one of each incident: number in the stream, seconds since the first one, what took how long"
+        )?;
+    }
+    for (packet, more) in worst.iter().take(most) {
+        let at_s = packet.at_ns as f64 * 1e-9;
+        let more =
+            if *more > 0 { format!("; {} more late packets with it", count(*more)) } else { String::new() };
+        writeln!(out, "  {:>12} {at_s:>10.4}  {}{more}", count(packet.index), sentence(explanation, packet))?;
+    }
+    Ok(())
 }
 
 fn sender(out: &mut impl Write, explanation: &TrialExplanation, sender: &CauseSender) -> io::Result<()> {
