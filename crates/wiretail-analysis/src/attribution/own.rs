@@ -16,12 +16,15 @@ const EXCESS_NS: u64 = 5_000;
 /// So long after a packet's stamp the sending core may still be at work on it, in ns.
 const HANDOVER_NS: u64 = 3_000;
 
+/// So long behind a packet the device may still be at work for it, in ns.
+const AFTER_NS: u64 = 10_000;
+
 /// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usual {
     /// Until the packet has left.
     of_packet_ns: Vec<u64>,
-    /// In all: a tap stamps a packet in the midst of the softirq that sends it.
+    /// In all: a tap stamps a packet before the softirq that delivers it, or in its midst.
     whole_ns: Vec<u64>,
 }
 
@@ -36,18 +39,26 @@ impl Usual {
         }
         let low = *delays.select_nth_unstable(len / 4).1;
         let high = *delays.select_nth_unstable(len * 3 / 4).1;
-        let (mut met, mut packets) = (vec![0u64; causes], 0u64);
-        for passage in passages.iter().filter(|passage| (low..=high).contains(&passage.delay_ns())) {
+        let (mut met, mut met_whole, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
+        let mut next = passages.iter().skip(1);
+        for passage in passages {
+            let next_ns = next.next().map_or(u64::MAX, |next| next.in_ns);
+            if !(low..=high).contains(&passage.delay_ns()) {
+                continue;
+            }
             packets += 1;
-            for span in within(spans, passage.in_ns, passage.out_ns) {
+            let after_ns = next_ns.min(passage.out_ns + AFTER_NS).max(passage.out_ns);
+            for span in within(spans, passage.in_ns, after_ns) {
                 let cause = usize::from(span.cause);
-                usual.of_packet_ns[cause] += overlap_ns(span, passage.in_ns, passage.out_ns);
-                usual.whole_ns[cause] += span.to_ns - span.from_ns;
-                met[cause] += 1;
+                let within_ns = overlap_ns(span, passage.in_ns, passage.out_ns);
+                usual.of_packet_ns[cause] += within_ns;
+                met[cause] += u64::from(within_ns > 0);
+                usual.whole_ns[cause] += overlap_ns(span, passage.in_ns, after_ns);
+                met_whole[cause] += 1;
             }
         }
-        for list in [&mut usual.of_packet_ns, &mut usual.whole_ns] {
-            for (sum, met) in list.iter_mut().zip(&met) {
+        for (list, met) in [(&mut usual.of_packet_ns, met), (&mut usual.whole_ns, met_whole)] {
+            for (sum, met) in list.iter_mut().zip(met) {
                 *sum = if met * 2 > packets { *sum / packets } else { 0 };
             }
         }
