@@ -6,10 +6,39 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::explain::Periodicity;
+
 /// Name and version of [`TrialExplanation`].
 pub const CAUSES_SCHEMA: &str = "wiretail.causes/1";
 /// Name of the document in a trial's directory.
 pub const CAUSES_FILE: &str = "explanation.json";
+
+/// Name and version of [`RunExplanation`].
+pub const RUN_CAUSES_SCHEMA: &str = "wiretail.run-causes/1";
+
+/// What `wiretail explain RUN --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunExplanation {
+    /// [`RUN_CAUSES_SCHEMA`].
+    pub schema: String,
+    /// Version of Wiretail.
+    pub version: String,
+    /// The trials that were analysed, in their order.
+    pub trials: Vec<TrialFindings>,
+}
+
+/// What is known of the late packets of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialFindings {
+    /// The trial's position in the experiment, from 1.
+    pub number: usize,
+    /// Its name.
+    pub name: String,
+    /// By its trace; null where it was not traced.
+    pub causes: Option<TrialExplanation>,
+    /// Regular patterns among its late packets.
+    pub periodicity: Periodicity,
+}
 
 /// What delayed the worst packets of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -70,6 +70,11 @@ impl Source {
         Ok(Self { name: self.name.clone(), options, kind })
     }
 
+    /// How it is opened.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
     /// A reader of the first packets at least.
     pub fn peek(&self) -> Result<CaptureReader, CaptureError> {
         match &self.kind {

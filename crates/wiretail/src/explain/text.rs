@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, ratio};
-use wiretail_schema::explain::{Alignment, Explanation, Follows, Interrupts, Recurrence, Stall};
+use wiretail_schema::explain::{Alignment, Explanation, Follows, Interrupts, Periodicity, Recurrence, Stall};
 
 /// Stalls and alignments that are shown; JSON has all.
 const SHOWN: usize = 8;
@@ -26,7 +26,14 @@ pub fn write(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> 
     if let Some(found) = &explanation.interrupts {
         interrupts(out, found, &explanation.stalls)?;
     }
-    let periodicity = &explanation.periodicity;
+    patterns(out, &explanation.periodicity)
+}
+
+/// Writes the regular patterns.
+///
+/// # Errors
+/// As for a closed pipe.
+pub fn patterns(out: &mut impl Write, periodicity: &Periodicity) -> io::Result<()> {
     writeln!(out, "  REGULAR PATTERNS among late packets ({} packets)", count(periodicity.packets))?;
     if periodicity.recurrences.is_empty() {
         writeln!(out, "    none")?;

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use wiretail_report::format::{count, duration};
 use wiretail_report::remedies::remedy;
 use wiretail_report::{cause_name, headline, sentence};
-use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation};
+use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation, TrialFindings};
+
+use super::text::patterns;
 
 /// Causes and senders that are shown; JSON has all.
 const SHOWN: usize = 10;
@@ -18,8 +20,19 @@ const COMPARED: [f64; 2] = [99.9, 99.999];
 ///
 /// # Errors
 /// As for a closed pipe.
-pub fn write(out: &mut impl Write, explanation: &TrialExplanation, worst: usize) -> io::Result<()> {
-    writeln!(out, "\n  {}, {}", explanation.trial, explanation.segment)?;
+pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io::Result<()> {
+    writeln!(out, "\n  {}. {}", findings.number, findings.name)?;
+    match &findings.causes {
+        Some(explanation) => self::explanation(out, explanation, worst)?,
+        None => writeln!(
+            out,
+            "  without a trace: [trace] record = \"yes\" in the experiment tells who delayed its packets\n"
+        )?,
+    }
+    patterns(out, &findings.periodicity)
+}
+
+fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usize) -> io::Result<()> {
     writeln!(out, "  {}\n", headline(explanation))?;
     causes(out, explanation)?;
     if !explanation.senders.is_empty() {
@@ -159,7 +172,8 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
             duration(cost.tail_ns[0] as f64)
         )?;
     }
-    evidence.remarks.iter().try_for_each(|remark| writeln!(out, "  note: {remark}"))
+    evidence.remarks.iter().try_for_each(|remark| writeln!(out, "  note: {remark}"))?;
+    writeln!(out)
 }
 
 fn share(part: u64, whole: u64) -> String {

@@ -16,8 +16,9 @@ use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
 
 use super::results::job;
+use super::store::is_soak;
 use super::tracing::FOLDER;
-use crate::evaluate::evaluate;
+use crate::evaluate::{Job, evaluate};
 use crate::outputs;
 
 /// The page, in a trial's directory.
@@ -130,26 +131,44 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<(usize, TrialExplanation)>> {
     Ok(found)
 }
 
-/// Explains all traced trials of a run anew, or the one of that number, and writes it down.
+/// A trial that was analysed.
+pub struct Explained {
+    /// Its position in the experiment, from 1.
+    pub number: usize,
+    /// Its name.
+    pub name: String,
+    /// By its trace, where it was traced.
+    pub causes: Option<TrialExplanation>,
+    /// What its packets can be read by again.
+    pub job: Job<'static>,
+}
+
+/// Explains all trials of a run anew, or the one of that number, and writes down what their traces say.
 ///
 /// # Errors
-/// As of [`trial`]; none of them is traced.
-pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<TrialExplanation>> {
+/// As of [`trial`]; none of them was analysed packet by packet.
+pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
     let (experiment, manifest) = super::directory::read(run)?;
     let trials = experiment.trials();
     let mut found = Vec::new();
     for record in manifest.trials.iter().filter(|record| number.is_none_or(|number| number == record.number))
     {
         let Some(of) = trials.iter().find(|trial| trial.number == record.number) else { continue };
-        if let Some(explanation) = trial(run, of, record)? {
-            write(&run.join(&record.directory), &explanation)?;
-            found.push(explanation);
+        let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { continue };
+        if is_soak(of) {
+            continue;
         }
+        let folder = run.join(&record.directory);
+        let causes = trial(run, of, record)?;
+        causes.iter().try_for_each(|causes| write(&folder, causes))?;
+        let job = job(&folder, of, segment)?;
+        found.push(Explained { number: record.number, name: record.name.clone(), causes, job });
     }
     pages(run, &manifest)?;
     if found.is_empty() {
+        let which = number.map_or_else(|| "no trial".to_owned(), |number| format!("no trial {number}"));
         bail!(
-            "{}: no such trial of this run was traced; put record = \"yes\" under [trace] in the experiment, and run it again",
+            "{}: {which} of this run was analysed packet by packet; `wiretail report` shows which there are",
             run.display()
         );
     }

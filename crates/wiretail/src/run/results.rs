@@ -114,7 +114,7 @@ struct Watchers<'a> {
 ///
 /// # Errors
 /// A capture that can't be read.
-pub fn job<'a>(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<'a>> {
+pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<'static>> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));
         let options = OpenOptions { interface, ..OpenOptions::default() };

@@ -1,0 +1,199 @@
+//! What late packets of two captures have in common, as far as it can be told without a trace.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::interrupts;
+use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::periodicity::{self, KnownClock, Numbers, POSITION, Series, kernel_ticks};
+use wiretail_capture::interrupts::parse_irq_csv;
+use wiretail_capture::{OpenOptions, fields};
+use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation, InterruptTable};
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::summary::Summary;
+
+use super::text;
+use crate::cli::explain::ExplainArgs;
+use crate::evaluate::{Job, evaluate};
+use crate::recognise::key_choice;
+use crate::source::Source;
+
+/// Packets that are looked at: 24 bytes each, 32 in the spectrum, and 8 for each number that they hold.
+const PACKETS_MAX: usize = 1 << 21;
+/// Stalls that are listed.
+const STALLS_MAX: usize = 100;
+/// A stall is this many times as far above the median as the 99.9th percentile.
+const STANDS_OUT: i64 = 20;
+/// Seed of the permutations: the same captures give the same chance.
+const SEED: u64 = 1;
+
+/// Explains a pair of captures.
+///
+/// # Errors
+/// A file that can't be read; captures of which no packet matches. The message names the file and the next step.
+pub fn explain(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
+    if arguments.above.is_some_and(|above| above.ns <= 0) {
+        bail!("--above must be longer than 0s");
+    }
+    let table = arguments.irq.as_deref().map(read_counters).transpose()?;
+    let (job, again) = open(arguments, post)?;
+    let (summary, series, whole) = read(job, again)?;
+    let median_ns = percentile_ns(&summary, 50.0);
+    let stands_out = STANDS_OUT * (percentile_ns(&summary, 99.9) - median_ns).max(1);
+    let stall_above_ns = arguments.above.map_or(median_ns.saturating_add(stands_out), |above| above.ns);
+    let packets = series.times_ns.iter().copied().zip(series.delays_ns.iter().copied());
+    let stalls = interrupts::stalls(packets, stall_above_ns, STALLS_MAX);
+    let span_ns = series.times_ns.last().copied().unwrap_or(0);
+    let mut clocks = kernel_ticks();
+    let interrupts = table.as_ref().zip(arguments.irq.as_deref()).map(|(table, path)| {
+        let path = path.display().to_string();
+        clocks.extend(reading_clock(table));
+        interrupts::compare(&path, table, &stalls, span_ns, arguments.cpu, SEED)
+    });
+    if let (Some(cpu), Some(interrupts)) = (arguments.cpu, &interrupts)
+        && interrupts.cpus.is_empty()
+    {
+        bail!("{}: has no counter of CPU {cpu}; leave out --cpu to see which CPUs it has", interrupts.path);
+    }
+    let explanation = Explanation {
+        schema: EXPLANATION_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pre: arguments.pre.display().to_string(),
+        post: post.display().to_string(),
+        packets: whole,
+        span_ns,
+        median_ns,
+        stall_above_ns,
+        stalls,
+        interrupts,
+        periodicity: periodicity::find(&series, &clocks),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &explanation)?;
+        writeln!(out)?;
+    } else {
+        text::write(&mut out, &explanation)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_counters(path: &Path) -> Result<InterruptTable> {
+    let shown = path.display();
+    let bytes = std::fs::read(path).with_context(|| format!("{shown}: cannot be read"))?;
+    let text = std::str::from_utf8(&bytes)
+        .with_context(|| format!("{shown}: not a text; expected interrupt counters as in irq.csv"))?;
+    parse_irq_csv(text).with_context(|| format!("{shown}: not interrupt counters as in irq.csv"))
+}
+
+/// Reading the counters interrupts cores itself: it is a clock like any other.
+fn reading_clock(table: &InterruptTable) -> Option<KnownClock> {
+    let (first, last) = (table.rows.first()?, table.rows.last()?);
+    let periods = table.rows.len() - 1;
+    let frequency_hz = periods as f64 * 1e6 / (last.at_us - first.at_us) as f64;
+    let name = "the reading of the interrupt counters".to_owned();
+    Some(KnownClock { name, frequency_hz, error_hz: frequency_hz * 1e-3 })
+}
+
+fn percentile_ns(summary: &Summary, percent: f64) -> i64 {
+    let found =
+        summary.delay.percentiles.iter().find(|percentile| (percentile.percentile - percent).abs() < 1e-9);
+    found.map_or(summary.delay.max_ns, |percentile| percentile.value_ns)
+}
+
+fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> {
+    let options = OpenOptions::default();
+    if arguments.pre.as_os_str() == "-" && post.as_os_str() == "-" {
+        bail!("both captures are -: standard input holds one; give the other as a file");
+    }
+    let pre = Source::open(&arguments.pre, options.clone(), true)?;
+    let again = pre.other_tap(options.clone())?;
+    let post = Source::open(post, options, false)?;
+    let job = Job {
+        title: String::new(),
+        pre,
+        post,
+        key: key_choice(&arguments.key, false)?,
+        window_ns: 5_000_000_000,
+        trim_ns: 0,
+        post_offset_ns: arguments.post_offset.ns,
+        flows: FlowRule::None,
+        budgets: Vec::new(),
+        worst: 1,
+        out: None,
+        progress: !arguments.quiet,
+    };
+    Ok((job, again))
+}
+
+/// The matched packets in the order in which they were sent, with what they hold, for which the ingress capture is read
+/// `again`; and how many there are in all.
+///
+/// # Errors
+/// As of [`explain`].
+pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
+    let mut matched: Vec<(u64, i64, i64)> = Vec::new();
+    let mut whole = 0;
+    let (summary, _) = evaluate(
+        job,
+        Some(&mut |outcome| {
+            if let Outcome::Matched { sent, delay_ns } = outcome {
+                whole += 1;
+                if matched.len() < PACKETS_MAX {
+                    matched.push((sent.index(), sent.ts_ns, *delay_ns));
+                }
+            }
+            Ok(())
+        }),
+    )?;
+    matched.sort_unstable();
+    let first_ns = matched.first().map_or(0, |(_, at_ns, _)| *at_ns);
+    let mut series = Series {
+        times_ns: matched.iter().map(|(_, at_ns, _)| at_ns - first_ns).collect(),
+        delays_ns: matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(),
+        numbers: numbers(again, &matched)?,
+    };
+    let positions = matched.iter().map(|(index, _, _)| *index).collect();
+    series.numbers.insert(0, Numbers { name: POSITION.to_owned(), values: positions });
+    Ok((summary, series, whole))
+}
+
+/// Whether numbers go on in small steps: others recur by themselves, or never.
+fn counts(values: &[u64]) -> bool {
+    let steps = values.windows(2).filter(|pair| (1..1024).contains(&pair[1].wrapping_sub(pair[0]))).count();
+    steps * 10 >= values.len() * 9
+}
+
+/// What the matched packets hold: the numbers that each of them has.
+fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
+    let mut found: Vec<Option<Vec<u64>>> =
+        vec![Some(Vec::with_capacity(matched.len())); fields::COUNTERS.len()];
+    let mut reader = pre.read()?;
+    let mut next = 0;
+    loop {
+        let more = reader.read(&mut |frame| {
+            // By time: records without a key or without a partner are in the capture, too.
+            if matched.get(next).is_some_and(|(_, at_ns, _)| *at_ns == frame.ts_ns) {
+                next += 1;
+                for (values, value) in found.iter_mut().zip(fields::counters(frame)) {
+                    match (values.as_mut(), value) {
+                        (Some(list), Some(value)) => list.push(value),
+                        _ => *values = None,
+                    }
+                }
+            }
+        })?;
+        if !more || next == matched.len() {
+            break;
+        }
+    }
+    let named = fields::COUNTERS.iter().zip(found);
+    let complete = named.filter_map(|(name, values)| Some((name, values?)));
+    Ok(complete
+        .filter(|(_, values)| values.len() == matched.len() && counts(values))
+        .map(|(name, values)| Numbers { name: (*name).to_owned(), values })
+        .collect())
+}
