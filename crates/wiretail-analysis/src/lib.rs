@@ -14,7 +14,8 @@
 //!    intervals, [`verdict`] for the budgets and [`findings`](mod@findings) for what the reader must know;
 //! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side;
 //!    [`overload`](mod@overload): from which load on a device no longer keeps up; [`ranking`]: which device is the
-//!    fastest; [`shares`]: whose the delay is, the devices' or the infrastructure's.
+//!    fastest; [`shares`]: whose the delay is, the devices' or the infrastructure's; [`overhead`]: what tracing changes
+//!    of what it observes.
 //!
 //! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
 //! what became of them every second; [`soak`] makes the same document of these seconds.
@@ -36,6 +37,7 @@ pub mod intervals;
 pub mod live;
 pub mod matching;
 pub mod measurement;
+pub mod overhead;
 pub mod overload;
 pub mod periodicity;
 pub mod probe;

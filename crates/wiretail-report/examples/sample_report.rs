@@ -53,11 +53,11 @@ fn main() -> std::io::Result<()> {
         back: true,
         switched: false,
     };
-    let sample = run::run(&plan, &analysis.summary, hostile);
+    let mut sample = run::run(&plan, &analysis.summary, hostile);
+    causes::trace(&mut sample, 3, hostile);
     std::fs::write(directory.join("run.html"), sample.page())?;
     let trial = &sample.run.trials[0];
-    let explanation = causes::explanation(&trial.name, hostile);
-    let page = ExplanationPage { run: &sample.run, trial, explanation: &explanation };
+    let page = ExplanationPage { run: &sample.run, trial, explanation: &sample.explanations[0].explanation };
     std::fs::write(directory.join("explanation.html"), wiretail_report::explanation(&page))?;
     let switched = run::Plan {
         devices: &[

@@ -37,7 +37,7 @@ pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
 pub use explanation::words::{cause_name, headline, sentence};
 pub use explanation::{ExplanationPage, explanation};
-pub use run::{RunPage, run};
+pub use run::{EXPLANATION_PAGE, RunPage, run};
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {

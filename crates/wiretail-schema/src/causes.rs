@@ -75,6 +75,15 @@ pub struct TrialExplanation {
     pub evidence: Evidence,
 }
 
+/// The explanation of one trial of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedTrial {
+    /// [`TrialRecord::number`](crate::run::TrialRecord::number), from 1.
+    pub trial: usize,
+    /// What delayed its worst packets.
+    pub explanation: TrialExplanation,
+}
+
 /// A percentile of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PercentileValue {

@@ -11,6 +11,7 @@
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
+//!   [`overhead`]: what tracing changes of what it observes;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -22,6 +23,7 @@ pub mod experiment;
 pub mod explain;
 pub mod figure;
 pub mod interval;
+pub mod overhead;
 pub mod packet;
 pub mod run;
 pub mod scenario;

@@ -1,6 +1,10 @@
 //! A synthetic explanation: causes of every kind, packets with parts and timelines that add up.
 
 use wiretail_schema::causes::*;
+use wiretail_schema::overhead::{Overhead, OverheadAt, OverheadVerdict};
+use wiretail_schema::scenario::{RATE, Scenario};
+
+use super::run::Sample;
 
 /// The causes: kind, name, events in the trial, how long one is, in ns, how many of the tail's packets it delays.
 const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
@@ -26,6 +30,39 @@ const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
 ];
 /// The usual delay, in ns.
 const USUAL: i64 = 9_600;
+
+/// Gives a run's first trials an explanation each, and its first scenarios a comparison with untraced twins.
+pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
+    let traced: Vec<_> = sample.run.trials.iter().take(trials).collect();
+    for (place, trial) in traced.iter().enumerate() {
+        let mut explanation = explanation(&trial.name, hostile);
+        // Not all alike: of every other one a cause is missing.
+        if place % 2 == 1 {
+            explanation.tail_lost_ns -= explanation.causes[2].tail_ns.iter().sum::<u64>();
+            explanation.causes[2].tail_ns = [0; 3];
+        }
+        sample.explanations.push(ExplainedTrial { trial: trial.number, explanation });
+    }
+    let verdicts = [OverheadVerdict::Within, OverheadVerdict::Beyond, OverheadVerdict::Unknown];
+    for ((trial, verdict), half_range) in traced.iter().zip(verdicts).zip([300, 10, 0]) {
+        let at = |percentile, untraced_ns, difference_ns| OverheadAt {
+            percentile,
+            traced_ns: untraced_ns + difference_ns,
+            untraced_ns,
+            difference_ns,
+            lowest_ns: untraced_ns - half_range,
+            highest_ns: untraced_ns + half_range,
+            supported: percentile < 99.0,
+            verdict,
+        };
+        sample.overheads.push(Overhead {
+            scenario: Scenario::of(&sample.run, trial, &[RATE]),
+            traced: vec![1, 3, 5],
+            untraced: vec![2, 4, 6],
+            percentiles: vec![at(50.0, 1_902, 31), at(99.9, 24_310, -420)],
+        });
+    }
+}
 
 /// The explanation of a trial. With `hostile`, every name from outside tries to become markup.
 pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
@@ -139,6 +176,7 @@ fn packet(number: u64) -> PacketExplanation {
         parts,
         unknown_ns,
         ahead: number % 5,
+        incident: 1_000 + number * 977,
         events_missing: number == 13,
         timeline,
     };

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 use wiretail_schema::calibration::Calibration;
+use wiretail_schema::causes::ExplainedTrial;
+use wiretail_schema::overhead::Overhead;
 use wiretail_schema::run::*;
 use wiretail_schema::scenario::{
     Overload, OverloadMark, OverloadSign, RATE, Ranking, Scenario, SegmentResult,
@@ -46,6 +48,10 @@ pub struct Sample {
     pub curves: Vec<TrialCurves>,
     /// What its devices add to the skeleton.
     pub additions: Vec<Addition>,
+    /// What delayed the worst packets of its traced trials.
+    pub explanations: Vec<ExplainedTrial>,
+    /// What tracing them has cost.
+    pub overheads: Vec<Overhead>,
 }
 
 impl Sample {
@@ -58,6 +64,8 @@ impl Sample {
             rankings: &self.rankings,
             curves: &self.curves,
             additions: &self.additions,
+            explanations: &self.explanations,
+            overheads: &self.overheads,
         })
     }
 }
@@ -107,7 +115,16 @@ pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> Sample {
     let overloads = marks.into_iter().collect();
     let rankings = rankings(&run, &results);
     let additions = additions(&run, &divided);
-    Sample { run, results, overloads, rankings, curves: divided, additions }
+    Sample {
+        run,
+        results,
+        overloads,
+        rankings,
+        curves: divided,
+        additions,
+        explanations: Vec::new(),
+        overheads: Vec::new(),
+    }
 }
 
 fn empty(hostile: bool) -> Run {

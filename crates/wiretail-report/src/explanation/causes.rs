@@ -213,21 +213,24 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, remedy: &Remedy, causes
     m.line();
 }
 
-/// What the percentile that ranks would be without a cause.
-fn effect(explanation: &TrialExplanation, cause: usize) -> String {
-    let place = shown(explanation).first().copied();
-    let without = place.and_then(|place| explanation.causes[cause].without_ns.get(place).copied());
-    let (Some(place), Some(without)) = (place, without) else { return String::new() };
+/// How much lower the percentile that ranks would be without a cause, in ns; and which percentile that is.
+pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
+    let place = *shown(explanation).first()?;
+    let without = *explanation.causes[cause].without_ns.get(place)?;
     let measured = &explanation.percentiles[place];
-    if without == measured.value_ns {
-        return format!("{} stays as it is without it", name(Some(measured)));
+    Some((measured, measured.value_ns.saturating_sub(without)))
+}
+
+/// What the percentile that ranks would be without a cause, in words.
+fn effect(explanation: &TrialExplanation, cause: usize) -> String {
+    let Some((measured, saved)) = saved(explanation, cause) else { return String::new() };
+    let name = name(Some(measured));
+    if saved == 0 {
+        return format!("{name} stays as it is without it");
     }
-    format!(
-        "{} without it: {} instead of {}",
-        name(Some(measured)),
-        format::duration(without as f64),
-        format::duration(measured.value_ns as f64)
-    )
+    let (whole, without) = (measured.value_ns, measured.value_ns.saturating_sub(saved));
+    let ns = |ns: i64| format::duration(ns as f64);
+    format!("{name} without it: {} instead of {}", ns(without), ns(whole))
 }
 
 #[cfg(test)]

@@ -11,8 +11,11 @@ use crate::page;
 
 /// Packets that are shown.
 pub const SHOWN: usize = 50;
-/// Of those, packets that are open.
+/// Of the incidents that they belong to, those that are open.
 const OPEN: usize = 10;
+
+/// The packets of an incident, by their ranks from 0: the worst of them is the first.
+type Incident = Vec<usize>;
 
 /// The packets that are shown one by one.
 pub fn shown(explanation: &TrialExplanation) -> &[PacketExplanation] {
@@ -32,7 +35,8 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     page::section(m, "packets", &heading, |m| {
         m.tag("p").class("hint").text(format_args!(
             "Each picture shows core {}, on which the device forwards, from shortly before the packet came until it left. \
-             Time 0 is when the packet came.",
+             Time 0 is when the packet came. Packets that waited one behind the other are one incident: the worst of \
+             them is shown, the others are folded.",
             explanation.evidence.core
         ));
         timeline::patterns(m);
@@ -41,28 +45,62 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
         causes.sort_unstable();
         causes.dedup();
         shares::key(m, &explanation.causes, &causes, true);
-        let (open, more) = packets.split_at(packets.len().min(OPEN));
-        list(m, explanation, open, 0);
+        let incidents = incidents(packets);
+        let (open, more) = incidents.split_at(incidents.len().min(OPEN));
+        list(m, explanation, open);
         if !more.is_empty() {
+            let count: usize = more.iter().map(Vec::len).sum();
             m.tag("details").class("more").body(|m| {
-                m.tag("summary").text(format_args!("Ranks {} to {}", OPEN + 1, packets.len()));
-                list(m, explanation, more, OPEN);
+                m.tag("summary").text(match count {
+                    1 => "1 more packet".to_owned(),
+                    count => format!("{count} more packets"),
+                });
+                list(m, explanation, more);
             });
         }
     });
 }
 
-fn list(m: &mut Markup, explanation: &TrialExplanation, packets: &[PacketExplanation], before: usize) {
-    m.tag("ol").class("packets").attr("start", before + 1).body(|m| {
-        for (place, packet) in packets.iter().enumerate() {
-            one(m, explanation, packet, before + place + 1);
+/// The packets in the order of their ranks, each with those of the same incident.
+fn incidents(packets: &[PacketExplanation]) -> Vec<Incident> {
+    let mut incidents: Vec<Incident> = Vec::new();
+    for (rank, packet) in packets.iter().enumerate() {
+        match incidents.iter_mut().find(|incident| packets[incident[0]].incident == packet.incident) {
+            Some(incident) => incident.push(rank),
+            None => incidents.push(vec![rank]),
+        }
+    }
+    incidents
+}
+
+fn list(m: &mut Markup, explanation: &TrialExplanation, incidents: &[Incident]) {
+    m.tag("ul").class("packets").body(|m| {
+        for incident in incidents {
+            let Some((&first, others)) = incident.split_first() else { continue };
+            m.tag("li").body(|m| {
+                one(m, explanation, first);
+                if !others.is_empty() {
+                    m.tag("details").body(|m| {
+                        m.tag("summary").text(match others {
+                            [rank] => format!("Rank {} is of the same incident", rank + 1),
+                            ranks => {
+                                format!("{} more of these packets are of the same incident", ranks.len())
+                            }
+                        });
+                        others.iter().for_each(|&rank| one(m, explanation, rank));
+                    });
+                }
+            });
+            m.line();
         }
     });
     m.line();
 }
 
-fn one(m: &mut Markup, explanation: &TrialExplanation, packet: &PacketExplanation, rank: usize) {
-    m.tag("li").body(|m| {
+/// A packet by its rank from 0.
+fn one(m: &mut Markup, explanation: &TrialExplanation, rank: usize) {
+    let (packet, rank) = (&explanation.worst[rank], rank + 1);
+    m.tag("div").class("packet").body(|m| {
         m.tag("p").class("said").body(|m| {
             m.tag("span").class("rank").text(format_args!("{rank}"));
             let said = sentence(explanation, packet);

@@ -120,15 +120,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
     };
     let mut said: Vec<String> = parts
         .into_iter()
-        .map(|part| {
-            let time = format::about(part.ns as f64);
-            let is_burst = explanation.causes.get(part.cause).is_some_and(|row| row.kind == CauseKind::Burst);
-            match (part.queued, cause_and_sender(explanation, part.cause, part.sender)) {
-                (false, name) => format!("{time} {name}"),
-                (true, _) if is_burst => format!("{time} behind a packet that waited behind a burst"),
-                (true, name) => format!("{time} behind a packet that waited for: {name}"),
-            }
-        })
+        .map(|part| format!("{} {}", format::about(part.ns as f64), took(explanation, &part)))
         .collect();
     if !rest.is_empty() {
         said.push(format!(
@@ -137,13 +129,30 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
             rest.len()
         ));
     }
-    if packet.unknown_ns > 0 {
+    // Less than a thousandth is what rounding leaves.
+    if packet.unknown_ns > packet.lost_ns / 1000 {
         said.push(format!("{} without a known cause", format::about(packet.unknown_ns as f64)));
     }
     if said.is_empty() {
         return head;
     }
     format!("{head}: {}", said.join(", "))
+}
+
+/// What a part of a packet's time went to, behind the time itself.
+fn took(explanation: &TrialExplanation, part: &Part) -> String {
+    let name = cause_and_sender(explanation, part.cause, part.sender);
+    let kind = explanation.causes.get(part.cause).map(|row| row.kind);
+    match (part.queued, kind) {
+        (false, Some(CauseKind::Paused | CauseKind::Asleep)) => format!("in which {name}"),
+        (false, _) => name,
+        (true, Some(CauseKind::Paused | CauseKind::Asleep)) => {
+            format!("behind a packet that waited while {name}")
+        }
+        (true, Some(CauseKind::Burst)) => "behind a packet that waited behind a burst".to_owned(),
+        (true, Some(CauseKind::Batch)) => "behind a packet that waited for the rest of its batch".to_owned(),
+        (true, _) => format!("behind a packet that waited for: {name}"),
+    }
 }
 
 /// The explanation in a sentence: where the time of the tail went, by whom, and how much of it nobody knows.
@@ -179,7 +188,7 @@ pub fn headline(explanation: &TrialExplanation) -> String {
 }
 
 /// Who sent most of a cause's time in the tail; None where nobody did.
-fn main_sender(explanation: &TrialExplanation, cause: usize, ns: u64) -> Option<String> {
+pub fn main_sender(explanation: &TrialExplanation, cause: usize, ns: u64) -> Option<String> {
     let senders = explanation.senders.iter().filter(|sender| sender.cause == cause);
     let first = senders.max_by_key(|sender| sender.tail_ns)?;
     let share = first.tail_ns as f64 / ns.max(1) as f64;

@@ -6,8 +6,11 @@
 //!
 //! - [`series`]: which trials go into which figure, and under which names;
 //! - `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
-//!   offered rate; `shares`: whose the delay is; `validity`: whether to trust it.
+//!   offered rate; `shares`: whose the delay is; `explain`: what delayed the worst packets; `validity`: whether to trust
+//!   it.
 
+use wiretail_schema::causes::ExplainedTrial;
+use wiretail_schema::overhead::Overhead;
 use wiretail_schema::run::{HostSnapshot, Run, TrialRecord, TrialState};
 use wiretail_schema::scenario::{OverloadMark, Ranking, SegmentResult};
 use wiretail_schema::shares::{Addition, TrialCurves};
@@ -17,6 +20,7 @@ use crate::format;
 use crate::html::Markup;
 use crate::page;
 
+mod explain;
 mod figures;
 mod load;
 mod numbers;
@@ -24,6 +28,8 @@ mod ranking;
 mod series;
 mod shares;
 mod validity;
+
+pub use explain::PAGE as EXPLANATION_PAGE;
 
 /// What the page is made of.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +46,10 @@ pub struct RunPage<'a> {
     pub curves: &'a [TrialCurves],
     /// What devices take beyond the skeleton.
     pub additions: &'a [Addition],
+    /// What delayed the worst packets of the traced trials.
+    pub explanations: &'a [ExplainedTrial],
+    /// What tracing them has cost.
+    pub overheads: &'a [Overhead],
 }
 
 use RunPage as Page;
@@ -80,6 +90,7 @@ pub fn run(page: &RunPage<'_>) -> String {
             load::section(m, page, &mut count);
             figures::bursts(m, page, &mut count);
             figures::over_time(m, page, &mut count);
+            explain::sections(m, page);
             shares::section(m, page, &mut count);
             numbers::segments(m, page);
             figures::segments(m, page, &mut count);

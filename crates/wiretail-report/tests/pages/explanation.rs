@@ -62,6 +62,15 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
     assert!(said.contains("13 µs behind a packet that waited for: local timer"), "{said}");
     assert!(said.contains("5 µs behind a packet that waited behind a burst"), "{said}");
 
+    packet.parts = vec![
+        part(8, 600_000, Certainty::Inferred, None, false),
+        part(8, 24_900, Certainty::Inferred, None, true),
+    ];
+    let said = seen(&sentence(&all, &packet));
+    assert!(said.contains(
+        ": 600 µs in which the core stood still (hypervisor), 24.9 µs behind a packet that waited while"
+    ));
+
     // Many causes: the small ones are counted.
     packet.parts =
         (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
@@ -134,7 +143,7 @@ fn a_page_shows_all_that_there_is() {
     }
     // Fifty packets, ten of them open; the one without events has a sentence and no picture.
     assert_eq!(page.matches("<p class=\"said\">").count(), 50);
-    let folded = page.find("Ranks 11 to 50").expect("the others are folded");
+    let folded = page.find("40 more packets</summary>").expect("the others are folded");
     assert_eq!(page[..folded].matches("<p class=\"said\">").count(), 10);
     let shown = &all.worst[..50];
     let pictures = shown.iter().filter(|packet| !packet.timeline.is_empty()).count();
@@ -143,6 +152,17 @@ fn a_page_shows_all_that_there_is() {
     assert!(!page.contains("src=") && !page.contains("@import"));
     assert_eq!(page.matches("https://").count(), page.matches("href=\"https://").count());
     assert!(page.contains("class=\"number weak\""), "unsupported percentiles are marked");
+}
+
+#[test]
+fn packets_of_an_incident_are_shown_together() {
+    let mut all = causes::explanation("t", false);
+    let first = all.worst[0].incident;
+    all.worst[1..10].iter_mut().for_each(|packet| packet.incident = first);
+    let page = page(&all, false);
+    assert!(page.contains("9 more of these packets are of the same incident"));
+    assert!(page.contains("31 more packets</summary>"), "one incident and nine packets are open");
+    assert_eq!(page.matches("<p class=\"said\">").count(), 50);
 }
 
 #[test]
@@ -211,4 +231,51 @@ fn odd_timelines_do_not_stop_the_drawing() {
     packet.timeline.extend((0..5_000).map(|_| span));
     let page = page(&all, false);
     assert!(!markup_of(&page).contains("NaN") && page.ends_with("</html>\n") && page.len() < 1_500_000);
+}
+
+fn traced(hostile: bool) -> String {
+    let plan = run::Plan { rates_kpps: &[10, 20], repeats: 4, ..PLAN };
+    let mut sample = run::run(&plan, &numbers::summary(1, false).0, hostile);
+    causes::trace(&mut sample, 8, hostile);
+    sample.page()
+}
+
+#[test]
+fn a_run_shows_its_traced_trials_side_by_side() {
+    let page = traced(false);
+    let start = page.find("<section id=\"explanations\"").expect("it is there");
+    let section = &page[start..start + page[start..].find("</section>").expect("it ends")];
+    assert_eq!(section.matches("class=\"stack tips\"").count(), 8, "a bar each");
+    assert_eq!(section.matches("/explanation.html\">The whole explanation").count(), 8);
+    assert!(section.contains("2 more traced trials"), "the others are folded");
+    assert_eq!(section.matches("Of the time that the 100 slowest").count(), 8);
+    // The same cause has the same colour in every bar, also where another trial lacks one before it.
+    let classes: Vec<&str> = section
+        .split("<span class=\"")
+        .filter(|piece| piece.contains("data-tip=\"call rps_trigger_softirq"))
+        .map(|piece| &piece[..piece.find('"').expect("a class")])
+        .collect();
+    assert!(classes.iter().all(|class| *class == "k-call v1"), "{classes:?}");
+    assert!(!run::run(&PLAN, &numbers::summary(1, false).0, false).page().contains("id=\"explanations\""));
+}
+
+#[test]
+fn a_run_says_what_tracing_costs() {
+    let page = traced(false);
+    let start = page.find("<section id=\"tracing-cost\"").expect("it is there");
+    let section = seen(&page[start..start + page[start..].find("</section>").expect("it ends")]);
+    let p50 = "p50 is 31 ns more with tracing (1.933 µs instead of 1.902 µs)";
+    assert_eq!(section.matches(p50).count(), 3);
+    assert!(section.contains(&format!("{p50}, within the range of 600 ns between the 3 untraced trials.")));
+    assert!(section.contains("p99.9 is 420 ns less with tracing"));
+    assert!(section.contains(&format!("{p50}, beyond the range of 20 ns")));
+    assert!(section.contains("one pair can&#39;t tell") && section.contains("repeat it (trial.repeats)"));
+    assert!(section.contains("class=\"number weak\""), "unsupported percentiles are marked");
+}
+
+#[test]
+fn hostile_names_add_no_element_to_a_traced_run() {
+    let (tame, hostile) = (traced(false), traced(true));
+    assert_eq!(elements(&tame), elements(&hostile));
+    assert!(!hostile.contains("<script>alert") && hostile.contains("task &lt;script&gt;alert(1)"));
 }

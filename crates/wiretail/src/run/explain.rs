@@ -9,8 +9,8 @@ use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_analysis::matching::Outcome;
 use wiretail_capture::trace::Trace;
 use wiretail_capture::write::AtomicFile;
-use wiretail_report::ExplanationPage;
-use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
+use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
+use wiretail_schema::causes::{CAUSES_FILE, ExplainedTrial, TrialExplanation};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
@@ -21,8 +21,6 @@ use super::tracing::FOLDER;
 use crate::evaluate::{Job, evaluate};
 use crate::outputs;
 
-/// The page, in a trial's directory.
-const PAGE: &str = "explanation.html";
 /// Worst packets that are listed.
 const WORST: usize = 1000;
 /// Worst packets of which it is kept what the core did meanwhile.
@@ -108,11 +106,11 @@ pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
     Ok(file.commit()?)
 }
 
-/// Writes the page of each trial that is explained, and returns the explanations with the trials' numbers.
+/// Writes the page of each trial that is explained, and returns the explanations.
 ///
 /// # Errors
 /// An explanation that is damaged, a page that can't be written.
-pub fn pages(path: &Path, run: &Run) -> Result<Vec<(usize, TrialExplanation)>> {
+pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     let mut found = Vec::new();
     for trial in &run.trials {
         let folder = path.join(&trial.directory);
@@ -125,8 +123,8 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<(usize, TrialExplanation)>> {
         let explanation: TrialExplanation = serde_json::from_slice(&text)
             .with_context(|| format!("{}: is no explanation", file.display()))?;
         let page = wiretail_report::explanation(&ExplanationPage { run, trial, explanation: &explanation });
-        outputs::write_file(&folder.join(PAGE), page.as_bytes())?;
-        found.push((trial.number, explanation));
+        outputs::write_file(&folder.join(EXPLANATION_PAGE), page.as_bytes())?;
+        found.push(ExplainedTrial { trial: trial.number, explanation });
     }
     Ok(found)
 }

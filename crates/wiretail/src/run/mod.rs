@@ -38,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use wiretail_analysis::overhead::overheads;
 use wiretail_analysis::overload::overloads;
 use wiretail_analysis::ranking::rankings;
 use wiretail_analysis::shares::additions;
@@ -230,8 +231,8 @@ fn attempts(
 fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let results = directory::results(path, run)?;
     let report = path.join("report.html");
-    explain::pages(path, run)?;
     let curves = directory::curves(path, run)?;
+    let explanations = explain::pages(path, run)?;
     let page = RunPage {
         run,
         results: &results,
@@ -239,6 +240,8 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
         rankings: &rankings(run, &results),
         curves: &curves,
         additions: &additions(run, &curves),
+        explanations: &explanations,
+        overheads: &overheads(run, &results),
     };
     outputs::write_file(&report, wiretail_report::run(&page).as_bytes())?;
     let mut out = io::stdout().lock();
