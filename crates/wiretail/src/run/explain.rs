@@ -22,7 +22,7 @@ use crate::evaluate::{Job, evaluate};
 use crate::outputs;
 
 /// Worst packets that are listed.
-const WORST: usize = 1000;
+const WORST: usize = 5000;
 /// Worst packets of which it is kept what the core did meanwhile.
 const TIMELINES: usize = 50;
 
