@@ -12,6 +12,8 @@
 //! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
 //! which finds out what interrupts cost.
 //!
+//! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`disturb`].
+//!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
 //! [`lateness`] (what the loops count into), [`stalls`] (when a loop's core was taken from it), `random`
@@ -23,6 +25,7 @@
 
 pub mod clock;
 pub mod counters;
+pub mod disturb;
 pub mod error;
 pub mod faults;
 pub mod frame;

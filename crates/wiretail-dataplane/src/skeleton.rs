@@ -16,6 +16,8 @@ use self::ports::Ways;
 use self::way::Way;
 use crate::clock::monotonic_ns;
 use crate::counters::{CounterReading, SharedCounters};
+use crate::disturb::Planted;
+use crate::disturb::own::OwnDisturbances;
 use crate::error::{DataplaneError, plan};
 use crate::faults::FaultSchedule;
 use crate::port::af_xdp::XdpMode;
@@ -34,6 +36,9 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Forwarding more packets than this at once may take as long as a stall of itself.
 const STALL_BATCH_MAX: usize = 4;
+
+/// A step of work that took longer was interrupted, in ns; no clock takes so long to read.
+const WORK_STEP_NS: u64 = 1_000;
 
 /// When the packets of a batch leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +82,9 @@ pub struct SkeletonPlan {
     pub port: PortKind,
     /// Slots of each receiving ring, 2 KiB each; rounded up to a power of two.
     pub ring_slots: usize,
+    /// What each packet costs before it is sent, in ns of the loop's own time, as a network function would compute for
+    /// it: time in which the core is taken away is none. Needs [`Release::Immediate`], neither a delay nor faults.
+    pub work_ns: u64,
     /// Holds packets back, on the first way.
     pub delay: Option<Delay>,
     /// Commits faults, on the first way; not together with a delay.
@@ -91,6 +99,7 @@ impl Default for SkeletonPlan {
             wait: Wait::Spin,
             port: PortKind::default(),
             ring_slots: RING_SLOTS,
+            work_ns: 0,
             delay: None,
             faults: FaultSchedule::default(),
         }
@@ -105,6 +114,8 @@ pub struct SkeletonReport {
     /// When its core was taken from it: while it waited, or forwarded up to four packets. Forwarding more
     /// at once may take as long of itself.
     pub stalls: StallLog,
+    /// How it disturbed itself.
+    pub disturbances: Vec<Planted>,
 }
 
 impl std::ops::Deref for SkeletonReport {
@@ -144,6 +155,7 @@ pub struct Skeleton {
     ways: Ways,
     xdp_modes: Vec<(String, XdpMode)>,
     plan: SkeletonPlan,
+    own: Option<OwnDisturbances>,
 }
 
 impl Skeleton {
@@ -159,7 +171,7 @@ impl Skeleton {
         check(ways, &plan)?;
         let (mut ways, xdp_modes) = Ways::open(ways, &plan)?;
         ways.disturb_first(plan.delay, plan.faults.clone());
-        Ok(Self { ways, xdp_modes, plan })
+        Ok(Self { ways, xdp_modes, plan, own: None })
     }
 
     /// What the interfaces can do that packets are received from by AF_XDP, by their names; empty with
@@ -168,12 +180,18 @@ impl Skeleton {
         &self.xdp_modes
     }
 
+    /// Has the loop disturb itself.
+    #[must_use]
+    pub fn disturbed(self, own: OwnDisturbances) -> Self {
+        Self { own: Some(own), ..self }
+    }
+
     /// Forwards until `stop` is set, on the calling thread, which busy-waits unless the plan's [`Wait`] says otherwise: put it in its
     /// [`Placement`](crate::placement::Placement) first. What was received by then still leaves.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.ways {
-            Ways::Packet(ways) => forward_all(ways, &self.plan, stop, counters),
-            Ways::Xdp(ways) => forward_all(ways, &self.plan, stop, counters),
+            Ways::Packet(ways) => forward_all(ways, &self.plan, self.own, stop, counters),
+            Ways::Xdp(ways) => forward_all(ways, &self.plan, self.own, stop, counters),
         }
     }
 }
@@ -181,17 +199,22 @@ impl Skeleton {
 fn forward_all<R: RxPort, T: TxPort>(
     mut ways: Vec<Way<R, T>>,
     plan: &SkeletonPlan,
+    mut own: Option<OwnDisturbances>,
     stop: &AtomicBool,
     counters: &SharedCounters,
 ) -> SkeletonReport {
     let mut stalls = StallLog::default();
+    own.iter_mut().for_each(OwnDisturbances::begin);
     let mut empty_turns = 0;
     // A packet that is held back is due by the clock, not by an arrival.
     let blocks = plan.wait == Wait::Block && plan.delay.is_none();
     while !stop.load(Ordering::Relaxed) {
         let mut taken = 0;
         for way in &mut ways {
-            taken += way.forward(plan.batch, plan.release);
+            taken += match plan.work_ns {
+                0 => way.forward(plan.batch, plan.release),
+                work_ns => way.forward_each(plan.batch, || work(work_ns, &mut stalls)),
+            };
         }
         if counters.is_asked() {
             ways.iter_mut().for_each(Way::count_dropped);
@@ -214,6 +237,9 @@ fn forward_all<R: RxPort, T: TxPort>(
             _ => stalls.skip(monotonic_ns()),
         }
         empty_turns = 0;
+        if let Some(own) = &mut own {
+            own.look(&mut stalls);
+        }
         if taken > 0 {
             counters.publish(&reading(&ways));
         }
@@ -222,7 +248,20 @@ fn forward_all<R: RxPort, T: TxPort>(
     counters.answer(&reading(&ways));
     let mut counts = Counts::default();
     ways.iter().for_each(|way| counts.add(&way.report));
-    SkeletonReport { counts, stalls }
+    let disturbances = own.map(OwnDisturbances::finish).unwrap_or_default();
+    SkeletonReport { counts, stalls, disturbances }
+}
+
+/// Keeps the core busy for so much time of the loop's own. An interruption lengthens it, as it would a computation.
+fn work(ns: u64, stalls: &mut StallLog) {
+    let (mut last, mut done) = (monotonic_ns(), 0);
+    stalls.tick(last);
+    while done < ns {
+        let now = monotonic_ns();
+        done += (now - last).min(WORK_STEP_NS);
+        stalls.tick(now);
+        last = now;
+    }
 }
 
 /// Sleeps until a packet has arrived on any of the ways, or it is time to look at everything else.
@@ -258,6 +297,14 @@ fn check(ways: &[(PortSpec<'_>, PortSpec<'_>)], options: &SkeletonPlan) -> Resul
     }
     if options.delay.is_some_and(|delay| delay.every == 0) {
         return Err(plan("one packet in so many to delay", 0, "at least 1, which delays all"));
+    }
+    let sends_at_once = options.release == Release::Immediate
+        && options.delay.is_none()
+        && options.faults.faults().is_empty();
+    if options.work_ns > 0 && !sends_at_once {
+        let expected =
+            "neither delays nor faults nor release by batches: each packet is sent when its work is done";
+        return Err(plan("forwarder", "with work for each packet", expected));
     }
     if options.delay.is_some() && !options.faults.faults().is_empty() {
         return Err(plan("forwarder", "with delays and faults", "either of them: their orders would mix"));
@@ -298,5 +345,7 @@ mod tests {
         let faults = FaultSchedule::from_list(vec![(1, Fault::Drop)]).unwrap();
         let delay = Some(Delay { ns: 1, every: 1 });
         assert!(refused(SkeletonPlan { delay, faults, ..Default::default() }).contains("either"));
+        let work = SkeletonPlan { work_ns: 1, release: Release::Batch, ..Default::default() };
+        assert!(refused(work).contains("when its work is done"));
     }
 }

@@ -10,6 +10,7 @@
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
+//! - [`disturbance`]: what a device was disturbed by on purpose;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
@@ -19,6 +20,7 @@
 
 pub mod calibration;
 pub mod causes;
+pub mod disturbance;
 pub mod experiment;
 pub mod explain;
 pub mod figure;

@@ -68,17 +68,18 @@ impl<R: RxPort, T: TxPort> Way<R, T> {
             return self.forward_planned(batch);
         }
         match release {
-            Release::Immediate => self.forward_each(batch),
+            Release::Immediate => self.forward_each(batch, || {}),
             Release::Batch => self.forward_batch(batch),
         }
     }
 
-    /// Forwards up to `batch` packets, each at once; returns how many there were.
+    /// Forwards up to `batch` packets, each as soon as `work` is done for it; returns how many there were.
     #[inline]
-    fn forward_each(&mut self, batch: usize) -> usize {
+    pub(super) fn forward_each(&mut self, batch: usize, mut work: impl FnMut()) -> usize {
         let mut taken = 0;
         while taken < batch {
             let Some(packet) = self.rx.packet(self.next) else { break };
+            work();
             if packet.whole {
                 let sent = self.tx.send(&[packet.frame]) as u64;
                 self.report.sent += sent;

@@ -105,6 +105,14 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where something disturbs the device.
+    const fn of_disturbed(mut self) -> Self {
+        const KINDS: &[&str] =
+            &["shootdown", "timer", "hog", "page-faults", "softirq", "ipi", "pause", "all"];
+        self.needs = Some(Needs { table: "dut", name: "disturb", values: KINDS });
+        self
+    }
+
     /// The same key with an effect only where `trace.record` says yes.
     const fn of_trace(mut self) -> Self {
         self.needs = Some(Needs { table: "trace", name: "record", values: &["yes"] });
@@ -246,7 +254,7 @@ pub const KEYS: &[KeyRow] = &[
         Some("0 s"),
         "What each packet of a batch costs before the batch is sent, as a network function would compute for it.",
     )
-    .of_dut(&["dpdk-l2fwd"]),
+    .of_dut(&["skeleton", "dpdk-l2fwd"]),
     many(
         "dut",
         "coalesce",
@@ -339,6 +347,22 @@ pub const KEYS: &[KeyRow] = &[
         "The skeleton sends one packet in so many behind its successor, drawn by the seed; 0 for none.",
     )
     .of_dut(SKELETON),
+    many(
+        "dut",
+        "disturb",
+        Kind::Choice(&["none", "shootdown", "timer", "hog", "page-faults", "softirq", "ipi", "pause", "all"]),
+        Some("none"),
+        "What disturbs the skeleton on purpose, at known times: see [Planted disturbances](run.md#planted-disturbances). With all, the kinds take turns.",
+    )
+    .of_dut(SKELETON),
+    many(
+        "dut",
+        "disturb-every",
+        Kind::Duration,
+        Some("10 ms"),
+        "From one of them to the next: exactly so for a single kind, up to a quarter more or less, drawn by the seed, for all.",
+    )
+    .of_disturbed(),
     many(
         "dut",
         "command",

@@ -5,12 +5,13 @@
 //!   attaching programs and their maps; [`bpf_code`]: writing programs;
 //! - [`mapping`]: a ring's memory; [`tx_ring`], [`rx_ring`], [`block_ring`] of packet sockets, [`xsk_ring`],
 //!   [`xsk_rx`], [`xsk_tx`] of AF_XDP: who owns which part of it when;
-//! - [`thread`]: real-time priority.
+//! - [`pages`]: memory that is not there yet; [`thread`]: real-time priority.
 
 pub(crate) mod block_ring;
 pub(crate) mod bpf;
 pub(crate) mod bpf_code;
 pub(crate) mod mapping;
+pub(crate) mod pages;
 pub(crate) mod rx_ring;
 pub(crate) mod socket;
 pub(crate) mod thread;

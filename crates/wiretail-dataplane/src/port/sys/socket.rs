@@ -36,6 +36,23 @@ pub(super) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Has the kernel cut what is sent by this UDP socket into datagrams of so many bytes (UDP_SEGMENT, udp(7)).
+pub(crate) fn segment_datagrams(socket: BorrowedFd<'_>, len: u16) -> io::Result<()> {
+    let value = c_int::from(len);
+    let size = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: `value` is a live integer of the length given, which the kernel copies.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const value).cast::<c_void>(),
+            size,
+        )
+    })?;
+    Ok(())
+}
+
 /// The interface's number in the calling thread's network namespace.
 pub(crate) fn interface_index(name: &str) -> io::Result<c_int> {
     let name = CString::new(name)?;

@@ -1,0 +1,155 @@
+//! Disturbances that a device under test was given on purpose: what its trace is judged against. The list is
+//! `disturbances.csv` in a trial's directory.
+
+use std::fmt::Write as _;
+
+/// Name of the list in a trial's directory.
+pub const DISTURBANCES_FILE: &str = "disturbances.csv";
+/// Its first line.
+const HEADER: &str = "kind,start_ns,end_ns,pid,task,start_monotonic_ns,end_monotonic_ns";
+
+/// What is done to the device's core, or by its own loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DisturbanceKind {
+    /// Another thread of the device's process gives memory back, page by page: its core has to forget addresses.
+    Shootdown,
+    /// Timers expire on its core.
+    Timer,
+    /// A thread of a higher real-time priority computes on its core.
+    Hog,
+    /// Its loop touches memory that is not there yet.
+    PageFaults,
+    /// Packets of somebody else's are received on its core.
+    Softirq,
+    /// Another core has it run a function that does next to nothing, again and again.
+    Ipi,
+    /// Its loop does something else for a while.
+    Pause,
+}
+
+impl DisturbanceKind {
+    /// All kinds, in the order in which they take turns.
+    pub const ALL: [Self; 7] =
+        [Self::Shootdown, Self::Timer, Self::Hog, Self::PageFaults, Self::Softirq, Self::Ipi, Self::Pause];
+
+    /// As it is written in experiments and lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shootdown => "shootdown",
+            Self::Timer => "timer",
+            Self::Hog => "hog",
+            Self::PageFaults => "page-faults",
+            Self::Softirq => "softirq",
+            Self::Ipi => "ipi",
+            Self::Pause => "pause",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether the device's loop does it itself.
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::PageFaults | Self::Pause)
+    }
+}
+
+/// A disturbance that took place: a line of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disturbance {
+    /// What.
+    pub kind: DisturbanceKind,
+    /// When it began, in ns since 1970: the clock of the packets' stamps.
+    pub start_ns: i64,
+    /// When it ended, in ns since 1970.
+    pub end_ns: i64,
+    /// The thread that did it; of timers, the one that armed them.
+    pub pid: i32,
+    /// Its name.
+    pub task: String,
+    /// When it began, CLOCK_MONOTONIC in ns: the clock of a trace.
+    pub start_monotonic_ns: u64,
+    /// When it ended, CLOCK_MONOTONIC in ns.
+    pub end_monotonic_ns: u64,
+}
+
+impl Disturbance {
+    /// The list as CSV. Commas and line ends of a thread's name become underscores.
+    pub fn list(disturbances: &[Self]) -> String {
+        let mut text = format!("{HEADER}\n");
+        for row in disturbances {
+            let task = row.task.replace([',', '\n', '\r'], "_");
+            let (kind, pid) = (row.kind.name(), row.pid);
+            let _ = writeln!(
+                text,
+                "{kind},{},{},{pid},{task},{},{}",
+                row.start_ns, row.end_ns, row.start_monotonic_ns, row.end_monotonic_ns
+            );
+        }
+        text
+    }
+
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// The first line that is none of it, counted from 1, and what was expected there.
+    pub fn parse(text: &str) -> Result<Vec<Self>, String> {
+        let mut lines = text.lines();
+        if lines.next() != Some(HEADER) {
+            return Err(format!("line 1: expected the header of a list of disturbances, {HEADER}"));
+        }
+        let row = |(at, line)| {
+            Self::row(line)
+                .ok_or_else(|| format!("line {}: \"{line}\" is no disturbance; expected {HEADER}", at + 2))
+        };
+        lines.enumerate().map(row).collect()
+    }
+
+    fn row(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [kind, start, end, pid, task, start_monotonic, end_monotonic] = fields[..] else { return None };
+        Some(Self {
+            kind: DisturbanceKind::of_name(kind)?,
+            start_ns: start.parse().ok()?,
+            end_ns: end.parse().ok()?,
+            pid: pid.parse().ok()?,
+            task: task.to_owned(),
+            start_monotonic_ns: start_monotonic.parse().ok()?,
+            end_monotonic_ns: end_monotonic.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(kind: DisturbanceKind) -> Disturbance {
+        Disturbance {
+            kind,
+            start_ns: 1_800_000_000_000_000_001,
+            end_ns: 1_800_000_000_000_200_001,
+            pid: 77,
+            task: "wt-hog".to_owned(),
+            start_monotonic_ns: 1_000,
+            end_monotonic_ns: 201_000,
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_written() {
+        let list: Vec<_> = DisturbanceKind::ALL.into_iter().map(one).collect();
+        assert_eq!(Disturbance::parse(&Disturbance::list(&list)), Ok(list));
+        let named = Disturbance { task: "a,b\nc".to_owned(), ..one(DisturbanceKind::Hog) };
+        assert_eq!(Disturbance::parse(&Disturbance::list(&[named])).unwrap()[0].task, "a_b_c");
+    }
+
+    #[test]
+    fn other_lists_are_refused_by_line() {
+        assert!(Disturbance::parse("kind\n").unwrap_err().starts_with("line 1: expected"));
+        let text = format!("{}nap,1,2,3,x,4,5\n", Disturbance::list(&[one(DisturbanceKind::Pause)]));
+        assert!(Disturbance::parse(&text).unwrap_err().starts_with("line 3: \"nap,"));
+    }
+}
