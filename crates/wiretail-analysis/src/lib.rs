@@ -23,6 +23,8 @@
 //! Causes: [`attribution`] by the trace of the kernel; as far as they can be told without one, [`interrupts`] (which counter rose when packets were late)
 //! and [`periodicity`] (what recurs, and by which clock or count).
 //!
+//! Whether the causes are told rightly is judged by planted ones: [`truth`].
+//!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
@@ -49,6 +51,7 @@ pub mod shares;
 pub mod soak;
 pub mod summarize;
 pub mod tap;
+pub mod truth;
 pub mod variation;
 pub mod verdict;
 pub mod worst;

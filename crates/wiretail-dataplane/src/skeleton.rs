@@ -213,7 +213,7 @@ fn forward_all<R: RxPort, T: TxPort>(
         for way in &mut ways {
             taken += match plan.work_ns {
                 0 => way.forward(plan.batch, plan.release),
-                work_ns => way.forward_each(plan.batch, || work(work_ns, &mut stalls)),
+                work_ns => way.forward_each(plan.batch, || work(work_ns, &mut stalls, &mut own)),
             };
         }
         if counters.is_asked() {
@@ -253,13 +253,16 @@ fn forward_all<R: RxPort, T: TxPort>(
 }
 
 /// Keeps the core busy for so much time of the loop's own. An interruption lengthens it, as it would a computation.
-fn work(ns: u64, stalls: &mut StallLog) {
+fn work(ns: u64, stalls: &mut StallLog, own: &mut Option<OwnDisturbances>) {
     let (mut last, mut done) = (monotonic_ns(), 0);
     stalls.tick(last);
     while done < ns {
         let now = monotonic_ns();
         done += (now - last).min(WORK_STEP_NS);
         stalls.tick(now);
+        if let Some(own) = own {
+            own.look(stalls);
+        }
         last = now;
     }
 }

@@ -24,6 +24,7 @@
 //! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
 //! | `trace` | recording what the kernel does on some cores |
+//! | `loopback` | a thread's own loopback, whose packets a chosen core receives |
 //! | `sys` | the calls that need `unsafe` |
 //!
 //! Nothing here shells out; what runs containers and machines is started as a program is. Reading is always allowed and needs no privileges; whoever applies a step
@@ -38,6 +39,7 @@ mod hugepages;
 mod journal;
 mod leftovers;
 mod load;
+mod loopback;
 mod mac;
 mod namespace;
 mod netlink;
@@ -57,6 +59,7 @@ pub use error::HostError;
 pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use load::{CoreTimes, running_on};
+pub use loopback::own_loopback;
 pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
 pub use netlink::generic::takes_redirected_frames;

@@ -31,7 +31,7 @@ impl Origin {
     }
 
     #[inline]
-    fn get(&self) -> Option<u64> {
+    pub(super) fn get(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|time_ns| *time_ns > 0)
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use wiretail_schema::disturbance::DisturbanceKind;
 
 use self::kinds::{Disturber, TIMERS, TIMERS_END_NS, TIMERS_MAX};
+use super::own::Origin;
 use super::{DisturbPlan, Planted, this_thread};
 use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
@@ -18,7 +19,7 @@ use crate::placement::Placement;
 
 /// Above the device and everybody else who has a real-time priority here.
 const PRIORITY_HOG: u8 = 60;
-/// From the start of the planters to the first moment of their plan, in ns: to get ready.
+/// From when all are ready to the first moment of their plan, in ns: to arm timers.
 const LEAD_NS: u64 = 100_000_000;
 
 /// Who does it where.
@@ -56,19 +57,18 @@ impl<'scope> Planters<'scope> {
         spec: PlanterSpec<'scope>,
         stop: &'scope AtomicBool,
     ) -> Result<Self, DataplaneError> {
-        let origin_ns = monotonic_ns() + LEAD_NS;
-        let mut planters = Self { threads: Vec::new(), stop, origin_ns };
+        let origin = Origin::default();
+        let mut planters = Self { threads: Vec::new(), stop, origin_ns: 0 };
         let (ready, others) = mpsc::channel();
         for kind in plan.kinds.iter().copied().filter(|kind| !kind.is_own()) {
-            let times: Vec<u64> = plan.times_of(kind).into_iter().map(|after| origin_ns + after).collect();
-            let planter = Planter { kind, times, spec, stop };
+            let planter = Planter { kind, after: plan.times_of(kind), spec, stop, origin: origin.clone() };
             let ready = ready.clone();
             let thread = Builder::new().name(planter.name().to_owned()).spawn_scoped(scope, move || {
                 let prepared = planter.prepare();
                 let _ = ready.send(prepared.is_ok());
                 // Whoever listens does so until all have said so, or are gone.
                 drop(ready);
-                prepared.map(|prepared| planter.run(prepared))
+                prepared.and_then(|prepared| planter.run(prepared))
             });
             match thread {
                 Ok(thread) => planters.threads.push(thread),
@@ -85,6 +85,9 @@ impl<'scope> Planters<'scope> {
         if ready < planters.threads.len() {
             return planters.stop().and(Err(plan_error("number of planters", ready, "one for each kind")));
         }
+        planters.origin_ns = monotonic_ns() + LEAD_NS;
+        origin.set(planters.origin_ns);
+        planters.threads.iter().for_each(|thread| thread.thread().unpark());
         Ok(planters)
     }
 
@@ -97,33 +100,45 @@ impl<'scope> Planters<'scope> {
     ///
     /// # Errors
     /// The first that could not do its work.
-    pub fn stop(self) -> Result<Vec<Planted>, DataplaneError> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.iter().for_each(|thread| thread.thread().unpark());
+    pub fn stop(mut self) -> Result<Vec<Planted>, DataplaneError> {
+        self.end();
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        let results: Vec<Result<Vec<Planted>, DataplaneError>> = self.threads.into_iter().map(join).collect();
+        let results: Vec<Result<Vec<Planted>, DataplaneError>> =
+            std::mem::take(&mut self.threads).into_iter().map(join).collect();
         let mut planted: Vec<Planted> =
             results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         planted.sort_by_key(|planted| planted.start_ns);
         Ok(planted)
+    }
+
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+    }
+}
+
+impl Drop for Planters<'_> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
 /// A thread that disturbs.
 struct Planter<'a> {
     kind: DisturbanceKind,
-    /// When, CLOCK_MONOTONIC in ns.
-    times: Vec<u64>,
+    /// When, in ns since the origin.
+    after: Vec<u64>,
     spec: PlanterSpec<'a>,
     stop: &'a AtomicBool,
+    origin: Origin,
 }
 
 /// What it needs for it.
 enum Prepared {
-    /// Timers that run of themselves.
-    Armed(Vec<OwnedFd>),
+    /// Timers that will run of themselves.
+    Timers(Vec<OwnedFd>),
     /// Something that it does each time.
     Ready(Disturber),
 }
@@ -154,44 +169,65 @@ impl Planter<'_> {
         if self.kind != DisturbanceKind::Timer {
             return Disturber::prepare(self.kind).map(Prepared::Ready);
         }
-        let timers = self.times.len() * TIMERS;
+        let timers = self.after.len() * TIMERS;
         if timers > TIMERS_MAX {
             let most =
                 "at most 2000 groups of timers in a trial: a longer time between them, or a shorter trial";
-            return Err(plan_error("number of disturbances by timers", self.times.len(), most));
+            return Err(plan_error("number of disturbances by timers", self.after.len(), most));
         }
-        kinds::arm(&self.times).map(Prepared::Armed)
+        kinds::make_timers(timers).map(Prepared::Timers)
     }
 
-    /// Disturbs until its times are over or it is stopped.
-    fn run(&self, prepared: Prepared) -> Vec<Planted> {
+    /// Disturbs at its times, and stays until it is stopped: whoever reads a trace asks for its name.
+    ///
+    /// # Errors
+    /// Timers that can't be armed.
+    fn run(&self, prepared: Prepared) -> Result<Vec<Planted>, DataplaneError> {
+        let Some(origin_ns) = self.await_origin() else { return Ok(Vec::new()) };
+        let times = self.after.iter().map(|after| origin_ns + after);
         let (pid, task) = this_thread();
         let planted =
             |start_ns, end_ns| Planted { kind: self.kind, start_ns, end_ns, pid, task: task.clone() };
         match prepared {
-            Prepared::Armed(timers) => {
-                // It stays, so that its number stays its own.
-                while !self.stop.load(Ordering::Relaxed) {
-                    park();
-                }
+            Prepared::Timers(timers) => {
+                kinds::arm(&timers, times.clone())?;
+                self.stay();
                 let now = monotonic_ns();
                 drop(timers);
-                let ends = self.times.iter().map(|start| (*start, start + TIMERS_END_NS));
-                ends.filter(|(_, end)| *end <= now).map(|(start, end)| planted(start, end)).collect()
+                let ends = times.map(|start| (start, start + TIMERS_END_NS));
+                Ok(ends.filter(|(_, end)| *end <= now).map(|(start, end)| planted(start, end)).collect())
             }
             Prepared::Ready(mut disturber) => {
-                let mut all = Vec::with_capacity(self.times.len());
-                for at in &self.times {
+                let mut all = Vec::with_capacity(self.after.len());
+                for at in times {
                     disturber.get_ready();
-                    if !self.sleep_until(*at) {
+                    if !self.sleep_until(at) {
                         break;
                     }
                     let start_ns = monotonic_ns();
                     let end_ns = disturber.disturb(start_ns);
                     all.push(planted(start_ns, end_ns));
                 }
-                all
+                self.stay();
+                Ok(all)
             }
+        }
+    }
+
+    /// The origin, once it is known; None if stopped before.
+    fn await_origin(&self) -> Option<u64> {
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Some(origin_ns) = self.origin.get() {
+                return Some(origin_ns);
+            }
+            park();
+        }
+        None
+    }
+
+    fn stay(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            park();
         }
     }
 

@@ -11,6 +11,7 @@
 //! Here: the trials one after the other, and their evaluation.
 
 mod directory;
+mod disturb;
 mod dut;
 pub mod explain;
 mod interrupts;

@@ -12,6 +12,7 @@ use rustix::thread::gettid;
 use wiretail_analysis::calibration::Span;
 use wiretail_dataplane::clock::{clock_offset, monotonic_ns};
 use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::disturb::planters::Planters;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
 use wiretail_dataplane::plan::{End, GeneratorPlan};
 use wiretail_dataplane::port::af_packet::{PacketTx, TxMode, TxPlan};
@@ -23,6 +24,7 @@ use wiretail_host::{JOURNAL_FOLDER, Journal};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
 
+use super::disturb::{self, Planting};
 use super::dut::{self, DeviceReport, Devices};
 use super::interrupts::Reading;
 use super::neighbour::{Noise, make_noise};
@@ -80,6 +82,7 @@ pub struct Recorded {
 /// Why not, and which key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     dut::refuse(trial)?;
+    disturb::refuse(trial)?;
     tracing::refuse(trial)
 }
 
@@ -144,6 +147,8 @@ fn measure(
     let shared = dut::Shared::default();
     let mut plan = traffic::plan(trial, attempt.seed)?;
     plan.end = End::DurationNs(attempt.duration_ns);
+    let disturbing = disturb::plan(trial, attempt.seed, attempt.duration_ns);
+    let planting = disturbing.map(|plan| Planting::of(trial, plan, places)).transpose()?;
     let view = LiveView::default();
     let soak = store::is_soak(trial);
     let store: Box<dyn Store> = if soak {
@@ -162,18 +167,34 @@ fn measure(
             Ok(devices) => devices,
             Err(error) => return recorder.end().and(Err(error)),
         };
-        let generated =
-            ready_and_send(attempt, testbed, places, plan, (&mut devices, &recorder), (&watched, &view));
+        let mut planters = None;
+        let generated = ready_and_send(
+            attempt,
+            testbed,
+            places,
+            plan,
+            (&mut devices, &recorder),
+            (&watched, &view),
+            || {
+                planters = planting.as_ref().map(|planting| planting.start(scope)).transpose()?;
+                Ok(planters.as_ref().map(Planters::origin_ns))
+            },
+        );
         // While the threads are there whose names the trace needs.
         let traced = tracing.map(|tracing| Tracing::finish(tracing, devices.packet_threads())).transpose();
+        let planted = planters.map(Planters::stop).transpose();
         // A device that ended before its time is why the rest failed.
         let ended = devices.check();
         let device = devices.stop();
         let taps = recorder.end();
         ended?;
-        let reports = Reports { sent: generated?, device: device?, taps: taps? };
+        let mut reports = Reports { sent: generated?, device: device?, taps: taps? };
+        reports.device.disturbances.extend(planted?.into_iter().flatten());
         Ok::<_, anyhow::Error>((reports, traced?))
     })?;
+    if planting.is_some() {
+        disturb::write(attempt.directory, reports.device.disturbances.clone(), &clock_offset())?;
+    }
     if let Some(traced) = &mut traced {
         traced.write_roles(reports.sent.thread, reports.device.stalls.as_ref(), &reports.sent.traffic)?;
     }
@@ -192,7 +213,8 @@ struct Sent {
     noise: Option<Noise>,
 }
 
-/// Waits for the device, then sends what the plan says.
+/// Waits for the device, then sends what the plan says. `plant` starts those who disturb the device, and says from when
+/// on they do.
 fn ready_and_send(
     attempt: &Attempt<'_>,
     testbed: &Testbed,
@@ -200,6 +222,7 @@ fn ready_and_send(
     plan: GeneratorPlan,
     (devices, recorder): (&mut Devices<'_>, &Recorder<'_>),
     (watched, view): (&Watched, &LiveView),
+    plant: impl FnOnce() -> Result<Option<u64>>,
 ) -> Result<Sent> {
     devices.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, devices)?;
@@ -225,6 +248,9 @@ fn ready_and_send(
     let (halt, quiet, thread) = (AtomicBool::new(false), AtomicBool::new(false), AtomicI32::new(0));
     let planned = Duration::from_nanos(attempt.duration_ns);
     let deadline = planned + OVERTIME.max(planned / 2);
+    if let Some(origin_ns) = plant()? {
+        devices.begin_disturbing(origin_ns);
+    }
     let counted = Reading::now();
     let (begun, begun_ns) = (Instant::now(), monotonic_ns());
     let noisy = attempt.trial.get("host", "neighbour").text == "noisy";

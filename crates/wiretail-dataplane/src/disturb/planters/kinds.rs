@@ -139,25 +139,34 @@ impl Flood {
     }
 }
 
+/// Makes so many timers.
+pub(super) fn make_timers(count: usize) -> Result<Vec<OwnedFd>, DataplaneError> {
+    allow_files(count as u64 + FILES_BESIDES);
+    let make = |_| Ok(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?);
+    (0..count).map(make).collect::<io::Result<_>>().map_err(|source| DataplaneError::Thread {
+        step: format!("making {count} timers"),
+        source,
+        next: "raise the limit of open files (`ulimit -n`), or let timers disturb less often",
+    })
+}
+
 /// Arms the timers of all groups, on the core on which they are to expire.
-pub(super) fn arm(times: &[u64]) -> Result<Vec<OwnedFd>, DataplaneError> {
-    let timers = times.len() * TIMERS;
-    allow_files(timers as u64 + FILES_BESIDES);
-    let expiries = times.iter().flat_map(|start| (0..TIMERS as u64).map(move |n| start + n * TIMERS_GAP_NS));
-    let arm = |at_ns: u64| -> io::Result<OwnedFd> {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+pub(super) fn arm(timers: &[OwnedFd], times: impl Iterator<Item = u64>) -> Result<(), DataplaneError> {
+    let expiries = times.flat_map(|start| (0..TIMERS as u64).map(move |n| start + n * TIMERS_GAP_NS));
+    for (timer, at_ns) in timers.iter().zip(expiries) {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let it_value =
             Timespec { tv_sec: (at_ns / 1_000_000_000) as i64, tv_nsec: (at_ns % 1_000_000_000) as _ };
         let once = Itimerspec { it_interval: zero, it_value };
-        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &once)?;
-        Ok(timer)
-    };
-    expiries.map(arm).collect::<io::Result<_>>().map_err(|source| DataplaneError::Thread {
-        step: format!("arming {timers} timers"),
-        source,
-        next: "raise the limit of open files (`ulimit -n`), or let timers disturb less often",
-    })
+        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).map_err(|errno| {
+            DataplaneError::Thread {
+                step: "arming a timer".to_owned(),
+                source: errno.into(),
+                next: "leave dut.disturb = \"timer\" out",
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Raises this process's own limit of open files to at least so many, as far as it is allowed to.

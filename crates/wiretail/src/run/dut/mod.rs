@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use wiretail_dataplane::counters::SharedCounters;
+use wiretail_dataplane::disturb::Planted;
+use wiretail_dataplane::disturb::own::Origin;
 use wiretail_dataplane::skeleton::SkeletonReport;
 use wiretail_dataplane::stalls::StallLog;
 use wiretail_host::{Namespace, Plan, Step};
@@ -97,6 +99,8 @@ pub struct DeviceReport {
     pub record: Option<DutRecord>,
     /// When its core was taken from it; None where it is not known to poll.
     pub stalls: Option<StallLog>,
+    /// How it disturbed itself, on purpose.
+    pub disturbances: Vec<Planted>,
     /// What the reader should know of them.
     pub notes: Vec<String>,
     /// What each counted of the trial's packets.
@@ -110,6 +114,8 @@ pub struct Shared {
     pub counters: SharedCounters,
     /// Its number, once it runs.
     thread: AtomicI32,
+    /// From when on it disturbs itself.
+    origin: Origin,
     stop: AtomicBool,
 }
 
@@ -259,6 +265,15 @@ impl Devices<'_> {
         })
     }
 
+    /// From this time on, CLOCK_MONOTONIC in ns, the times of what a skeleton does to itself count.
+    pub fn begin_disturbing(&self, origin_ns: u64) {
+        for device in &self.devices {
+            if let Part::Skeleton { shared, .. } = &device.part {
+                shared.origin.set(origin_ns);
+            }
+        }
+    }
+
     /// Reads all counters before the first packet.
     ///
     /// # Errors
@@ -322,6 +337,7 @@ impl Devices<'_> {
                     done.map(|done| {
                         report.record = Some(skeleton::record(&done));
                         report.stalls = Some(done.stalls);
+                        report.disturbances = done.disturbances;
                     })
                 }
             };

@@ -5,6 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use anyhow::Result;
 use rustix::thread::gettid;
+use wiretail_dataplane::disturb::own::OwnDisturbances;
 use wiretail_dataplane::faults::{FaultPlan, FaultSchedule};
 use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport, Wait};
@@ -12,6 +13,7 @@ use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::DutRecord;
 
 use super::Shared;
+use crate::run::disturb;
 use crate::run::places::Places;
 use crate::run::testbed::Testbed;
 use crate::run::traffic;
@@ -28,7 +30,10 @@ pub fn start<'scope, 'env: 'scope>(
     places: Option<&Places>,
     shared: &'env Shared,
 ) -> Result<ScopedJoinHandle<'scope, Result<SkeletonReport>>> {
-    let skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
+    let mut skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
+    if let Some(plan) = disturb::plan(trial, seed, trial.get("trial", "duration").number) {
+        skeleton = skeleton.disturbed(OwnDisturbances::new(&plan, shared.origin.clone())?);
+    }
     let place = places.map(Places::for_device).unwrap_or_default();
     Ok(scope.spawn(move || {
         shared.thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
@@ -65,6 +70,7 @@ fn plan(trial: &Trial, seed: u64) -> SkeletonPlan {
         release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
         delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
         faults: FaultSchedule::seeded(&faults),
+        work_ns: get("work").number,
         wait: if get("wait").text == "block" { Wait::Block } else { Wait::Spin },
         port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
         ..SkeletonPlan::default()

@@ -1,0 +1,277 @@
+//! Is what delayed a packet told rightly? Planted disturbances against what was said of the packets that they delayed.
+//!
+//! Rests on the list of what was planted, the packets' stamps and the answers only, and on nothing that the attribution
+//! itself has found. A packet *belongs* to a disturbance if it was in the device between [`BEFORE_NS`] before its
+//! beginning and [`DRAIN_NS`] behind its end, until when packets wait that came behind it. Of several, it belongs to the one that overlaps
+//! its stay the longest; of several that do not overlap it at all, to the latest that began before it left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wiretail_schema::causes::CauseKind;
+use wiretail_schema::disturbance::{Disturbance, DisturbanceKind};
+
+/// Only packets that lost more than this are judged, in ns.
+pub const LATE_NS: u64 = 20_000;
+/// A disturbance reaches the device a little before who does it has read the clock, in ns.
+pub const BEFORE_NS: i64 = 5_000;
+/// So long after a disturbance packets still wait behind those that it delayed, in ns.
+pub const DRAIN_NS: i64 = 300_000;
+/// A disturbance that overlaps a packet's stay by less than this part of what it lost can't alone have delayed it.
+const SHARE: u64 = 10;
+
+/// What was said of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// When it entered the device, in ns since 1970.
+    pub in_ns: i64,
+    /// When it left, in ns since 1970.
+    pub out_ns: i64,
+    /// Its delay less the usual one, in ns.
+    pub lost_ns: u64,
+    /// The cause that was named first: its kind, and its name where the kind has one. None: no cause was named.
+    pub cause: Option<(CauseKind, String)>,
+    /// The task that was named as its sender, if any.
+    pub sender: Option<String>,
+}
+
+/// How well one kind was told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KindTruth {
+    /// Disturbances of that kind.
+    pub planted: u64,
+    /// Late packets that belong to one of them.
+    pub packets: u64,
+    /// Of these, those of which that was said.
+    pub found: u64,
+    /// Late packets within any planted window of which that was said; some of them belong to others.
+    pub said: u64,
+    /// Who was named as a sender where that was said rightly.
+    pub senders: BTreeSet<String>,
+    /// Who planted it.
+    pub planters: BTreeSet<String>,
+}
+
+impl KindTruth {
+    /// Share of the packets that it delayed of which that was said; None without any.
+    pub fn recall(&self) -> Option<f64> {
+        share(self.found, self.packets)
+    }
+
+    /// Share of the packets of which that was said that it delayed; None where it was never said.
+    pub fn precision(&self) -> Option<f64> {
+        share(self.found, self.said)
+    }
+
+    /// Whether everybody who planted it was named. True for a kind that is told without a sender.
+    pub fn is_every_sender_named(&self) -> bool {
+        self.planters.is_subset(&self.senders)
+    }
+}
+
+/// How well planted disturbances were told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TruthReport {
+    /// By kind; those that were planted, or said.
+    pub kinds: BTreeMap<DisturbanceKind, KindTruth>,
+    /// Late packets outside of every planted window: this machine's own interruptions.
+    pub not_planted: u64,
+    /// Packets that were counted above though the disturbance overlaps them by less than a tenth of what they lost:
+    /// something larger delayed them, or they waited behind others.
+    pub doubtful: u64,
+    /// Packets as (what was planted, what was said), where these differ.
+    pub confused: BTreeMap<(DisturbanceKind, String), u64>,
+}
+
+/// Judges what was said of packets. Those that lost up to [`LATE_NS`] are left out.
+pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
+    let mut report = TruthReport::default();
+    for disturbance in planted {
+        let kind = report.kinds.entry(disturbance.kind).or_default();
+        kind.planted += 1;
+        if has_sender(disturbance.kind) {
+            kind.planters.insert(disturbance.task.clone());
+        }
+    }
+    let mut planted: Vec<&Disturbance> = planted.iter().collect();
+    planted.sort_by_key(|disturbance| disturbance.start_ns);
+    let longest = planted.iter().map(|one| one.end_ns - one.start_ns).max().unwrap_or(0);
+    for packet in packets.iter().filter(|packet| packet.lost_ns > LATE_NS) {
+        let Some(owner) = owner(&planted, longest, packet) else {
+            report.not_planted += 1;
+            continue;
+        };
+        if overlap(owner, packet) < (packet.lost_ns / SHARE) as i64 {
+            report.doubtful += 1;
+        }
+        let said = packet.cause.as_ref().and_then(|(kind, name)| kind_of(*kind, name));
+        let truth = report.kinds.entry(owner.kind).or_default();
+        truth.packets += 1;
+        if said == Some(owner.kind) {
+            truth.found += 1;
+            // Whose thread ran in the device's stead is the sender of that.
+            let ran = packet.cause.as_ref().filter(|(kind, _)| *kind == CauseKind::Task);
+            truth.senders.extend(ran.map(|(_, name)| name.clone()).or_else(|| packet.sender.clone()));
+        } else {
+            let words = packet.cause.as_ref().map_or_else(String::new, |(kind, name)| words(*kind, name));
+            *report.confused.entry((owner.kind, words)).or_default() += 1;
+        }
+        if let Some(said) = said {
+            report.kinds.entry(said).or_default().said += 1;
+        }
+    }
+    report
+}
+
+/// The disturbance that a packet belongs to, if it belongs to any.
+fn owner<'a>(planted: &[&'a Disturbance], longest_ns: i64, packet: &Judged) -> Option<&'a Disturbance> {
+    let behind = planted.partition_point(|one| one.start_ns - BEFORE_NS <= packet.out_ns);
+    let candidates = planted[..behind].iter().rev();
+    candidates
+        .take_while(|one| one.start_ns + longest_ns + DRAIN_NS >= packet.in_ns)
+        .filter(|one| one.end_ns + DRAIN_NS >= packet.in_ns)
+        .max_by_key(|one| (overlap(one, packet), one.start_ns))
+        .copied()
+}
+
+/// How long a disturbance was there while the packet was, in ns.
+fn overlap(disturbance: &Disturbance, packet: &Judged) -> i64 {
+    (disturbance.end_ns.min(packet.out_ns) - disturbance.start_ns.max(packet.in_ns)).max(0)
+}
+
+/// What is planted, by what is said.
+fn kind_of(kind: CauseKind, name: &str) -> Option<DisturbanceKind> {
+    match kind {
+        CauseKind::TlbShootdown => Some(DisturbanceKind::Shootdown),
+        CauseKind::Timer => Some(DisturbanceKind::Timer),
+        CauseKind::Task if name == "wt-hog" => Some(DisturbanceKind::Hog),
+        CauseKind::PageFault => Some(DisturbanceKind::PageFaults),
+        CauseKind::Softirq if name.starts_with("NET_RX") => Some(DisturbanceKind::Softirq),
+        CauseKind::FunctionCall if name.contains("rps_trigger_softirq") => Some(DisturbanceKind::Softirq),
+        CauseKind::FunctionCall if name.contains("ipi_mb") => Some(DisturbanceKind::Ipi),
+        CauseKind::Device => Some(DisturbanceKind::Pause),
+        _ => None,
+    }
+}
+
+/// Whether who planted it can be told from outside. Timers have been armed long before, and what the device does is its
+/// own.
+fn has_sender(kind: DisturbanceKind) -> bool {
+    use DisturbanceKind::{Hog, Ipi, Shootdown, Softirq};
+    matches!(kind, Shootdown | Softirq | Ipi | Hog)
+}
+
+fn words(kind: CauseKind, name: &str) -> String {
+    let text = format!("{kind:?} {name}");
+    text.trim_end().to_owned()
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planted(kind: DisturbanceKind, start_us: i64, end_us: i64, task: &str) -> Disturbance {
+        Disturbance {
+            kind,
+            start_ns: start_us * 1000,
+            end_ns: end_us * 1000,
+            pid: 1,
+            task: task.to_owned(),
+            start_monotonic_ns: 0,
+            end_monotonic_ns: 0,
+        }
+    }
+
+    fn packet(in_us: i64, lost_us: i64, cause: Option<(CauseKind, &str)>) -> Judged {
+        Judged {
+            in_ns: in_us * 1000,
+            out_ns: (in_us + 1 + lost_us) * 1000,
+            lost_ns: lost_us as u64 * 1000,
+            cause: cause.map(|(kind, name)| (kind, name.to_owned())),
+            sender: None,
+        }
+    }
+
+    const HOG: Option<(CauseKind, &str)> = Some((CauseKind::Task, "wt-hog"));
+    const PAUSE: Option<(CauseKind, &str)> = Some((CauseKind::Device, ""));
+
+    fn two() -> [Disturbance; 2] {
+        use DisturbanceKind::{Hog, Pause};
+        [planted(Pause, 5000, 5300, "wiretail"), planted(Hog, 1000, 1200, "wt-hog")]
+    }
+
+    #[test]
+    fn what_is_told_rightly_is_found() {
+        let packets = [packet(1050, 150, HOG), packet(1150, 60, HOG), packet(5100, 200, PAUSE)];
+        let report = judge(&two(), &packets);
+        let (hog, pause) = (&report.kinds[&DisturbanceKind::Hog], &report.kinds[&DisturbanceKind::Pause]);
+        assert_eq!((hog.planted, hog.packets, hog.found, hog.said), (1, 2, 2, 2));
+        assert_eq!((hog.precision(), hog.recall()), (Some(1.0), Some(1.0)));
+        assert!(hog.is_every_sender_named() && pause.is_every_sender_named());
+        assert_eq!((pause.recall(), report.not_planted, report.doubtful), (Some(1.0), 0, 0));
+        assert!(report.confused.is_empty());
+    }
+
+    #[test]
+    fn what_is_told_wrongly_costs_both_kinds() {
+        let packets = [
+            packet(1050, 150, PAUSE),
+            packet(1100, 100, HOG),
+            packet(1120, 80, None),
+            packet(1130, 70, Some((CauseKind::Task, "kworker/1:1"))),
+            packet(5100, 200, PAUSE),
+        ];
+        let report = judge(&two(), &packets);
+        let (hog, pause) = (&report.kinds[&DisturbanceKind::Hog], &report.kinds[&DisturbanceKind::Pause]);
+        assert_eq!((hog.recall(), hog.precision()), (Some(0.25), Some(1.0)));
+        assert_eq!((pause.recall(), pause.precision()), (Some(1.0), Some(0.5)));
+        let confused: Vec<_> = report.confused.iter().map(|((_, said), n)| (said.as_str(), *n)).collect();
+        assert_eq!(confused, [("", 1), ("Device", 1), ("Task kworker/1:1", 1)]);
+    }
+
+    #[test]
+    fn only_late_packets_in_a_window_count() {
+        // Just late enough not to count; before all; in the drain; behind it; caught by the first 5 us before it.
+        let packets = [
+            packet(1050, 20, HOG),
+            packet(100, 500, None),
+            packet(1499, 30, HOG),
+            packet(1501, 30, HOG),
+            packet(960, 34, HOG),
+        ];
+        let report = judge(&two(), &packets);
+        let hog = &report.kinds[&DisturbanceKind::Hog];
+        assert_eq!((hog.packets, hog.found, report.not_planted), (2, 2, 2));
+        // Neither of the two overlaps it.
+        assert_eq!(report.doubtful, 2);
+    }
+
+    #[test]
+    fn of_two_disturbances_the_longer_one_in_the_packets_stay_owns_it() {
+        use DisturbanceKind::{Hog, Timer};
+        let both = [planted(Timer, 1000, 1070, "wt-timer"), planted(Hog, 1060, 1260, "wt-hog")];
+        let report = judge(&both, &[packet(1050, 200, HOG), packet(1001, 62, Some((CauseKind::Timer, "")))]);
+        assert_eq!(report.kinds[&Hog].found, 1);
+        assert_eq!((report.kinds[&Timer].packets, report.kinds[&Timer].found), (1, 1));
+    }
+
+    #[test]
+    fn a_sender_that_is_not_named_is_missed() {
+        let list = [planted(DisturbanceKind::Ipi, 1000, 1200, "wt-storm")];
+        let said = packet(1050, 100, Some((CauseKind::FunctionCall, "ipi_mb")));
+        let report = judge(&list, std::slice::from_ref(&said));
+        assert!(!report.kinds[&DisturbanceKind::Ipi].is_every_sender_named());
+        let named = Judged { sender: Some("wt-storm".to_owned()), ..said };
+        assert!(judge(&list, &[named]).kinds[&DisturbanceKind::Ipi].is_every_sender_named());
+    }
+
+    #[test]
+    fn something_larger_is_doubtful() {
+        let list = [planted(DisturbanceKind::Timer, 1000, 1070, "wt-timer")];
+        let report = judge(&list, &[packet(1060, 4000, Some((CauseKind::Paused, "")))]);
+        assert_eq!((report.doubtful, report.kinds[&DisturbanceKind::Timer].recall()), (1, Some(0.0)));
+    }
+}
