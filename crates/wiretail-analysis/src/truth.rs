@@ -2,8 +2,9 @@
 //!
 //! Rests on the list of what was planted, the packets' stamps and the answers only, and on nothing that the attribution
 //! itself has found. A packet *belongs* to a disturbance if it was in the device between [`BEFORE_NS`] before its
-//! beginning and [`DRAIN_NS`] behind its end, until when packets wait that came behind it. Of several, it belongs to the one that overlaps
-//! its stay the longest; of several that do not overlap it at all, to the latest that began before it left.
+//! beginning and its end; of several, to the one that overlaps its stay the longest. So does a packet that came behind
+//! one that belongs to it before that one had left: it waited, up to [`DRAIN_NS`] after the end. A packet that came
+//! later found the device free again, and whatever delayed it was something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use wiretail_schema::disturbance::{Disturbance, DisturbanceKind};
 pub const LATE_NS: u64 = 20_000;
 /// A disturbance reaches the device a little before who does it has read the clock, in ns.
 pub const BEFORE_NS: i64 = 5_000;
-/// So long after a disturbance packets still wait behind those that it delayed, in ns.
+/// So long after a disturbance packets may still wait behind those that it delayed, in ns.
 pub const DRAIN_NS: i64 = 300_000;
 /// A disturbance that overlaps a packet's stay by less than this part of what it lost can't alone have delayed it.
 const SHARE: u64 = 10;
@@ -82,7 +83,8 @@ pub struct TruthReport {
     pub confused: BTreeMap<(DisturbanceKind, String), u64>,
 }
 
-/// Judges what was said of packets. Those that lost up to [`LATE_NS`] are left out.
+/// Judges what was said of packets, in any order. Those that lost up to [`LATE_NS`] are not judged, but tell who waited
+/// behind whom: give all packets of the trial, or at least the late ones.
 pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     let mut report = TruthReport::default();
     for disturbance in planted {
@@ -95,8 +97,20 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     let mut planted: Vec<&Disturbance> = planted.iter().collect();
     planted.sort_by_key(|disturbance| disturbance.start_ns);
     let longest = planted.iter().map(|one| one.end_ns - one.start_ns).max().unwrap_or(0);
-    for packet in packets.iter().filter(|packet| packet.lost_ns > LATE_NS) {
-        let Some(owner) = owner(&planted, longest, packet) else {
+    let mut packets: Vec<&Judged> = packets.iter().collect();
+    packets.sort_by_key(|packet| packet.in_ns);
+    // The packet before, where it belongs to a disturbance: when it left, and to which.
+    let mut before: Option<(i64, &Disturbance)> = None;
+    for packet in packets {
+        let waited = before.filter(|(out_ns, one)| {
+            packet.in_ns < *out_ns && packet.in_ns <= one.end_ns + DRAIN_NS
+        });
+        let owner = meets(&planted, longest, packet).or(waited.map(|(_, one)| one));
+        before = owner.map(|owner| (packet.out_ns, owner));
+        if packet.lost_ns <= LATE_NS {
+            continue;
+        }
+        let Some(owner) = owner else {
             report.not_planted += 1;
             continue;
         };
@@ -122,13 +136,13 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     report
 }
 
-/// The disturbance that a packet belongs to, if it belongs to any.
-fn owner<'a>(planted: &[&'a Disturbance], longest_ns: i64, packet: &Judged) -> Option<&'a Disturbance> {
+/// The disturbance that took place while the packet was in the device, if any.
+fn meets<'a>(planted: &[&'a Disturbance], longest_ns: i64, packet: &Judged) -> Option<&'a Disturbance> {
     let behind = planted.partition_point(|one| one.start_ns - BEFORE_NS <= packet.out_ns);
     let candidates = planted[..behind].iter().rev();
     candidates
-        .take_while(|one| one.start_ns + longest_ns + DRAIN_NS >= packet.in_ns)
-        .filter(|one| one.end_ns + DRAIN_NS >= packet.in_ns)
+        .take_while(|one| one.start_ns + longest_ns >= packet.in_ns)
+        .filter(|one| one.end_ns >= packet.in_ns)
         .max_by_key(|one| (overlap(one, packet), one.start_ns))
         .copied()
 }
@@ -233,20 +247,27 @@ mod tests {
     }
 
     #[test]
-    fn only_late_packets_in_a_window_count() {
-        // Just late enough not to count; before all; in the drain; behind it; caught by the first 5 us before it.
+    fn only_late_packets_that_met_it_or_waited_count() {
         let packets = [
-            packet(1050, 20, HOG),
+            // Long before all.
             packet(100, 500, None),
-            packet(1499, 30, HOG),
-            packet(1501, 30, HOG),
+            // Left within the 5 us before the beginning.
             packet(960, 34, HOG),
+            // Not late enough to be judged, but the next one waited behind it.
+            packet(1190, 20, None),
+            packet(1205, 60, HOG),
+            packet(1260, 40, HOG),
+            // Came when the device was free again.
+            packet(1302, 30, HOG),
         ];
         let report = judge(&two(), &packets);
         let hog = &report.kinds[&DisturbanceKind::Hog];
-        assert_eq!((hog.packets, hog.found, report.not_planted), (2, 2, 2));
-        // Neither of the two overlaps it.
-        assert_eq!(report.doubtful, 2);
+        assert_eq!((hog.packets, hog.found, report.not_planted), (3, 3, 2));
+        // None of the three overlaps it.
+        assert_eq!(report.doubtful, 3);
+        let mut turned = packets.clone();
+        turned.reverse();
+        assert_eq!(judge(&two(), &turned), report);
     }
 
     #[test]
