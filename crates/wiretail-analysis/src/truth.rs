@@ -102,9 +102,8 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     // The packet before, where it belongs to a disturbance: when it left, and to which.
     let mut before: Option<(i64, &Disturbance)> = None;
     for packet in packets {
-        let waited = before.filter(|(out_ns, one)| {
-            packet.in_ns < *out_ns && packet.in_ns <= one.end_ns + DRAIN_NS
-        });
+        let waited =
+            before.filter(|(out_ns, one)| packet.in_ns < *out_ns && packet.in_ns <= one.end_ns + DRAIN_NS);
         let owner = meets(&planted, longest, packet).or(waited.map(|(_, one)| one));
         before = owner.map(|owner| (packet.out_ns, owner));
         if packet.lost_ns <= LATE_NS {
