@@ -15,6 +15,7 @@ mod accounting;
 mod bed;
 mod cleanliness;
 mod devices;
+mod disturbed;
 mod ending;
 mod errors;
 mod failing;
