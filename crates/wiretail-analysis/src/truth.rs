@@ -6,10 +6,10 @@
 //! one that belongs to it before that one had left: it waited, up to [`DRAIN_NS`] after the end. A packet that came
 //! later found the device free again, and whatever delayed it was something else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use wiretail_schema::causes::CauseKind;
-use wiretail_schema::disturbance::{Disturbance, DisturbanceKind};
+use wiretail_schema::disturbance::{Confused, Disturbance, DisturbanceKind, TruthReport};
 
 /// Only packets that lost more than this are judged, in ns.
 pub const LATE_NS: u64 = 20_000;
@@ -35,58 +35,11 @@ pub struct Judged {
     pub sender: Option<String>,
 }
 
-/// How well one kind was told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KindTruth {
-    /// Disturbances of that kind.
-    pub planted: u64,
-    /// Late packets that belong to one of them.
-    pub packets: u64,
-    /// Of these, those of which that was said.
-    pub found: u64,
-    /// Late packets within any planted window of which that was said; some of them belong to others.
-    pub said: u64,
-    /// Who was named as a sender where that was said rightly.
-    pub senders: BTreeSet<String>,
-    /// Who planted it.
-    pub planters: BTreeSet<String>,
-}
-
-impl KindTruth {
-    /// Share of the packets that it delayed of which that was said; None without any.
-    pub fn recall(&self) -> Option<f64> {
-        share(self.found, self.packets)
-    }
-
-    /// Share of the packets of which that was said that it delayed; None where it was never said.
-    pub fn precision(&self) -> Option<f64> {
-        share(self.found, self.said)
-    }
-
-    /// Whether everybody who planted it was named. True for a kind that is told without a sender.
-    pub fn is_every_sender_named(&self) -> bool {
-        self.planters.is_subset(&self.senders)
-    }
-}
-
-/// How well planted disturbances were told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TruthReport {
-    /// By kind; those that were planted, or said.
-    pub kinds: BTreeMap<DisturbanceKind, KindTruth>,
-    /// Late packets outside of every planted window: this machine's own interruptions.
-    pub not_planted: u64,
-    /// Packets that were counted above though the disturbance overlaps them by less than a tenth of what they lost:
-    /// something larger delayed them, or they waited behind others.
-    pub doubtful: u64,
-    /// Packets as (what was planted, what was said), where these differ.
-    pub confused: BTreeMap<(DisturbanceKind, String), u64>,
-}
-
 /// Judges what was said of packets, in any order. Those that lost up to [`LATE_NS`] are not judged, but tell who waited
 /// behind whom: give all packets of the trial, or at least the late ones.
 pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     let mut report = TruthReport::default();
+    let mut confused: BTreeMap<(DisturbanceKind, String), u64> = BTreeMap::new();
     for disturbance in planted {
         let kind = report.kinds.entry(disturbance.kind).or_default();
         kind.planted += 1;
@@ -126,12 +79,14 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
             truth.senders.extend(ran.map(|(_, name)| name.clone()).or_else(|| packet.sender.clone()));
         } else {
             let words = packet.cause.as_ref().map_or_else(String::new, |(kind, name)| words(*kind, name));
-            *report.confused.entry((owner.kind, words)).or_default() += 1;
+            *confused.entry((owner.kind, words)).or_default() += 1;
         }
         if let Some(said) = said {
             report.kinds.entry(said).or_default().said += 1;
         }
     }
+    let told = confused.into_iter().map(|((planted, said), packets)| Confused { planted, said, packets });
+    report.confused = told.collect();
     report
 }
 
@@ -176,10 +131,6 @@ fn has_sender(kind: DisturbanceKind) -> bool {
 fn words(kind: CauseKind, name: &str) -> String {
     let text = format!("{kind:?} {name}");
     text.trim_end().to_owned()
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]
@@ -241,7 +192,7 @@ mod tests {
         let (hog, pause) = (&report.kinds[&DisturbanceKind::Hog], &report.kinds[&DisturbanceKind::Pause]);
         assert_eq!((hog.recall(), hog.precision()), (Some(0.25), Some(1.0)));
         assert_eq!((pause.recall(), pause.precision()), (Some(1.0), Some(0.5)));
-        let confused: Vec<_> = report.confused.iter().map(|((_, said), n)| (said.as_str(), *n)).collect();
+        let confused: Vec<_> = report.confused.iter().map(|one| (one.said.as_str(), one.packets)).collect();
         assert_eq!(confused, [("", 1), ("Device", 1), ("Task kworker/1:1", 1)]);
     }
 

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::disturbance::TruthReport;
 use crate::explain::Periodicity;
 
 /// Name and version of [`TrialExplanation`].
@@ -36,6 +37,8 @@ pub struct TrialFindings {
     pub name: String,
     /// By its trace; null where it was not traced.
     pub causes: Option<TrialExplanation>,
+    /// What was planted against what was told; null where nothing was planted.
+    pub truth: Option<TruthReport>,
     /// Regular patterns among its late packets.
     pub periodicity: Periodicity,
 }
@@ -51,6 +54,9 @@ pub struct TrialExplanation {
     pub trial: String,
     /// The segment: "forward".
     pub segment: String,
+    /// When the first of its packets came, in ns since 1970.
+    #[serde(default)]
+    pub first_ns: i64,
     /// Packets that were matched, behind the warm-up.
     pub packets: u64,
     /// The usual delay: the median, in ns.
@@ -199,7 +205,7 @@ pub struct CauseSender {
 pub struct PacketExplanation {
     /// Its position in the ingress capture, from 0.
     pub index: u64,
-    /// When it came, in ns since the first packet of the capture.
+    /// When it came, in ns since [`TrialExplanation::first_ns`].
     pub at_ns: i64,
     /// Its delay, in ns.
     pub delay_ns: i64,

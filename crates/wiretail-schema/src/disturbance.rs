@@ -1,7 +1,11 @@
 //! Disturbances that a device under test was given on purpose: what its trace is judged against. The list is
 //! `disturbances.csv` in a trial's directory.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Name of the list in a trial's directory.
 pub const DISTURBANCES_FILE: &str = "disturbances.csv";
@@ -9,7 +13,8 @@ pub const DISTURBANCES_FILE: &str = "disturbances.csv";
 const HEADER: &str = "kind,start_ns,end_ns,pid,task,start_monotonic_ns,end_monotonic_ns";
 
 /// What is done to the device's core, or by its own loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum DisturbanceKind {
     /// Another thread of the device's process gives memory back, page by page: its core has to forget addresses.
     Shootdown,
@@ -120,6 +125,69 @@ impl Disturbance {
             end_monotonic_ns: end_monotonic.parse().ok()?,
         })
     }
+}
+
+/// How well one kind was told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KindTruth {
+    /// Disturbances of that kind.
+    pub planted: u64,
+    /// Late packets that belong to one of them.
+    pub packets: u64,
+    /// Of these, those of which that was said.
+    pub found: u64,
+    /// Late packets within any planted window of which that was said; some of them belong to others.
+    pub said: u64,
+    /// Who was named as a sender where that was said rightly.
+    pub senders: BTreeSet<String>,
+    /// Who planted it.
+    pub planters: BTreeSet<String>,
+}
+
+impl KindTruth {
+    /// Share of the packets that it delayed of which that was said; None without any.
+    pub fn recall(&self) -> Option<f64> {
+        share(self.found, self.packets)
+    }
+
+    /// Share of the packets of which that was said that it delayed; None where it was never said.
+    pub fn precision(&self) -> Option<f64> {
+        share(self.found, self.said)
+    }
+
+    /// Whether everybody who planted it was named. True for a kind that is told without a sender.
+    pub fn is_every_sender_named(&self) -> bool {
+        self.planters.is_subset(&self.senders)
+    }
+}
+
+/// How well planted disturbances were told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TruthReport {
+    /// By kind; those that were planted, or said.
+    pub kinds: BTreeMap<DisturbanceKind, KindTruth>,
+    /// Late packets outside of every planted window: this machine's own interruptions.
+    pub not_planted: u64,
+    /// Packets that were counted above though the disturbance overlaps them by less than a tenth of what they lost:
+    /// something larger delayed them, or they waited behind others.
+    pub doubtful: u64,
+    /// Where what was said is not what was planted.
+    pub confused: Vec<Confused>,
+}
+
+/// Packets of which something else was said than what was planted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confused {
+    /// What was planted.
+    pub planted: DisturbanceKind,
+    /// What was said; empty where no cause was named.
+    pub said: String,
+    /// How many packets.
+    pub packets: u64,
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]

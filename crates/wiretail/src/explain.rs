@@ -45,8 +45,8 @@ fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
         let pre = found.job.pre.other_tap(found.job.pre.options().clone())?;
         let (_, series, _) = captures::read(found.job, pre)?;
         let periodicity: Periodicity = find(&series, &kernel_ticks());
-        let (number, name) = (found.number, found.name);
-        explained.trials.push(TrialFindings { number, name, causes: found.causes, periodicity });
+        let (number, name, causes, truth) = (found.number, found.name, found.causes, found.truth);
+        explained.trials.push(TrialFindings { number, name, causes, truth, periodicity });
     }
     let mut out = BufWriter::new(io::stdout().lock());
     if arguments.json {

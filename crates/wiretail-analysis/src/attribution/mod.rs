@@ -71,7 +71,7 @@ pub struct Inputs<'a> {
     pub lost: &'a [Gap],
     /// All matched packets behind the warm-up, in the order in which they came.
     pub packets: &'a [PacketTime],
-    /// When the capture's first packet came, in ns since 1970.
+    /// When the first of them came, in ns since 1970.
     pub first_ns: i64,
     /// How many of the worst packets are listed.
     pub worst: usize,
@@ -184,6 +184,7 @@ impl Trial<'_> {
             version: self.inputs.version.to_owned(),
             trial: self.inputs.trial.to_owned(),
             segment: self.inputs.segment.to_owned(),
+            first_ns: self.inputs.first_ns,
             packets: self.passages.len() as u64,
             usual_ns: usual_ns as i64,
             tail_packets: tail_packets as u64,

@@ -6,6 +6,7 @@ use wiretail_report::format::{count, duration};
 use wiretail_report::remedies::remedy;
 use wiretail_report::{cause_name, headline, sentence};
 use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation, TrialFindings};
+use wiretail_schema::disturbance::TruthReport;
 
 use super::text::patterns;
 
@@ -29,7 +30,53 @@ pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io
             "  without a trace: [trace] record = \"yes\" in the experiment tells who delayed its packets\n"
         )?,
     }
+    findings.truth.iter().try_for_each(|report| truth(out, report))?;
     patterns(out, &findings.periodicity)
+}
+
+/// What was planted against what was told.
+fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
+    let percent =
+        |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    writeln!(
+        out,
+        "  PLANTED disturbances, and what is said of the packets that lost more than 20 us in them"
+    )?;
+    writeln!(
+        out,
+        "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  senders named",
+        "KIND", "planted", "packets", "precision", "recall"
+    )?;
+    for (kind, truth) in &report.kinds {
+        let senders: Vec<&str> = truth.senders.iter().map(String::as_str).collect();
+        let missed: Vec<&str> = truth.planters.difference(&truth.senders).map(String::as_str).collect();
+        let missed = if missed.is_empty() { String::new() } else { format!("; NOT {}", missed.join(", ")) };
+        writeln!(
+            out,
+            "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  {}{missed}",
+            kind.name(),
+            truth.planted,
+            truth.packets,
+            percent(truth.precision()),
+            percent(truth.recall()),
+            senders.join(", ")
+        )?;
+    }
+    for confused in &report.confused {
+        let said = if confused.said.is_empty() { "nothing" } else { &confused.said };
+        writeln!(
+            out,
+            "    {} packets of {} were put down to: {said}",
+            confused.packets,
+            confused.planted.name()
+        )?;
+    }
+    writeln!(
+        out,
+        "    {} late packets outside of every planted window; {} whose disturbance was too small to have delayed them alone\n",
+        count(report.not_planted),
+        count(report.doubtful)
+    )
 }
 
 fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usize) -> io::Result<()> {

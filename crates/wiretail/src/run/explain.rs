@@ -7,10 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::truth::{Judged, judge};
 use wiretail_capture::trace::Trace;
 use wiretail_capture::write::AtomicFile;
 use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
-use wiretail_schema::causes::{CAUSES_FILE, ExplainedTrial, TrialExplanation};
+use wiretail_schema::causes::{CAUSES_FILE, ExplainedTrial, PacketExplanation, TrialExplanation};
+use wiretail_schema::disturbance::{DISTURBANCES_FILE, Disturbance, TruthReport};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
@@ -129,6 +131,39 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     Ok(found)
 }
 
+/// What is told of the late packets of a trial against what was planted in it; None where nothing was.
+///
+/// # Errors
+/// A list of disturbances that is damaged.
+pub fn truth(folder: &Path, told: &TrialExplanation) -> Result<Option<TruthReport>> {
+    let path = folder.join(DISTURBANCES_FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+    };
+    let planted =
+        Disturbance::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+    let judged = |packet: &PacketExplanation| {
+        let in_ns = told.first_ns + packet.at_ns;
+        // The cause with the largest part of the time, of whichever certainty.
+        let total =
+            |cause| packet.parts.iter().filter(|part| part.cause == cause).map(|part| part.ns).sum::<u64>();
+        let first = packet.parts.iter().max_by_key(|part| total(part.cause)).map(|part| part.cause);
+        let of_first = packet.parts.iter().filter(|part| Some(part.cause) == first);
+        let sender = of_first.filter_map(|part| Some((part.ns, part.sender?))).max();
+        Judged {
+            in_ns,
+            out_ns: in_ns + packet.delay_ns,
+            lost_ns: packet.lost_ns,
+            cause: first.map(|cause| (told.causes[cause].kind, told.causes[cause].name.clone())),
+            sender: sender.map(|(_, sender)| told.senders[sender].task.clone()),
+        }
+    };
+    let packets: Vec<Judged> = told.worst.iter().map(judged).collect();
+    Ok(Some(judge(&planted, &packets)))
+}
+
 /// A trial that was analysed.
 pub struct Explained {
     /// Its position in the experiment, from 1.
@@ -137,6 +172,8 @@ pub struct Explained {
     pub name: String,
     /// By its trace, where it was traced.
     pub causes: Option<TrialExplanation>,
+    /// How right that is, where disturbances were planted.
+    pub truth: Option<TruthReport>,
     /// What its packets can be read by again.
     pub job: Job<'static>,
 }
@@ -159,8 +196,9 @@ pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
         let folder = run.join(&record.directory);
         let causes = trial(run, of, record)?;
         causes.iter().try_for_each(|causes| write(&folder, causes))?;
+        let truth = causes.as_ref().map(|causes| truth(&folder, causes)).transpose()?.flatten();
         let job = job(&folder, of, segment)?;
-        found.push(Explained { number: record.number, name: record.name.clone(), causes, job });
+        found.push(Explained { number: record.number, name: record.name.clone(), causes, truth, job });
     }
     pages(run, &manifest)?;
     if found.is_empty() {
