@@ -1,6 +1,6 @@
 //! The causes by what the delay would be without each, and what helps against them.
 
-use wiretail_schema::causes::{CauseRow, PercentileValue, TrialExplanation};
+use wiretail_schema::causes::{CauseKind, CauseRow, PercentileValue, TrialExplanation};
 
 use super::shares::{Shares, colour};
 use super::words::cause_name;
@@ -33,7 +33,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
         m.tag("p").class("rests").text(
             "Percentiles in italics rest on fewer than ten packets. Share: of the time that the tail's packets lost \
              together. How many times a second, and how much of the core's time: in the whole trial, whether a packet \
-             was there or not.",
+             was there or not. A dash: not known, as of packets ahead, which are the traffic itself.",
         );
     });
     advice(m, explanation);
@@ -65,8 +65,10 @@ pub fn ranked(explanation: &TrialExplanation) -> Vec<usize> {
     let first = shown(explanation).first().copied();
     let key = |&cause: &usize| {
         let row = &explanation.causes[cause];
-        let without = first.and_then(|place| row.without_ns.get(place).copied());
-        (without.unwrap_or(i64::MAX), std::cmp::Reverse(row.tail_ns.iter().sum::<u64>()))
+        let without = first.and_then(|place| without(explanation, cause, place));
+        // Those of which it is not known come behind all that save something.
+        let measured = first.map_or(i64::MAX, |place| explanation.percentiles[place].value_ns);
+        (without.unwrap_or(measured), std::cmp::Reverse(row.tail_ns.iter().sum::<u64>()))
     };
     let mut order: Vec<usize> = (0..explanation.causes.len()).collect();
     order.sort_by_key(key);
@@ -112,7 +114,7 @@ fn rows(explanation: &TrialExplanation, order: &[usize]) -> Vec<Row> {
     for &index in order {
         let row = &explanation.causes[index];
         let mut cells = vec![Cell::text(cause_name(row)).swatch(colour(&explanation.causes, index))];
-        cells.extend(places.iter().map(|place| cell(place, row.without_ns.get(*place).copied())));
+        cells.extend(places.iter().map(|place| cell(place, without(explanation, index, *place))));
         let tail: u64 = row.tail_ns.iter().sum();
         cells.extend([Cell::ratio(shares.share(tail)), zero_faint(tail)]);
         cells.extend(queued(explanation).then(|| zero_faint(row.tail_queued_ns)));
@@ -213,10 +215,18 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, remedy: &Remedy, causes
     m.line();
 }
 
+/// What a percentile would be without a cause. Packets ahead can't be thought away (nor those of a batch): they are the
+/// traffic, and nothing is told of them.
+fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
+    let row = &explanation.causes[cause];
+    let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);
+    row.without_ns.get(place).copied().filter(|_| !is_traffic)
+}
+
 /// How much lower the percentile that ranks would be without a cause, in ns; and which percentile that is.
 pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
     let place = *shown(explanation).first()?;
-    let without = *explanation.causes[cause].without_ns.get(place)?;
+    let without = without(explanation, cause, place)?;
     let measured = &explanation.percentiles[place];
     Some((measured, measured.value_ns.saturating_sub(without)))
 }

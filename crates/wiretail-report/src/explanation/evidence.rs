@@ -98,7 +98,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
                 true => "The device's loop says when it stood still: other time in which nothing else ran is its own.".to_owned(),
                 false => "The device does not say when it stood still: time in which nothing else is known to have run is called its own, or has no known cause.".to_owned(),
             });
-            evidence.remarks.iter().cloned().for_each(&mut line);
+            evidence.remarks.iter().map(|remark| sentence_of(remark)).for_each(&mut line);
         });
         reading(m);
         calibration(m, &evidence.calibration);
@@ -127,7 +127,8 @@ const READING: [(&str, &str); 6] = [
     (
         "modelled",
         "Before the first stamp of an event and behind its last one the processor (or the hypervisor) needs time that no stamp shows. \
-      A loop that only reads the clock has measured on this core what that usually is, for each kind of event: the table below.",
+      A loop that only reads the clock has measured on this core what that usually is, for each kind of event: the table below. \
+      So is the time that packets ahead usually take.",
     ),
     (
         "inferred",
@@ -158,6 +159,14 @@ fn calibration(m: &mut Markup, costs: &[EventCost]) {
         ]
     });
     table(m, "What events cost before their first stamp and behind their last one", &names, rows);
+}
+
+/// A remark as a sentence.
+fn sentence_of(remark: &str) -> String {
+    let mut letters = remark.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let end = if remark.ends_with('.') { "" } else { "." };
+    format!("{first}{}{end}", letters.as_str())
 }
 
 fn counted(number: u64, noun: &str) -> String {

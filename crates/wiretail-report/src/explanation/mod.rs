@@ -4,6 +4,8 @@
 //!   ranking and what helps; `packets` and `timeline`: one packet after the other; `evidence`: senders, and what it
 //!   rests on.
 
+use std::collections::BTreeSet;
+
 use wiretail_schema::causes::TrialExplanation;
 use wiretail_schema::run::{Run, TrialRecord};
 
@@ -149,10 +151,11 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
             }
         });
         m.tag("p").class("rests").text(format_args!(
-            "The tail: the {} packets at and above p99.9, {}. Lost time is a packet's delay less the usual one. All of it \
+            "The tail: the {} packets at and above p99.9, {}{}. Lost time is a packet's delay less the usual one. All of it \
              rests on {} events of core {} in {}; the clocks agree to {}.{}",
             format::count(explanation.tail_packets),
             format::duration(explanation.tail_above_ns as f64),
+            incidents(explanation),
             format::count(evidence.events),
             evidence.core,
             format::duration(evidence.duration_ns as f64),
@@ -163,6 +166,24 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
             }
         ));
     });
+}
+
+/// In how many incidents the packets of the tail were delayed: those that waited one behind the other are not
+/// independent. Nothing where not all of them are listed.
+fn incidents(explanation: &TrialExplanation) -> String {
+    let tail = explanation.tail_packets as usize;
+    let Some(packets) = explanation.worst.get(..tail).filter(|packets| !packets.is_empty()) else {
+        return String::new();
+    };
+    let distinct: BTreeSet<u64> = packets.iter().map(|packet| packet.incident).collect();
+    match distinct.len() {
+        1 if tail > 1 => ", all of one incident: they waited one behind the other".to_owned(),
+        count if count == tail => ", each delayed by itself".to_owned(),
+        count => format!(
+            ", of {} incidents: packets that waited one behind the other are one",
+            format::count(count as u64)
+        ),
+    }
 }
 
 fn lost_time(m: &mut Markup, explanation: &TrialExplanation) {

@@ -1,5 +1,7 @@
 //! The worst packets one by one: a sentence and a picture each.
 
+use std::collections::HashMap;
+
 use wiretail_schema::causes::{PacketExplanation, TrialExplanation};
 
 use super::shares;
@@ -9,51 +11,51 @@ use crate::format;
 use crate::html::Markup;
 use crate::page;
 
-/// Packets that are shown.
+/// The worst packets: their shares are drawn together, and each is shown.
 pub const SHOWN: usize = 50;
-/// Of the incidents that they belong to, those that are open.
+/// Incidents that are open, and that are shown at all: of each the worst packet.
 const OPEN: usize = 10;
+const INCIDENTS: usize = 50;
 
 /// The packets of an incident, by their ranks from 0: the worst of them is the first.
 type Incident = Vec<usize>;
 
-/// The packets that are shown one by one.
+/// The worst packets.
 pub fn shown(explanation: &TrialExplanation) -> &[PacketExplanation] {
     &explanation.worst[..explanation.worst.len().min(SHOWN)]
 }
 
 /// The section.
 pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
-    let packets = shown(explanation);
-    if packets.is_empty() {
+    if explanation.worst.is_empty() {
         return;
     }
-    let heading = match packets.len() {
-        1 => "The worst packet".to_owned(),
-        count => format!("The {count} worst packets, one by one"),
-    };
-    page::section(m, "packets", &heading, |m| {
+    page::section(m, "packets", "The worst packets, one by one", |m| {
         m.tag("p").class("hint").text(format_args!(
             "Each picture shows core {}, on which the device forwards, from shortly before the packet came until it left. \
-             Time 0 is when the packet came. Packets that waited one behind the other are one incident: the worst of \
-             them is shown, the others are folded.",
+             Time 0 is when the packet came. Of very many events the shortest are left out. Packets that waited one \
+             behind the other are one incident: its worst packet is shown, others of the {SHOWN} worst are folded.",
             explanation.evidence.core
         ));
         timeline::patterns(m);
-        let mut causes: Vec<usize> =
-            packets.iter().flat_map(|packet| &packet.timeline).filter_map(|span| span.cause).collect();
+        let mut causes: Vec<usize> = explanation
+            .worst
+            .iter()
+            .flat_map(|packet| &packet.timeline)
+            .filter_map(|span| span.cause)
+            .collect();
         causes.sort_unstable();
         causes.dedup();
         shares::key(m, &explanation.causes, &causes, true);
-        let incidents = incidents(packets);
+        let mut incidents = incidents(&explanation.worst);
+        incidents.truncate(INCIDENTS);
         let (open, more) = incidents.split_at(incidents.len().min(OPEN));
         list(m, explanation, open);
         if !more.is_empty() {
-            let count: usize = more.iter().map(Vec::len).sum();
             m.tag("details").class("more").body(|m| {
-                m.tag("summary").text(match count {
-                    1 => "1 more packet".to_owned(),
-                    count => format!("{count} more packets"),
+                m.tag("summary").text(match more.len() {
+                    1 => "1 more incident".to_owned(),
+                    count => format!("{count} more incidents"),
                 });
                 list(m, explanation, more);
             });
@@ -64,8 +66,10 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
 /// The packets in the order of their ranks, each with those of the same incident.
 fn incidents(packets: &[PacketExplanation]) -> Vec<Incident> {
     let mut incidents: Vec<Incident> = Vec::new();
+    let mut places = HashMap::new();
     for (rank, packet) in packets.iter().enumerate() {
-        match incidents.iter_mut().find(|incident| packets[incident[0]].incident == packet.incident) {
+        let place = *places.entry(packet.incident).or_insert(incidents.len());
+        match incidents.get_mut(place) {
             Some(incident) => incident.push(rank),
             None => incidents.push(vec![rank]),
         }
@@ -80,15 +84,7 @@ fn list(m: &mut Markup, explanation: &TrialExplanation, incidents: &[Incident]) 
             m.tag("li").body(|m| {
                 one(m, explanation, first);
                 if !others.is_empty() {
-                    m.tag("details").body(|m| {
-                        m.tag("summary").text(match others {
-                            [rank] => format!("Rank {} is of the same incident", rank + 1),
-                            ranks => {
-                                format!("{} more of these packets are of the same incident", ranks.len())
-                            }
-                        });
-                        others.iter().for_each(|&rank| one(m, explanation, rank));
-                    });
+                    rest(m, explanation, others);
                 }
             });
             m.line();
@@ -97,7 +93,26 @@ fn list(m: &mut Markup, explanation: &TrialExplanation, incidents: &[Incident]) 
     m.line();
 }
 
-/// A packet by its rank from 0.
+/// The other packets of an incident: how many, and those of the worst one by one.
+fn rest(m: &mut Markup, explanation: &TrialExplanation, others: &[usize]) {
+    let many = match others.len() {
+        1 => "1 more late packet is of the same incident".to_owned(),
+        count => format!("{} more late packets are of the same incident", format::count(count as u64)),
+    };
+    let worst = &others[..others.partition_point(|&rank| rank < SHOWN)];
+    if worst.is_empty() {
+        m.tag("p").class("where").text(many);
+        return;
+    }
+    m.tag("details").body(|m| {
+        m.tag("summary").text(match worst.len() == others.len() {
+            true => many,
+            false => format!("{many}; those of the {SHOWN} worst"),
+        });
+        worst.iter().for_each(|&rank| one(m, explanation, rank));
+    });
+}
+
 fn one(m: &mut Markup, explanation: &TrialExplanation, rank: usize) {
     let (packet, rank) = (&explanation.worst[rank], rank + 1);
     m.tag("div").class("packet").body(|m| {

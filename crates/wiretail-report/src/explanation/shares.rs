@@ -213,7 +213,7 @@ pub fn key(m: &mut Markup, causes: &[CauseRow], shown: &[usize], own_work: bool)
             }
         }
         if own_work {
-            entry(m, "k-own", "the device's usual work");
+            entry(m, "k-own", "nothing else: the device's own thread");
         }
         entry(m, "k-unknown", "no known cause");
     });
@@ -224,7 +224,7 @@ pub fn key(m: &mut Markup, causes: &[CauseRow], shown: &[usize], own_work: bool)
 pub fn textures(m: &mut Markup) {
     m.tag("ul").class("keys textures").body(|m| {
         entry(m, "k-any observed", "observed: between two stamps of the kernel's");
-        entry(m, "k-any modelled", "modelled: what such an event usually costs before and after its stamps");
+        entry(m, "k-any modelled", "modelled: what such a thing usually costs where no stamp shows it");
         entry(m, "k-any inferred", "inferred: by exclusion, or from a regular pattern");
     });
 }

@@ -21,6 +21,8 @@ const RIGHT: f64 = WIDTH - 14.0;
 /// Upper edge and height of the packet's lane and of the core's.
 const PACKET: (f64, f64) = (8.0, 14.0);
 const CORE: (f64, f64) = (30.0, 26.0);
+/// The same of the device's own work, within the core's lane.
+const OWN: (f64, f64) = (CORE.0 + 8.0, CORE.1 - 16.0);
 /// Where the axis is.
 const AXIS: f64 = 66.0;
 /// More spans than this are not drawn: the narrowest ones are left out.
@@ -73,6 +75,7 @@ pub fn draw(m: &mut Markup, explanation: &TrialExplanation, packet: &PacketExpla
             axis(m, &ruler, extent);
             lane(m, "packet", PACKET);
             lane(m, &format!("core {}", explanation.evidence.core), CORE);
+            own(m);
             in_device(m, &ruler, packet);
             core(m, explanation, packet, &ruler, extent);
             for at in [0.0, packet.delay_ns as f64] {
@@ -87,6 +90,15 @@ fn lane(m: &mut Markup, name: &str, (top, height): (f64, f64)) {
     text(m, "label", LEFT - 10.0, top + height / 2.0 + 4.0, "end", name);
     let rect = m.tag("rect").class("lane").attr("x", n(LEFT)).attr("y", n(top));
     rect.attr("width", n(RIGHT - LEFT)).attr("height", n(height)).close();
+}
+
+/// The device's own thread, where nothing is drawn over it.
+fn own(m: &mut Markup) {
+    let (top, height) = OWN;
+    m.tag("g").class("k-own").body(|m| {
+        let rect = m.tag("rect").class("body").attr("x", n(LEFT)).attr("y", n(top));
+        rect.attr("width", n(RIGHT - LEFT)).attr("height", n(height)).close();
+    });
 }
 
 /// The packet's lane: from when it came to when it left.
@@ -122,7 +134,7 @@ fn core(
     for span in spans {
         let (from, to) = (ruler.clamped(span.from_ns as f64), ruler.clamped(span.to_ns as f64));
         let own = span.cause.is_none();
-        let (top, height) = if own { (CORE.0 + 8.0, CORE.1 - 16.0) } else { CORE };
+        let (top, height) = if own { OWN } else { CORE };
         let width = (to - from).max(0.8);
         let class =
             span.cause.map_or_else(|| "k-own v0".to_owned(), |cause| colour(&explanation.causes, cause));

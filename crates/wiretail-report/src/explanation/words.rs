@@ -124,7 +124,7 @@ pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> S
         .collect();
     if !rest.is_empty() {
         said.push(format!(
-            "{} by {} other causes",
+            "{} in {} smaller parts",
             format::about(rest.iter().sum::<u64>() as f64),
             rest.len()
         ));

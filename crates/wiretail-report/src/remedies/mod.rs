@@ -63,6 +63,7 @@ fn function(name: &str) -> &'static Remedy {
         "do_sync_core" => &CODE_PATCHING,
         "rps_trigger_softirq" => &STEERING,
         "trigger_rx_softirq" => &DEFERRED_FREE,
+        "sched_ttwu_pending" => &WAKEUP,
         _ if name.starts_with("nohz_full_kick") || name.starts_with("tick_") => &TIMER,
         _ => &FUNCTION_CALL,
     }
@@ -133,6 +134,7 @@ mod tests {
         assert_eq!(of(CauseKind::FunctionCall, "ipi_mb"), &MEMBARRIER);
         assert_eq!(of(CauseKind::FunctionCall, "rps_trigger_softirq"), &STEERING);
         assert_eq!(of(CauseKind::FunctionCall, "do_sync_core"), &CODE_PATCHING);
+        assert_eq!(of(CauseKind::FunctionCall, "sched_ttwu_pending"), &WAKEUP);
         assert_eq!(of(CauseKind::FunctionCall, "any_other"), &FUNCTION_CALL);
         assert_eq!(of(CauseKind::Softirq, "NET_RX"), &NET_SOFTIRQ);
         assert_eq!(of(CauseKind::Softirq, "RCU"), &RCU_SOFTIRQ);

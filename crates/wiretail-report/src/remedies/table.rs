@@ -14,6 +14,8 @@ const KTHREADS: Source = Source {
     title: "Linux: reducing OS jitter due to per-CPU kthreads (and softirqs)",
     url: "https://docs.kernel.org/admin-guide/kernel-per-CPU-kthreads.html",
 };
+const NAPI: Source =
+    Source { title: "Linux: NAPI and busy polling", url: "https://docs.kernel.org/networking/napi.html" };
 const SYSCTL_KERNEL: Source = Source {
     title: "Linux: /proc/sys/kernel (numa_balancing, nmi_watchdog)",
     url: "https://docs.kernel.org/admin-guide/sysctl/kernel.html",
@@ -110,6 +112,15 @@ pub const DEFERRED_FREE: Remedy = Remedy {
         title: "Linux: /proc/sys/net (skb_defer_max)",
         url: "https://docs.kernel.org/admin-guide/sysctl/net.html",
     }],
+};
+
+pub const WAKEUP: Remedy = Remedy {
+    what: "Another core woke a thread that sleeps on this one: often the device's own, because a packet came for it.",
+    steps: &[
+        "A device that polls is not woken: DPDK, AF_XDP or sockets with busy polling.",
+        "Where it is another thread (the senders say who woke it, tasks who then ran): keep that one off this core.",
+    ],
+    sources: &[NAPI, KTHREADS],
 };
 
 pub const FUNCTION_CALL: Remedy = Remedy {
@@ -307,7 +318,7 @@ pub const ASLEEP: Remedy = Remedy {
         "Take files, logs and locks out of the packet thread.",
     ],
     sources: &[
-        Source { title: "Linux: NAPI and busy polling", url: "https://docs.kernel.org/networking/napi.html" },
+        NAPI,
         Source { title: "Linux: idle states", url: "https://docs.kernel.org/admin-guide/pm/cpuidle.html" },
         Source {
             title: "Linux: PM quality of service (/dev/cpu_dma_latency)",

@@ -75,7 +75,7 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
     packet.parts =
         (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
     let said = seen(&sentence(&all, &packet));
-    assert!(said.contains("4.01 µs by 4 other causes, 10 µs without"), "{said}");
+    assert!(said.contains("4.01 µs in 4 smaller parts, 10 µs without"), "{said}");
 
     packet.events_missing = true;
     assert!(sentence(&all, &packet).contains("events are missing"));
@@ -141,9 +141,9 @@ fn a_page_shows_all_that_there_is() {
     for row in &all.causes {
         assert!(page.contains(&cause_name(row).replace('\'', "&#39;")), "{row:?}");
     }
-    // Fifty packets, ten of them open; the one without events has a sentence and no picture.
+    // Fifty incidents, ten of them open; packets without events have a sentence and no picture.
     assert_eq!(page.matches("<p class=\"said\">").count(), 50);
-    let folded = page.find("40 more packets</summary>").expect("the others are folded");
+    let folded = page.find("40 more incidents</summary>").expect("the others are folded");
     assert_eq!(page[..folded].matches("<p class=\"said\">").count(), 10);
     let shown = &all.worst[..50];
     let pictures = shown.iter().filter(|packet| !packet.timeline.is_empty()).count();
@@ -157,12 +157,18 @@ fn a_page_shows_all_that_there_is() {
 #[test]
 fn packets_of_an_incident_are_shown_together() {
     let mut all = causes::explanation("t", false);
+    assert!(page(&all, false).contains("each delayed by itself"));
     let first = all.worst[0].incident;
     all.worst[1..10].iter_mut().for_each(|packet| packet.incident = first);
     let page = page(&all, false);
-    assert!(page.contains("9 more of these packets are of the same incident"));
-    assert!(page.contains("31 more packets</summary>"), "one incident and nine packets are open");
-    assert_eq!(page.matches("<p class=\"said\">").count(), 50);
+    assert!(page.contains("9 more late packets are of the same incident</summary>"));
+    assert!(page.contains("of 91 incidents: packets that waited"));
+    assert!(page.contains("40 more incidents</summary>"));
+    assert_eq!(page.matches("<p class=\"said\">").count(), 50 + 9);
+    // Behind the fifty worst, packets are counted and not shown.
+    all.worst[60..70].iter_mut().for_each(|packet| packet.incident = first);
+    let page = self::page(&all, false);
+    assert!(page.contains("19 more late packets are of the same incident; those of the 50 worst</summary>"));
 }
 
 #[test]
