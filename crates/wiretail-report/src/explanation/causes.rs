@@ -162,7 +162,7 @@ fn advice(m: &mut Markup, explanation: &TrialExplanation) {
     let (open, more): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
     page::section(m, "remedies", "What helps", |m| {
-        m.tag("p").class("hint").text("In the order of the table above: what takes the most comes first.");
+        m.tag("p").class("hint").text("In the order of the table above.");
         open.iter().for_each(|(remedy, causes)| entry(m, explanation, remedy, causes));
         if !more.is_empty() {
             m.tag("details").class("more").body(|m| {

@@ -107,7 +107,7 @@ fn rest(m: &mut Markup, explanation: &TrialExplanation, others: &[usize]) {
     m.tag("details").body(|m| {
         m.tag("summary").text(match worst.len() == others.len() {
             true => many,
-            false => format!("{many}; those of the {SHOWN} worst"),
+            false => format!("{many}; here those of the {SHOWN} worst"),
         });
         worst.iter().for_each(|&rank| one(m, explanation, rank));
     });
