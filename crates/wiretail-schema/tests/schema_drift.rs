@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation};
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
@@ -63,6 +64,11 @@ fn the_schema_of_explanations_is_that_of_the_types() {
 }
 
 #[test]
+fn the_schema_of_causes_is_that_of_the_types() {
+    compare(&docs("formats/causes.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
+}
+
+#[test]
 fn the_schema_of_manifests_is_that_of_the_types() {
     compare(&docs("formats/run.schema.json"), &pretty(&schemars::schema_for!(Run)));
 }
@@ -84,7 +90,12 @@ fn the_table_of_keys_is_that_of_the_parser() {
 
 #[test]
 fn the_pages_name_the_versions_that_are_written() {
-    for (page, version) in [("formats/summary.md", SUMMARY_SCHEMA), ("formats/run.md", RUN_SCHEMA)] {
+    for (page, version) in [
+        ("formats/summary.md", SUMMARY_SCHEMA),
+        ("formats/run.md", RUN_SCHEMA),
+        ("formats/causes.md", CAUSES_SCHEMA),
+        ("formats/causes.md", RUN_CAUSES_SCHEMA),
+    ] {
         let path = docs(page);
         assert!(read(&path).contains(version), "{} does not name {version}", path.display());
     }
