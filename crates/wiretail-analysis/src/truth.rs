@@ -36,7 +36,7 @@ pub struct Judged {
 }
 
 /// Judges what was said of packets, in any order. Those that lost up to [`LATE_NS`] are not judged, but tell who waited
-/// behind whom: give all packets of the trial, or at least the late ones.
+/// behind whom: give all packets of the trial.
 pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     let mut report = TruthReport::default();
     let mut confused: BTreeMap<(DisturbanceKind, String), u64> = BTreeMap::new();
@@ -54,12 +54,20 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
     packets.sort_by_key(|packet| packet.in_ns);
     // The packet before, where it belongs to a disturbance: when it left, and to which.
     let mut before: Option<(i64, &Disturbance)> = None;
+    // When a device that always takes the usual time would be free.
+    let mut free_ns = i64::MIN;
     for packet in packets {
+        let anyway_ns = free_ns.saturating_sub(packet.in_ns).max(0);
+        free_ns = free_ns.max(packet.in_ns) + (packet.out_ns - packet.in_ns - packet.lost_ns as i64).max(0);
         let waited =
             before.filter(|(out_ns, one)| packet.in_ns < *out_ns && packet.in_ns <= one.end_ns + DRAIN_NS);
         let owner = meets(&planted, longest, packet).or(waited.map(|(_, one)| one));
         before = owner.map(|owner| (packet.out_ns, owner));
         if packet.lost_ns <= LATE_NS {
+            continue;
+        }
+        if anyway_ns as u64 * 2 > packet.lost_ns {
+            report.crowded += 1;
             continue;
         }
         let Some(owner) = owner else {
@@ -194,6 +202,14 @@ mod tests {
         assert_eq!((pause.recall(), pause.precision()), (Some(1.0), Some(0.5)));
         let confused: Vec<_> = report.confused.iter().map(|one| (one.said.as_str(), one.packets)).collect();
         assert_eq!(confused, [("", 1), ("Device", 1), ("Task kworker/1:1", 1)]);
+    }
+
+    #[test]
+    fn packets_that_came_together_are_not_judged() {
+        // Each usually takes 1 us here: of 200 that come at once, the last ones wait for 199 us anyway.
+        let together = (0..200).map(|place| packet(1000, place, HOG));
+        let report = judge(&two(), &together.collect::<Vec<_>>());
+        assert_eq!((report.crowded, report.kinds[&DisturbanceKind::Hog].packets), (179, 0));
     }
 
     #[test]

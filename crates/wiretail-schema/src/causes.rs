@@ -43,6 +43,11 @@ pub struct TrialFindings {
     pub periodicity: Periodicity,
 }
 
+/// Name of [`CauseKind::Burst`] where packets should have come evenly, and came late and together.
+pub const CROWD_LATE: &str = "late sender";
+/// Name of [`CauseKind::Burst`] where packets came as they should, and faster than the device serves them.
+pub const CROWD_LOAD: &str = "load";
+
 /// What delayed the worst packets of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialExplanation {
@@ -134,7 +139,8 @@ pub enum CauseKind {
     Paused,
     /// The device's own thread ran, and nothing else did.
     Device,
-    /// The packet waited behind others that came with it or shortly before.
+    /// The packet waited behind others that came with it or shortly before; name: [`CROWD_LATE`], [`CROWD_LOAD`], or
+    /// empty where they were to be sent together.
     Burst,
     /// The packet was done, and left only with the others of its batch.
     Batch,

@@ -168,6 +168,9 @@ pub struct TruthReport {
     pub kinds: BTreeMap<DisturbanceKind, KindTruth>,
     /// Late packets outside of every planted window: this machine's own interruptions.
     pub not_planted: u64,
+    /// Late packets that are not judged: they came so close behind others that by more than half of what they lost they
+    /// would have waited anyway, in a device that always takes the usual time.
+    pub crowded: u64,
     /// Packets that were counted above though the disturbance overlaps them by less than a tenth of what they lost:
     /// something larger delayed them, or they waited behind others.
     pub doubtful: u64,

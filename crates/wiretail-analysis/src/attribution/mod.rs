@@ -20,6 +20,8 @@ mod table;
 mod tests;
 mod timeline;
 
+use std::collections::BTreeSet;
+
 use wiretail_schema::causes::{
     CAUSES_SCHEMA, Certainty, Evidence, PacketExplanation, PercentileValue, TimelineSpan, TrialExplanation,
 };
@@ -31,7 +33,7 @@ use self::parts::Split;
 use self::queue::{Passage, delays_without, passages};
 use self::table::Table;
 pub use self::timeline::{Builder, Timelines};
-use self::timeline::{Edge, Raw, Span};
+use self::timeline::{Crowd, Edge, Raw, Span};
 
 /// The percentiles that are shown with and without each cause; 100 is the maximum.
 const PERCENTILES: [f64; 5] = [99.0, 99.9, 99.99, 99.999, 100.0];
@@ -73,6 +75,8 @@ pub struct Inputs<'a> {
     pub packets: &'a [PacketTime],
     /// When the first of them came, in ns since 1970.
     pub first_ns: i64,
+    /// Whether the load generator sends them evenly, each by itself.
+    pub evenly: bool,
     /// How many of the worst packets are listed.
     pub worst: usize,
     /// How many of these, and of their incidents, get a timeline.
@@ -97,7 +101,8 @@ pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
     let passages = passages(packets.map(|p| (p.index, at(p.in_ns), at(p.in_ns.saturating_add(p.delay_ns)))));
     let usual = Usual::of(&passages, &device, lines.causes.values().len());
     let device = add_excess(&passages, &device, &usual, roles, &mut lines, &feeding);
-    let burst = lines.causes.of(Raw::Burst) as u16;
+    let crowds = [Crowd::Planned, Crowd::Late, Crowd::Load];
+    let crowds = crowds.map(|crowd| lines.causes.of(Raw::Burst(crowd)) as u16);
     let taken = Taken::of(&passages, &device, &usual);
     let undisturbed_ns = {
         let mut less_ns = vec![0; passages.len()];
@@ -110,9 +115,11 @@ pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
         usual: &usual,
         undisturbed_ns: &undisturbed_ns,
         own_ns: &taken.own_ns,
-        burst,
+        crowds,
+        evenly: inputs.evenly,
     };
-    let mut table = Table::new(&lines, inputs.names);
+    let sent: BTreeSet<(u32, u16)> = device.iter().map(|span| (span.sender, span.cause)).collect();
+    let mut table = Table::new(&lines, inputs.names, sent);
     let trial = Trial {
         inputs,
         passages: &passages,
@@ -174,11 +181,14 @@ impl Trial<'_> {
         delays.sort_unstable();
         let usual_ns = percentile_ns(&delays, 50.0);
         let tail_above_ns = percentile_ns(&delays, TAIL);
-        let mut worst: Vec<usize> = (0..self.passages.len())
-            .filter(|place| self.passages[*place].delay_ns() >= tail_above_ns)
-            .collect();
-        let tail_packets = worst.len();
+        let tail_packets = delays.len() - delays.partition_point(|delay| *delay < tail_above_ns);
+        // The tail, and what is wanted beyond it.
+        let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
+        let least_ns = delays.len().checked_sub(wanted).and_then(|place| delays.get(place)).copied();
+        let is_wanted = |place: &usize| Some(self.passages[*place].delay_ns()) >= least_ns;
+        let mut worst: Vec<usize> = (0..self.passages.len()).filter(is_wanted).collect();
         worst.sort_by_key(|place| (std::cmp::Reverse(self.passages[*place].delay_ns()), *place));
+        worst.truncate(wanted);
         let mut explanation = TrialExplanation {
             schema: CAUSES_SCHEMA.to_owned(),
             version: self.inputs.version.to_owned(),
@@ -239,11 +249,16 @@ impl Trial<'_> {
     /// What the percentiles would be without each of the largest causes.
     fn rank(&self, table: &mut Table<'_>) {
         for row in table.largest(WITHOUT_MAX) {
-            let mut less_ns = vec![0u64; self.passages.len()];
+            let (mut less_ns, mut any) = (vec![0u64; self.passages.len()], false);
             for (place, cause, ns) in &self.taken.entries {
                 if table.row_of(*cause) == Some(row) {
                     less_ns[*place as usize] += ns;
+                    any = true;
                 }
+            }
+            // What waits for others would need other traffic, not another device.
+            if !any {
+                continue;
             }
             let mut delays = delays_without(self.passages, |place| less_ns[place]);
             delays.sort_unstable();

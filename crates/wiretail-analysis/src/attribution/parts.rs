@@ -5,7 +5,10 @@ use wiretail_schema::causes::Certainty;
 use super::cost::within;
 use super::own::{Usual, overlap_ns};
 use super::queue::Passage;
-use super::timeline::{NOBODY, Span};
+use super::timeline::{Crowd, NOBODY, Span};
+
+/// Packets that came in less than this share of the time that as many take on average came late and together.
+const LATE_SHARE: f64 = 0.8;
 
 /// A share of a packet's lost time, by the numbers of the timelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +37,10 @@ pub struct Split<'a> {
     pub undisturbed_ns: &'a [u64],
     /// Each packet's turn without what happened in it, in ns.
     pub own_ns: &'a [u64],
-    /// Number of the cause of packets that come together.
-    pub burst: u16,
+    /// Number of the cause of packets that wait for each other, for each reason.
+    pub crowds: [u16; 3],
+    /// Whether packets should come evenly.
+    pub evenly: bool,
 }
 
 impl Split<'_> {
@@ -49,6 +54,20 @@ impl Split<'_> {
         let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
         parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
         (parts, lost_ns - known_ns)
+    }
+
+    /// Why those ahead of this packet are there, though nothing happened to the device.
+    fn crowd(&self, place: usize) -> Crowd {
+        if !self.evenly {
+            return Crowd::Planned;
+        }
+        let (first, last) = (&self.passages[0], &self.passages[self.passages.len() - 1]);
+        let began = self.passages[place].busy_from;
+        let came_ns = self.passages[place].in_ns - self.passages[began].in_ns;
+        let packets = (place - began) as f64;
+        // As if all had come at the mean rate of the trial.
+        let mean_ns = (last.in_ns - first.in_ns) as f64 / (self.passages.len() - 1).max(1) as f64;
+        if (came_ns as f64) < LATE_SHARE * packets * mean_ns { Crowd::Late } else { Crowd::Load }
     }
 
     /// How many packets left while this one waited for its turn.
@@ -99,7 +118,8 @@ impl Split<'_> {
         let burst_ns = work_ns.min(anyway_ns);
         if burst_ns > 0 {
             let (sender, certainty) = (NOBODY, Certainty::Modelled);
-            parts.push(RawPart { cause: self.burst, ns: burst_ns, certainty, sender, queued: false });
+            let cause = self.crowds[self.crowd(place) as usize];
+            parts.push(RawPart { cause, ns: burst_ns, certainty, sender, queued: false });
         }
         let mut debt_ns = work_ns - burst_ns;
         let began_ns = self.passages[passage.busy_from].in_ns;

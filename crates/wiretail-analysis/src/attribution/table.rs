@@ -7,7 +7,7 @@ use wiretail_schema::trace::TraceNames;
 
 use super::parts::RawPart;
 use super::place_of;
-use super::timeline::{NOBODY, Raw, Span, Timelines};
+use super::timeline::{NOBODY, Raw, RawSender, Span, Timelines};
 
 /// Function by which the kernel flushes another core's translations of addresses (x86, `arch/x86/mm/tlb.c`).
 const FLUSH: &str = "flush_tlb_func";
@@ -25,8 +25,12 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Of all causes in the timelines.
-    pub fn new(lines: &'a Timelines, names: &'a dyn TraceNames) -> Self {
+    /// Of all causes in the timelines; `sent` are the senders with what they caused.
+    pub fn new(
+        lines: &'a Timelines,
+        names: &'a dyn TraceNames,
+        sent: impl IntoIterator<Item = (u32, u16)>,
+    ) -> Self {
         let mut table = Self {
             rows: Vec::new(),
             senders: Vec::new(),
@@ -46,35 +50,33 @@ impl<'a> Table<'a> {
             });
             table.row_of.push(row);
         }
-        for (number, raw) in lines.senders.values().iter().enumerate() {
-            let function = (raw.function != 0).then(|| table.function(raw.function));
-            let cause = match raw.function {
-                0 => table.rows.iter().position(|row| row.kind == CauseKind::Reschedule),
-                address => {
-                    let place = lines.causes.values().iter().position(|cause| *cause == Raw::Call(address));
-                    place.and_then(|place| table.row_of[place])
-                }
-            };
-            // What never ran on the device's core has no cause.
-            let Some(cause) = cause else { continue };
-            let sender = CauseSender {
-                cause,
-                pid: raw.pid,
-                task: table.task(raw.pid),
-                cpu: raw.cpu.into(),
-                function,
-                system_call: names.system_call(raw.stack).map(str::to_owned),
-                ..CauseSender::default()
-            };
-            let same = |other: &CauseSender| *other == CauseSender { sends: other.sends, ..sender.clone() };
-            let place = table.senders.iter().position(same).unwrap_or_else(|| {
-                table.senders.push(sender.clone());
-                table.senders.len() - 1
-            });
-            table.senders[place].sends += lines.sends[number];
-            table.sender_of.insert((number as u32, cause), place);
+        for (number, cause) in sent {
+            if let (Some(raw), Some(row)) = (lines.senders.values().get(number as usize), table.row_of(cause))
+            {
+                table.add_sender(number, *raw, row);
+            }
         }
         table
+    }
+
+    fn add_sender(&mut self, number: u32, raw: RawSender, cause: usize) {
+        let sender = CauseSender {
+            cause,
+            pid: raw.pid,
+            task: self.task(raw.pid),
+            cpu: raw.cpu.into(),
+            function: (raw.function != 0).then(|| self.function(raw.function)),
+            system_call: self.names.system_call(raw.stack).map(str::to_owned),
+            ..CauseSender::default()
+        };
+        // Several stacks may be of one system call.
+        let same = |other: &CauseSender| *other == CauseSender { sends: other.sends, ..sender.clone() };
+        let place = self.senders.iter().position(same).unwrap_or_else(|| {
+            self.senders.push(sender.clone());
+            self.senders.len() - 1
+        });
+        self.senders[place].sends += self.lines.sends[number as usize];
+        self.sender_of.insert((number, cause), place);
     }
 
     fn function(&self, address: u64) -> String {
@@ -110,7 +112,7 @@ impl<'a> Table<'a> {
             Raw::PageFault => (CauseKind::PageFault, String::new()),
             Raw::Paused => (CauseKind::Paused, String::new()),
             Raw::Device => (CauseKind::Device, String::new()),
-            Raw::Burst => (CauseKind::Burst, String::new()),
+            Raw::Burst(crowd) => (CauseKind::Burst, crowd.name().to_owned()),
             Raw::Batch => (CauseKind::Batch, String::new()),
             Raw::Feeding(cause) => {
                 let inner = self.lines.causes.values().get(usize::from(cause))?;

@@ -122,6 +122,7 @@ fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost:
         lost,
         packets: &packets,
         first_ns: packets[0].in_ns,
+        evenly: false,
         worst: 1000,
         timelines: 3,
     };

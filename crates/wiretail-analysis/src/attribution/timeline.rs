@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use wiretail_schema::causes::Certainty;
+use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, Certainty};
 use wiretail_schema::trace::{Event, Kind, TraceNames, TraceRoles};
 
 /// No sender.
@@ -42,14 +42,36 @@ pub enum Raw {
     Paused,
     /// The device's own thread took longer than usual.
     Device,
-    /// Others that came with the packet.
-    Burst,
+    /// Others that came before it and were not served yet, for this reason.
+    Burst(Crowd),
     /// The rest of its batch.
     Batch,
     /// The core that packets are sent from, by what happened there.
     Feeding(u16),
     /// Nobody knows.
     Unknown,
+}
+
+/// Why packets wait for each other though nothing happens to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Crowd {
+    /// They are sent together.
+    Planned,
+    /// They should have come evenly, and came late and together.
+    Late,
+    /// They come as they should, and faster than the device serves them.
+    Load,
+}
+
+impl Crowd {
+    /// As causes are named.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Planned => "",
+            Self::Late => CROWD_LATE,
+            Self::Load => CROWD_LOAD,
+        }
+    }
 }
 
 /// What is at an end of an absence, and so decides what it costs besides.
@@ -267,8 +289,33 @@ impl<'a> Builder<'a> {
                 span.sender = if is_vector { NOBODY } else { span.sender };
             }
         }
+        name_raisers(&mut self.lines, names);
         self.lines.feeding = self.feeding.map(|core| core.spans).unwrap_or_default();
         self.lines
+    }
+}
+
+/// A softirq that a call of another core's raised was sent by that core: its spans up to the end of the absence get
+/// the call's sender. The kernel calls such functions after what they do: `rps_trigger_softirq`, `trigger_rx_softirq`.
+fn name_raisers(lines: &mut Timelines, names: &dyn TraceNames) {
+    let raises = |raw: &Raw| match raw {
+        Raw::Call(function) => names.function(*function).is_some_and(|name| name.contains("softirq")),
+        _ => false,
+    };
+    let raises: Vec<bool> = lines.causes.values().iter().map(raises).collect();
+    let is_softirq: Vec<bool> =
+        lines.causes.values().iter().map(|raw| matches!(raw, Raw::Softirq(_))).collect();
+    let (mut raiser, mut end_ns) = (NOBODY, 0);
+    for span in &mut lines.device {
+        if span.from_ns > end_ns + JOIN_NS {
+            raiser = NOBODY;
+        }
+        end_ns = span.to_ns;
+        if raises[usize::from(span.cause)] {
+            raiser = span.sender;
+        } else if is_softirq[usize::from(span.cause)] {
+            span.sender = raiser;
+        }
     }
 }
 

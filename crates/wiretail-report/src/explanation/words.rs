@@ -1,6 +1,8 @@
 //! Causes, packets and whole explanations in words: what the page, the terminal and the tooltips say.
 
-use wiretail_schema::causes::{CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation};
+use wiretail_schema::causes::{
+    CROWD_LATE, CROWD_LOAD, CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation,
+};
 
 use crate::format;
 
@@ -32,7 +34,11 @@ pub fn cause_name(row: &CauseRow) -> String {
         CauseKind::Asleep => "the device slept".to_owned(),
         CauseKind::Paused => "the core stood still (hypervisor)".to_owned(),
         CauseKind::Device => "the device's own thread".to_owned(),
-        CauseKind::Burst => "waiting behind a burst".to_owned(),
+        CauseKind::Burst => match row.name.as_str() {
+            CROWD_LATE => "waiting behind packets that were sent late and together".to_owned(),
+            CROWD_LOAD => "waiting because packets came faster than they were served".to_owned(),
+            _ => "waiting behind a burst".to_owned(),
+        },
         CauseKind::Batch => "waiting for the rest of its batch".to_owned(),
         CauseKind::Feeding => with("the sending core: ", "the sending core"),
     }

@@ -1,7 +1,7 @@
 //! What a cause of delay is, and what helps against it: one entry a kind, and entries of their own for names that need
 //! something else. Each step says where it is set, and each entry where it is documented.
 
-use wiretail_schema::causes::CauseKind;
+use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, CauseKind};
 
 mod table;
 
@@ -44,6 +44,8 @@ pub fn remedy(kind: CauseKind, name: &str) -> &'static Remedy {
         CauseKind::Asleep => &ASLEEP,
         CauseKind::Paused => &PAUSED,
         CauseKind::Device => &DEVICE,
+        CauseKind::Burst if name == CROWD_LATE => &LATE_SENDER,
+        CauseKind::Burst if name == CROWD_LOAD => &LOAD,
         CauseKind::Burst => &BURST,
         CauseKind::Batch => &BATCH,
         CauseKind::Feeding => &FEEDING,

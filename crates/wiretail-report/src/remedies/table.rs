@@ -370,6 +370,31 @@ pub const BURST: Remedy = Remedy {
     }],
 };
 
+pub const LATE_SENDER: Remedy = Remedy {
+    what: "The load generator was held up, and sent the packets that were due meanwhile together: this is the measurement's own doing and not the device's.",
+    steps: &[
+        "Give the load generator a core of its own with real-time priority (host.isolate, host.fifo), and let it spin (traffic.pacing = \"spin\") where there are cores enough.",
+        "See its lateness under Validity in the run's report; a lower traffic.late-limit makes such trials invalid.",
+        "Measure on a machine that is not shared, or with hardware that sends by the clock.",
+    ],
+    sources: &[Source {
+        title: "RFC 2330, section 10.2: wire time and host time",
+        url: "https://www.rfc-editor.org/rfc/rfc2330#section-10.2",
+    }],
+};
+
+pub const LOAD: Remedy = Remedy {
+    what: "Packets came evenly, and for a while the device took longer for each than the time to the next one.",
+    steps: &[
+        "Offer less: several values of traffic.rate show from which rate on the queue no longer empties.",
+        "More cores (receive side scaling), or less work a packet, empty the queue sooner.",
+    ],
+    sources: &[Source {
+        title: "RFC 2544, section 26.1: throughput",
+        url: "https://www.rfc-editor.org/rfc/rfc2544#section-26.1",
+    }],
+};
+
 pub const BATCH: Remedy = Remedy {
     what: "The packet was done, but the device sends packets of a batch together, or only after a time.",
     steps: &[

@@ -73,7 +73,9 @@ fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
     }
     writeln!(
         out,
-        "    {} late packets outside of every planted window; {} whose disturbance was too small to have delayed them alone\n",
+        "    not judged: {} late packets that came too close behind others; {} outside of every planted window. Of those judged, {} met \
+         too little of the disturbance to have been delayed by it alone\n",
+        count(report.crowded),
         count(report.not_planted),
         count(report.doubtful)
     )

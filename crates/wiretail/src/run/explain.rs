@@ -1,6 +1,7 @@
 //! What delayed the worst packets of a traced trial: from the files that it left, so that it can be found out
 //! again, elsewhere and years later.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -63,6 +64,8 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
         lost: &lost,
         packets: &packets,
         first_ns: packets.first().map_or(0, |packet| packet.in_ns),
+        evenly: trial.get("traffic", "pattern").text == "constant"
+            && trial.get("traffic", "burst").number == 1,
         worst: WORST,
         timelines: TIMELINES,
     };
@@ -135,7 +138,7 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
 ///
 /// # Errors
 /// A list of disturbances that is damaged.
-pub fn truth(folder: &Path, told: &TrialExplanation) -> Result<Option<TruthReport>> {
+pub fn truth(folder: &Path, packets: &[PacketTime], told: &TrialExplanation) -> Result<Option<TruthReport>> {
     let path = folder.join(DISTURBANCES_FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -160,7 +163,19 @@ pub fn truth(folder: &Path, told: &TrialExplanation) -> Result<Option<TruthRepor
             sender: sender.map(|(_, sender)| told.senders[sender].task.clone()),
         }
     };
-    let packets: Vec<Judged> = told.worst.iter().map(judged).collect();
+    let said: HashMap<u64, &PacketExplanation> =
+        told.worst.iter().map(|packet| (packet.index, packet)).collect();
+    let silent = |packet: &PacketTime| Judged {
+        in_ns: packet.in_ns,
+        out_ns: packet.in_ns + packet.delay_ns,
+        lost_ns: (packet.delay_ns - told.usual_ns).max(0) as u64,
+        cause: None,
+        sender: None,
+    };
+    let packets = packets.iter();
+    let packets: Vec<Judged> = packets
+        .map(|packet| said.get(&packet.index).map_or_else(|| silent(packet), |said| judged(said)))
+        .collect();
     Ok(Some(judge(&planted, &packets)))
 }
 
@@ -196,7 +211,10 @@ pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
         let folder = run.join(&record.directory);
         let causes = trial(run, of, record)?;
         causes.iter().try_for_each(|causes| write(&folder, causes))?;
-        let truth = causes.as_ref().map(|causes| truth(&folder, causes)).transpose()?.flatten();
+        let truth = match &causes {
+            Some(causes) => truth(&folder, &packets(&folder, of, segment)?, causes)?,
+            None => None,
+        };
         let job = job(&folder, of, segment)?;
         found.push(Explained { number: record.number, name: record.name.clone(), causes, truth, job });
     }
