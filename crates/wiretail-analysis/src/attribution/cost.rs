@@ -46,6 +46,30 @@ pub fn within(spans: &[Span], from_ns: u64, to_ns: u64) -> &[Span] {
     &spans[first..first + len]
 }
 
+/// [`within`] for windows of which most begin behind the one before: millions of them in one pass.
+pub struct Sweep<'a> {
+    spans: &'a [Span],
+    first: usize,
+    from_ns: u64,
+}
+
+impl<'a> Sweep<'a> {
+    /// Over a list in order.
+    pub fn new(spans: &'a [Span]) -> Self {
+        Self { spans, first: 0, from_ns: 0 }
+    }
+
+    /// The spans that meet a window.
+    pub fn within(&mut self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &'a Span> + use<'a> {
+        if from_ns < self.from_ns {
+            self.first = self.spans.partition_point(|span| span.to_ns <= from_ns);
+        }
+        self.from_ns = from_ns;
+        self.first += self.spans[self.first..].iter().take_while(|span| span.to_ns <= from_ns).count();
+        self.spans[self.first..].iter().take_while(move |span| span.from_ns < to_ns)
+    }
+}
+
 impl Costs {
     /// From the gaps that a loop saw which only reads the clock. A gap with one absence in it tells the head of what
     /// came first and the tail of what came last.

@@ -178,14 +178,13 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn explain(&self, table: &mut Table<'_>) -> TrialExplanation {
         let mut delays: Vec<u64> = self.passages.iter().map(Passage::delay_ns).collect();
-        delays.sort_unstable();
-        let usual_ns = percentile_ns(&delays, 50.0);
-        let tail_above_ns = percentile_ns(&delays, TAIL);
-        let tail_packets = delays.len() - delays.partition_point(|delay| *delay < tail_above_ns);
+        let [usual_ns, tail_above_ns] = percentiles_ns(&mut delays, [50.0, TAIL]);
+        let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
         // The tail, and what is wanted beyond it.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
-        let least_ns = delays.len().checked_sub(wanted).and_then(|place| delays.get(place)).copied();
-        let is_wanted = |place: &usize| Some(self.passages[*place].delay_ns()) >= least_ns;
+        let place = (delays.len() - wanted).min(delays.len().saturating_sub(1));
+        let least_ns = if delays.is_empty() { 0 } else { *delays.select_nth_unstable(place).1 };
+        let is_wanted = |place: &usize| self.passages[*place].delay_ns() >= least_ns;
         let mut worst: Vec<usize> = (0..self.passages.len()).filter(is_wanted).collect();
         worst.sort_by_key(|place| (std::cmp::Reverse(self.passages[*place].delay_ns()), *place));
         worst.truncate(wanted);
@@ -199,7 +198,7 @@ impl Trial<'_> {
             usual_ns: usual_ns as i64,
             tail_packets: tail_packets as u64,
             tail_above_ns: tail_above_ns as i64,
-            percentiles: self.percentiles(&delays),
+            percentiles: percentile_values(&mut delays),
             ..TrialExplanation::default()
         };
         let mut told = Vec::new();
@@ -261,19 +260,9 @@ impl Trial<'_> {
                 continue;
             }
             let mut delays = delays_without(self.passages, |place| less_ns[place]);
-            delays.sort_unstable();
-            let without = PERCENTILES.map(|percentile| percentile_ns(&delays, percentile) as i64);
-            table.set_without(row, without.to_vec());
+            let without = percentiles_ns(&mut delays, PERCENTILES);
+            table.set_without(row, without.map(|ns| ns as i64).to_vec());
         }
-    }
-
-    fn percentiles(&self, delays: &[u64]) -> Vec<PercentileValue> {
-        let value = |percentile: f64| PercentileValue {
-            percentile,
-            value_ns: percentile_ns(delays, percentile) as i64,
-            supported: percentile >= 100.0 || delays.len() as f64 * (1.0 - percentile / 100.0) >= 9.999_999,
-        };
-        PERCENTILES.map(value).to_vec()
     }
 
     /// Packets that had come before and left later.
@@ -327,10 +316,32 @@ impl Trial<'_> {
     }
 }
 
-/// The percentile of sorted values, nearest rank; 0 without values.
-fn percentile_ns(sorted: &[u64], percent: f64) -> u64 {
-    let rank = (sorted.len() as f64 * percent / 100.0 - 1e-9).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
+/// Percentiles in ascending order, nearest rank; 0 without values. The values change places: of a short list of
+/// percentiles, sorting all of millions would be most of the work.
+fn percentiles_ns<const N: usize>(values: &mut [u64], percents: [f64; N]) -> [u64; N] {
+    let len = values.len();
+    let (mut found, mut below) = ([0; N], values);
+    for (found, percent) in found.iter_mut().zip(percents).rev() {
+        let rank = (len as f64 * percent / 100.0 - 1e-9).ceil() as usize;
+        let place = (rank.max(1) - 1).min(below.len().saturating_sub(1));
+        if below.is_empty() {
+            break;
+        }
+        *found = *below.select_nth_unstable(place).1;
+        below = &mut below[..=place];
+    }
+    found
+}
+
+fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
+    let packets = delays.len() as f64;
+    let values = PERCENTILES.iter().zip(percentiles_ns(delays, PERCENTILES));
+    let value = |(percentile, value_ns): (&f64, u64)| PercentileValue {
+        percentile: *percentile,
+        value_ns: value_ns as i64,
+        supported: *percentile >= 100.0 || packets * (1.0 - percentile / 100.0) >= 9.999_999,
+    };
+    values.map(value).collect()
 }
 
 /// Certainties in the order of [`wiretail_schema::causes::CauseRow::tail_ns`].

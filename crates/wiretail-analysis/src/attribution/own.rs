@@ -1,12 +1,10 @@
 //! The device's own share: what its causes usually take, and turns that took longer than usual though no event says
 //! why. These get spans of their own, so that packets that queue behind such a turn are traced to it, too.
 
-use std::collections::HashMap;
-
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::trace::TraceRoles;
 
-use super::cost::{merge, within};
+use super::cost::{Sweep, merge, within};
 use super::queue::Passage;
 use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
 
@@ -41,6 +39,7 @@ impl Usual {
         let high = *delays.select_nth_unstable(len * 3 / 4).1;
         let (mut met, mut met_whole, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
         let mut next = passages.iter().skip(1);
+        let mut sweep = Sweep::new(spans);
         for passage in passages {
             let next_ns = next.next().map_or(u64::MAX, |next| next.in_ns);
             if !(low..=high).contains(&passage.delay_ns()) {
@@ -48,7 +47,7 @@ impl Usual {
             }
             packets += 1;
             let after_ns = next_ns.min(passage.out_ns + AFTER_NS).max(passage.out_ns);
-            for span in within(spans, passage.in_ns, after_ns) {
+            for span in sweep.within(passage.in_ns, after_ns) {
                 let cause = usize::from(span.cause);
                 let within_ns = overlap_ns(span, passage.in_ns, passage.out_ns);
                 usual.of_packet_ns[cause] += within_ns;
@@ -95,11 +94,16 @@ impl Taken {
     /// From the spans of the device's core.
     pub fn of(passages: &[Passage], spans: &[Span], usual: &Usual) -> Self {
         let mut taken = Self::default();
-        let mut sums: HashMap<u16, u64> = HashMap::new();
+        let mut sums: Vec<(u16, u64)> = Vec::new();
+        let mut sweep = Sweep::new(spans);
         for (place, passage) in passages.iter().enumerate() {
             sums.clear();
-            for span in within(spans, passage.start_ns, passage.out_ns) {
-                *sums.entry(span.cause).or_default() += overlap_ns(span, passage.start_ns, passage.out_ns);
+            for span in sweep.within(passage.start_ns, passage.out_ns) {
+                let ns = overlap_ns(span, passage.start_ns, passage.out_ns);
+                match sums.iter_mut().find(|(cause, _)| *cause == span.cause) {
+                    Some((_, sum_ns)) => *sum_ns += ns,
+                    None => sums.push((span.cause, ns)),
+                }
             }
             let mut own_ns = passage.turn_ns();
             for (cause, sum_ns) in &sums {

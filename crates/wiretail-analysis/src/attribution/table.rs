@@ -24,6 +24,9 @@ pub struct Table<'a> {
     sender_of: HashMap<(u32, usize), usize>,
 }
 
+/// Place in the list by cause, thread, core, function and system call.
+type KnownSenders<'a> = HashMap<(usize, i32, u16, Option<String>, Option<&'a str>), usize>;
+
 impl<'a> Table<'a> {
     /// Of all causes in the timelines; `sent` are the senders with what they caused.
     pub fn new(
@@ -50,31 +53,33 @@ impl<'a> Table<'a> {
             });
             table.row_of.push(row);
         }
+        let mut known = HashMap::new();
         for (number, cause) in sent {
             if let (Some(raw), Some(row)) = (lines.senders.values().get(number as usize), table.row_of(cause))
             {
-                table.add_sender(number, *raw, row);
+                table.add_sender(number, *raw, row, &mut known);
             }
         }
         table
     }
 
-    fn add_sender(&mut self, number: u32, raw: RawSender, cause: usize) {
-        let sender = CauseSender {
-            cause,
-            pid: raw.pid,
-            task: self.task(raw.pid),
-            cpu: raw.cpu.into(),
-            function: (raw.function != 0).then(|| self.function(raw.function)),
-            system_call: self.names.system_call(raw.stack).map(str::to_owned),
-            ..CauseSender::default()
-        };
-        // Several stacks may be of one system call.
-        let same = |other: &CauseSender| *other == CauseSender { sends: other.sends, ..sender.clone() };
-        let place = self.senders.iter().position(same).unwrap_or_else(|| {
-            self.senders.push(sender.clone());
-            self.senders.len() - 1
-        });
+    /// `known` are the senders of the list that differ by more than their stacks: several may be of one system call.
+    fn add_sender(&mut self, number: u32, raw: RawSender, cause: usize, known: &mut KnownSenders<'a>) {
+        let function = (raw.function != 0).then(|| self.function(raw.function));
+        let system_call = self.names.system_call(raw.stack);
+        let place =
+            *known.entry((cause, raw.pid, raw.cpu, function, system_call)).or_insert_with_key(|key| {
+                self.senders.push(CauseSender {
+                    cause,
+                    pid: raw.pid,
+                    task: self.task(raw.pid),
+                    cpu: raw.cpu.into(),
+                    function: key.3.clone(),
+                    system_call: system_call.map(str::to_owned),
+                    ..CauseSender::default()
+                });
+                self.senders.len() - 1
+            });
         self.senders[place].sends += self.lines.sends[number as usize];
         self.sender_of.insert((number, cause), place);
     }

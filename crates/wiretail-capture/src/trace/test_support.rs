@@ -12,6 +12,11 @@ pub const QUEUE: u16 = 529;
 pub const MASK: u16 = 353;
 pub const HANDLER: u16 = 225;
 pub const SOFTIRQ: u16 = 223;
+pub const SOFTIRQ_EXIT: u16 = 222;
+pub const CALL_ENTRY: u16 = 155;
+pub const CALL_EXIT: u16 = 154;
+pub const FUNCTION_ENTRY: u16 = 528;
+pub const FUNCTION_EXIT: u16 = 527;
 pub const STACK: u16 = 4;
 
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -62,6 +67,11 @@ const EVENTS: &[(u16, &str, &str, &[FieldOf])] = &[
     ),
     (HANDLER, "irq", "irq_handler_entry", &[("int irq", 8, 4, 1), ("__data_loc char[] name", 12, 4, 0)]),
     (SOFTIRQ, "irq", "softirq_entry", &[("unsigned int vec", 8, 4, 0)]),
+    (SOFTIRQ_EXIT, "irq", "softirq_exit", &[("unsigned int vec", 8, 4, 0)]),
+    (CALL_ENTRY, "irq_vectors", "call_function_single_entry", &[("int vector", 8, 4, 1)]),
+    (CALL_EXIT, "irq_vectors", "call_function_single_exit", &[("int vector", 8, 4, 1)]),
+    (FUNCTION_ENTRY, "csd", "csd_function_entry", &[("void * func", 8, 8, 0), ("void * csd", 16, 8, 0)]),
+    (FUNCTION_EXIT, "csd", "csd_function_exit", &[("void * func", 8, 8, 0), ("void * csd", 16, 8, 0)]),
     (STACK, "ftrace", "kernel_stack", &[("int size", 8, 4, 1), ("unsigned long caller[8]", 16, 64, 0)]),
 ];
 

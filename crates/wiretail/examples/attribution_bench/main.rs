@@ -1,0 +1,162 @@
+//! How long it takes to say what delayed the worst packets: `attribution_bench [EVENTS [PACKETS [ROUNDS]]]`.
+//!
+//! Writes the trace of a trial, ten million events unless told otherwise, into a temporary folder, and then does what
+//! `wiretail explain RUN` does with one: reads the trace, builds the timelines, explains the packets. Only the packets'
+//! times are not matched from captures, which is measured elsewhere (`benches/run`). The worst in a thousand of five
+//! million packets are 5000, each of which must get a cause.
+//!
+//! The yardstick beside it is what one would write first: each packet held against all of the core's spans.
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_capture::trace::Trace;
+use wiretail_schema::causes::{Certainty, PacketExplanation, TrialExplanation};
+use wiretail_schema::trace::TRACE_FILE;
+
+mod made_up;
+#[allow(dead_code, reason = "the tests of the reader use the rest")]
+#[path = "../../../wiretail-capture/src/trace/test_support.rs"]
+mod test_support;
+
+use made_up::Trial;
+
+/// Packets that are listed and explained, at most.
+const WORST: usize = 5000;
+/// Packets of the yardstick: it takes too long for all of them.
+const SUBSET: usize = 50;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
+    let (events, packets, rounds) = (number(10_000_000)?, number(5_000_000)?, number(7)?);
+    let folder = tempfile::tempdir()?;
+    let mut trial = Trial::new(events, packets);
+    let mut bytes = 0;
+    for (stream, pages) in trial.info.streams.iter().zip(std::mem::take(&mut trial.pages)) {
+        bytes += pages.len();
+        fs::write(folder.path().join(&stream.file), pages)?;
+    }
+    fs::write(folder.path().join(TRACE_FILE), serde_json::to_vec(&trial.info)?)?;
+    println!("{packets} packets, a trace of {:.0} MB", bytes as f64 / 1e6);
+
+    forget_peak();
+    let mut parts: [Vec<f64>; 3] = Default::default();
+    let mut found = None;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        let mut trace = Trace::open(folder.path())?;
+        let mut builder = Builder::new(&trial.roles);
+        let end = trace.read(|event| builder.take(event))?;
+        let lines = builder.finish(&trace);
+        let read = start.elapsed();
+        let explanation = explain(lines, &inputs(&trial, &trace));
+        let all = start.elapsed();
+        for (part, duration) in parts.iter_mut().zip([read, all - read, all]) {
+            part.push(duration.as_secs_f64() * 1e3);
+        }
+        found = Some((explanation, end.events, all));
+    }
+    let peak_mb = peak_mb();
+    let (explanation, events, _) = found.ok_or("no round")?;
+    check(&explanation, packets);
+    for (what, part) in ["reading, timelines", "explaining", "together"].iter().zip(&mut parts) {
+        part.sort_unstable_by(f64::total_cmp);
+        let (median, least, most) = (part[part.len() / 2], part[0], part[part.len() - 1]);
+        println!("{what:20} {median:8.0} ms  ({least:.0} to {most:.0})");
+    }
+    let median = parts[2][parts[2].len() / 2];
+    println!(
+        "{events} events, {:.1} million a second; {} packets attributed; peak {peak_mb:.0} MB of memory",
+        events as f64 / median / 1e3,
+        explanation.worst.len()
+    );
+    let each = against_all_spans(&trial, folder.path(), &explanation)?;
+    let whole = each.as_secs_f64() * 1e3 * explanation.worst.len() as f64;
+    println!(
+        "each packet against all spans: {:.2} ms a packet, {:.1} times explaining for these packets",
+        each.as_secs_f64() * 1e3,
+        whole / parts[1][parts[1].len() / 2]
+    );
+    Ok(())
+}
+
+fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
+    Inputs {
+        trial: "made-up",
+        segment: "forward",
+        version: "0",
+        roles: &trial.roles,
+        info: trace.info(),
+        names: trace,
+        lost: &[],
+        packets: &trial.packets,
+        first_ns: trial.packets.first().map_or(0, |packet: &PacketTime| packet.in_ns),
+        worst: WORST,
+        timelines: 50,
+    }
+}
+
+/// A benchmark of something wrong is worth nothing.
+fn check(found: &TrialExplanation, packets: u64) {
+    assert_eq!(found.worst.len(), WORST.min(found.tail_packets as usize));
+    assert!(found.tail_packets >= packets / 1000);
+    for packet in &found.worst {
+        let known_ns: u64 = packet.parts.iter().map(|part| part.ns).sum();
+        assert_eq!(known_ns + packet.unknown_ns, packet.lost_ns, "{packet:?}");
+        assert!(!packet.parts.is_empty(), "{packet:?}");
+    }
+    let unknown = found.tail_unknown_ns as f64 / found.tail_lost_ns as f64;
+    let causes: Vec<String> = found
+        .causes
+        .iter()
+        .filter(|row| row.tail_packets > 0)
+        .map(|row| format!("{:?} {}", row.kind, row.tail_packets))
+        .collect();
+    println!(
+        "{:.2} % of the tail's lost time without a cause; packets by cause: {}",
+        unknown * 100.0,
+        causes.join(", ")
+    );
+    assert!(unknown < 0.1);
+}
+
+/// How long a packet takes that is held against all spans of the device's core. What the explanation says was seen
+/// within its time must be among what this finds.
+fn against_all_spans(
+    trial: &Trial,
+    folder: &std::path::Path,
+    found: &TrialExplanation,
+) -> Result<Duration, Box<dyn Error>> {
+    let mut trace = Trace::open(folder)?;
+    let mut builder = Builder::new(&trial.roles);
+    trace.read(|event| builder.take(event))?;
+    let lines = builder.finish(&trace);
+    let start = Instant::now();
+    let chosen: Vec<&PacketExplanation> = found.worst.iter().step_by(WORST / SUBSET).collect();
+    for packet in &chosen {
+        let time = trial.packets[packet.index as usize];
+        let (from_ns, to_ns) = (time.in_ns as u64, (time.in_ns + time.delay_ns) as u64);
+        let away =
+            lines.device.iter().map(|span| span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns)));
+        let away_ns: u64 = away.sum();
+        let seen = packet.parts.iter().filter(|part| part.certainty == Certainty::Observed && !part.queued);
+        assert!(seen.map(|part| part.ns).sum::<u64>() <= away_ns, "{packet:?}");
+    }
+    Ok(start.elapsed() / chosen.len().max(1) as u32)
+}
+
+/// The largest resident set from here on; where the kernel does not allow it, that of the whole program.
+fn forget_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Peak of the resident set in MB; 0 where there is no such thing.
+fn peak_mb() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kib.unwrap_or(0.0) * 1024.0 / 1e6
+}
