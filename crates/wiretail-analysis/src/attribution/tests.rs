@@ -1,5 +1,7 @@
 //! Traces of which every span is known, and a server that is simulated.
 
+mod naive;
+
 use proptest::prelude::*;
 use wiretail_schema::causes::{CauseKind, Certainty, TrialExplanation};
 use wiretail_schema::trace::{ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles};
