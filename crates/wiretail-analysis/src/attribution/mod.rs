@@ -182,8 +182,8 @@ impl Trial<'_> {
         let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
         // The tail, and what is wanted beyond it.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
-        let place = (delays.len() - wanted).min(delays.len().saturating_sub(1));
-        let least_ns = if delays.is_empty() { 0 } else { *delays.select_nth_unstable(place).1 };
+        let place = delays.len() - wanted;
+        let least_ns = if wanted > 0 { *delays.select_nth_unstable(place).1 } else { 0 };
         let is_wanted = |place: &usize| self.passages[*place].delay_ns() >= least_ns;
         let mut worst: Vec<usize> = (0..self.passages.len()).filter(is_wanted).collect();
         worst.sort_by_key(|place| (std::cmp::Reverse(self.passages[*place].delay_ns()), *place));
