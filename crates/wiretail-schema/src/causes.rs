@@ -43,6 +43,8 @@ pub struct TrialFindings {
     pub periodicity: Periodicity,
 }
 
+/// Name of [`CauseKind::Asleep`] while the interrupt that wakes the core is on its way.
+pub const WAKING: &str = "waking";
 /// Name of [`CauseKind::Burst`] where packets should have come evenly, and came late and together.
 pub const CROWD_LATE: &str = "late sender";
 /// Name of [`CauseKind::Burst`] where packets came as they should, and faster than the device serves them.
@@ -133,7 +135,8 @@ pub enum CauseKind {
     FairServer,
     /// The program touched memory that was not there yet.
     PageFault,
-    /// The device's thread slept though a packet was there: it had to be woken, or waited for something else.
+    /// The device's thread slept though a packet was there: it had to be woken, or waited for something else; name:
+    /// [`WAKING`] from when it was sent the interrupt that wakes it.
     Asleep,
     /// The core stood still and the kernel knows nothing of it: the hypervisor or firmware took it.
     Paused,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use wiretail_schema::causes::{CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation};
+use wiretail_schema::causes::{
+    CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation, WAKING,
+};
 use wiretail_schema::trace::TraceNames;
 
 use super::parts::RawPart;
@@ -114,6 +116,7 @@ impl<'a> Table<'a> {
             Raw::Task(pid) => (CauseKind::Task, self.task(pid)),
             Raw::FairServer(pid) => (CauseKind::FairServer, self.task(pid)),
             Raw::Asleep => (CauseKind::Asleep, String::new()),
+            Raw::Waking => (CauseKind::Asleep, WAKING.to_owned()),
             Raw::PageFault => (CauseKind::PageFault, String::new()),
             Raw::Paused => (CauseKind::Paused, String::new()),
             Raw::Device => (CauseKind::Device, String::new()),

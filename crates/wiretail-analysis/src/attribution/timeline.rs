@@ -36,6 +36,8 @@ pub enum Raw {
     FairServer(i32),
     /// The idle task: the device's thread sleeps.
     Asleep,
+    /// The same, but it was asked to wake: the interrupt is on its way.
+    Waking,
     /// A page fault of the device's.
     PageFault,
     /// The core stood still without an event.
@@ -218,6 +220,8 @@ struct Core {
     wants_core: bool,
     calls: HashMap<u64, VecDeque<u32>>,
     reschedule: u32,
+    /// Since when, and by whom, an idle core is asked to do something.
+    asked: Option<(u64, u32)>,
 }
 
 impl<'a> Builder<'a> {
@@ -265,6 +269,9 @@ impl<'a> Builder<'a> {
         let sender = self.lines.senders.of(RawSender { pid, cpu, function, stack });
         self.lines.sends.resize(self.lines.senders.values().len(), 0);
         self.lines.sends[sender as usize] += 1;
+        if self.device.task == Some(0) && self.device.frames.is_empty() && self.device.asked.is_none() {
+            self.device.asked = Some((event.ts_ns, sender));
+        }
         if is_call {
             let queue = self.device.calls.entry(function).or_default();
             queue.push_back(sender);
@@ -332,6 +339,7 @@ impl Core {
             wants_core: false,
             calls: HashMap::new(),
             reschedule: NOBODY,
+            asked: None,
         }
     }
 
@@ -461,6 +469,7 @@ impl Core {
 
     /// Whatever was on top was so until now.
     fn close(&mut self, at: u64, lines: &mut Timelines) {
+        let asked = self.asked.take().filter(|_| self.task == Some(0) && self.frames.is_empty());
         // The modelled end of a page fault may reach beyond the next event.
         if let Some(last) = self.spans.last_mut().filter(|last| last.to_ns > at) {
             last.to_ns = at.max(last.from_ns);
@@ -468,7 +477,22 @@ impl Core {
         if at <= self.since_ns {
             return;
         }
-        let from_ns = std::mem::replace(&mut self.since_ns, at);
+        let mut from_ns = std::mem::replace(&mut self.since_ns, at);
+        if let Some((asked_ns, sender)) = asked {
+            // The rest of the idle time is that of the interrupt on its way.
+            let asked_ns = asked_ns.clamp(from_ns, at);
+            let edge = lines.edges.of(Edge::Switch) as u16;
+            let certainty = Certainty::Observed;
+            if let Some(cause) = self.task_cause.filter(|_| asked_ns > from_ns) {
+                self.spans.push(Span { from_ns, to_ns: asked_ns, sender: NOBODY, cause, edge, certainty });
+            }
+            let cause = lines.causes.of(Raw::Waking) as u16;
+            from_ns = asked_ns;
+            if asked_ns < at {
+                self.spans.push(Span { from_ns, to_ns: at, sender, cause, edge, certainty });
+            }
+            return;
+        }
         let top = self.frames.last().map(|frame| (frame.cause, frame.sender, frame.inside));
         let (cause, sender, edge) = match (top, self.task_cause, self.visit) {
             (Some((cause, sender, _)), _, Some(visit)) => (cause, sender, visit.edge),

@@ -29,6 +29,9 @@ const WATCHED: &[(&str, &str)] = &[
     ("nmi", "nmi_handler"),
 ];
 
+/// The kernel's function that another core queues to have a task woken.
+pub const WAKING: &str = "sched_ttwu_pending";
+
 fn wanted(system: &str, name: &str) -> Wanted {
     Wanted { system: system.to_owned(), name: name.to_owned(), filter: None }
 }
@@ -53,11 +56,22 @@ pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
     all
 }
 
+/// Whether an event's `cpu` is one of these. Equations, as kernels before 6.6 don't compare a number with a list.
+fn is_watched(watched: &CoreSet) -> String {
+    let equal: Vec<String> = watched.cores().iter().map(|core| format!("cpu == {core}")).collect();
+    equal.join(" || ")
+}
+
+/// The trigger that records the stacks of those who queue a function for a watched core, but for the one that starts at
+/// `waking` (Linux, Documentation/trace/events.rst).
+pub fn stack_trigger(watched: &CoreSet, waking: Option<u64>) -> String {
+    let but = waking.map_or(String::new(), |waking| format!(" && func != {waking:#x}"));
+    format!("stacktrace if ({}){but}", is_watched(watched))
+}
+
 /// What is sent towards the watched cores, from whichever.
 pub fn of_sends(watched: &CoreSet) -> Vec<Wanted> {
-    // Equations, as kernels before 6.6 don't compare a number with a list.
-    let equal: Vec<String> = watched.cores().iter().map(|core| format!("cpu == {core}")).collect();
-    let one = Some(equal.join(" || "));
+    let one = Some(is_watched(watched));
     let mask = Some(format!("cpumask & CPUS{{{watched}}}"));
     [("csd", "csd_queue_cpu", &one), ("ipi", "ipi_send_cpu", &one), ("ipi", "ipi_send_cpumask", &mask)]
         .map(|(system, name, filter)| Wanted { filter: filter.clone(), ..wanted(system, name) })
@@ -73,6 +87,14 @@ mod tests {
         let sends = of_sends(&CoreSet::new([1, 2, 5]));
         assert_eq!(sends[0].filter.as_deref(), Some("cpu == 1 || cpu == 2 || cpu == 5"));
         assert_eq!(sends[2].filter.as_deref(), Some("cpumask & CPUS{1-2,5}"));
+    }
+
+    #[test]
+    fn stacks_are_of_calls_but_for_waking() {
+        let cores = CoreSet::new([1, 2]);
+        assert_eq!(stack_trigger(&cores, None), "stacktrace if (cpu == 1 || cpu == 2)");
+        let trigger = stack_trigger(&cores, Some(0xffff_ffff_813a_84a0));
+        assert_eq!(trigger, "stacktrace if (cpu == 1 || cpu == 2) && func != 0xffffffff813a84a0");
     }
 
     #[test]

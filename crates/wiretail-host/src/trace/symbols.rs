@@ -28,6 +28,12 @@ pub fn symbols(root: &Path, addresses: &[u64]) -> Result<Vec<(u64, String)>, Hos
     Ok(found)
 }
 
+/// Where a function starts; none where the kernel does not have it, or hides its addresses.
+pub fn address_of(root: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/kallsyms")).ok()?;
+    text.lines().filter_map(function).find(|(_, found)| *found == name).map(|(start, _)| start)
+}
+
 /// `ffffffff81000000 T name [module]`, if it is a function at a known address.
 fn function(line: &str) -> Option<(u64, &str)> {
     let mut parts = line.split_ascii_whitespace();
@@ -49,6 +55,10 @@ mod tests {
         fs::write(root.path().join("proc/kallsyms"), text).expect("written");
         let found = symbols(root.path(), &[0x1004, 0x2900, 0x1000, 0x10]).expect("read");
         assert_eq!(found, [(0x1000, "first".to_owned()), (0x2000, "second".to_owned())]);
+        assert_eq!(
+            (address_of(root.path(), "third"), address_of(root.path(), "hidden")),
+            (Some(0x3000), None)
+        );
         assert!(symbols(Path::new("/no/such/root"), &[]).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use wiretail_schema::causes::{
     CROWD_LATE, CROWD_LOAD, CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation,
+    WAKING,
 };
 
 use crate::format;
@@ -31,6 +32,9 @@ pub fn cause_name(row: &CauseRow) -> String {
         CauseKind::Task => with("task ", "another task"),
         CauseKind::FairServer => with("fair server: ", "fair server"),
         CauseKind::PageFault => "page faults".to_owned(),
+        CauseKind::Asleep if row.name == WAKING => {
+            "the interrupt that wakes the device, on its way".to_owned()
+        }
         CauseKind::Asleep => "the device slept".to_owned(),
         CauseKind::Paused => "the core stood still (hypervisor)".to_owned(),
         CauseKind::Device => "the device's own thread".to_owned(),
@@ -64,7 +68,8 @@ fn many(row: &CauseRow) -> String {
         CauseKind::Task => format!("the task {name}"),
         CauseKind::FairServer if name.is_empty() => "the fair server".to_owned(),
         CauseKind::FairServer => format!("the fair server, which let {name} run"),
-        CauseKind::Asleep => "waking the device's thread".to_owned(),
+        CauseKind::Asleep if name == WAKING => "the way of the interrupts that wake the device".to_owned(),
+        CauseKind::Asleep => "the device's sleep".to_owned(),
         CauseKind::Paused => "pauses of the whole core (hypervisor or firmware)".to_owned(),
         CauseKind::Feeding if name.is_empty() => "what kept the sending core".to_owned(),
         CauseKind::Feeding => format!("{name} on the sending core"),

@@ -1,7 +1,7 @@
 //! What a cause of delay is, and what helps against it: one entry a kind, and entries of their own for names that need
 //! something else. Each step says where it is set, and each entry where it is documented.
 
-use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, CauseKind};
+use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, CauseKind, WAKING};
 
 mod table;
 
@@ -41,6 +41,7 @@ pub fn remedy(kind: CauseKind, name: &str) -> &'static Remedy {
         CauseKind::Task => task(name),
         CauseKind::FairServer => &FAIR_SERVER,
         CauseKind::PageFault => &PAGE_FAULT,
+        CauseKind::Asleep if name == WAKING => &WAKING_UP,
         CauseKind::Asleep => &ASLEEP,
         CauseKind::Paused => &PAUSED,
         CauseKind::Device => &DEVICE,

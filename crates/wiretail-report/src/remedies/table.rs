@@ -370,6 +370,29 @@ pub const BURST: Remedy = Remedy {
     }],
 };
 
+pub const WAKING_UP: Remedy = Remedy {
+    what: "The packet was there and the device's core had been sent the interrupt that wakes it: until the core took it passed this time. A core that idles has left a sleep state, or a hypervisor has had to let a halted virtual processor run again.",
+    steps: &[
+        "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a core of its own.",
+        "Keep the core from idle states: boot with idle=poll, or hold /dev/cpu_dma_latency at 0.",
+        "In a virtual machine: let the guest poll before it halts (cpuidle-haltpoll), or the host (kvm.halt_poll_ns), and pin the virtual core to a physical one of its own.",
+    ],
+    sources: &[
+        Source {
+            title: "Linux: PM quality of service (/dev/cpu_dma_latency)",
+            url: "https://docs.kernel.org/power/pm_qos_interface.html",
+        },
+        Source {
+            title: "Linux: guest halt polling",
+            url: "https://docs.kernel.org/virt/guest-halt-polling.html",
+        },
+        Source {
+            title: "Linux: KVM's halt polling",
+            url: "https://docs.kernel.org/virt/kvm/halt-polling.html",
+        },
+    ],
+};
+
 pub const LATE_SENDER: Remedy = Remedy {
     what: "The load generator was held up, and sent the packets that were due meanwhile together: this is the measurement's own doing and not the device's.",
     steps: &[

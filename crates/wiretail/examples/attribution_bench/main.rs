@@ -85,6 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
     Inputs {
+        evenly: true,
         trial: "made-up",
         segment: "forward",
         version: "0",

@@ -3,10 +3,11 @@
 use std::fs;
 
 use wiretail_capture::trace::{Event, Trace};
-use wiretail_schema::disturbance::{DISTURBANCES_FILE, Disturbance, DisturbanceKind};
+use wiretail_schema::disturbance::{DISTURBANCES_FILE, Disturbance, DisturbanceKind, KindTruth, TruthReport};
 use wiretail_schema::trace::TraceNames;
 
 use super::bed::{Bed, experiment};
+use crate::support::succeed;
 use crate::trace::can_trace;
 
 #[test]
@@ -17,7 +18,7 @@ fn what_disturbs_the_device_is_listed_and_seen_by_the_kernel() {
     }
     let device = "kind = \"skeleton\"\nwork = \"50 us\"\ndisturb = \"all\"\ndisturb-every = \"5 ms\"";
     let text = experiment(device, "rate = \"1 kpps\"\npacing = \"sleep\"", "duration = \"1 s\"");
-    let bed = Bed::new(&format!("{text}[trace]\nrecord = \"yes\"\ntwin = \"no\"\n"));
+    let bed = Bed::new(&format!("{text}[trace]\nrecord = \"yes\"\ntwin = \"no\"\npage-faults = \"yes\"\n"));
     bed.run().with_code(0);
     let trial = &bed.trials()[0];
     let folder = bed.out().join(trial["directory"].as_str().expect("a directory"));
@@ -48,6 +49,23 @@ fn what_disturbs_the_device_is_listed_and_seen_by_the_kernel() {
         let seen = seen.count();
         assert!(seen > 0, "{}: none of {} were seen", kind.name(), planted.len());
         assert_eq!(trace.task(planted[0].pid), Some(planted[0].task.as_str()));
+    }
+
+    // And what is told of the packets that it delayed is so.
+    let out = bed.out().display().to_string();
+    let told = succeed(["explain", &out, "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let truth: TruthReport = serde_json::from_value(told["trials"][0]["truth"].clone()).expect("a truth");
+    let sum = |count: fn(&KindTruth) -> u64| truth.kinds.values().map(count).sum::<u64>();
+    let (packets, found, said) = (sum(|kind| kind.packets), sum(|kind| kind.found), sum(|kind| kind.said));
+    assert!(packets >= 20, "only {packets} packets were delayed: {truth:?}");
+    // Nobody is kept off the cores here: others delay some of these packets even more.
+    assert!(
+        found * 10 >= packets * 7 && found * 10 >= said * 8,
+        "{found} of {packets}, {said} said: {truth:?}"
+    );
+    for (kind, one) in truth.kinds.iter().filter(|(_, one)| one.found >= 5) {
+        assert!(one.is_every_sender_named(), "{}: {one:?}", kind.name());
     }
 }
 
