@@ -4,7 +4,7 @@
 use wiretail_schema::causes::{Certainty, EventCost};
 use wiretail_schema::trace::{Gap, TraceNames, TraceRoles};
 
-use super::timeline::{Edge, JOIN_NS, NOBODY, Raw, Span, Timelines};
+use super::timeline::{Edge, JOIN_NS, LATEST_NS, NOBODY, Raw, Span, Timelines};
 
 /// A cost from fewer gaps than this is not used.
 const GAPS_MIN: usize = 5;
@@ -83,11 +83,13 @@ impl Costs {
             match spans {
                 [] => {
                     let length_ns = gap.to_ns.saturating_sub(gap.from_ns);
-                    paused = [paused[0] + 1, paused[1] + length_ns, paused[2].max(length_ns)];
+                    paused =
+                        [paused[0] + 1, u64::saturating_add(paused[1], length_ns), paused[2].max(length_ns)];
                 }
                 [first, .., last] | [first @ last] if joined => {
-                    heads[usize::from(first.edge)].push(first.from_ns.saturating_sub(gap.from_ns));
-                    tails[usize::from(last.edge)].push(gap.to_ns.saturating_sub(last.to_ns));
+                    heads[usize::from(first.edge)]
+                        .push(first.from_ns.saturating_sub(gap.from_ns).min(LATEST_NS));
+                    tails[usize::from(last.edge)].push(gap.to_ns.saturating_sub(last.to_ns).min(LATEST_NS));
                 }
                 _ => {}
             }
@@ -160,10 +162,13 @@ impl Costs {
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;
-        let mut pieces = Vec::new();
+        let mut pieces: Vec<Span> = Vec::new();
         for stall in stalls {
-            let inside = within(spans, stall.from_ns, stall.to_ns);
-            let mut at = stall.from_ns;
+            // Of a log that is out of order, what does not overlap.
+            let from_ns = pieces.last().map_or(0, |last| last.to_ns).max(stall.from_ns);
+            let to_ns = stall.to_ns.min(LATEST_NS);
+            let inside = within(spans, from_ns, to_ns);
+            let mut at = from_ns;
             for span in inside {
                 let length_ns = span.from_ns.saturating_sub(at);
                 if length_ns >= PIECE_NS {
@@ -178,9 +183,9 @@ impl Costs {
                 }
                 at = at.max(span.to_ns);
             }
-            if stall.to_ns.saturating_sub(at) >= PIECE_NS {
+            if to_ns.saturating_sub(at) >= PIECE_NS {
                 let (sender, certainty) = (NOBODY, Certainty::Inferred);
-                pieces.push(Span { from_ns: at, to_ns: stall.to_ns, sender, cause: paused, edge, certainty });
+                pieces.push(Span { from_ns: at, to_ns, sender, cause: paused, edge, certainty });
             }
         }
         merge(spans, &pieces)

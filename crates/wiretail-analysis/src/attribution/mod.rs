@@ -33,7 +33,7 @@ use self::parts::Split;
 use self::queue::{Passage, delays_without, passages};
 use self::table::Table;
 pub use self::timeline::{Builder, Timelines};
-use self::timeline::{Crowd, Edge, Raw, Span};
+use self::timeline::{Crowd, Edge, LATEST_NS, Raw, Span};
 
 /// The percentiles that are shown with and without each cause; 100 is the maximum.
 const PERCENTILES: [f64; 5] = [99.0, 99.9, 99.99, 99.999, 100.0];
@@ -96,7 +96,7 @@ pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
         spans.into_iter().filter(is_interrupt).collect()
     };
     let offset_ns = inputs.info.clock_before.offset_ns;
-    let at = |ns: i64| ns.saturating_sub(offset_ns).max(0) as u64;
+    let at = |ns: i64| (ns.saturating_sub(offset_ns).max(0) as u64).min(LATEST_NS);
     let packets = inputs.packets.iter();
     let passages = passages(packets.map(|p| (p.index, at(p.in_ns), at(p.in_ns.saturating_add(p.delay_ns)))));
     let usual = Usual::of(&passages, &device, lines.causes.values().len());

@@ -50,9 +50,10 @@ impl Usual {
             for span in sweep.within(passage.in_ns, after_ns) {
                 let cause = usize::from(span.cause);
                 let within_ns = overlap_ns(span, passage.in_ns, passage.out_ns);
-                usual.of_packet_ns[cause] += within_ns;
+                usual.of_packet_ns[cause] = usual.of_packet_ns[cause].saturating_add(within_ns);
                 met[cause] += u64::from(within_ns > 0);
-                usual.whole_ns[cause] += overlap_ns(span, passage.in_ns, after_ns);
+                let whole_ns = overlap_ns(span, passage.in_ns, after_ns);
+                usual.whole_ns[cause] = usual.whole_ns[cause].saturating_add(whole_ns);
                 met_whole[cause] += 1;
             }
         }
@@ -67,7 +68,7 @@ impl Usual {
     /// In a packet's time, when so many others were served in it; in ns. 0 for a cause that came later.
     pub fn ns(&self, cause: u16, served: u64) -> u64 {
         let at = |list: &[u64]| list.get(usize::from(cause)).copied().unwrap_or(0);
-        at(&self.of_packet_ns) + served * at(&self.whole_ns)
+        at(&self.of_packet_ns).saturating_add(served.saturating_mul(at(&self.whole_ns)))
     }
 
     /// While so many packets were served, in ns.

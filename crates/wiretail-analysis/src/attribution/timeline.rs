@@ -14,6 +14,8 @@ const ORDINARY_PRIO: u64 = 100;
 /// Between two spans of one absence no program runs for less than this, in ns: leaving an interrupt, the kernel goes
 /// on to softirqs, to the scheduler, or to the next interrupt.
 pub const JOIN_NS: u64 = 1_500;
+/// Later times are those of damaged traces, in ns: 36 years. Up to there sums of two do not overflow.
+pub const LATEST_NS: u64 = 1 << 60;
 /// Sends that are kept until the call arrives; more than a core can have queued.
 const SENDS_MAX: usize = 4096;
 
@@ -227,7 +229,8 @@ struct Core {
 impl<'a> Builder<'a> {
     /// Of the cores and threads in `roles`.
     pub fn new(roles: &'a TraceRoles) -> Self {
-        let page_fault_ns = roles.spin.as_ref().and_then(|spin| spin.page_fault_ns).unwrap_or(0);
+        let page_fault_ns =
+            roles.spin.as_ref().and_then(|spin| spin.page_fault_ns).unwrap_or(0).min(LATEST_NS);
         Self {
             roles,
             lines: Timelines::default(),
@@ -344,7 +347,8 @@ impl Core {
     }
 
     fn take(&mut self, event: &Event, roles: &TraceRoles, page_fault_ns: u64, lines: &mut Timelines) {
-        let at = event.ts_ns;
+        // A damaged trace may go back in time; what is known of a core does not.
+        let at = event.ts_ns.min(LATEST_NS).max(self.since_ns);
         if self.task.is_none() {
             self.since_ns = at;
         }
@@ -477,7 +481,11 @@ impl Core {
         if at <= self.since_ns {
             return;
         }
-        let mut from_ns = std::mem::replace(&mut self.since_ns, at);
+        let since_ns = std::mem::replace(&mut self.since_ns, at);
+        let mut from_ns = self.spans.last().map_or(0, |last| last.to_ns).max(since_ns);
+        if from_ns >= at {
+            return;
+        }
         if let Some((asked_ns, sender)) = asked {
             // The rest of the idle time is that of the interrupt on its way.
             let asked_ns = asked_ns.clamp(from_ns, at);

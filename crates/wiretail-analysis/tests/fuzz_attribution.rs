@@ -1,0 +1,201 @@
+//! Fuzzing of attribution: whatever a damaged trace, its roles or clocks that were set come to, it ends, and what it
+//! says adds up. A loop as for the readers: for `WIRETAIL_FUZZ_SECONDS` (3 unless set), from `WIRETAIL_FUZZ_SEED` (1).
+
+use std::time::{Duration, Instant};
+
+use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_schema::trace::{ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles};
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// Most times are near each other, in order or not; some are absurd.
+    fn time(&mut self, near: u64) -> u64 {
+        match self.below(40) {
+            0 => u64::MAX - self.below(3),
+            1 => self.below(3),
+            2 => i64::MAX as u64 - 1 + self.below(3),
+            3 => self.next(),
+            _ => near.saturating_add(self.below(30_000)),
+        }
+    }
+
+    fn gaps(&mut self, count: u64) -> Vec<Gap> {
+        (0..self.below(count)).map(|place| self.gap(place * 20_000)).collect()
+    }
+
+    fn gap(&mut self, near: u64) -> Gap {
+        Gap { from_ns: self.time(near), to_ns: self.time(near) }
+    }
+}
+
+struct Names;
+
+impl TraceNames for Names {
+    fn name(&self, number: u32) -> Option<&str> {
+        ["local_timer", "reschedule", "NET_RX", "call_function"].get(number as usize).copied()
+    }
+
+    fn stack(&self, number: u32) -> Option<&[u64]> {
+        (number == 1).then_some(&[0, 2])
+    }
+
+    fn task(&self, pid: i32) -> Option<&str> {
+        (pid == 1).then_some("device")
+    }
+
+    fn function(&self, address: u64) -> Option<&str> {
+        ["ipi_mb", "flush_tlb_func", "__x64_sys_munmap"].get(address as usize).copied()
+    }
+}
+
+const KINDS: [Kind; 16] = [
+    Kind::VectorEntry,
+    Kind::VectorExit,
+    Kind::IrqEntry,
+    Kind::IrqExit,
+    Kind::SoftirqEntry,
+    Kind::SoftirqExit,
+    Kind::Switch,
+    Kind::CsdQueue,
+    Kind::CsdEntry,
+    Kind::CsdExit,
+    Kind::IpiSend,
+    Kind::IpiSendMask,
+    Kind::TlbFlush,
+    Kind::Nmi,
+    Kind::PageFaultUser,
+    Kind::PageFaultKernel,
+];
+
+fn event(random: &mut Random, near: u64) -> Event {
+    let mut arg = || if random.below(20) == 0 { random.next() } else { random.below(4) };
+    let args = [arg(), arg(), arg()];
+    Event {
+        ts_ns: random.time(near),
+        args,
+        pid: random.below(4) as i32 - i32::from(random.below(30) == 0) * i32::MAX,
+        name: random.below(5) as u32,
+        stack: random.below(3) as u32,
+        cpu: random.below(3) as u16,
+        kind: KINDS[random.below(16) as usize],
+    }
+}
+
+fn roles(random: &mut Random) -> TraceRoles {
+    let spin = Spin {
+        core: 1,
+        thread: 2,
+        span: random.gap(0),
+        gaps: random.gaps(20),
+        page_fault_ns: Some(random.time(0)),
+        ..Spin::default()
+    };
+    TraceRoles {
+        core: if random.below(10) == 0 { u32::MAX } else { 1 },
+        threads: vec![1],
+        fifo: random.below(2) == 0,
+        polls: random.below(2) == 0,
+        batch: random.below(3),
+        feeding: (random.below(3) > 0).then_some(0),
+        stalls: random.gaps(5),
+        logs_stalls: random.below(2) == 0,
+        spin: (random.below(3) > 0).then_some(spin),
+        ..TraceRoles::default()
+    }
+}
+
+fn info(random: &mut Random) -> TraceInfo {
+    let offset_ns = if random.below(10) == 0 { random.next() as i64 } else { 0 };
+    let offset = ClockOffset { at_ns: 0, offset_ns, uncertainty_ns: random.time(0) };
+    TraceInfo {
+        schema: String::new(),
+        wiretail_version: String::new(),
+        kernel: String::new(),
+        machine: String::new(),
+        clock: String::new(),
+        start_ns: random.time(0),
+        end_ns: random.time(0),
+        clock_before: offset,
+        clock_after: offset,
+        clock_stepped: false,
+        watched: Vec::new(),
+        stacks: true,
+        page_bytes: 4096,
+        header_page: String::new(),
+        events: Vec::new(),
+        remarks: Vec::new(),
+        streams: Vec::new(),
+        tasks: Vec::new(),
+        symbols: Vec::new(),
+    }
+}
+
+fn round(random: &mut Random) {
+    let (roles, info) = (roles(random), info(random));
+    let mut builder = Builder::new(&roles);
+    for place in 0..random.below(200) {
+        builder.take(&event(random, place * 3_000));
+    }
+    let packet = |index| {
+        let (in_ns, delay_ns) = (random.time(index * 10_000) as i64, random.time(0) as i64);
+        PacketTime { index, in_ns, delay_ns }
+    };
+    let mut packets: Vec<PacketTime> = (0..100).map(packet).collect();
+    packets.truncate(random.below(101) as usize);
+    // They are asked for in order, and whoever asks has them from a matching.
+    packets.sort_unstable_by_key(|packet| packet.in_ns);
+    let lost = random.gaps(3);
+    let inputs = Inputs {
+        trial: "",
+        segment: "",
+        version: "",
+        roles: &roles,
+        info: &info,
+        names: &Names,
+        lost: &lost,
+        packets: &packets,
+        first_ns: random.time(0) as i64,
+        evenly: random.below(2) == 0,
+        worst: random.below(150) as usize,
+        timelines: 10,
+    };
+    let found = explain(builder.finish(&Names), &inputs);
+    assert_eq!(found.packets, packets.len() as u64);
+    for packet in &found.worst {
+        let known_ns: u64 = packet.parts.iter().map(|part| part.ns).sum();
+        assert_eq!(known_ns + packet.unknown_ns, packet.lost_ns, "{packet:?}");
+        assert!(packet.parts.iter().all(|part| part.cause < found.causes.len()), "{packet:?}");
+    }
+}
+
+#[test]
+fn attribution() {
+    let setting = |name: &str, default: u64| match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: '{text}' is not a number")),
+        Err(_) => default,
+    };
+    let time = Duration::from_secs(setting("WIRETAIL_FUZZ_SECONDS", 3));
+    let seed = setting("WIRETAIL_FUZZ_SEED", 1);
+    let (start, mut number) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        let mut random = Random(seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ number);
+        let ended = std::panic::catch_unwind(move || round(&mut random));
+        assert!(ended.is_ok(), "failed in round {number} of WIRETAIL_FUZZ_SEED={seed}");
+        number += 1;
+    }
+    println!("fuzz target attribution: {number} rounds");
+}
