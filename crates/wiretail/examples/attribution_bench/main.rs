@@ -95,7 +95,6 @@ fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
         lost: &[],
         packets: &trial.packets,
         first_ns: trial.packets.first().map_or(0, |packet: &PacketTime| packet.in_ns),
-        evenly: true,
         worst: WORST,
         timelines: 50,
     }
