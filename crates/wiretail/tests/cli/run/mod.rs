@@ -3,7 +3,7 @@
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
 //! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
-//! - [`traced`]: what the kernel did meanwhile;
+//! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
 //! - [`ids`]: intrusion prevention systems, where they are installed;
 //! - [`failing`], [`ending`], [`soaks`]: what goes wrong, and what is kept then;
 //! - [`cleanliness`], [`errors`]: what stays on the machine, and what is said where a run can't be.
@@ -29,5 +29,6 @@ mod shares;
 mod soaks;
 mod switches;
 mod traced;
+mod untraceable;
 
 pub use bed::{Turn, can_run, live};
