@@ -155,7 +155,7 @@ pub enum CauseKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// Between two stamps of the kernel's, or of the device's own loop.
+    /// Between two stamps of the kernel's.
     Observed,
     /// Before the first tracepoint or behind the last one: what such an event usually costs there, by calibration.
     Modelled,

@@ -23,7 +23,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     }
     page::section(m, "causes", "What each cause costs", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Ranked by what {} would be if the cause were not there: each packet's delay less what that cause took of it.",
+            "Ranked by what {} would be if the cause were not there: each packet's turn without what that cause took of it, and all that waited behind it sooner by as much.",
             name(rank_by(explanation))
         ));
         let order = ranked(explanation);

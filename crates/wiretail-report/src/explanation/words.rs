@@ -32,9 +32,7 @@ pub fn cause_name(row: &CauseRow) -> String {
         CauseKind::Task => with("task ", "another task"),
         CauseKind::FairServer => with("fair server: ", "fair server"),
         CauseKind::PageFault => "page faults".to_owned(),
-        CauseKind::Asleep if row.name == WAKING => {
-            "the interrupt that wakes the device, on its way".to_owned()
-        }
+        CauseKind::Asleep if row.name == WAKING => "the waking interrupt was on its way".to_owned(),
         CauseKind::Asleep => "the device slept".to_owned(),
         CauseKind::Paused => "the core stood still (hypervisor)".to_owned(),
         CauseKind::Device => "the device's own thread".to_owned(),

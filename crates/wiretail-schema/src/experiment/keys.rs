@@ -78,6 +78,7 @@ impl KeyRow {
             ("dut", "hops") => Some(16),
             ("traffic", "flows") => Some(60_000),
             ("traffic", "streams") => Some(256),
+            ("trace", "buffer") => Some(1024),
             ("traffic", "port" | "burst") => Some(65_535),
             _ => None,
         }
@@ -510,6 +511,14 @@ pub const KEYS: &[KeyRow] = &[
         YES_NO,
         Some("yes"),
         "Whether the stacks of those who interrupt the device's core are recorded, which name their system call and cost them 2 to 12 us.",
+    )
+    .of_trace(),
+    one(
+        "trace",
+        "buffer",
+        Kind::Count(1),
+        Some("16"),
+        "MiB of the trace's buffer for a watched core; more where events are missing.",
     )
     .of_trace(),
     one(

@@ -68,10 +68,11 @@ pub enum Command {
     ///
     /// Or, with --show, say what is in a trace that was recorded before. Only recording needs root.
     Trace(trace::TraceArgs),
-    /// Say what late packets have in common: an interrupt that rose, a clock, every n-th packet
+    /// Say what delayed the worst packets, and what late packets have in common
     ///
-    /// From two captures, without a trace of the kernel. Stalls are compared with interrupt counters that
-    /// were read once a second (--irq); late packets are searched for regular patterns, and those that
+    /// Of a run whose trials were traced: for each of the worst packets what its core did instead, who sent it, what the
+    /// percentiles would be without each cause, and what helps. Of its other trials, and of two captures without a
+    /// trace: stalls are compared with interrupt counters that were read once a second (--irq); late packets are searched for regular patterns, and those that
     /// follow a clock are told apart from those that follow the packets. Each statement comes with how
     /// probable it is by chance.
     Explain(explain::ExplainArgs),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration};
-use wiretail_report::remedies::remedy;
+use wiretail_report::remedies::{Remedy, remedy};
 use wiretail_report::{cause_name, headline, sentence};
 use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation, TrialFindings};
 use wiretail_schema::disturbance::TruthReport;
@@ -92,8 +92,13 @@ fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usiz
     }
     incidents(out, explanation, worst)?;
     writeln!(out, "\n  WHAT HELPS")?;
-    for row in explanation.causes.iter().filter(|row| row.tail_packets > 0).take(REMEDIES) {
+    let mut told: Vec<&Remedy> = Vec::new();
+    for row in explanation.causes.iter().filter(|row| row.tail_packets > 0) {
         let remedy = remedy(row.kind, &row.name);
+        if told.len() == REMEDIES || told.contains(&remedy) {
+            continue;
+        }
+        told.push(remedy);
         writeln!(out, "    {}: {}", cause_name(row), remedy.what)?;
         for step in remedy.steps {
             writeln!(out, "      - {step}")?;
@@ -206,7 +211,7 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     if evidence.windows_lost > 0 {
         writeln!(
             out,
-            "  events are missing in {} windows: {} packets of the tail are not explained; a larger buffer helps",
+            "  events are missing in {} windows: {} packets of the tail are not explained; a larger trace.buffer helps",
             count(evidence.windows_lost),
             count(evidence.packets_in_lost)
         )?;

@@ -91,6 +91,7 @@ pub fn start(
     let spec = TraceSpec {
         stacks: trial.is("trace", "stacks"),
         page_faults: trial.is("trace", "page-faults"),
+        buffer_kib: (trial.get("trace", "buffer").number as u32) << 10,
         drain_core: Some(places.housekeeping),
         ..TraceSpec::new(&folder, watched(places))
     };
