@@ -2,8 +2,8 @@
 //!
 //! Writes the trace of a trial, ten million events unless told otherwise, into a temporary folder, and then does what
 //! `wiretail explain RUN` does with one: reads the trace, builds the timelines, explains the packets. Only the packets'
-//! times are not matched from captures, which is measured elsewhere (`benches/run`). The worst in a thousand of five
-//! million packets are 5000, each of which must get a cause.
+//! times are not matched from captures, which is measured elsewhere (`benches/run`). Each of the 5000 worst
+//! packets must get a cause.
 //!
 //! The yardstick beside it is what one would write first: each packet held against all of the core's spans.
 
@@ -102,7 +102,7 @@ fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
 
 /// A benchmark of something wrong is worth nothing.
 fn check(found: &TrialExplanation, packets: u64) {
-    assert_eq!(found.worst.len(), WORST.min(found.tail_packets as usize));
+    assert_eq!(found.worst.len(), WORST.min(packets as usize));
     assert!(found.tail_packets >= packets / 1000);
     for packet in &found.worst {
         let known_ns: u64 = packet.parts.iter().map(|part| part.ns).sum();
