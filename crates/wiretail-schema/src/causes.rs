@@ -43,6 +43,8 @@ pub struct TrialFindings {
     pub periodicity: Periodicity,
 }
 
+/// Beginning of the name of [`CauseKind::Paused`] by the tick of the host's kernel: "host tick, 250 Hz".
+pub const HOST_TICK: &str = "host tick";
 /// Name of [`CauseKind::Asleep`] while the interrupt that wakes the core is on its way.
 pub const WAKING: &str = "waking";
 /// Name of [`CauseKind::Burst`] where packets should have come evenly, and came late and together.
@@ -138,7 +140,8 @@ pub enum CauseKind {
     /// The device's thread slept though a packet was there: it had to be woken, or waited for something else; name:
     /// [`WAKING`] from when it was sent the interrupt that wakes it.
     Asleep,
-    /// The core stood still and the kernel knows nothing of it: the hypervisor or firmware took it.
+    /// The core stood still and the kernel knows nothing of it: the hypervisor or firmware took it; name: begins with
+    /// [`HOST_TICK`] where short pauses keep to the frequency of a tick.
     Paused,
     /// The device's own thread ran, and nothing else did.
     Device,

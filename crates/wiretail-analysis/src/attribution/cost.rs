@@ -4,6 +4,7 @@
 use wiretail_schema::causes::{Certainty, EventCost};
 use wiretail_schema::trace::{Gap, TraceNames, TraceRoles};
 
+use super::host_tick::HostTick;
 use super::timeline::{Edge, JOIN_NS, LATEST_NS, NOBODY, Raw, Span, Timelines};
 
 /// A cost from fewer gaps than this is not used.
@@ -158,7 +159,8 @@ impl Costs {
     }
 
     /// Adds what a polling device's own loop saw: of a stall, the pieces without an event. Directly before an
-    /// interrupt, a piece that makes its head no longer than heads often are belongs to it; else the core was paused.
+    /// interrupt, a piece that makes its head no longer than heads often are belongs to it; else the core was paused, by the
+    /// tick of the host where pauses keep to one.
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;
@@ -187,6 +189,13 @@ impl Costs {
                 let (sender, certainty) = (NOBODY, Certainty::Inferred);
                 pieces.push(Span { from_ns: at, to_ns, sender, cause: paused, edge, certainty });
             }
+        }
+        let is_pause = |piece: &&Span| piece.cause == paused;
+        let pauses: Vec<(u64, u64)> = pieces.iter().filter(is_pause).map(|p| (p.from_ns, p.to_ns)).collect();
+        if let Some(tick) = HostTick::find(&pauses) {
+            let cause = lines.causes.of(Raw::HostTick(tick.hz)) as u16;
+            let of_tick = |piece: &&mut Span| piece.cause == paused && tick.has(piece.from_ns, piece.to_ns);
+            pieces.iter_mut().filter(of_tick).for_each(|piece| piece.cause = cause);
         }
         merge(spans, &pieces)
     }

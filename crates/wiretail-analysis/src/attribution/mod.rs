@@ -12,6 +12,7 @@
 //! Nothing is read here, and nobody is asked: [`Builder`] takes the events, [`explain`] the packets.
 
 mod cost;
+mod host_tick;
 mod own;
 mod parts;
 mod queue;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use wiretail_schema::causes::{
-    CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation, WAKING,
+    CauseKind, CauseRow, CauseSender, HOST_TICK, PacketExplanation, Part, TrialExplanation, WAKING,
 };
 use wiretail_schema::trace::TraceNames;
 
@@ -119,6 +119,7 @@ impl<'a> Table<'a> {
             Raw::Waking => (CauseKind::Asleep, WAKING.to_owned()),
             Raw::PageFault => (CauseKind::PageFault, String::new()),
             Raw::Paused => (CauseKind::Paused, String::new()),
+            Raw::HostTick(hz) => (CauseKind::Paused, format!("{HOST_TICK}, {hz} Hz")),
             Raw::Device => (CauseKind::Device, String::new()),
             Raw::Burst(crowd) => (CauseKind::Burst, crowd.name().to_owned()),
             Raw::Batch => (CauseKind::Batch, String::new()),

@@ -44,6 +44,8 @@ pub enum Raw {
     PageFault,
     /// The core stood still without an event.
     Paused,
+    /// The same, by the tick of the host, of so many Hz.
+    HostTick(u32),
     /// The device's own thread took longer than usual.
     Device,
     /// Others that came before it and were not served yet, for this reason.

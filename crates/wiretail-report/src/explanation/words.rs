@@ -1,8 +1,8 @@
 //! Causes, packets and whole explanations in words: what the page, the terminal and the tooltips say.
 
 use wiretail_schema::causes::{
-    CROWD_LATE, CROWD_LOAD, CauseKind, CauseRow, CauseSender, PacketExplanation, Part, TrialExplanation,
-    WAKING,
+    CROWD_LATE, CROWD_LOAD, CauseKind, CauseRow, CauseSender, HOST_TICK, PacketExplanation, Part,
+    TrialExplanation, WAKING,
 };
 
 use crate::format;
@@ -34,6 +34,9 @@ pub fn cause_name(row: &CauseRow) -> String {
         CauseKind::PageFault => "page faults".to_owned(),
         CauseKind::Asleep if row.name == WAKING => "the waking interrupt was on its way".to_owned(),
         CauseKind::Asleep => "the device slept".to_owned(),
+        CauseKind::Paused if row.name.starts_with(HOST_TICK) => {
+            format!("the core stood still ({})", row.name)
+        }
         CauseKind::Paused => "the core stood still (hypervisor)".to_owned(),
         CauseKind::Device => "the device's own thread".to_owned(),
         CauseKind::Burst => match row.name.as_str() {
@@ -68,6 +71,7 @@ fn many(row: &CauseRow) -> String {
         CauseKind::FairServer => format!("the fair server, which let {name} run"),
         CauseKind::Asleep if name == WAKING => "the way of the interrupts that wake the device".to_owned(),
         CauseKind::Asleep => "the device's sleep".to_owned(),
+        CauseKind::Paused if name.starts_with(HOST_TICK) => format!("pauses by the {name}"),
         CauseKind::Paused => "pauses of the whole core (hypervisor or firmware)".to_owned(),
         CauseKind::Feeding if name.is_empty() => "what kept the sending core".to_owned(),
         CauseKind::Feeding => format!("{name} on the sending core"),

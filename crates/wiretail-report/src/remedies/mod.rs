@@ -1,7 +1,7 @@
 //! What a cause of delay is, and what helps against it: one entry a kind, and entries of their own for names that need
 //! something else. Each step says where it is set, and each entry where it is documented.
 
-use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, CauseKind, WAKING};
+use wiretail_schema::causes::{CROWD_LATE, CROWD_LOAD, CauseKind, HOST_TICK, WAKING};
 
 mod table;
 
@@ -43,6 +43,7 @@ pub fn remedy(kind: CauseKind, name: &str) -> &'static Remedy {
         CauseKind::PageFault => &PAGE_FAULT,
         CauseKind::Asleep if name == WAKING => &WAKING_UP,
         CauseKind::Asleep => &ASLEEP,
+        CauseKind::Paused if name.starts_with(HOST_TICK) => &HOST_TICKS,
         CauseKind::Paused => &PAUSED,
         CauseKind::Device => &DEVICE,
         CauseKind::Burst if name == CROWD_LATE => &LATE_SENDER,

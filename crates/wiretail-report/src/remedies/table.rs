@@ -370,6 +370,18 @@ pub const BURST: Remedy = Remedy {
     }],
 };
 
+pub const HOST_TICKS: Remedy = Remedy {
+    what: "The virtual core stood still at the beat of a kernel's tick, without a tick of its own: the host's kernel took its timer interrupt on the physical core below.",
+    steps: &[
+        "On the host: nohz_full= and isolcpus= for the physical core that the virtual one is pinned to, and nothing else to run there.",
+        "A guest can't mend it: without access to the host, count it as the floor of this machine.",
+    ],
+    sources: &[Source {
+        title: "Linux: NO_HZ, reducing scheduling-clock ticks",
+        url: "https://docs.kernel.org/timers/no_hz.html",
+    }],
+};
+
 pub const WAKING_UP: Remedy = Remedy {
     what: "The packet was there and the device's core had been sent the interrupt that wakes it: until the core took it passed this time. A core that idles has left a sleep state, or a hypervisor has had to let a halted virtual processor run again.",
     steps: &[
