@@ -227,7 +227,14 @@ fn events_that_were_overwritten_are_a_window() {
     let mut kept = Vec::new();
     let end = trace.read(|event| kept.push(*event)).expect("whole");
     let lost: Vec<_> = end.lost.iter().filter(|lost| lost.stream == stream).collect();
-    assert_eq!(lost.iter().filter_map(|lost| lost.events).sum::<u64>(), overrun);
+    assert!(!lost.is_empty());
+    // The kernel says how many only where the page has room for the number.
+    let counted: u64 = lost.iter().filter_map(|lost| lost.events).sum();
+    let all_counted = lost.iter().all(|lost| lost.events.is_some());
+    assert!(
+        if all_counted { counted == overrun } else { counted < overrun },
+        "{counted} of {overrun}: {lost:?}"
+    );
     for lost in lost {
         assert!(start_ns <= lost.from_ns && lost.from_ns < lost.to_ns && lost.to_ns <= end_ns, "{lost:?}");
         let within = |event: &&Event| event.ts_ns > lost.from_ns && event.ts_ns < lost.to_ns;
