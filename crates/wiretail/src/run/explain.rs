@@ -16,7 +16,7 @@ use wiretail_schema::causes::{CAUSES_FILE, ExplainedTrial, PacketExplanation, Tr
 use wiretail_schema::disturbance::{DISTURBANCES_FILE, Disturbance, TruthReport};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
-use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceRoles};
+use wiretail_schema::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceInfo, TraceRoles};
 
 use super::results::job;
 use super::store::is_soak;
@@ -54,6 +54,7 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
     let of_core = end.lost.iter().filter(|lost| lost.cpu == roles.core);
     let lost: Vec<Gap> = of_core.map(|lost| Gap { from_ns: lost.from_ns, to_ns: lost.to_ns }).collect();
     let packets = packets(&folder, trial, segment)?;
+    check_time(&shown, trace.info(), &packets)?;
     let inputs = Inputs {
         trial: &record.name,
         segment: &segment.name,
@@ -70,6 +71,25 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
         timelines: TIMELINES,
     };
     Ok(Some(explain(lines, &inputs)))
+}
+
+/// Whether the packets came while the trace was recorded.
+fn check_time(shown: &str, info: &TraceInfo, packets: &[PacketTime]) -> Result<()> {
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return Ok(()) };
+    let at = |ns: u64| info.clock_before.offset_ns.saturating_add_unsigned(ns);
+    let (from, to) = (at(info.start_ns), at(info.end_ns));
+    if first.in_ns < from || last.in_ns > to {
+        let utc = |ns| wiretail_report::format::utc(ns).unwrap_or_else(|| format!("{ns} ns"));
+        bail!(
+            "{shown}: recorded from {} to {}, but the packets came from {} to {}: this is the trace of another trial; put the \
+             one back that belongs here",
+            utc(from),
+            utc(to),
+            utc(first.in_ns),
+            utc(last.in_ns)
+        );
+    }
+    Ok(())
 }
 
 fn roles(path: &Path) -> Result<TraceRoles> {

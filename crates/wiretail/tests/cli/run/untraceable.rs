@@ -86,6 +86,19 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     change("\"clock_stepped\": false", "\"clock_stepped\": true")(&trial.join(document));
     assert_clear(&explain(&run), &trial.join("trace"), "and measure again");
 
+    // The trace of another trial: whole, and of another time.
+    let (run, trial) = original.copy("foreign");
+    let text = fs::read_to_string(trial.join(document)).expect("a document");
+    let mut foreign: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for clock in ["clock_before", "clock_after"] {
+        let offset_ns = foreign[clock]["offset_ns"].as_i64().expect("an offset");
+        foreign[clock]["offset_ns"] = (offset_ns - 60_000_000_000).into();
+    }
+    fs::write(trial.join(document), foreign.to_string()).expect("written");
+    assert_clear(&explain(&run), &trial.join("trace"), "this is the trace of another trial");
+    let message = fail(["explain".as_ref(), run.as_os_str(), "--trial".as_ref(), "99".as_ref()]);
+    assert_clear(&message, &run, "no trial 99 of this run");
+
     // A file of the trace that is cut off, missing, or of something else.
     let (run, trial) = original.copy("cut");
     let raw = largest_raw(&trial.join("trace"));
