@@ -4,7 +4,8 @@
 //! itself has found. A packet *belongs* to a disturbance if it was in the device between [`BEFORE_NS`] before its
 //! beginning and its end; of several, to the one that overlaps its stay the longest. So does a packet that came behind
 //! one that belongs to it before that one had left: it waited, up to [`DRAIN_NS`] after the end. A packet that came
-//! later found the device free again, and whatever delayed it was something else.
+//! later found the device free again, and whatever delayed it was something else. Not judged are packets that the disturbance
+//! was there for less than half of what they lost, and those that came so close behind others that they had to wait anyway.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ pub const LATE_NS: u64 = 20_000;
 pub const BEFORE_NS: i64 = 5_000;
 /// So long after a disturbance packets may still wait behind those that it delayed, in ns.
 pub const DRAIN_NS: i64 = 300_000;
-/// A disturbance that overlaps a packet's stay by less than this part of what it lost can't alone have delayed it.
-const SHARE: u64 = 10;
+/// A disturbance that overlaps a packet's stay by less than this part of what it lost has not delayed it in the main.
+const SHARE: u64 = 2;
 
 /// What was said of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +75,10 @@ pub fn judge(planted: &[Disturbance], packets: &[Judged]) -> TruthReport {
             report.not_planted += 1;
             continue;
         };
-        if overlap(owner, packet) < (packet.lost_ns / SHARE) as i64 {
+        let overlap_ns = overlap(owner, packet);
+        if overlap_ns > 0 && overlap_ns < (packet.lost_ns / SHARE) as i64 {
             report.doubtful += 1;
+            continue;
         }
         let said = packet.cause.as_ref().and_then(|(kind, name)| kind_of(*kind, name));
         let truth = report.kinds.entry(owner.kind).or_default();
@@ -229,8 +232,8 @@ mod tests {
         let report = judge(&two(), &packets);
         let hog = &report.kinds[&DisturbanceKind::Hog];
         assert_eq!((hog.packets, hog.found, report.not_planted), (3, 3, 2));
-        // None of the three overlaps it.
-        assert_eq!(report.doubtful, 3);
+        // None of the three overlaps it: they waited.
+        assert_eq!(report.doubtful, 0);
         let mut turned = packets.clone();
         turned.reverse();
         assert_eq!(judge(&two(), &turned), report);
@@ -259,6 +262,9 @@ mod tests {
     fn something_larger_is_doubtful() {
         let list = [planted(DisturbanceKind::Timer, 1000, 1070, "wt-timer")];
         let report = judge(&list, &[packet(1060, 4000, Some((CauseKind::Paused, "")))]);
-        assert_eq!((report.doubtful, report.kinds[&DisturbanceKind::Timer].recall()), (1, Some(0.0)));
+        assert_eq!((report.doubtful, report.kinds[&DisturbanceKind::Timer].recall()), (1, None));
+        // Of 100 us the timers were there for 60.
+        let report = judge(&list, &[packet(1010, 100, Some((CauseKind::Paused, "")))]);
+        assert_eq!((report.doubtful, report.kinds[&DisturbanceKind::Timer].recall()), (0, Some(0.0)));
     }
 }

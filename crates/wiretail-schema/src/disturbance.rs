@@ -171,8 +171,8 @@ pub struct TruthReport {
     /// Late packets that are not judged: they came so close behind others that by more than half of what they lost they
     /// would have waited anyway, in a device that always takes the usual time.
     pub crowded: u64,
-    /// Packets that were counted above though the disturbance overlaps them by less than a tenth of what they lost:
-    /// something larger delayed them, or they waited behind others.
+    /// Late packets that are not judged: the disturbance was there for less than half of what they lost, so that
+    /// something else delayed them in the main.
     pub doubtful: u64,
     /// Where what was said is not what was planted.
     pub confused: Vec<Confused>,

@@ -142,6 +142,7 @@ pub fn add_excess(
     let whose = if roles.logs_stalls || !roles.polls { Raw::Device } else { Raw::Unknown };
     let mut pieces: Vec<Span> = Vec::new();
     let edge = lines.edges.of(Edge::Other) as u16;
+    let fault = lines.causes.of(Raw::PageFault) as u16;
     for (place, (passage, own_ns)) in passages.iter().zip(&taken.own_ns).enumerate() {
         let excess_ns = own_ns.saturating_sub(turns.ns(passage));
         if excess_ns < EXCESS_NS {
@@ -151,6 +152,9 @@ pub fn add_excess(
             (lines.causes.of(Raw::Feeding(fed.cause)), ns.min(excess_ns), fed.sender)
         } else if roles.batch > 1 && leave_together(passages, place) > 0 {
             (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
+        } else if within(spans, passage.start_ns, passage.out_ns).iter().any(|span| span.cause == fault) {
+            // Only the beginning of a page fault is stamped: one that took long took the rest.
+            (u32::from(fault), excess_ns, NOBODY)
         } else {
             (lines.causes.of(whose), excess_ns, NOBODY)
         };

@@ -260,6 +260,16 @@ fn time_without_an_event_is_told_by_who_can_tell() {
 }
 
 #[test]
+fn a_page_fault_that_took_long_took_the_rest() {
+    let spin = Spin { page_fault_ns: Some(1_000), ..Spin::default() };
+    let roles = TraceRoles { spin: Some(spin), ..roles() };
+    let faults = [50_101_000, 50_102_500].map(|at| event(at, Kind::PageFaultUser, 0, [0; 3]));
+    let found = explained(&roles, &faults, &traffic(&[(500, 80_000)]), &[]);
+    assert!(worst(&found).iter().all(|part| part.0 == CauseKind::PageFault), "{:?}", worst(&found));
+    assert_eq!(found.worst[0].unknown_ns, 0);
+}
+
+#[test]
 fn where_events_are_missing_nothing_is_told() {
     let lost = [Gap { from_ns: 50_105_000, to_ns: 50_106_000 }];
     let found = explained(&roles(), &timer(50_103_000, 50_123_000), &traffic(&[(500, 20_000)]), &lost);

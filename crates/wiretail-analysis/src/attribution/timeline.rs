@@ -410,6 +410,13 @@ impl Core {
                 self.close(at, lines);
                 if page_fault_ns > 0 && self.frames.is_empty() && self.task_cause.is_none() {
                     let cause = lines.causes.of(Raw::PageFault) as u16;
+                    // A program that touches page after page does little else in between.
+                    let goes_on = |last: &&mut Span| {
+                        last.cause == cause && at.saturating_sub(last.to_ns) <= page_fault_ns.max(JOIN_NS)
+                    };
+                    if let Some(last) = self.spans.last_mut().filter(goes_on) {
+                        last.to_ns = at.max(last.from_ns);
+                    }
                     let edge = lines.edges.of(Edge::Other) as u16;
                     let certainty = Certainty::Modelled;
                     self.spans.push(Span {

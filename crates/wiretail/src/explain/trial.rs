@@ -73,8 +73,8 @@ fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
     }
     writeln!(
         out,
-        "    not judged: {} late packets that came too close behind others; {} outside of every planted window. Of those judged, {} met \
-         too little of the disturbance to have been delayed by it alone\n",
+        "    not judged: {} late packets that came too close behind others; {} outside of every planted window; {} that \
+         met a disturbance for less than half of what they lost\n",
         count(report.crowded),
         count(report.not_planted),
         count(report.doubtful)
