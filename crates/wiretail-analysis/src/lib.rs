@@ -23,6 +23,9 @@
 //! Causes: [`attribution`] by the trace of the kernel; as far as they can be told without one, [`interrupts`] (which counter rose when packets were late)
 //! and [`periodicity`] (what recurs, and by which clock or count).
 //!
+//! What another load would do: [`capacity`] (the highest rate, by a formula) and [`sampling`] (which packets meet
+//! interrupts, by a simulation).
+//!
 //! Whether the causes are told rightly is judged by planted ones: [`truth`].
 //!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
@@ -30,6 +33,7 @@
 
 pub mod attribution;
 pub mod calibration;
+pub mod capacity;
 pub mod comparison;
 pub mod counts;
 pub mod figures;
@@ -47,6 +51,7 @@ pub mod published;
 pub mod quantile;
 pub mod ranking;
 pub mod reordering;
+pub mod sampling;
 pub mod shares;
 pub mod soak;
 pub mod summarize;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation};
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
+use wiretail_schema::predict::capacity::CapacityModel;
+use wiretail_schema::predict::sampling::InterruptSampling;
 use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
@@ -66,6 +68,12 @@ fn the_schema_of_explanations_is_that_of_the_types() {
 #[test]
 fn the_schema_of_causes_is_that_of_the_types() {
     compare(&docs("formats/causes.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
+}
+
+#[test]
+fn the_schemas_of_predictions_are_those_of_the_types() {
+    compare(&docs("formats/capacity.schema.json"), &pretty(&schemars::schema_for!(CapacityModel)));
+    compare(&docs("formats/sampling.schema.json"), &pretty(&schemars::schema_for!(InterruptSampling)));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! - [`soak`]: a measurement of any length, a record a second, and its result;
 //! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
 //! - [`explain`]: what late packets have in common: interrupt counters that rose, regular patterns;
+//! - [`predict`]: what another load would do, by models;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -29,6 +30,7 @@ mod live;
 mod meeting;
 mod outputs;
 mod pipeline;
+mod predict;
 mod progress;
 mod recognise;
 mod recording;
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Forward(arguments) => forward::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

@@ -1,7 +1,9 @@
 //! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
-//! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`].
+//! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`],
+//! models in [`predict`].
 
 pub mod explain;
+pub mod predict;
 pub mod setup;
 pub mod trace;
 pub mod traffic;
@@ -76,6 +78,8 @@ pub enum Command {
     /// follow a clock are told apart from those that follow the packets. Each statement comes with how
     /// probable it is by chance.
     Explain(explain::ExplainArgs),
+    /// Say what another load would do to a device, by models
+    Predict(predict::PredictArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.

@@ -10,7 +10,7 @@
 //!
 //! Here: the trials one after the other, and their evaluation.
 
-mod directory;
+pub mod directory;
 mod disturb;
 mod dut;
 pub mod explain;

@@ -6,6 +6,7 @@ mod forward;
 mod inputs;
 mod outputs;
 mod planted;
+mod predict;
 mod published;
 mod run;
 mod setup;

@@ -1,0 +1,7 @@
+//! What another load would do to a device, as far as a model says it: [`capacity`], the highest rate by a formula, of
+//! [`deployments`] by hand; [`sampling`], which packets meet interrupts. Both take an [`interrupt`] as text.
+
+pub mod capacity;
+pub mod deployments;
+pub mod interrupt;
+pub mod sampling;

@@ -1,0 +1,21 @@
+//! `wiretail predict`: what another load would do to a device, by models. One file a model.
+
+mod capacity;
+mod interrupts;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::predict::{Predict, PredictArgs};
+
+/// Runs the command.
+///
+/// # Errors
+/// As of each model: inputs that can't be read, or from which nothing follows.
+pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
+    match &arguments.what {
+        Predict::Capacity(arguments) => capacity::run(arguments),
+        Predict::Interrupts(arguments) => interrupts::run(arguments),
+    }
+}

@@ -1,0 +1,288 @@
+//! `wiretail predict capacity`: inputs by hand, from a file or from a run; the result as a table or JSON.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_analysis::capacity::{counted, deployment, inputs};
+use wiretail_report::format::{duration, rate};
+use wiretail_schema::causes::{CAUSES_FILE, CauseKind, TrialExplanation};
+use wiretail_schema::predict::capacity::{
+    CAPACITY_SCHEMA, CapacityInputs, CapacityModel, Deployment, Estimate, InterruptLoad,
+};
+use wiretail_schema::predict::deployments::{DeploymentSpec, parse_deployments};
+use wiretail_schema::run::{Run, TrialRecord};
+use wiretail_schema::summary::Summary;
+
+use crate::cli::predict::CapacityArgs;
+use crate::run::directory;
+
+/// Runs the command.
+///
+/// # Errors
+/// Inputs that are missing, can't be read, or leave no time for packets. The message names the deployment.
+pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
+    let given = gather(arguments)?;
+    let deployments = given.into_iter().map(|inputs| {
+        let name = inputs.name.clone();
+        deployment(inputs).map_err(|error| anyhow!("{name}: {error}"))
+    });
+    let model = CapacityModel {
+        schema: CAPACITY_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        deployments: deployments.collect::<Result<_>>()?,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &model)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &model)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The inputs, from wherever they were asked for.
+fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
+    if let Some(path) = &arguments.from {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("{shown}: cannot be read; expected a TOML file with tables [[deployment]]")
+        })?;
+        let specs = parse_deployments(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
+        return Ok(specs.iter().map(inputs).collect());
+    }
+    let spec = |name: &str, dut_median_ns, forwarder_median_ns| DeploymentSpec {
+        name: name.to_owned(),
+        dut_median_ns,
+        forwarder_median_ns,
+        interrupts: arguments.interrupts.clone(),
+        interrupt_time: arguments.interrupt_time,
+        overload: arguments.overload,
+    };
+    if let (Some(path), Some(dut), Some(forwarder)) = (&arguments.run, arguments.dut, arguments.forwarder) {
+        let (_, run) = directory::read(path)?;
+        let (device, idle) = (trial(path, &run, dut)?, trial(path, &run, forwarder)?);
+        let name = format!("{} against {}", device.name, idle.name);
+        let mut found = inputs(&spec(&name, median(path, device)?, median(path, idle)?));
+        // By hand is instead of by the run, so that nothing is counted twice.
+        if arguments.interrupts.is_empty() && arguments.interrupt_time.is_none() {
+            found.interrupts = interrupts(arguments, path, device)?;
+        }
+        return Ok(vec![found]);
+    }
+    match (arguments.dut_median, arguments.forwarder_median) {
+        (Some(dut), Some(forwarder)) => {
+            let exact = |ns: i64| Estimate::exact(ns as f64);
+            Ok(vec![inputs(&spec("given by hand", exact(dut.ns), exact(forwarder.ns)))])
+        }
+        _ => bail!(
+            "nothing to compute from; expected --dut-median and --forwarder-median, --run with --dut and --forwarder, or \
+             --from FILE (wiretail predict capacity --help has examples)"
+        ),
+    }
+}
+
+fn trial<'a>(path: &Path, run: &'a Run, number: usize) -> Result<&'a TrialRecord> {
+    let found = run.trials.iter().find(|trial| trial.number == number);
+    found.ok_or_else(|| {
+        let numbers = run.trials.iter().map(|trial| format!("{} ({})", trial.number, trial.name));
+        anyhow!(
+            "{}: has no trial {number}; it has {}",
+            path.display(),
+            numbers.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// The median delay of the whole device in a trial, with its confidence interval.
+fn median(path: &Path, trial: &TrialRecord) -> Result<Estimate> {
+    let segment = trial.segments.first().filter(|segment| segment.analysed);
+    let segment =
+        segment.with_context(|| format!("trial {} ({}) was not analysed", trial.number, trial.name))?;
+    let file = path.join(&segment.directory).join("summary.json");
+    let shown = file.display();
+    let text = std::fs::read(&file).with_context(|| format!("{shown}: cannot be read"))?;
+    let summary: Summary =
+        serde_json::from_slice(&text).with_context(|| format!("{shown}: is no summary"))?;
+    let found = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+    let found = found.filter(|_| summary.delay.count > 0);
+    let found = found.with_context(|| format!("{shown}: has no median, as no packet was matched"))?;
+    Ok(Estimate {
+        value: found.value_ns as f64,
+        low: found.low_ns as f64,
+        high: found.high_ns.map(|high| high as f64),
+    })
+}
+
+/// What interrupted the device's core in its trial: by the trace, else by the counters with the costs given.
+fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
+    let file = path.join(&trial.directory).join(CAUSES_FILE);
+    let shown = file.display();
+    if arguments.costs.is_empty() {
+        return match std::fs::read(&file) {
+            Ok(text) => {
+                let explanation: TrialExplanation =
+                    serde_json::from_slice(&text).with_context(|| format!("{shown}: is no explanation"))?;
+                traced(&explanation).with_context(|| format!("{shown}: its trace has no length"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+                "trial {} ({}) was not traced, so the length of its interrupts is not known; give it by --interrupt-cost \
+                 LOC=3.2us for each kind, or the interrupts by --interrupt",
+                trial.number,
+                trial.name
+            ),
+            Err(error) => Err(error).with_context(|| format!("{shown}: cannot be read")),
+        };
+    }
+    by_counters(arguments, trial)
+}
+
+/// The causes that take the core from the device, by events and their time. The device's own work, packets that come
+/// together, and a core that waits for packets are none.
+fn traced(explanation: &TrialExplanation) -> Option<Vec<InterruptLoad>> {
+    let seconds = explanation.evidence.duration_ns as f64 * 1e-9;
+    if seconds <= 0.0 {
+        return None;
+    }
+    let takes = |kind: CauseKind| match kind {
+        CauseKind::Timer
+        | CauseKind::TlbShootdown
+        | CauseKind::FunctionCall
+        | CauseKind::Reschedule
+        | CauseKind::Vector
+        | CauseKind::Irq
+        | CauseKind::Softirq
+        | CauseKind::Nmi
+        | CauseKind::Task
+        | CauseKind::FairServer
+        | CauseKind::Paused => true,
+        CauseKind::PageFault
+        | CauseKind::Asleep
+        | CauseKind::Device
+        | CauseKind::Burst
+        | CauseKind::Batch
+        | CauseKind::Feeding => false,
+    };
+    let rows = explanation.causes.iter().filter(|row| takes(row.kind) && row.events > 0);
+    let load = |row: &wiretail_schema::causes::CauseRow| {
+        let length_ns = row.total_ns as f64 / row.events as f64;
+        InterruptLoad::new(wiretail_report::cause_name(row), counted(row.events, seconds), length_ns)
+    };
+    Some(rows.map(load).collect())
+}
+
+/// The counters of the device's core, each with the cost that was given for its name.
+fn by_counters(arguments: &CapacityArgs, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
+    let named = format!("trial {} ({})", trial.number, trial.name);
+    let mut cores: Vec<u32> = trial.interrupts.iter().map(|delta| delta.cpu).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    if cores.is_empty() {
+        bail!("{named} has no interrupt counters; give the interrupts by --interrupt");
+    }
+    let Some(cpu) = arguments.cpu.filter(|cpu| cores.contains(cpu)) else {
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        bail!(
+            "{named} has interrupt counters of the cores {}; say by --cpu which is the device's",
+            cores.join(", ")
+        );
+    };
+    let sent = trial.generator.as_ref().filter(|generator| generator.sent > 0 && generator.offered_pps > 0);
+    let sent = sent.with_context(|| format!("{named} does not say how long packets were sent"))?;
+    let seconds = sent.sent as f64 / sent.offered_pps as f64;
+    let mut loads = Vec::new();
+    let mut without = Vec::new();
+    for delta in trial.interrupts.iter().filter(|delta| delta.cpu == cpu) {
+        let fits = |name: &str| delta.name == name || delta.name.ends_with(&format!("({name})"));
+        match arguments.costs.iter().find(|(name, _)| fits(name)) {
+            Some((_, length)) => loads.push(InterruptLoad::new(
+                delta.name.clone(),
+                counted(delta.count, seconds),
+                length.ns as f64,
+            )),
+            None => without.push(delta.name.as_str()),
+        }
+    }
+    if !without.is_empty() {
+        bail!(
+            "{named}: core {cpu} was interrupted by {}, too, whose length is not known; give each its --interrupt-cost (0us \
+             to leave it out)",
+            without.join(", ")
+        );
+    }
+    Ok(loads)
+}
+
+fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
+    let width = model.deployments.iter().map(|found| found.inputs.name.chars().count()).max().unwrap_or(0);
+    let width = width.max("DEPLOYMENT".len());
+    writeln!(
+        out,
+        "\n  {:<width$}  {:>9}  {:>9}  {:>9}  {:>12}  {:>10}",
+        "DEPLOYMENT", "device", "forwarder", "t_cpu", "interrupts", "R_max"
+    )?;
+    for found in &model.deployments {
+        row(out, found, width)?;
+    }
+    writeln!(out)?;
+    for found in &model.deployments {
+        for load in &found.inputs.interrupts {
+            let often = match (load.rate_hz, load.length_ns) {
+                (Some(rate), Some(length)) => format!("{:.2}/s of {}", rate.value, duration(length)),
+                _ => "given as their sum".to_owned(),
+            };
+            let time = bounded(load.time_ns, |ns| duration(ns));
+            writeln!(out, "  {:<width$}  {}: {often}, {time} a second", found.inputs.name, load.name)?;
+        }
+    }
+    let judged: Vec<&Deployment> = model.deployments.iter().filter(|found| found.against.is_some()).collect();
+    if !judged.is_empty() {
+        writeln!(out, "\n  AGAINST THE MEASURED OVERLOAD")?;
+    }
+    for found in judged {
+        let reason = found.against.as_ref().map_or("", |check| check.reason.as_str());
+        writeln!(out, "  {:<width$}  {reason}", found.inputs.name)?;
+    }
+    writeln!(
+        out,
+        "\n  R_max = (1 s - interrupts) / t_cpu, t_cpu = device - forwarder (medians); [95 % confidence], by interval \
+         arithmetic\n"
+    )
+}
+
+fn row(out: &mut impl Write, found: &Deployment, width: usize) -> io::Result<()> {
+    let (inputs, capacity) = (&found.inputs, &found.capacity);
+    write!(
+        out,
+        "  {:<width$}  {:>9}  {:>9}  {:>9}  {:>10}/s  {:>10}",
+        inputs.name,
+        duration(inputs.dut_median_ns.value),
+        duration(inputs.forwarder_median_ns.value),
+        duration(capacity.cpu_ns.value),
+        micros(capacity.interrupts_ns.value),
+        rate(capacity.max_pps.value)
+    )?;
+    if !capacity.max_pps.is_exact() {
+        let high = capacity.max_pps.high.map_or("unbounded".to_owned(), rate);
+        write!(out, "  [{} ... {high}]", rate(capacity.max_pps.low))?;
+    }
+    writeln!(out)
+}
+
+/// Microseconds with one decimal, as the published tables have them.
+fn micros(ns: f64) -> String {
+    format!("{:.1} µs", ns / 1e3)
+}
+
+/// A value, with its interval where it has one.
+fn bounded(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
+    let value = show(estimate.value);
+    match estimate.high {
+        _ if estimate.is_exact() => value,
+        Some(high) => format!("{value} [{} ... {}]", show(estimate.low), show(high)),
+        None => format!("{value} [{} ...]", show(estimate.low)),
+    }
+}

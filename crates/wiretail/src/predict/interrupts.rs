@@ -1,0 +1,303 @@
+//! `wiretail predict interrupts`: which packets meet interrupts, as a table, JSON and a figure; beside a measurement
+//! where there is one.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use wiretail_analysis::sampling::{Recurring, outcome, phase_ps, waits, worst};
+use wiretail_capture::OpenOptions;
+use wiretail_report::format::{count, duration, rate, ratio};
+use wiretail_schema::figure::{Axis, Figure, Mark, Scale, Series, Unit};
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::predict::interrupt::InterruptSpec;
+use wiretail_schema::predict::sampling::{
+    InterruptSampling, LatePacket, MeasuredLate, SAMPLING_SCHEMA, SampledInterrupt, SamplingOutcome,
+};
+
+use crate::cli::predict::InterruptsArgs;
+use crate::evaluate::{Job, evaluate};
+use crate::outputs;
+use crate::recognise::key_choice;
+use crate::source::Source;
+
+/// Late packets that are listed and drawn.
+const WORST: usize = 5_000;
+/// Packets that are simulated: 8 bytes each.
+const PACKETS_MAX: u64 = 10_000_000;
+/// Interrupts that are simulated.
+const INTERRUPTS_MAX: f64 = 1e9;
+/// Picoseconds in a nanosecond.
+const PS: u64 = 1_000;
+/// Longest time in the arguments, in ns: an hour.
+const LENGTH_NS_MAX: i64 = 3_600_000_000_000;
+/// Other rates, in percent of the one asked for.
+const SENSITIVITY: [u64; 6] = [90, 95, 99, 101, 105, 110];
+
+/// Runs the command.
+///
+/// # Errors
+/// Interrupts that leave no time for packets, numbers that would take too long, captures that can't be read.
+pub fn run(arguments: &InterruptsArgs) -> Result<ExitCode> {
+    let sampling = simulate(arguments)?;
+    if let Some(path) = &arguments.figure {
+        outputs::write_file(path, wiretail_report::svg(&figure(&sampling)).as_bytes())?;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &sampling)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &sampling)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
+    let (packets, pps) = (arguments.packets.get(), arguments.rate.get());
+    let lengths = arguments.interrupts.iter().map(|spec| spec.length.ns);
+    if packets > PACKETS_MAX {
+        bail!("--packets {packets}: expected {PACKETS_MAX} at most");
+    }
+    if lengths.chain([arguments.service.ns]).any(|ns| !(0..=LENGTH_NS_MAX).contains(&ns)) {
+        bail!("--service and lengths of interrupts must be between 0s and 1h");
+    }
+    let seconds = packets as f64 / pps as f64;
+    let interrupts = arguments.interrupts.iter().map(|spec| spec.rate.hz()).sum::<f64>() * seconds;
+    if interrupts > INTERRUPTS_MAX {
+        bail!(
+            "{interrupts:.0} interrupts come in the {seconds:.0} s of {packets} packets; expected {INTERRUPTS_MAX:.0} at \
+             most: fewer --packets, or a higher --rate"
+        );
+    }
+    let kinds: Vec<Recurring> = (0..)
+        .zip(&arguments.interrupts)
+        .map(|(place, spec)| recurring(arguments.seed, place, spec))
+        .collect();
+    let service_ps = arguments.service.ns.unsigned_abs() * PS;
+    let interrupts_ns =
+        arguments.interrupts.iter().map(|spec| spec.rate.hz() * spec.length.ns as f64).sum::<f64>();
+    let at = |percent: u64| {
+        let packet_uhz = pps.saturating_mul(percent * 10_000);
+        let found = waits(packets, packet_uhz, service_ps, &kinds);
+        found.map(|waits| (outcome(&waits, packet_uhz, service_ps, &kinds), waits))
+    };
+    let Some((nominal, waits)) = at(100) else {
+        bail!(
+            "interrupts take {:.4} s of each second: the core has no time for packets; expected less than 1 s (check \
+             rates and lengths)",
+            interrupts_ns * 1e-9
+        );
+    };
+    let sampled = |(kind, spec): (&Recurring, &InterruptSpec)| SampledInterrupt {
+        name: spec.name.clone(),
+        rate_hz: spec.rate.hz(),
+        length_ns: spec.length.ns,
+        phase_ns: kind.phase_ps as f64 / PS as f64,
+    };
+    Ok(InterruptSampling {
+        schema: SAMPLING_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: arguments.seed,
+        packets,
+        service_ns: arguments.service.ns,
+        interrupts: kinds.iter().zip(&arguments.interrupts).map(sampled).collect(),
+        interrupts_ns,
+        max_pps: (service_ps > 0).then(|| (1e9 - interrupts_ns) / arguments.service.ns as f64),
+        outcome: nominal,
+        sensitivity: SENSITIVITY.iter().filter_map(|percent| Some(at(*percent)?.0)).collect(),
+        worst: worst(&waits, pps.saturating_mul(1_000_000), WORST),
+        measured: match (&arguments.pre, &arguments.post) {
+            (Some(pre), Some(post)) => Some(measured(arguments, pre, post)?),
+            _ => None,
+        },
+    })
+}
+
+fn recurring(seed: u64, place: u64, spec: &InterruptSpec) -> Recurring {
+    let uhz = spec.rate.uhz();
+    let given = spec.phase.map(|phase| phase.ns.unsigned_abs().saturating_mul(PS));
+    Recurring {
+        uhz,
+        length_ps: spec.length.ns.unsigned_abs() * PS,
+        phase_ps: given.unwrap_or_else(|| phase_ps(seed, place, uhz)),
+    }
+}
+
+/// The worst packets of a pair of captures: their delay less the median stands for their wait.
+fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<MeasuredLate> {
+    let options = OpenOptions::default();
+    let job = Job {
+        title: String::new(),
+        pre: Source::open(pre, options.clone(), true)?,
+        post: Source::open(post, options, false)?,
+        key: key_choice(&arguments.key, false)?,
+        window_ns: 5_000_000_000,
+        trim_ns: arguments.trim.ns,
+        post_offset_ns: 0,
+        flows: FlowRule::None,
+        budgets: Vec::new(),
+        worst: WORST,
+        out: None,
+        progress: false,
+    };
+    let (summary, _) = evaluate(job, None)?;
+    let median = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+    let median_ns = median.map_or(0, |percentile| percentile.value_ns);
+    let first_ns = summary.pre.first_ns;
+    let late = |packet: &wiretail_schema::summary::Worst| LatePacket {
+        at_ns: (packet.pre_ns - first_ns) as f64,
+        wait_ns: (packet.delay_ns - median_ns) as f64,
+    };
+    let mut worst: Vec<LatePacket> = summary.worst.iter().map(late).collect();
+    worst.sort_by(|a, b| a.at_ns.total_cmp(&b.at_ns));
+    Ok(MeasuredLate {
+        pre: pre.display().to_string(),
+        post: post.display().to_string(),
+        packets: summary.delay.count,
+        rate_pps: summary.pre.rate_pps_mean,
+        median_ns,
+        worst,
+    })
+}
+
+/// The worst packets over time, as simulated and as measured.
+fn figure(sampling: &InterruptSampling) -> Figure {
+    let series = |name: &str, packets: &[LatePacket]| Series {
+        name: name.to_owned(),
+        x: packets.iter().map(|packet| packet.at_ns * 1e-9).collect(),
+        y: packets.iter().map(|packet| packet.wait_ns).collect(),
+        low: Vec::new(),
+        high: Vec::new(),
+        supported: Vec::new(),
+        bar_width: None,
+    };
+    let axis = |label: &str, column: &str, unit| Axis {
+        label: label.to_owned(),
+        column: column.to_owned(),
+        unit,
+        scale: Scale::Linear,
+    };
+    let mut all = vec![series("simulated", &sampling.worst)];
+    all.extend(sampling.measured.iter().map(|measured| series("measured", &measured.worst)));
+    Figure {
+        id: "interrupt-sampling".to_owned(),
+        title: format!("Packets that wait for interrupts, at {}", rate(sampling.outcome.rate_pps)),
+        caption: "The packets that wait the longest. A measured wait is the delay less the median."
+            .to_owned(),
+        x: axis("time", "at_s", Unit::Seconds),
+        y: axis("wait", "wait_ns", Unit::Nanoseconds),
+        mark: Mark::Point,
+        series: all,
+        lines: Vec::new(),
+    }
+}
+
+fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
+    let nominal = &sampling.outcome;
+    writeln!(
+        out,
+        "\n  {} packets at {}, {} of the core each; interrupts take {:.1} µs of each second",
+        count(sampling.packets),
+        exactly(nominal.rate_pps),
+        duration(sampling.service_ns as f64),
+        sampling.interrupts_ns / 1e3
+    )?;
+    for (place, (kind, beat)) in sampling.interrupts.iter().zip(&nominal.beats).enumerate() {
+        let name = if kind.name.is_empty() { format!("interrupt {}", place + 1) } else { kind.name.clone() };
+        let pattern = if kind.rate_hz <= 0.0 {
+            "never".to_owned()
+        } else if beat.beat_hz == 0.0 {
+            format!(
+                "keeps step with the packets, {} apart: by its phase, always the same wait or none",
+                wiretail_report::format::digits(beat.packets_apart, 4)
+            )
+        } else {
+            format!(
+                "its pattern of waits repeats every {} ({:.4} Hz)",
+                duration(1e9 / beat.beat_hz),
+                beat.beat_hz
+            )
+        };
+        writeln!(
+            out,
+            "    {name}: {}/s of {}, first at {}; {pattern}",
+            wiretail_report::format::digits(kind.rate_hz, 6),
+            duration(kind.length_ns as f64),
+            duration(kind.phase_ns)
+        )?;
+    }
+    writeln!(
+        out,
+        "\n  {:>12}  {:>9}  {:>9}  {:>11}  {:>11}  {:>11}  beat",
+        "RATE", "late", "of all", "expected", "worst wait", "mean wait"
+    )?;
+    let mut all: Vec<&SamplingOutcome> = sampling.sensitivity.iter().chain([nominal]).collect();
+    all.sort_by(|a, b| a.rate_pps.total_cmp(&b.rate_pps));
+    all.into_iter().try_for_each(|found| row(out, found))?;
+    if nominal.overloaded {
+        let max =
+            sampling.max_pps.map_or_else(String::new, |max| format!(": it serves {} at most", rate(max)));
+        writeln!(
+            out,
+            "\n  OVERLOADED: packets come faster than the core serves them{max}. The queue grows as long as packets come; \
+             waits say how long that was"
+        )?;
+    } else if let Some(max) = sampling.max_pps {
+        writeln!(out, "\n  the core serves {} at most", rate(max))?;
+    }
+    if let Some(measured) = &sampling.measured {
+        self::measured_beside(out, sampling, measured)?;
+    }
+    writeln!(out)
+}
+
+fn row(out: &mut impl Write, found: &SamplingOutcome) -> io::Result<()> {
+    let beats: Vec<String> = found.beats.iter().map(|beat| format!("{:.2} Hz", beat.beat_hz)).collect();
+    writeln!(
+        out,
+        "  {:>12}  {:>9}  {:>9}  {:>11}  {:>11}  {:>11}  {}{}",
+        exactly(found.rate_pps),
+        count(found.late),
+        ratio(found.late_ratio),
+        found.late_ratio_expected.map_or_else(|| "-".to_owned(), ratio),
+        duration(found.wait_ns_max),
+        duration(found.wait_ns_mean),
+        beats.join(", "),
+        if found.overloaded { "; overloaded" } else { "" }
+    )
+}
+
+/// A rate with all its digits: the pattern hangs on the last one.
+fn exactly(pps: f64) -> String {
+    format!("{} pps", wiretail_report::format::short(pps))
+}
+
+/// How the measurement compares: packets that waited at least half of the simulation's worst, in both.
+fn measured_beside(
+    out: &mut impl Write,
+    sampling: &InterruptSampling,
+    measured: &MeasuredLate,
+) -> io::Result<()> {
+    let half_ns = sampling.outcome.wait_ns_max / 2.0;
+    let share = |packets: &[LatePacket], of: u64| {
+        let late = packets.iter().filter(|packet| packet.wait_ns > 0.0 && packet.wait_ns >= half_ns).count();
+        let more = if late >= WORST { " or more" } else { "" };
+        format!("{}{more}", ratio(late as f64 / of.max(1) as f64))
+    };
+    let worst_ns = measured.worst.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
+    writeln!(
+        out,
+        "\n  MEASURED: {} packets at {}, median {}; the worst waited {} (simulated {}); {} waited {} or longer (simulated {})",
+        count(measured.packets),
+        rate(measured.rate_pps),
+        duration(measured.median_ns as f64),
+        duration(worst_ns),
+        duration(sampling.outcome.wait_ns_max),
+        share(&measured.worst, measured.packets),
+        duration(half_ns),
+        share(&sampling.worst, sampling.packets)
+    )
+}
