@@ -166,7 +166,7 @@ pub fn phase_ps(seed: u64, place: u64, uhz: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^= z >> 31;
-    if uhz == 0 { 0 } else { (u128::from(z) * nth(1, uhz) >> 64) as u64 }
+    if uhz == 0 { 0 } else { ((u128::from(z) * nth(1, uhz)) >> 64) as u64 }
 }
 
 #[cfg(test)]

@@ -37,14 +37,16 @@ pub enum Predict {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail predict capacity --dut-median 11.4us --forwarder-median 3.2us --interrupt 'LOC 250/s 3.2us' \\
-      --interrupt 'IWI 7500/90s 4us' --overload 80kpps..90kpps
+  wiretail predict capacity --dut-median 11.4us --forwarder-median 3.2us \\
+      --interrupt 'LOC 250/s 3.2us' --interrupt 'IWI 7500/90s 4us' --overload 80kpps..90kpps
   wiretail predict capacity --from docs/kpi/capacity-snort.toml
-  wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1          # trial 2 was traced
-  wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1 --cpu 2 --interrupt-cost LOC=3.2us
+  wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1   # trial 2 was traced
+  wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1 \\
+      --cpu 2 --interrupt-cost LOC=3.2us
 
-'250/s' is taken as exact; of '7500/90s', 7500 counted in 90 s, the confidence interval is carried through. A number in
-[brackets] is a 95 % confidence interval, by interval arithmetic: every input at its worst end.
+'250/s' is taken as exact; of '7500/90s', 7500 counted in 90 s, the confidence interval is
+carried through. Numbers in [brackets] are 95 % confidence intervals, by interval arithmetic:
+every input at its worst end.
 What it means, and where it fails: docs/kpi/capacity.md")]
 pub struct CapacityArgs {
     /// Median delay through the device, at a rate without queues
@@ -97,8 +99,9 @@ Examples:
   wiretail predict interrupts --rate 10052pps --interrupt 'tick 250Hz 10.5us 0us' --figure waits.svg
   wiretail predict interrupts --rate 10kpps --interrupt '250Hz 12us' --figure waits.svg pre.pcap post.pcap
 
-An interrupt is [NAME] RATE LENGTH [PHASE]: how often, how long, and when first since the first packet. Without a phase,
-it comes from the seed. The pattern hangs on the last digit of the rate: look at the table for rates beside it.
+An interrupt is [NAME] RATE LENGTH [PHASE]: how often, how long, and when first since the first
+packet; a phase that is not given comes from the seed. The pattern hangs on the last digit of the
+rate: look at the table for rates beside it.
 Model and closed forms: docs/kpi/capacity.md")]
 pub struct InterruptsArgs {
     /// Offered load, such as 10kpps or 10052pps
