@@ -234,7 +234,7 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
                 (Some(rate), Some(length)) => format!("{:.2}/s of {}", rate.value, duration(length)),
                 _ => "given as their sum".to_owned(),
             };
-            let time = bounded(load.time_ns, |ns| duration(ns));
+            let time = bounded(load.time_ns, duration);
             writeln!(out, "  {:<width$}  {}: {often}, {time} a second", found.inputs.name, load.name)?;
         }
     }
