@@ -97,7 +97,7 @@ pub struct CapacityArgs {
 Examples:
   wiretail predict interrupts --rate 10kpps --interrupt '250Hz 12us' --interrupt '0.1/s 600us'
   wiretail predict interrupts --rate 10052pps --interrupt 'tick 250Hz 10.5us 0us' --figure waits.svg
-  wiretail predict interrupts --rate 10kpps --interrupt '250Hz 12us' --figure waits.svg pre.pcap post.pcap
+  wiretail predict interrupts --rate 10kpps --interrupt '250Hz 12us' pre.pcap post.pcap
 
 An interrupt is [NAME] RATE LENGTH [PHASE]: how often, how long, and when first since the first
 packet; a phase that is not given comes from the seed. The pattern hangs on the last digit of the
