@@ -24,7 +24,7 @@
 //! and [`periodicity`] (what recurs, and by which clock or count).
 //!
 //! What another load would do: [`capacity`] (the highest rate, by a formula) and [`sampling`] (which packets meet
-//! interrupts, by a simulation).
+//! interrupts, by a simulation). What comes next: [`tail`] (the highest delays as a distribution of their own).
 //!
 //! Whether the causes are told rightly is judged by planted ones: [`truth`].
 //!
@@ -55,6 +55,7 @@ pub mod sampling;
 pub mod shares;
 pub mod soak;
 pub mod summarize;
+pub mod tail;
 pub mod tap;
 pub mod truth;
 pub mod variation;

@@ -13,7 +13,7 @@
 //! - [`disturbance`]: what a device was disturbed by on purpose;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
-//! - [`predict`]: what another load would do, by models;
+//! - [`predict`]: what another load would do, by models, and which delays are to come;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!

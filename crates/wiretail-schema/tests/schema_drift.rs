@@ -12,6 +12,7 @@ use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
+use wiretail_schema::predict::tail::{TAIL_SCHEMA, TailPrediction};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
@@ -68,6 +69,12 @@ fn the_schema_of_explanations_is_that_of_the_types() {
 #[test]
 fn the_schema_of_causes_is_that_of_the_types() {
     compare(&docs("formats/causes.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
+}
+
+#[test]
+fn the_schema_of_tails_is_that_of_the_types() {
+    compare(&docs("formats/tail.schema.json"), &pretty(&schemars::schema_for!(TailPrediction)));
+    assert_eq!(TAIL_SCHEMA, "wiretail.tail/1");
 }
 
 #[test]

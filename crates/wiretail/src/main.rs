@@ -14,7 +14,7 @@
 //! - [`synth`]: captures with planted, known content.
 //!
 //! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance, or
-//! traffic was late or a live capture is not whole;
+//! traffic was late, a live capture is not whole, or a prediction was refused or did not hold;
 //! 2 an error, told on standard error; 3 `--check` could not decide for want of packets.
 
 mod analyze;

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod interrupts;
+mod tail;
 
 use std::process::ExitCode;
 
@@ -17,5 +18,6 @@ pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
     match &arguments.what {
         Predict::Capacity(arguments) => capacity::run(arguments),
         Predict::Interrupts(arguments) => interrupts::run(arguments),
+        Predict::Tail(arguments) => tail::run(arguments),
     }
 }

@@ -1,10 +1,11 @@
 //! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
 //! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`],
-//! models in [`predict`].
+//! models in [`predict`], of which [`tail`] has the highest delays.
 
 pub mod explain;
 pub mod predict;
 pub mod setup;
+pub mod tail;
 pub mod trace;
 pub mod traffic;
 
@@ -78,7 +79,7 @@ pub enum Command {
     /// follow a clock are told apart from those that follow the packets. Each statement comes with how
     /// probable it is by chance.
     Explain(explain::ExplainArgs),
-    /// Say what another load would do to a device, by models
+    /// Say what another load would do to a device, by models, and which delays are to come
     Predict(predict::PredictArgs),
     /// Put several results side by side
     ///

@@ -31,6 +31,12 @@ pub enum Predict {
     /// Simulates one core that serves packets in the order in which they come, and that interrupts take away. A packet
     /// waits for the interrupt that it meets, and behind the packets that met one.
     Interrupts(InterruptsArgs),
+    /// From the highest delays of two captures, those to come: the packet that comes once in 40 hours
+    ///
+    /// Fits a generalised Pareto distribution to the delays above a threshold, which is chosen by how well it fits.
+    /// Refuses, with the reason, where none fits, where high delays come unevenly over time, and where the highest one is
+    /// none that the others foretell.
+    Tail(super::tail::TailArgs),
 }
 
 /// Arguments of `wiretail predict capacity`.

@@ -11,5 +11,6 @@ mod published;
 mod run;
 mod setup;
 mod support;
+mod tail;
 mod trace;
 mod traffic;

@@ -1,0 +1,234 @@
+//! `wiretail predict tail`: two captures to the highest delays to come.
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::tail::{Packets, Settings, predict};
+use wiretail_capture::OpenOptions;
+use wiretail_report::format::{count, digits, duration, percentile};
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::predict::tail::{Basis, Fit, Forecast, TAIL_SCHEMA, Tail, TailPrediction};
+
+use crate::cli::tail::TailArgs;
+use crate::evaluate::{Job, evaluate};
+use crate::recognise::key_choice;
+use crate::source::Source;
+
+/// Packets that are looked at: some 50 bytes each.
+const PACKETS_MAX: usize = 1 << 26;
+
+/// Runs the command.
+///
+/// # Errors
+/// A file that can't be read; captures of which no packet matches. The message names the file and the next step.
+pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
+    if let Some(once_in) = arguments.once_in.iter().find(|once_in| once_in.ns <= 0) {
+        bail!("--once-in {once_in}: expected more than 0s");
+    }
+    let (times_ns, delays_ns, grid_ns) = read(arguments)?;
+    let settings = Settings {
+        grid_ns,
+        run_packets: arguments.run,
+        calibrate: arguments.calibrate,
+        ahead: arguments.ahead.map(Into::into),
+        once_in_ns: arguments.once_in.iter().map(|once_in| once_in.ns).collect(),
+        seed: arguments.seed,
+    };
+    let tail = predict(Packets { times_ns: &times_ns, delays_ns: &delays_ns }, &settings);
+    let good = tail.refused.is_none() && tail.forecast.as_ref().is_none_or(|f| f.holds != Some(false));
+    let prediction = TailPrediction {
+        schema: TAIL_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pre: arguments.pre.display().to_string(),
+        post: arguments.post.display().to_string(),
+        trim_ns: arguments.trim.ns,
+        calibrate: arguments.calibrate,
+        tail,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &prediction)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &prediction.tail, delays_ns.len() as u64)?;
+    }
+    out.flush()?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Times and delays of the matched packets in the order in which they were sent, and the grid of the delays.
+fn read(arguments: &TailArgs) -> Result<(Vec<i64>, Vec<i64>, f64)> {
+    let options = OpenOptions::default();
+    if arguments.pre.as_os_str() == "-" && arguments.post.as_os_str() == "-" {
+        bail!("both captures are -: standard input holds one; give the other as a file");
+    }
+    let job = Job {
+        title: String::new(),
+        pre: Source::open(&arguments.pre, options.clone(), true)?,
+        post: Source::open(&arguments.post, options, false)?,
+        key: key_choice(&arguments.key, false)?,
+        window_ns: 5_000_000_000,
+        trim_ns: arguments.trim.ns,
+        post_offset_ns: arguments.post_offset.ns,
+        flows: FlowRule::None,
+        budgets: Vec::new(),
+        worst: 1,
+        out: None,
+        progress: !arguments.quiet,
+    };
+    let mut matched: Vec<(u64, i64, i64)> = Vec::new();
+    let (summary, _) = evaluate(
+        job,
+        Some(&mut |outcome| {
+            if let Outcome::Matched { sent, delay_ns } = outcome {
+                if matched.len() == PACKETS_MAX {
+                    bail!(
+                        "more than {PACKETS_MAX} packets; split the captures, a part of them tells the same"
+                    );
+                }
+                matched.push((sent.index(), sent.ts_ns, *delay_ns));
+            }
+            Ok(())
+        }),
+    )?;
+    matched.sort_unstable();
+    // A difference of two stamps lies on the finer of their grids.
+    let grid_ns = summary.pre.clock.grid_ns.min(summary.post.clock.grid_ns).max(1.0);
+    let times_ns = matched.iter().map(|(_, at_ns, _)| *at_ns).collect();
+    Ok((times_ns, matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(), grid_ns))
+}
+
+fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {
+    writeln!(
+        out,
+        "  {} of {} packets in {:.3} s, {:.0} a second; delays on a grid of {} ns\n",
+        count(tail.packets),
+        count(packets),
+        tail.span_ns as f64 * 1e-9,
+        tail.rate_pps,
+        tail.grid_ns
+    )?;
+    if let Some(fit) = &tail.fit {
+        write_fit(out, fit, tail)?;
+    }
+    if let Some(refused) = &tail.refused {
+        writeln!(out, "  REFUSED: {}\n", refused.reason)?;
+    }
+    if !tail.return_levels.is_empty() {
+        writeln!(out, "  ONCE IN, on average, with 95 % confidence")?;
+    }
+    for level in &tail.return_levels {
+        writeln!(
+            out,
+            "    {:>9}   {:>10}   {} to {}   one packet of {}",
+            duration(level.once_in_ns as f64),
+            duration(level.delay_ns.round()),
+            duration(level.low_ns.round()),
+            duration(level.high_ns.round()),
+            count(level.once_in_packets as u64)
+        )?;
+    }
+    if !tail.return_levels.is_empty() {
+        writeln!(out)?;
+    }
+    if let Some(forecast) = &tail.forecast {
+        write_forecast(out, forecast)?;
+    }
+    writeln!(out, "  HOW LONG TO MEASURE for ten packets above a percentile")?;
+    for support in &tail.support {
+        writeln!(
+            out,
+            "    {:>12}   {:>13} packets   {}{}",
+            percentile(support.percentile),
+            count(support.packets),
+            support.seconds.map_or("at no rate known".to_owned(), span),
+            if support.supported { "   enough were measured" } else { "" }
+        )?;
+    }
+    Ok(())
+}
+
+/// A time that may be days, in s.
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 172_800.0 => format!("{} d", digits(s / 86_400.0, 3)),
+        s if s >= 7200.0 => format!("{} h", digits(s / 3600.0, 3)),
+        s if s >= 120.0 => format!("{} min", digits(s / 60.0, 3)),
+        s => duration(s * 1e9),
+    }
+}
+
+fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
+    writeln!(
+        out,
+        "  TAIL above {}: {} packets in {} events (fewer than {} packets between them is one)",
+        duration(fit.threshold_ns),
+        count(fit.exceedances),
+        count(fit.events),
+        tail.run_packets
+    )?;
+    writeln!(
+        out,
+        "    generalised Pareto: shape {:.3} ({:.3} to {:.3}), scale {}; {}",
+        fit.shape,
+        fit.shape_low,
+        fit.shape_high,
+        duration(fit.scale_ns.round()),
+        fit.end_ns.map_or("no upper end".to_owned(), |end| format!("ends at {}", duration(end.round())))
+    )?;
+    if fit.thin {
+        writeln!(
+            out,
+            "    no threshold with 100 events and more has a distribution that fits: this rests on few"
+        )?;
+    }
+    let chosen = tail.candidates.iter().find(|candidate| candidate.threshold_ns == fit.threshold_ns);
+    if let Some(chosen) = chosen {
+        let chance = |chance: f64| {
+            if chance > 0.05 && chance == chosen.fit_chance {
+                "more than 0.05".to_owned()
+            } else {
+                format!("{chance:.3}")
+            }
+        };
+        writeln!(
+            out,
+            "    by chance: as bad a fit {}, as uneven counts {:.3}, as uneven sizes {:.3}, as high a maximum {:.3}",
+            chance(chosen.fit_chance),
+            chosen.counts_chance,
+            chosen.sizes_chance,
+            fit.maximum_chance
+        )?;
+    }
+    writeln!(out, "    counts vary {:.1} times as much as those of a Poisson process\n", fit.dispersion)
+}
+
+fn write_forecast(out: &mut impl Write, forecast: &Forecast) -> io::Result<()> {
+    let percent = forecast.confidence * 100.0;
+    writeln!(
+        out,
+        "  EVENTS IN THE NEXT {} PACKETS; all bands hold with {percent:.0} %",
+        count(forecast.packets)
+    )?;
+    for level in &forecast.levels {
+        let observed = level.observed.map_or(String::new(), |observed| {
+            let inside = (level.low..=level.high).contains(&observed);
+            format!("   observed {:>6}  {}", count(observed), if inside { "inside" } else { "OUTSIDE" })
+        });
+        writeln!(
+            out,
+            "    above {:>10}   {:>8} expected   {:>6} to {:<6} {}{observed}",
+            duration(level.level_ns),
+            digits(level.expected, 3),
+            count(level.low),
+            count(level.high),
+            match level.basis {
+                Basis::Counted => "counted",
+                Basis::Fitted => "fitted ",
+            }
+        )?;
+    }
+    writeln!(out)
+}
