@@ -28,6 +28,8 @@
 //!
 //! Whether the causes are told rightly is judged by planted ones: [`truth`].
 //!
+//! What other loads would do is predicted: [`twin`], a simulation of the path.
+//!
 //! [`published`] stands beside this way: the semantics of the published PostgreSQL pipeline, for
 //! results that must equal its own to the byte.
 
@@ -58,6 +60,7 @@ pub mod summarize;
 pub mod tail;
 pub mod tap;
 pub mod truth;
+pub mod twin;
 pub mod variation;
 pub mod verdict;
 pub mod worst;

@@ -1,9 +1,11 @@
 //! What another load would do to a device, as far as a model says it: [`capacity`], the highest rate by a formula, of
 //! [`deployments`] by hand; [`sampling`], which packets meet interrupts. Both take an [`interrupt`] as text.
 //! And what the highest delays say about those to come: [`tail`].
+//! [`twin`] is a simulation of the path.
 
 pub mod capacity;
 pub mod deployments;
 pub mod interrupt;
 pub mod sampling;
 pub mod tail;
+pub mod twin;

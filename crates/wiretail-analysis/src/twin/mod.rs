@@ -1,0 +1,96 @@
+//! The digital twin: a simulation of the path of packets, from arrival to departure.
+//!
+//!     arrivals ─► ring ─► server (batches; taken away by interrupts) ─► transfer ─► delay
+//!                  └► lost where it is full
+//!
+//! - `arrivals`: when packets come;
+//! - `vacations`: when interrupts take the server away;
+//! - `server`: the loop, batch by batch. There is no list of events: with one server, the next event is always known
+//!   (the recursion of Lindley 1952, with batches and interrupts), which is why it is fast;
+//! - `check`: what can't be simulated, and the capacity in closed form;
+//! - `tally`: the delays as counts, and how exact the simulation is.
+//!
+//! Deterministic for a seed. The loop allocates nothing; exact counts of delays take memory for new values.
+//! What the model leaves out stands in `docs/kpi/twin.md`.
+
+mod arrivals;
+mod check;
+mod random;
+mod server;
+mod tally;
+mod vacations;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{Capacity, TwinError, capacity, offered};
+pub use server::Totals;
+pub use tally::{BATCHES, BatchMeans, Interval};
+
+use wiretail_schema::predict::twin::{Arrivals, TwinLoad, TwinModel};
+
+use crate::counts::Counts;
+
+/// Pages for simulated delays: 8 MiB, as wide as queues of milliseconds are.
+const PAGES: usize = 4096;
+
+/// What becomes of `packets` packets (of recorded arrivals, as many as there are at most): calls
+/// `outcome(arrival_ns, delay_ns)` for each, without a delay where it is lost. Served packets come in their order, and lost
+/// ones, in theirs, before the batch that is taken next.
+///
+/// # Errors
+/// For a model or arrivals that can't be simulated.
+pub fn simulate(
+    model: &TwinModel,
+    arrivals: &Arrivals,
+    packets: u64,
+    seed: u64,
+    outcome: impl FnMut(f64, Option<f64>),
+) -> Result<Totals, TwinError> {
+    let limit = capacity(model)?;
+    let rate_pps = offered(arrivals, packets)?;
+    check::affordable(model, rate_pps, limit.pps, packets)?;
+    Ok(server::serve(model, arrivals, packets, seed, outcome))
+}
+
+/// What a model predicts at one load, and the delays, rounded to ns, as counts: the type that measured ones have.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn predict(
+    model: &TwinModel,
+    arrivals: &Arrivals,
+    packets: u64,
+    seed: u64,
+) -> Result<(TwinLoad, Counts), TwinError> {
+    let capacity_pps = capacity(model)?.pps;
+    let rate_pps = offered(arrivals, packets)?;
+    let mut counts = Counts::new(PAGES);
+    let mut means = BatchMeans::default();
+    let totals = simulate(model, arrivals, packets, seed, |_, delay_ns| {
+        if let Some(delay_ns) = delay_ns {
+            counts.add((delay_ns + 0.5) as i64);
+            means.add(delay_ns);
+        }
+    })?;
+    let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
+    // Rounding must not make an overload of a load that is met exactly.
+    let margin = if check::varies(model, arrivals) { -1e-9 } else { 1e-9 };
+    let overloaded = load.is_some_and(|load| load > 1.0 + margin);
+    // In a queue that grows, no part is like another.
+    let error_ns = means.interval().filter(|_| !overloaded).map(|interval| interval.half);
+    let predicted = TwinLoad {
+        rate_pps,
+        capacity_pps,
+        load,
+        overloaded,
+        sent: totals.sent,
+        lost: totals.lost,
+        loss_ratio: if totals.sent > 0 { totals.lost as f64 / totals.sent as f64 } else { 0.0 },
+        utilisation: if totals.span_ns > 0.0 { totals.work_ns / totals.span_ns } else { 0.0 },
+        queue_max: totals.queue_max,
+        batches: totals.batches,
+        delay: tally::delay(&counts, error_ns),
+    };
+    Ok((predicted, counts))
+}

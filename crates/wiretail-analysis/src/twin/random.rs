@@ -1,0 +1,66 @@
+//! Seeded randomness. Every stream of a simulation has a generator of its own, so that two simulations of the same seed
+//! differ by what is different in their models only.
+
+use wiretail_schema::predict::twin::Length;
+
+/// SplitMix64 (Steele, Lea and Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+#[derive(Debug, Clone)]
+pub(super) struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The generator of one stream.
+    pub(super) fn new(seed: u64, stream: u64) -> Self {
+        let mut mixed = Self { state: stream };
+        Self { state: seed ^ mixed.bits() }
+    }
+
+    #[inline]
+    fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    #[inline]
+    pub(super) fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Of the exponential distribution with mean 1: -ln of a uniform number in (0, 1].
+    #[inline]
+    pub(super) fn exponential(&mut self) -> f64 {
+        -(1.0 - self.uniform()).ln()
+    }
+}
+
+/// Lengths, one after the other.
+#[derive(Debug)]
+pub(super) struct Draw<'a> {
+    length: &'a Length,
+    random: Random,
+}
+
+impl<'a> Draw<'a> {
+    pub(super) fn new(length: &'a Length, random: Random) -> Self {
+        Self { length, random }
+    }
+
+    /// The next one, in ns.
+    #[inline]
+    pub(super) fn next(&mut self) -> f64 {
+        match self.length {
+            Length::Constant(ns) => *ns,
+            Length::Exponential(mean_ns) => self.random.exponential() * mean_ns,
+            Length::Samples(samples) => {
+                // Rounding may make the product as large as the length; nothing is drawn of no samples.
+                let index = (self.random.uniform() * samples.len() as f64) as usize;
+                samples.get(index).or(samples.last()).copied().unwrap_or(0.0)
+            }
+        }
+    }
+}
