@@ -13,6 +13,7 @@ use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
 use wiretail_schema::predict::tail::{TAIL_SCHEMA, TailPrediction};
+use wiretail_schema::predict::twin::{TWIN_SCHEMA, TwinPrediction};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
@@ -81,6 +82,7 @@ fn the_schema_of_tails_is_that_of_the_types() {
 fn the_schemas_of_predictions_are_those_of_the_types() {
     compare(&docs("formats/capacity.schema.json"), &pretty(&schemars::schema_for!(CapacityModel)));
     compare(&docs("formats/sampling.schema.json"), &pretty(&schemars::schema_for!(InterruptSampling)));
+    compare(&docs("formats/twin.schema.json"), &pretty(&schemars::schema_for!(TwinPrediction)));
 }
 
 #[test]
@@ -110,6 +112,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/run.md", RUN_SCHEMA),
         ("formats/causes.md", CAUSES_SCHEMA),
         ("formats/causes.md", RUN_CAUSES_SCHEMA),
+        ("formats/twin.md", TWIN_SCHEMA),
     ] {
         let path = docs(page);
         assert!(read(&path).contains(version), "{} does not name {version}", path.display());

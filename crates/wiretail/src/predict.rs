@@ -3,6 +3,7 @@
 mod capacity;
 mod interrupts;
 mod tail;
+mod twin;
 
 use std::process::ExitCode;
 
@@ -19,5 +20,6 @@ pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
         Predict::Capacity(arguments) => capacity::run(arguments),
         Predict::Interrupts(arguments) => interrupts::run(arguments),
         Predict::Tail(arguments) => tail::run(arguments),
+        Predict::Twin(arguments) => twin::run(arguments),
     }
 }

@@ -100,8 +100,8 @@ pub fn offered(arrivals: &Arrivals, packets: u64) -> Result<Option<f64>, TwinErr
             let offered = rate(*rate_pps)?;
             if *burst as f64 * 1e9 / rate_pps < (burst - 1) as f64 * spacing_ns {
                 return Err(refuse(format!(
-                    "a burst of {burst} packets every {spacing_ns} ns is faster than nothing: at {rate_pps} packets a second the \
-                     next burst begins before it ends; expected less spacing, or a lower rate"
+                    "a burst of {burst} packets, {spacing_ns} ns apart, lasts longer than the time to the next one at {rate_pps} \
+                     packets a second; expected less spacing, or a lower rate"
                 )));
             }
             Ok(offered)

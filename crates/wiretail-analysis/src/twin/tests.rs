@@ -182,7 +182,7 @@ fn what_means_nothing_is_refused_with_its_name() {
     refused(&good, &Arrivals::Recorded { times_ns: vec![1.7e18] }, "too far from 0");
     let bursts = |packets, spacing_ns| Arrivals::Bursts { rate_pps: 1000.0, packets, spacing_ns };
     refused(&good, &bursts(0, 0.0), "burst of 0");
-    refused(&good, &bursts(4, 2e6), "begins before it ends");
+    refused(&good, &bursts(4, 2e6), "lasts longer");
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-fn count(text: &str) -> Result<NonZeroU64, String> {
+pub(crate) fn count(text: &str) -> Result<NonZeroU64, String> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k') => (&text[..text.len() - 1], 1_000),
         Some(b'M') => (&text[..text.len() - 1], 1_000_000),

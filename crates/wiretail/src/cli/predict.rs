@@ -1,5 +1,7 @@
 //! Arguments of `wiretail predict`.
 
+pub mod twin;
+
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -37,6 +39,11 @@ pub enum Predict {
     /// Refuses, with the reason, where none fits, where high delays come unevenly over time, and where the highest one is
     /// none that the others foretell.
     Tail(super::tail::TailArgs),
+    /// Simulate the path: delays, loss and overload at any rate, burst and batch size
+    ///
+    /// Packets wait in a ring for a server that takes batches of it and is taken away by interrupts. Deterministic for a
+    /// seed; tens of millions of packets a second.
+    Twin(twin::TwinArgs),
 }
 
 /// Arguments of `wiretail predict capacity`.

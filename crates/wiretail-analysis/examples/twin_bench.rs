@@ -1,0 +1,57 @@
+//! How fast the twin simulates: `twin_bench MODEL PACKETS SEED`, one simulation, its time and its numbers as JSON.
+//!
+//! The models are those of `benches/twin_simpy.py`, which does the same in SimPy; `benches/twin` runs both in turns. Counting
+//! every delay, for percentiles, is part of the time.
+
+use std::error::Error;
+use std::time::Instant;
+
+use wiretail_analysis::twin::predict;
+use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel};
+
+fn model(name: &str) -> Result<(TwinModel, Arrivals), String> {
+    let plain = TwinModel {
+        ring: 4096,
+        batch: 1,
+        release: Release::Immediate,
+        service: Length::Exponential(30_000.0),
+        batch_overhead: Length::Constant(0.0),
+        interrupts: vec![],
+        transfer_ns: 1000.0,
+    };
+    match name {
+        "m-m-1" => Ok((plain, Arrivals::Poisson { rate_pps: 0.7 / 30e-6 })),
+        "interrupted-batches" => {
+            let model = TwinModel {
+                batch: 32,
+                release: Release::Batch,
+                service: Length::Constant(10_000.0),
+                batch_overhead: Length::Constant(2_000.0),
+                interrupts: vec![Interrupts::Periodic {
+                    period_ns: 4e6,
+                    phase_ns: Some(1e6),
+                    length: Length::Constant(50_000.0),
+                }],
+                ..plain
+            };
+            Ok((model, Arrivals::Poisson { rate_pps: 70_000.0 }))
+        }
+        _ => Err(format!("no model {name}; expected m-m-1 or interrupted-batches")),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = |what: &str| arguments.next().ok_or(format!("expected {what}: MODEL PACKETS SEED"));
+    let (model, arrivals) = model(&next("a model")?)?;
+    let (packets, seed) = (next("how many packets")?.parse()?, next("a seed")?.parse()?);
+    let begin = Instant::now();
+    let (load, _) = predict(&model, &arrivals, packets, seed)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let mean_ns = load.delay.map_or(0.0, |delay| delay.mean_ns);
+    println!(
+        "{}",
+        serde_json::json!({ "seconds": seconds, "sent": load.sent, "lost": load.lost, "mean_ns": mean_ns })
+    );
+    Ok(())
+}
