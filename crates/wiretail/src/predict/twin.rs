@@ -50,7 +50,7 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
 }
 
 fn model(arguments: &TwinArgs) -> Result<TwinModel> {
-    if !(arguments.clock_offset.abs() <= 1e5) {
+    if !(-1e5..=1e5).contains(&arguments.clock_offset) {
         bail!("--clock-offset {}: expected millionths between -100000 and 100000", arguments.clock_offset);
     }
     let service_ns = arguments.service.ns as f64;
