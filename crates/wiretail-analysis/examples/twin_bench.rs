@@ -1,10 +1,10 @@
-//! How fast the twin simulates: `twin_bench MODEL PACKETS SEED`, one simulation, its time and its numbers as JSON.
+//! How fast the twin simulates: `twin_bench MODEL PACKETS SEED`, one simulation, its time on the core and its numbers as JSON.
 //!
 //! The models are those of `benches/twin_simpy.py`, which does the same in SimPy; `benches/twin` runs both in turns. Counting
 //! every delay, for percentiles, is part of the time.
 
 use std::error::Error;
-use std::time::Instant;
+use std::fs;
 
 use wiretail_analysis::twin::predict;
 use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel};
@@ -40,14 +40,21 @@ fn model(name: &str) -> Result<(TwinModel, Arrivals), String> {
     }
 }
 
+/// Seconds that this thread has had a core: what others on the machine take does not count (proc(5), schedstat).
+fn core_seconds() -> Result<f64, Box<dyn Error>> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    let ns: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    Ok(ns / 1e9)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |what: &str| arguments.next().ok_or(format!("expected {what}: MODEL PACKETS SEED"));
     let (model, arrivals) = model(&next("a model")?)?;
     let (packets, seed) = (next("how many packets")?.parse()?, next("a seed")?.parse()?);
-    let begin = Instant::now();
+    let begin = core_seconds()?;
     let (load, _) = predict(&model, &arrivals, packets, seed)?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = core_seconds()? - begin;
     let mean_ns = load.delay.map_or(0.0, |delay| delay.mean_ns);
     println!(
         "{}",

@@ -11,7 +11,6 @@
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
 //! - [`disturbance`]: what a device was disturbed by on purpose;
-//! - [`predict`]: what another load would do;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`predict`]: what another load would do, by models, and which delays are to come;

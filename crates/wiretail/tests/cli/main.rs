@@ -14,3 +14,4 @@ mod support;
 mod tail;
 mod trace;
 mod traffic;
+mod twin;
