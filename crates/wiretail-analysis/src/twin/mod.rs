@@ -1,7 +1,9 @@
 //! The digital twin: a simulation of the path of packets, from arrival to departure.
 //!
-//!     arrivals ─► ring ─► server (batches; taken away by interrupts) ─► transfer ─► delay
-//!                  └► lost where it is full
+//! ```text
+//! arrivals ─► ring ─► server (batches; taken away by interrupts) ─► transfer ─► delay
+//!              └► lost where it is full
+//! ```
 //!
 //! - `arrivals`: when packets come;
 //! - `vacations`: when interrupts take the server away;
