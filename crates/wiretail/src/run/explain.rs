@@ -2,7 +2,6 @@
 //! again, elsewhere and years later.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +9,6 @@ use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::truth::{Judged, judge};
 use wiretail_capture::trace::Trace;
-use wiretail_capture::write::AtomicFile;
 use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
 use wiretail_schema::causes::{CAUSES_FILE, ExplainedTrial, PacketExplanation, TrialExplanation};
 use wiretail_schema::disturbance::{DISTURBANCES_FILE, Disturbance, TruthReport};
@@ -123,12 +121,9 @@ fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<
 /// # Errors
 /// A file system that is full or read-only.
 pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
-    let mut file = AtomicFile::create(&folder.join(CAUSES_FILE))?;
-    serde_json::to_writer(&mut file, explanation)
-        .map_err(std::io::Error::from)
-        .and_then(|()| file.write_all(b"\n"))
-        .with_context(|| format!("{}: can't be written", file.path().display()))?;
-    Ok(file.commit()?)
+    let mut text = serde_json::to_vec(explanation)?;
+    text.push(b'\n');
+    outputs::write_file(&folder.join(CAUSES_FILE), &text)
 }
 
 /// Writes the page of each trial that is explained, and returns the explanations.

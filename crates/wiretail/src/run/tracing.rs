@@ -1,7 +1,6 @@
 //! The kernel's trace of a trial (`trace.record`): recorded from before its devices start until they were asked their
 //! last counters; and, beside it, who was who ([`TraceRoles`]). What it all means is found out later, from the files.
 
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use wiretail_capture::write::AtomicFile;
 use wiretail_dataplane::spin::{SpinPlan, THRESHOLD_NS, disturb, spin};
 use wiretail_dataplane::stalls::StallLog;
 use wiretail_host::trace::{Recorder, TraceSpec};
@@ -21,6 +19,7 @@ use super::places::Places;
 use super::store;
 use super::testbed::Testbed;
 use super::topology::Middle;
+use crate::outputs;
 
 /// Folder of the trace in that of its trial.
 pub const FOLDER: &str = "trace";
@@ -201,12 +200,9 @@ impl Traced {
             // Of very many, some are only counted: where none is listed, one may have been all the same.
             self.roles.logs_stalls = log.count() == log.kept().len() as u64;
         }
-        let mut file = AtomicFile::create(&self.folder.join(ROLES_FILE))?;
-        serde_json::to_writer_pretty(&mut file, &self.roles)
-            .map_err(std::io::Error::from)
-            .and_then(|()| file.write_all(b"\n"))
-            .with_context(|| format!("{}: can't be written", file.path().display()))?;
-        Ok(file.commit()?)
+        let mut text = serde_json::to_vec_pretty(&self.roles)?;
+        text.push(b'\n');
+        outputs::write_file(&self.folder.join(ROLES_FILE), &text)
     }
 
     /// Looks up the names in it, and writes its document. That takes a while: nothing is measured any more.
