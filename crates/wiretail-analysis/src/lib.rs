@@ -54,6 +54,7 @@ pub mod quantile;
 pub mod ranking;
 pub mod reordering;
 pub mod sampling;
+pub mod search;
 pub mod shares;
 pub mod soak;
 pub mod summarize;

@@ -31,6 +31,7 @@ pub mod packet;
 pub mod predict;
 pub mod run;
 pub mod scenario;
+pub mod search;
 pub mod shares;
 pub mod sizes;
 pub mod summary;

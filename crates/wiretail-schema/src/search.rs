@@ -1,0 +1,167 @@
+//! What a search found: how much load a device takes. Meaning and methods: `docs/kpi/search.md`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::run::SettingRecord;
+
+/// Name and version of the document; the number rises when a reader of the old one would be misled.
+pub const SEARCH_SCHEMA: &str = "wiretail.search/1";
+
+/// All searches of an experiment: what `search.json` in a run directory holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Searches {
+    /// Always [`SEARCH_SCHEMA`].
+    pub schema: String,
+    /// Version of the program.
+    pub wiretail_version: String,
+    /// The experiment's title.
+    pub title: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// When it began, in s since 1970.
+    pub started_s: u64,
+    /// Full names of the keys that vary from search to search, in their order.
+    pub factors: Vec<String>,
+    /// Searches that the experiment asks for; `searches` holds fewer while it runs.
+    pub searches_planned: usize,
+    /// In the order they were done.
+    pub searches: Vec<Search>,
+}
+
+/// One search: the rates of one device under one kind of load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Search {
+    /// Position in the experiment, from 1.
+    pub number: usize,
+    /// Which repeat it is, from 1.
+    pub repeat: u64,
+    /// Its factors: "skeleton-mlrsearch".
+    pub name: String,
+    /// Every key of the experiment with its value in this search.
+    pub settings: Vec<SettingRecord>,
+    /// How it was sought.
+    pub effort: Effort,
+    /// What was sought, and what was found, in the order asked for.
+    pub goals: Vec<GoalResult>,
+    /// Every trial, in the order they were done.
+    pub trials: Vec<SearchTrial>,
+    /// How long packets were sent for in all trials together, in s.
+    pub sending_s: f64,
+    /// From its begin to its end, in s.
+    pub elapsed_s: f64,
+    /// Whether it ran to its end.
+    pub complete: bool,
+}
+
+/// How rates are chosen and judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Effort {
+    /// The method.
+    pub method: Method,
+    /// Lowest rate that is tried, in packets a second.
+    pub lowest_pps: u64,
+    /// Highest rate that is tried, in packets a second.
+    pub highest_pps: u64,
+    /// How far apart the bounds of a result may be, in parts of the upper one.
+    pub width: f64,
+    /// Length of a full trial, in ns: the "goal final trial duration" of RFC 9971.
+    pub full_ns: u64,
+    /// Length of the first trials of MLRsearch, in ns: its "goal initial trial duration".
+    pub first_ns: u64,
+    /// Full trials that a decision on a rate rests on: the "goal duration sum" of RFC 9971 in full trials.
+    pub trials: u64,
+    /// Share of them, by time, that may miss the goal: the "goal exceed ratio" of RFC 9971.
+    pub exceed: f64,
+    /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS NFV-TST 009.
+    pub verify: u64,
+    /// By how much a trial may be stretched, in parts of its length, before it misses every goal.
+    pub stretch: f64,
+}
+
+/// How rates are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Multiple loss ratio search, RFC 9971.
+    Mlrsearch,
+    /// Binary search with loss verification, ETSI GS NFV-TST 009, for one goal after the other.
+    Binary,
+    /// Every rate from the lowest on, in steps of the width, until all goals are missed.
+    Linear,
+}
+
+/// What is sought: the highest rate at which this holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Goal {
+    /// No more than this share of packets is lost: 0 is the non-drop rate (NDR), more a partial drop rate (PDR).
+    Loss {
+        /// From 0 to less than 1.
+        ratio: f64,
+    },
+    /// So large a share of the packets arrives within this time; a lost packet does not.
+    Delay {
+        /// The budget: "100us@99.9%".
+        budget: String,
+        /// The time, in ns.
+        limit_ns: i64,
+        /// The share, in percent.
+        percentile: f64,
+    },
+}
+
+/// What was found for a goal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GoalResult {
+    /// The goal.
+    pub goal: Goal,
+    /// How the search ended for it.
+    pub ending: Ending,
+    /// Highest rate that meets the goal: the result, in packets a second.
+    pub lower_pps: Option<u64>,
+    /// Lowest rate above it that misses the goal, in packets a second.
+    pub upper_pps: Option<u64>,
+    /// What the device forwarded at the lower rate, in packets a second: the "conditional throughput" of RFC 9971.
+    pub forwarded_pps: Option<f64>,
+    /// What the result rests on, or why there is none, in a sentence.
+    pub reason: String,
+}
+
+/// How a search ended for a goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// Both bounds are there, and no further apart than asked for.
+    Found,
+    /// The highest rate meets the goal: the device takes more than was tried.
+    AtHighest,
+    /// The lowest rate misses the goal.
+    BelowLowest,
+    /// It ended before the bounds were close enough: interrupted, or trials were invalid.
+    Open,
+}
+
+/// A trial of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchTrial {
+    /// Number of its record in the manifest, from 1.
+    pub number: usize,
+    /// Offered load, in packets a second.
+    pub rate_pps: u64,
+    /// How long it sent, in ns.
+    pub duration_ns: u64,
+    /// Why its numbers may not be used; empty for a valid trial. An invalid one has no say.
+    pub invalid: Vec<String>,
+    /// Packets that were sent, without those of the warm-up.
+    pub sent: u64,
+    /// Packets that were lost.
+    pub lost: u64,
+    /// How much longer packets left the device than they came to it, in parts of the time in which they came: what it
+    /// had still to do at the end.
+    pub stretch: f64,
+    /// For each goal the share of packets that missed it: lost, or lost or late.
+    pub missed: Vec<f64>,
+    /// For each goal whether the trial as a whole missed it.
+    pub poor: Vec<bool>,
+}
