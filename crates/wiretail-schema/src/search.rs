@@ -1,9 +1,13 @@
 //! What a search found: how much load a device takes. Meaning and methods: `docs/kpi/search.md`.
 
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::SettingRecord;
+use crate::units::{Budget, UnitError};
 
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
 pub const SEARCH_SCHEMA: &str = "wiretail.search/1";
@@ -164,4 +168,76 @@ pub struct SearchTrial {
     pub missed: Vec<f64>,
     /// For each goal whether the trial as a whole missed it.
     pub poor: Vec<bool>,
+}
+
+const GOAL: &str = "a goal: ndr, pdr and a share such as pdr 0.5%, or a budget such as 100us@99.9%";
+
+impl FromStr for Goal {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.trim().to_owned(), expected: GOAL };
+        let words = text.trim().to_ascii_lowercase();
+        if words == "ndr" {
+            return Ok(Self::Loss { ratio: 0.0 });
+        }
+        if let Some(share) = words.strip_prefix("pdr") {
+            let number = share.trim().strip_suffix('%').ok_or_else(error)?;
+            let percent = number.trim().parse::<f64>().ok();
+            let percent = percent.filter(|percent| (0.0..100.0).contains(percent)).ok_or_else(error)?;
+            return Ok(Self::Loss { ratio: percent / 100.0 });
+        }
+        let budget: Budget = text.trim().parse().map_err(|_| error())?;
+        Ok(Self::Delay {
+            budget: budget.to_string(),
+            limit_ns: budget.limit.ns,
+            percentile: budget.share.percent(),
+        })
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loss { ratio: 0.0 } => write!(f, "NDR"),
+            Self::Loss { ratio } => write!(f, "PDR {} %", ratio * 100.0),
+            Self::Delay { budget, .. } => write!(f, "{budget}"),
+        }
+    }
+}
+
+impl Goal {
+    /// The goals of a text with commas between them.
+    ///
+    /// # Errors
+    /// One that is none, or none at all.
+    pub fn list(text: &str) -> Result<Vec<Self>, UnitError> {
+        text.split(',').map(str::parse).collect()
+    }
+
+    /// Largest share of packets that may miss it: be lost, or lost or late.
+    pub fn allowed(&self) -> f64 {
+        match self {
+            Self::Loss { ratio } => *ratio,
+            Self::Delay { percentile, .. } => 1.0 - percentile / 100.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_read_and_shown() {
+        let goals = Goal::list("ndr, PDR 0.5 %,100us@99.9%").unwrap();
+        let shown: Vec<String> = goals.iter().map(Goal::to_string).collect();
+        assert_eq!(shown, ["NDR", "PDR 0.5 %", "100us@99.9%"]);
+        assert_eq!(goals[1].allowed(), 0.005);
+        assert!((goals[2].allowed() - 0.001).abs() < 1e-12);
+        for wrong in ["", "ndr,", "pdr", "pdr 0.5", "pdr 100%", "pdr -1%", "100us", "99.9%"] {
+            let error = Goal::list(wrong).unwrap_err().to_string();
+            assert!(error.contains("such as pdr 0.5%"), "{wrong}: {error}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use wiretail_schema::predict::sampling::InterruptSampling;
 use wiretail_schema::predict::tail::{TAIL_SCHEMA, TailPrediction};
 use wiretail_schema::predict::twin::{TWIN_SCHEMA, TwinPrediction};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
+use wiretail_schema::search::{SEARCH_SCHEMA, Searches};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
 /// Writes what is generated instead of comparing it.
@@ -91,6 +92,11 @@ fn the_schema_of_manifests_is_that_of_the_types() {
 }
 
 #[test]
+fn the_schema_of_searches_is_that_of_the_types() {
+    compare(&docs("formats/search.schema.json"), &pretty(&schemars::schema_for!(Searches)));
+}
+
+#[test]
 fn the_schema_of_experiments_is_that_of_the_keys() {
     compare(&docs("formats/experiment.schema.json"), &pretty(&json_schema()));
 }
@@ -113,6 +119,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/causes.md", CAUSES_SCHEMA),
         ("formats/causes.md", RUN_CAUSES_SCHEMA),
         ("formats/twin.md", TWIN_SCHEMA),
+        ("formats/search.md", SEARCH_SCHEMA),
     ] {
         let path = docs(page);
         assert!(read(&path).contains(version), "{} does not name {version}", path.display());

@@ -3,7 +3,7 @@
 //! - [`cli`]: what can be asked for;
 //! - [`analyze`]: two captures to a verdict, by [`evaluate`]: [`recognise`] (which key, do the clocks agree),
 //!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
-//! - [`run`]: from an experiment file to a report, live;
+//! - [`run`]: from an experiment file to a report, live, and the search for the rate that a device takes;
 //! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
 //! - [`trace`]: what the kernel does on some cores, recorded and summed up;
 //! - [`soak`]: a measurement of any length, a record a second, and its result;
@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Analyze(arguments) => analyze::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Search(arguments) => run::search::run(&arguments),
         Command::Report(arguments) => run::report(&arguments),
         Command::Check(arguments) => run::check(&arguments),
         Command::Clean(arguments) => run::clean(&arguments),

@@ -120,6 +120,12 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where `search.method` is this.
+    const fn of_method(mut self, values: &'static [&'static str]) -> Self {
+        self.needs = Some(Needs { table: "search", name: "method", values });
+        self
+    }
+
     /// The same key with an effect only where `traffic.pattern` is one of these.
     const fn of_pattern(mut self, values: &'static [&'static str]) -> Self {
         self.needs = Some(Needs { table: "traffic", name: "pattern", values });
@@ -381,7 +387,7 @@ pub const KEYS: &[KeyRow] = &[
     )
     .of_dut(COMMAND),
     one("dut", "ready-timeout", Kind::Duration, Some("10 s"), "How long a device may take until it forwards."),
-    many("traffic", "rate", Kind::Rate, None, "Offered load in each direction; of on-off traffic, while it is on."),
+    many("traffic", "rate", Kind::Rate, None, "Offered load in each direction; of on-off traffic, while it is on; of a search, the highest it tries."),
     many(
         "traffic",
         "pattern",
@@ -529,4 +535,53 @@ pub const KEYS: &[KeyRow] = &[
         "Whether page faults on the device's core are recorded, too.",
     )
     .of_trace(),
+    many(
+        "search",
+        "method",
+        Kind::Choice(&["mlrsearch", "binary", "linear"]),
+        Some("mlrsearch"),
+        "How a search chooses the rates that it tries: multiple loss ratio search (RFC 9971), binary search with loss verification (ETSI GS NFV-TST 009), or one after the other.",
+    ),
+    one(
+        "search",
+        "goals",
+        Kind::Text,
+        Some("ndr"),
+        "What is sought, with commas between: ndr (no loss), pdr 0.5% (at most so much), 100us@99.9% (so large a share within that time).",
+    ),
+    one("search", "lowest", Kind::Rate, Some("1 kpps"), "Lowest rate that a search tries; the highest is traffic.rate."),
+    one(
+        "search",
+        "width",
+        Kind::Percent,
+        Some("1 %"),
+        "How far apart the rate that is found and the next one that misses the goal may be.",
+    ),
+    one(
+        "search",
+        "stretch",
+        Kind::Percent,
+        Some("0.5 %"),
+        "A trial in which packets leave for so much longer than they come misses every goal: what was not lost filled the device's ring.",
+    ),
+    one(
+        "search",
+        "first-duration",
+        Kind::Duration,
+        Some("500 ms"),
+        "How long the first trials of a search send; the last ones send for trial.duration.",
+    )
+    .of_method(&["mlrsearch"]),
+    one("search", "trials", Kind::Count(1), Some("1"), "Full trials that a decision on a rate rests on.")
+        .of_method(&["mlrsearch"]),
+    one("search", "exceed", Kind::Percent, Some("0 %"), "Share of them that may miss the goal.")
+        .of_method(&["mlrsearch"]),
+    one(
+        "search",
+        "verify",
+        Kind::Count(0),
+        Some("1"),
+        "How often a trial that missed the goal is repeated; one that meets it is enough.",
+    )
+    .of_method(&["binary"]),
 ];

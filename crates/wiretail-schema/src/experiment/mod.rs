@@ -19,6 +19,7 @@ pub use text::parse_rate;
 use text::{parse_setting, unknown, values};
 
 use crate::run::SettingRecord;
+use crate::search::Goal;
 
 /// What is wrong with an experiment file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +152,9 @@ impl Experiment {
                     format!("{table}.{name} is missing: a {needed} was asked for, but not which"),
                 ));
             }
+        }
+        if let Err(error) = Goal::list(&self.first("search", "goals").text) {
+            return Some((place("search", "goals"), format!("search.goals: {error}")));
         }
         let warm_up = self.first("trial", "warm-up");
         let durations = self.values("trial", "duration");
@@ -325,6 +329,19 @@ impl Trial {
     /// Whether a yes-or-no key says yes.
     pub fn is(&self, table: &str, name: &str) -> bool {
         self.get(table, name).text == "yes"
+    }
+
+    /// The same trial under another load, as a search does it: with this number and name, so many packets a second, for
+    /// so long, in ns.
+    #[must_use]
+    pub fn at_load(&self, number: usize, name: String, rate_pps: u64, duration_ns: u64) -> Self {
+        let mut trial = Self { number, name, like: number, ..self.clone() };
+        let mut set = |table, name, text, number| {
+            trial.settings[place(table, name)] = Setting { text, number };
+        };
+        set("traffic", "rate", format!("{rate_pps} pps"), rate_pps);
+        set("trial", "duration", format!("{duration_ns} ns"), duration_ns);
+        trial
     }
 
     /// The value of a key.

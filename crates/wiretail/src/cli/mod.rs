@@ -42,6 +42,12 @@ pub enum Command {
     /// timestamps every packet on the ingress and the egress wire, and analyses each trial as `analyze`
     /// does. Needs root.
     Run(RunArgs),
+    /// Find how much load a device takes: NDR, PDR, or the highest rate within a latency budget
+    ///
+    /// Does trials as `run` does, at rates that it chooses one after the other. Each trial of the experiment becomes a
+    /// search up to its traffic.rate; the table [search] of the file says for what, how, and how exactly.
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search(RunArgs),
     /// Write a run's report again, from what is in its directory
     ///
     /// Also that of a run that was killed: what had been measured by then is in it.
@@ -101,6 +107,17 @@ pub enum Command {
         directory: PathBuf,
     },
 }
+
+const SEARCH_EXAMPLES: &str = "\
+Examples:
+  wiretail search experiments/ndr-pdr.toml --dry-run
+  wiretail search experiments/ndr-pdr.toml --allow-system-changes
+  wiretail search --resume runs/2026-11-20T14-03-11-ndr-pdr --allow-system-changes
+
+Ctrl-C ends the search; its trials are kept, and --resume goes on from there.
+With --json: docs/formats/search.md. Methods, and how to read the result: docs/kpi/search.md.
+
+Exit code: 0 every rate was found; 1 one was not; 2 error; 130 interrupted.";
 
 /// Arguments of `wiretail analyze`.
 #[derive(Debug, Args)]
@@ -245,7 +262,7 @@ pub struct RunArgs {
     /// Allow the changes that --dry-run shows; all are undone
     #[arg(long)]
     pub allow_system_changes: bool,
-    /// Print the manifest as JSON at the end (docs/formats/run.md)
+    /// Print the result as JSON at the end: of a run its manifest (docs/formats/run.md)
     #[arg(long)]
     pub json: bool,
     /// No progress and no table

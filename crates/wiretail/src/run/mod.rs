@@ -6,9 +6,10 @@
 //! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
-//! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown.
+//! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown;
+//! - [`search`]: trials at rates that are chosen one after the other.
 //!
-//! Here: the trials one after the other, and their evaluation.
+//! Here: the trials of a file one after the other, and their evaluation.
 
 pub mod directory;
 mod disturb;
@@ -22,6 +23,7 @@ mod progress;
 mod recorder;
 mod results;
 mod router;
+pub mod search;
 mod shares;
 mod store;
 mod table;
@@ -48,6 +50,7 @@ use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapsh
 use wiretail_report::RunPage;
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
+use wiretail_schema::search::Goal;
 use wiretail_schema::units::Budget;
 
 use crate::cli::{CheckArgs, CleanArgs, ReportArgs, RunArgs};
@@ -69,17 +72,43 @@ const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 /// An experiment that can't be read, a host that can't be changed, a full disk. A trial that fails
 /// is reported, and the others go on.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    let earlier = arguments.resume.as_deref().map(RunDirectory::open).transpose()?;
-    let experiment = match (&earlier, &arguments.experiment) {
-        (Some((_, experiment, _)), _) => experiment.clone(),
-        (None, Some(file)) => read(file)?,
-        (None, None) => bail!("which experiment? wiretail run EXPERIMENT.toml"),
-    };
+    let (experiment, earlier) = experiment(arguments)?;
     let trials = experiment.trials();
     if arguments.dry_run {
         print_plan(&experiment, &trials)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let (directory, mut run) = begin(arguments, &experiment, earlier, trials.len())?;
+    let stop = stop_on_signals()?;
+    directory.write_manifest(&run)?;
+    all(&directory, &mut run, &trials, arguments.quiet, &stop)?;
+    conclude(directory.path(), &run, arguments.json, arguments.quiet)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(interrupted("run", directory.path()));
+    }
+    let all_valid = run.trials.iter().all(|trial| trial.state == TrialState::Valid);
+    Ok(if all_valid && run.trials.len() == trials.len() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What was asked for, and the directory of the run that it goes on with, if it does.
+fn experiment(arguments: &RunArgs) -> Result<(Experiment, Option<(RunDirectory, Run)>)> {
+    match (&arguments.resume, &arguments.experiment) {
+        (Some(path), _) => {
+            let (directory, experiment, run) = RunDirectory::open(path)?;
+            Ok((experiment, Some((directory, run))))
+        }
+        (None, Some(file)) => Ok((read(file)?, None)),
+        (None, None) => bail!("which experiment? wiretail run EXPERIMENT.toml"),
+    }
+}
+
+/// The directory of a run that may change this host, and its manifest.
+fn begin(
+    arguments: &RunArgs,
+    experiment: &Experiment,
+    earlier: Option<(RunDirectory, Run)>,
+    planned: usize,
+) -> Result<(RunDirectory, Run)> {
     if !arguments.allow_system_changes {
         bail!(
             "a run makes network namespaces and links, and moves tasks off the cores it measures on; look at all \
@@ -88,27 +117,18 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     }
     let held = privileges(Path::new("/"))?;
     held.allow_testbed().and_then(|()| held.allow_packets())?;
-    let (directory, mut run) = match earlier {
-        Some((directory, _, run)) => (directory, run),
-        None => {
-            let file = arguments.experiment.as_deref().unwrap_or(Path::new("run"));
-            let path = arguments.out.clone().unwrap_or_else(|| directory::default_path(file));
-            (RunDirectory::create(&path, &experiment)?, new_run(&experiment, &trials))
-        }
-    };
-    let stop = stop_on_signals()?;
-    directory.write_manifest(&run)?;
-    all(&directory, &mut run, &trials, arguments.quiet, &stop)?;
-    conclude(directory.path(), &run, arguments.json, arguments.quiet)?;
-    if stop.load(Ordering::Relaxed) {
-        eprintln!(
-            "interrupted; go on with: wiretail run --resume {} --allow-system-changes",
-            directory.path().display()
-        );
-        return Ok(ExitCode::from(130));
+    if let Some(earlier) = earlier {
+        return Ok(earlier);
     }
-    let all_valid = run.trials.iter().all(|trial| trial.state == TrialState::Valid);
-    Ok(if all_valid && run.trials.len() == trials.len() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let file = arguments.experiment.as_deref().unwrap_or(Path::new("run"));
+    let path = arguments.out.clone().unwrap_or_else(|| directory::default_path(file));
+    Ok((RunDirectory::create(&path, experiment)?, new_run(experiment, planned)))
+}
+
+/// Says how to go on with what was interrupted.
+fn interrupted(verb: &str, path: &Path) -> ExitCode {
+    eprintln!("interrupted; go on with: wiretail {verb} --resume {} --allow-system-changes", path.display());
+    ExitCode::from(130)
 }
 
 /// `wiretail report`: the report of what is in a run directory.
@@ -128,9 +148,15 @@ pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latency budgets that each trial is judged by.
-fn budgets() -> Result<Vec<Budget>> {
-    Ok(BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<_, _>>()?)
+/// The latency budgets that a trial is judged by: the two of all trials, and what a search asks for.
+fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
+    let mut budgets = BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<Vec<Budget>, _>>()?;
+    for goal in Goal::list(&trial.get("search", "goals").text)? {
+        if let Goal::Delay { budget, .. } = goal {
+            budgets.push(budget.parse()?);
+        }
+    }
+    Ok(budgets)
 }
 
 /// Reads an experiment file; the error names the file and the line. Names of further files become absolute.
@@ -151,14 +177,14 @@ fn read(path: &Path) -> Result<Experiment> {
     Ok(experiment)
 }
 
-fn new_run(experiment: &Experiment, trials: &[Trial]) -> Run {
+fn new_run(experiment: &Experiment, planned: usize) -> Run {
     Run {
         schema: RUN_SCHEMA.to_owned(),
         wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         title: experiment.first("", "title").text.clone(),
         seed: experiment.first("", "seed").number,
         started_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        trials_planned: trials.len(),
+        trials_planned: planned,
         factors: experiment.factors(),
         host: snapshot(Path::new("/")),
         trials: Vec::new(),

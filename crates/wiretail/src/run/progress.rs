@@ -34,6 +34,13 @@ impl Line {
         }
     }
 
+    /// For a trial of which nobody knows how many will follow.
+    pub fn of_search(head: String, trial: &Trial, quiet: bool) -> Self {
+        let duration = Duration::from_nanos(trial.get("trial", "duration").number);
+        let terminal = !quiet && std::io::stderr().is_terminal();
+        Self { head, duration, after: Duration::ZERO, terminal }
+    }
+
     /// Time until the trial has sent everything, but some at least.
     pub fn left(&self, elapsed: Duration) -> Duration {
         self.duration.saturating_sub(elapsed).max(Duration::from_millis(5))

@@ -142,7 +142,7 @@ impl<'a> Soaks<'a> {
                 window_ns: WINDOW_NS,
                 trim_ns: trial.get("trial", "warm-up").number as i64,
                 key: KeyRule::Signature,
-                budgets: budgets()?,
+                budgets: budgets(trial)?,
                 taps: [tap(segment.pre), tap(segment.post)],
             };
             soaks.push((Soak::create(&folder, &settings)?, segment.pre, segment.post));
