@@ -66,6 +66,7 @@ impl Sample {
             additions: &self.additions,
             explanations: &self.explanations,
             overheads: &self.overheads,
+            searches: None,
         })
     }
 }

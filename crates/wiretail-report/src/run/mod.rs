@@ -5,7 +5,7 @@
 //! median p99.9. Numbers of invalid trials are never left out silently: they stay, marked as such.
 //!
 //! - [`series`]: which trials go into which figure, and under which names;
-//! - `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
+//! - `search`: which rate the devices take; `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
 //!   offered rate; `shares`: whose the delay is; `explain`: what delayed the worst packets; `validity`: whether to trust
 //!   it.
 
@@ -13,6 +13,7 @@ use wiretail_schema::causes::ExplainedTrial;
 use wiretail_schema::overhead::Overhead;
 use wiretail_schema::run::{HostSnapshot, Run, TrialRecord, TrialState};
 use wiretail_schema::scenario::{OverloadMark, Ranking, SegmentResult};
+use wiretail_schema::search::Searches;
 use wiretail_schema::shares::{Addition, TrialCurves};
 use wiretail_schema::summary::Summary;
 
@@ -25,6 +26,7 @@ mod figures;
 mod load;
 mod numbers;
 mod ranking;
+mod search;
 mod series;
 mod shares;
 mod validity;
@@ -50,6 +52,8 @@ pub struct RunPage<'a> {
     pub explanations: &'a [ExplainedTrial],
     /// What tracing them has cost.
     pub overheads: &'a [Overhead],
+    /// What was searched, if anything was.
+    pub searches: Option<&'a Searches>,
 }
 
 use RunPage as Page;
@@ -83,9 +87,10 @@ pub fn run(page: &RunPage<'_>) -> String {
         header(m, page);
         m.tag("main").body(|m| {
             banner(m, page);
+            let mut count = 0;
+            search::section(m, page, &mut count);
             numbers::whole_device(m, page);
             ranking::section(m, page);
-            let mut count = 0;
             figures::percentiles(m, page, &mut count);
             load::section(m, page, &mut count);
             figures::bursts(m, page, &mut count);

@@ -260,6 +260,7 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let report = path.join("report.html");
     let curves = directory::curves(path, run)?;
     let explanations = explain::pages(path, run)?;
+    let searches = search::read(path)?;
     let page = RunPage {
         run,
         results: &results,
@@ -269,6 +270,7 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
         additions: &additions(run, &curves),
         explanations: &explanations,
         overheads: &overheads(run, &results),
+        searches: searches.as_ref(),
     };
     outputs::write_file(&report, wiretail_report::run(&page).as_bytes())?;
     let mut out = io::stdout().lock();

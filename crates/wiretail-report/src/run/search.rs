@@ -1,0 +1,149 @@
+//! How much load the devices take: what the searches of a run found, and the way there.
+
+use wiretail_schema::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+use wiretail_schema::search::{Ending, Goal, GoalResult, Method, Search, SearchTrial};
+
+use super::Page;
+use super::figures::{axis, draw, titled};
+use crate::cells::{Cell, head, table};
+use crate::format;
+use crate::html::Markup;
+use crate::page;
+use crate::plot::Size;
+
+/// Searches whose way is drawn; those behind are folded.
+const OPEN: usize = 4;
+
+/// The section; without it where nothing was searched.
+pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
+    let Some(searches) = page.searches.filter(|searches| !searches.searches.is_empty()) else { return };
+    let figures: Vec<Figure> =
+        searches.searches.iter().filter(|search| !search.trials.is_empty()).map(way).collect();
+    page::section(m, "search", "Where it breaks", |m| {
+        m.tag("p").class("hint").text(
+            "The highest rate that meets each goal. Trials whose numbers say nothing about the device have no say. A trial in \
+             which packets left for longer than they came misses every goal: what was not lost was still in the device.",
+        );
+        let names = head(["search", "goal", "met at", "missed at", "forwarded", "rests on"]).to_vec();
+        let rows = searches.searches.iter().flat_map(|search| {
+            search.goals.iter().enumerate().map(move |(place, goal)| row(search, goal, place == 0))
+        });
+        m.tag("div").class("broad").body(|m| table(m, "Rates", &names, rows));
+        let names =
+            head(["search", "method", "trials", "invalid", "time of sending", "time in all"]).to_vec();
+        table(m, "What it took", &names, searches.searches.iter().map(effort));
+        draw(m, &figures, Size::Half, OPEN, count);
+    });
+}
+
+fn row(search: &Search, result: &GoalResult, first: bool) -> Vec<Cell> {
+    let pps = |pps: Option<f64>| pps.map_or_else(super::numbers::none, |pps| Cell::number(format::rate(pps)));
+    let of = |pps: Option<u64>| pps.map(|pps| pps as f64);
+    let rests = match result.ending {
+        Ending::Found => result.reason.clone(),
+        Ending::AtHighest | Ending::BelowLowest | Ending::Open => format!("Not found: {}", result.reason),
+    };
+    vec![
+        Cell::text(if first { &search.name } else { "" }),
+        Cell::text(result.goal.to_string()),
+        pps(of(result.lower_pps)),
+        pps(of(result.upper_pps)),
+        pps(result.forwarded_pps),
+        Cell::text(rests),
+    ]
+}
+
+fn effort(search: &Search) -> Vec<Cell> {
+    let invalid = search.trials.iter().filter(|trial| !trial.invalid.is_empty()).count();
+    let seconds = |s: f64| Cell::number(format::duration(s * 1e9));
+    vec![
+        Cell::text(&search.name),
+        Cell::text(method(search.effort.method)),
+        Cell::count(search.trials.len() as u64),
+        Cell::count(invalid as u64),
+        seconds(search.sending_s),
+        seconds(search.elapsed_s),
+    ]
+}
+
+/// A method's name, with where it is from.
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Mlrsearch => "MLRsearch (RFC 9971)",
+        Method::Binary => "binary search with loss verification (ETSI GS NFV-TST 009)",
+        Method::Linear => "linear sweep",
+    }
+}
+
+/// The rates that were tried, over the time it took.
+fn way(search: &Search) -> Figure {
+    let goals: Vec<&Goal> = search.goals.iter().map(|result| &result.goal).collect();
+    let mut series: Vec<Series> = Vec::new();
+    let mut spent_s = 0.0;
+    for trial in &search.trials {
+        spent_s += trial.duration_ns as f64 / 1e9;
+        let name = outcome(trial, &goals);
+        let place = series.iter().position(|series| series.name == name).unwrap_or_else(|| {
+            series.push(Series { name, ..empty() });
+            series.len() - 1
+        });
+        series[place].x.push(spent_s);
+        series[place].y.push(trial.rate_pps as f64);
+    }
+    series.sort_by_key(|series| series.name.len());
+    let found = search.goals.iter().filter_map(|result| {
+        let value = result.lower_pps? as f64;
+        Some(ReferenceLine {
+            on: AxisName::Y,
+            value,
+            label: format!("{}: {}", result.goal, format::rate(value)),
+        })
+    });
+    let rates = || search.trials.iter().map(|trial| trial.rate_pps);
+    let wide = rates().max().unwrap_or(1) >= 20 * rates().min().unwrap_or(1).max(1);
+    Figure {
+        id: format!("search-{}", search.number),
+        title: titled("Rates tried", &search.name),
+        caption: format!(
+            "{} trials by {}; each point is one, at the end of its sending.",
+            search.trials.len(),
+            method(search.effort.method)
+        ),
+        x: axis("time of sending", "sending_s", Unit::Seconds, Scale::Linear),
+        y: axis(
+            "offered rate",
+            "rate_pps",
+            Unit::PacketsPerSecond,
+            if wide { Scale::Log } else { Scale::Linear },
+        ),
+        mark: Mark::Point,
+        series,
+        lines: found.collect(),
+    }
+}
+
+/// What a trial says: "met", "missed NDR".
+fn outcome(trial: &SearchTrial, goals: &[&Goal]) -> String {
+    if !trial.invalid.is_empty() {
+        return "invalid".to_owned();
+    }
+    let missed: Vec<String> =
+        goals.iter().zip(&trial.poor).filter(|(_, poor)| **poor).map(|(goal, _)| goal.to_string()).collect();
+    match missed.len() {
+        0 => "met".to_owned(),
+        count if count == goals.len() && count > 1 => "missed all goals".to_owned(),
+        _ => format!("missed {}", missed.join(", ")),
+    }
+}
+
+fn empty() -> Series {
+    Series {
+        name: String::new(),
+        x: Vec::new(),
+        y: Vec::new(),
+        low: Vec::new(),
+        high: Vec::new(),
+        supported: Vec::new(),
+        bar_width: None,
+    }
+}
