@@ -387,10 +387,11 @@ impl<'scope> Device<'scope> {
                 }))
             }
             Part::Skeleton { shared, .. } => {
-                let now = shared.counters.read();
+                let now = shared.counters.ask();
                 Ok(Some(Counts {
                     received: now.received,
                     sent: now.sent,
+                    dropped: now.dropped,
                     failed: now.failed,
                     ..Counts::default()
                 }))
