@@ -67,13 +67,15 @@ pub struct Effort {
     pub lowest_pps: u64,
     /// Highest rate that is tried, in packets a second.
     pub highest_pps: u64,
-    /// How far apart the bounds of a result may be, in parts of the upper one.
+    /// How far apart the bounds of a result may be, in parts of the upper one; for the linear search in parts of the highest
+    /// rate.
     pub width: f64,
     /// Length of a full trial, in ns: the "goal final trial duration" of RFC 9971.
     pub full_ns: u64,
     /// Length of the first trials of MLRsearch, in ns: its "goal initial trial duration".
     pub first_ns: u64,
-    /// Full trials that a decision on a rate rests on: the "goal duration sum" of RFC 9971 in full trials.
+    /// Full trials that a decision on a rate rests on: the "goal duration sum" of RFC 9971 in full trials. The binary search
+    /// has its `verify` instead.
     pub trials: u64,
     /// Share of them, by time, that may miss the goal: the "goal exceed ratio" of RFC 9971.
     pub exceed: f64,

@@ -1,15 +1,28 @@
 //! How much load a device takes: which rate to try next, and what all trials together say.
 //!
 //! A search is a pure function of the trials so far: [`next`] says what to measure, [`conclude`] what was found. So a
-//! search that was interrupted goes on from its trials, and is tested on devices whose capacity is known.
+//! search that was interrupted goes on from its trials, and is tested on devices whose capacity is known ([`simulated`]).
 //!
-//! - `linear`: every rate in turn, the yardstick.
+//! - `classify`: what the trials at one rate say about a goal;
+//! - `history`: the bounds that follow from it, and where between them is still to be looked;
+//! - `linear`, `binary`, `mlrsearch`: the methods: which rate next, and for how long;
+//! - `conclude`: the result and what it rests on, in a sentence.
+//!
+//! A trial is not judged here: whether it missed a goal ([`SearchTrial::poor`]) is part of its record. So a goal may be a loss
+//! ratio, a delay, or what else can be missed. All trials are taken into account, also those of another method.
 
+mod binary;
+mod classify;
+mod conclude;
+mod history;
 mod linear;
+pub mod simulated;
+#[cfg(test)]
+mod tests;
 
 use wiretail_schema::search::{Effort, Goal, GoalResult, Method, SearchTrial};
 
-/// A trial to be done.
+/// A trial to be done. Its record is to have this rate, and this duration within 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     /// Offered load, in packets a second.
@@ -22,14 +35,14 @@ pub struct Ask {
 /// for again, at most [`INVALID_MAX`] times.
 pub fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     match effort.method {
-        Method::Linear | Method::Binary | Method::Mlrsearch => linear::next(effort, goals, trials),
+        Method::Linear => linear::next(effort, goals, trials),
+        Method::Binary | Method::Mlrsearch => binary::next(effort, goals, trials),
     }
 }
 
-/// What the trials say about each goal.
+/// What the trials say about each goal, also midway.
 pub fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {
-    let _ = (effort, goals, trials);
-    Vec::new()
+    conclude::conclude(effort, goals, trials)
 }
 
 /// A rate at which so many trials were invalid is not asked for again.

@@ -1,0 +1,150 @@
+//! What the trials at one rate say about a goal.
+
+use wiretail_schema::search::{Effort, Method, SearchTrial};
+
+/// What the trials at a rate say about a goal: "lower bound", "upper bound" and "undecided" of RFC 9971.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rating {
+    Meets,
+    Misses,
+    Undecided,
+}
+
+/// What is asked of the trials at a rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Question {
+    /// Position of the goal.
+    pub(super) goal: usize,
+    /// From which length on a trial is a full one, in ns.
+    pub(super) full_ns: u64,
+    pub(super) by: By,
+}
+
+/// How trials decide.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum By {
+    /// By how long they missed the goal, RFC 9971, appendix "Load Classification Code".
+    Sum {
+        /// The goal duration sum, in ns.
+        sum_ns: f64,
+        /// The goal exceed ratio.
+        exceed: f64,
+    },
+    /// One good full trial of so many and one more, ETSI GS NFV-TST 009, clause 12.3.3.
+    Verification {
+        /// Repeats.
+        repeats: u64,
+    },
+}
+
+impl Question {
+    /// What the result of a search rests on.
+    pub(super) fn last(effort: &Effort, goal: usize) -> Self {
+        let by = match effort.method {
+            Method::Binary => By::Verification { repeats: effort.verify },
+            Method::Linear | Method::Mlrsearch => By::Sum {
+                sum_ns: effort.trials.max(1) as f64 * effort.full_ns as f64,
+                exceed: effort.exceed.clamp(0.0, 0.999),
+            },
+        };
+        Self { goal, full_ns: effort.full_ns, by }
+    }
+
+    /// Whether the trial is a full one; whole packets may make it 1 % shorter.
+    pub(super) fn is_full(&self, trial: &SearchTrial) -> bool {
+        trial.duration_ns >= self.full_ns - self.full_ns / 100
+    }
+
+    /// Whether the trial missed the goal; None where it says nothing about it.
+    pub(super) fn missed(&self, trial: &SearchTrial) -> Option<bool> {
+        trial.poor.get(self.goal).copied()
+    }
+
+    /// What valid trials at one rate say.
+    pub(super) fn rating<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>) -> Rating {
+        match self.by {
+            By::Sum { sum_ns, exceed } => self.by_sum(trials, sum_ns, exceed),
+            By::Verification { repeats } => self.by_verification(trials, repeats),
+        }
+    }
+
+    /// A poor trial counts as long as it lasted. Short ones that were poor count against the rate as far as short good ones
+    /// don't outweigh them; short good ones never count for it: what is not lost in a second may be in a minute.
+    fn by_sum<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>, sum_ns: f64, exceed: f64) -> Rating {
+        let (mut full_good, mut full_poor, mut short_good, mut short_poor) = (0.0, 0.0, 0.0, 0.0);
+        for trial in trials {
+            let Some(missed) = self.missed(trial) else { continue };
+            let duration_ns = trial.duration_ns as f64;
+            *match (self.is_full(trial), missed) {
+                (true, false) => &mut full_good,
+                (true, true) => &mut full_poor,
+                (false, false) => &mut short_good,
+                (false, true) => &mut short_poor,
+            } += if self.is_full(trial) { duration_ns.max(self.full_ns as f64) } else { duration_ns };
+        }
+        let balancing = short_good * exceed / (1.0 - exceed);
+        let effective_poor: f64 = full_poor + f64::max(short_poor - balancing, 0.0);
+        let whole = f64::max(full_good + effective_poor, sum_ns);
+        let allowed = whole * exceed + whole * 1e-12;
+        if whole - full_good <= allowed {
+            Rating::Meets
+        } else if effective_poor > allowed {
+            Rating::Misses
+        } else {
+            Rating::Undecided
+        }
+    }
+
+    /// The first good one decides; later ones than the last repeat have no say.
+    fn by_verification<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>, repeats: u64) -> Rating {
+        let mut poor = 0;
+        for trial in trials.filter(|trial| self.is_full(trial)) {
+            match self.missed(trial) {
+                Some(false) => return Rating::Meets,
+                Some(true) if poor >= repeats => return Rating::Misses,
+                Some(true) => poor += 1,
+                None => {}
+            }
+        }
+        Rating::Undecided
+    }
+
+    /// The "conditional throughput" of RFC 9971, appendix "Conditional Throughput Code": what of the rate a typical full trial
+    /// forwarded, the exceed ratio's quantile. After a loss verification it is what the good trial forwarded.
+    pub(super) fn forwarded_pps<'a>(
+        &self,
+        rate_pps: u64,
+        trials: impl Iterator<Item = &'a SearchTrial>,
+    ) -> Option<f64> {
+        let mut full: Vec<_> = trials.filter(|trial| self.is_full(trial)).collect();
+        if let By::Verification { .. } = self.by {
+            let good = full.into_iter().find(|trial| self.missed(trial) == Some(false))?;
+            return Some(rate_pps as f64 * forwarded_share(good));
+        }
+        let By::Sum { sum_ns, exceed } = self.by else { return None };
+        full.sort_by(|a, b| forwarded_share(b).total_cmp(&forwarded_share(a)));
+        let length_ns = |trial: &SearchTrial| trial.duration_ns.max(self.full_ns) as f64;
+        let full_ns: f64 = full.iter().map(|trial| length_ns(trial)).sum();
+        let mut remaining = f64::max(full_ns, sum_ns) * (1.0 - exceed);
+        let slack = remaining * 1e-12;
+        let mut share = None;
+        for trial in full {
+            if share.is_some() && remaining <= slack {
+                break;
+            }
+            share = Some(forwarded_share(trial));
+            remaining -= length_ns(trial);
+        }
+        // Less than was asked for: whatever is missing may have been lost.
+        share.map(|share| if remaining > slack { 0.0 } else { rate_pps as f64 * share })
+    }
+}
+
+/// What the device forwarded, in parts of what came in the same time. Without stretch, one less the loss ratio.
+pub(super) fn forwarded_share(trial: &SearchTrial) -> f64 {
+    if trial.sent == 0 {
+        return 0.0;
+    }
+    let stretch = if trial.stretch.is_finite() { trial.stretch.max(0.0) } else { 0.0 };
+    trial.sent.saturating_sub(trial.lost) as f64 / trial.sent as f64 / (1.0 + stretch)
+}

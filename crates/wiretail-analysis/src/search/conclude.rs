@@ -1,0 +1,124 @@
+//! What all trials together say, and what that rests on.
+
+use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, SearchTrial};
+
+use super::classify::{Question, Rating};
+use super::history::{Bounds, History, close_enough, span};
+use crate::verdict::thousands;
+
+/// The result for each goal.
+pub(super) fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {
+    let history = History::new(effort, trials);
+    goals
+        .iter()
+        .enumerate()
+        .map(|(at, goal)| {
+            let question = Question::last(effort, at);
+            let bounds = history.bounds(&question);
+            let ending = ending(effort, bounds);
+            let forwarded_pps =
+                bounds.lower.and_then(|lower| question.forwarded_pps(lower, history.at(lower)));
+            let mut reason = reason(effort, &history, &question, bounds, ending);
+            reason.push_str(&inconsistency(&history, &question, bounds));
+            GoalResult {
+                goal: goal.clone(),
+                ending,
+                lower_pps: bounds.lower,
+                upper_pps: bounds.upper,
+                forwarded_pps,
+                reason,
+            }
+        })
+        .collect()
+}
+
+fn ending(effort: &Effort, bounds: Bounds) -> Ending {
+    let (lowest, highest) = span(effort);
+    match (bounds.lower, bounds.upper) {
+        (Some(lower), Some(upper)) if close_enough(effort, lower, upper) => Ending::Found,
+        (None, Some(upper)) if upper <= lowest => Ending::BelowLowest,
+        (Some(lower), None) if lower >= highest => Ending::AtHighest,
+        _ => Ending::Open,
+    }
+}
+
+fn reason(
+    effort: &Effort,
+    history: &History,
+    question: &Question,
+    Bounds { lower, upper }: Bounds,
+    ending: Ending,
+) -> String {
+    let met = |place: &str| lower.map(|rate| counted(history, question, rate, false, place));
+    let missed = |place: &str| upper.map(|rate| counted(history, question, rate, true, place));
+    let both = match ending {
+        Ending::AtHighest => [met("the highest rate"), None],
+        Ending::BelowLowest => [missed("the lowest rate"), None],
+        Ending::Found | Ending::Open => [met(""), missed("")],
+    };
+    let found = both.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if ending != Ending::Open {
+        return found;
+    }
+    let why = unusable(effort, history, question, Bounds { lower, upper }).unwrap_or_else(|| {
+        match (history.rates().next(), lower, upper) {
+            (None, ..) => "it ended before the first trial".to_owned(),
+            (Some(_), Some(_), Some(_)) => "it ended before the bounds were close enough".to_owned(),
+            (Some(_), Some(_), None) => "it ended before a rate had missed it".to_owned(),
+            (Some(_), None, Some(_)) => "it ended before a rate had met it".to_owned(),
+            (Some(_), None, None) => "it ended before a rate had met or missed it".to_owned(),
+        }
+    });
+    if found.is_empty() { why } else { format!("{why}: {found}") }
+}
+
+/// "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88 000 pps met it", "1 short trial at 88 000 pps missed it".
+fn counted(history: &History, question: &Question, rate_pps: u64, missed: bool, place: &str) -> String {
+    let of = |full: bool, side: Option<bool>| {
+        history
+            .at(rate_pps)
+            .filter(|trial| question.is_full(trial) == full)
+            .filter(|trial| side.is_none_or(|side| question.missed(trial) == Some(side)))
+            .count()
+    };
+    // Short trials that met a goal say nothing for it.
+    let full = of(true, Some(missed)) > 0;
+    let (count, all) = (of(full, Some(missed)), of(full, None));
+    let of_all = if count < all { format!(" of {all}") } else { String::new() };
+    let kind = if full { "full" } else { "short" };
+    let trials = if all.max(count) == 1 { "trial" } else { "trials" };
+    let verb = if missed { "missed" } else { "met" };
+    let rate = thousands(rate_pps);
+    let rate = if place.is_empty() { format!("{rate} pps") } else { format!("{place}, {rate} pps,") };
+    format!("{count}{of_all} {kind} {trials} at {rate} {verb} it")
+}
+
+/// The rate that kept the bounds apart because its trials were invalid, and why they were.
+fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> Option<String> {
+    let between = |rate: &u64| {
+        bounds.lower.is_none_or(|lower| *rate > lower) && bounds.upper.is_none_or(|upper| *rate < upper)
+    };
+    let rate =
+        history.rates().filter(between).find(|rate| history.unusable(question, *rate, effort.full_ns))?;
+    let trial = history.invalid_at(rate).last()?;
+    Some(format!(
+        "{} trials at {} pps were invalid ({}), and no other rate settles it",
+        history.invalid_at(rate).count(),
+        thousands(rate),
+        trial.invalid.join("; ")
+    ))
+}
+
+/// Said where a higher rate meets the goal than one that misses it.
+fn inconsistency(history: &History, question: &Question, bounds: Bounds) -> String {
+    let Some(upper) = bounds.upper else { return String::new() };
+    let higher =
+        history.rates().rev().find(|rate| *rate > upper && history.rating(question, *rate) == Rating::Meets);
+    match higher {
+        None => String::new(),
+        Some(higher) => format!(
+            "; the device is not consistent: it met the goal at {} pps, above a rate that missed it",
+            thousands(higher)
+        ),
+    }
+}

@@ -1,0 +1,154 @@
+//! What the valid trials of a search say, rate by rate.
+
+use std::collections::BTreeMap;
+
+use wiretail_schema::search::{Effort, Method, SearchTrial};
+
+use super::classify::{Question, Rating};
+
+/// Trials by the rate that they were done at. Rates at which there was no valid one are there, too.
+#[derive(Debug)]
+pub(super) struct History<'a> {
+    rates: BTreeMap<u64, Vec<&'a SearchTrial>>,
+}
+
+/// Bounds of a goal, after RFC 9971, section "Result Terms".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// The highest rate that meets the goal below `upper`: the relevant lower bound.
+    pub(super) lower: Option<u64>,
+    /// The lowest rate that misses the goal: the relevant upper bound.
+    pub(super) upper: Option<u64>,
+}
+
+impl<'a> History<'a> {
+    /// Of the trials at rates that belong to the search.
+    pub(super) fn new(effort: &Effort, trials: &'a [SearchTrial]) -> Self {
+        let (lowest, highest) = span(effort);
+        let mut rates: BTreeMap<u64, Vec<&SearchTrial>> = BTreeMap::new();
+        for trial in trials.iter().filter(|trial| (lowest..=highest).contains(&trial.rate_pps)) {
+            rates.entry(trial.rate_pps).or_default().push(trial);
+        }
+        Self { rates }
+    }
+
+    /// The valid trials at a rate, in the order they were done.
+    pub(super) fn at(&self, rate_pps: u64) -> impl Iterator<Item = &'a SearchTrial> + Clone {
+        self.rates.get(&rate_pps).into_iter().flatten().copied().filter(|trial| trial.invalid.is_empty())
+    }
+
+    /// The invalid trials at a rate.
+    pub(super) fn invalid_at(&self, rate_pps: u64) -> impl Iterator<Item = &'a SearchTrial> {
+        self.rates.get(&rate_pps).into_iter().flatten().copied().filter(|trial| !trial.invalid.is_empty())
+    }
+
+    /// The rates that were tried, ascending.
+    pub(super) fn rates(&self) -> impl DoubleEndedIterator<Item = u64> {
+        self.rates.keys().copied()
+    }
+
+    pub(super) fn rating(&self, question: &Question, rate_pps: u64) -> Rating {
+        question.rating(self.at(rate_pps))
+    }
+
+    pub(super) fn bounds(&self, question: &Question) -> Bounds {
+        let upper = self.rates().find(|rate| self.rating(question, *rate) == Rating::Misses);
+        let lower = self
+            .rates()
+            .rev()
+            .filter(|rate| upper.is_none_or(|upper| *rate < upper))
+            .find(|rate| self.rating(question, *rate) == Rating::Meets);
+        Bounds { lower, upper }
+    }
+
+    /// Whether trials of this length at this rate were invalid so often that they are not asked for again, with the
+    /// question still open.
+    pub(super) fn unusable(&self, question: &Question, rate_pps: u64, duration_ns: u64) -> bool {
+        let invalid = self.invalid_at(rate_pps).filter(|trial| alike(trial.duration_ns, duration_ns)).count();
+        invalid >= super::INVALID_MAX && self.rating(question, rate_pps) == Rating::Undecided
+    }
+
+    /// Rates strictly between these two that are unusable: the lowest and the highest.
+    fn unusable_between(
+        &self,
+        question: &Question,
+        duration_ns: u64,
+        above: Option<u64>,
+        below: Option<u64>,
+    ) -> Option<(u64, u64)> {
+        let mut found = self.rates().filter(|rate| {
+            above.is_none_or(|above| *rate > above)
+                && below.is_none_or(|below| *rate < below)
+                && self.unusable(question, *rate, duration_ns)
+        });
+        let first = found.next()?;
+        Some((first, found.next_back().unwrap_or(first)))
+    }
+
+    /// Where to look next between the bounds. Rates that can't be used divide the interval: what is below the lowest of them is
+    /// looked at first, then what is above the highest.
+    pub(super) fn gap(&self, effort: &Effort, question: &Question, duration_ns: u64, width: f64) -> Gap {
+        let Bounds { lower, upper } = self.bounds(question);
+        let (lowest, highest) = span(effort);
+        if lower.is_none() && upper == Some(lowest) || upper.is_none() && lower == Some(highest) {
+            return Gap::None;
+        }
+        let unusable = self.unusable_between(question, duration_ns, lower, upper);
+        let ceiling = unusable.map(|(first, _)| first).or(upper);
+        match (lower, ceiling) {
+            (_, None) => return Gap::Above(lower),
+            (Some(lower), Some(ceiling)) if !close(width, lower, ceiling) => {
+                return Gap::Between(lower, ceiling);
+            }
+            (None, Some(ceiling)) if ceiling > lowest => return Gap::Below(ceiling),
+            _ => {}
+        }
+        match (unusable, upper) {
+            (Some((_, last)), Some(upper)) if !close(width, last, upper) => Gap::Between(last, upper),
+            _ => Gap::None,
+        }
+    }
+}
+
+/// Where to look next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nowhere: the bounds are close enough, or nothing more can be found.
+    None,
+    /// Between two rates, neither of which is to be tried.
+    Between(u64, u64),
+    /// Below this one, as none has met the goal.
+    Below(u64),
+    /// Above this one, which met it, or anywhere; none is known to miss the goal.
+    Above(Option<u64>),
+}
+
+/// The lowest and the highest rate of a search.
+pub(super) fn span(effort: &Effort) -> (u64, u64) {
+    let highest = effort.highest_pps.max(1);
+    (effort.lowest_pps.clamp(1, highest), highest)
+}
+
+/// Whether two rates are no further apart than this, in parts of the upper one. Neighbours are always close enough.
+pub(super) fn close(width: f64, lower: u64, upper: u64) -> bool {
+    let apart = upper.saturating_sub(lower);
+    apart <= 1 || apart as f64 <= width * upper as f64
+}
+
+/// Whether the bounds that were found are close enough for the method: the linear search has steps of one size.
+pub(super) fn close_enough(effort: &Effort, lower: u64, upper: u64) -> bool {
+    match effort.method {
+        Method::Linear => upper.saturating_sub(lower) <= step(effort),
+        Method::Binary | Method::Mlrsearch => close(effort.width, lower, upper),
+    }
+}
+
+/// The step of the linear search: the width of the highest rate.
+pub(super) fn step(effort: &Effort) -> u64 {
+    ((effort.width * span(effort).1 as f64) as u64).max(1)
+}
+
+/// Whether two durations are the same within 1 %: a trial sends whole packets.
+pub(super) fn alike(duration_ns: u64, asked_ns: u64) -> bool {
+    duration_ns.abs_diff(asked_ns) <= asked_ns / 100
+}

@@ -1,0 +1,370 @@
+//! Searches on devices whose capacity is known.
+
+use proptest::prelude::*;
+use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, SearchTrial};
+
+use super::simulated::Device;
+use super::{Ask, INVALID_MAX, conclude, next};
+
+const METHODS: [Method; 2] = [Method::Linear, Method::Binary];
+
+fn effort(method: Method) -> Effort {
+    Effort {
+        method,
+        lowest_pps: 1_000,
+        highest_pps: 100_000,
+        width: 0.005,
+        full_ns: 10_000_000_000,
+        first_ns: 1_000_000_000,
+        trials: 1,
+        exceed: 0.0,
+        verify: 1,
+        stretch: 0.01,
+    }
+}
+
+fn ndr() -> Goal {
+    Goal::Loss { ratio: 0.0 }
+}
+
+fn pdr() -> Goal {
+    Goal::Loss { ratio: 0.005 }
+}
+
+fn quick() -> Goal {
+    Goal::Delay { budget: "1ms@99.9%".to_owned(), limit_ns: 1_000_000, percentile: 99.9 }
+}
+
+/// What a search does: its trials, at most as many as no search of these tests needs.
+fn search(
+    effort: &Effort,
+    goals: &[Goal],
+    mut trial: impl FnMut(Ask, usize) -> SearchTrial,
+) -> (Vec<GoalResult>, Vec<SearchTrial>) {
+    let mut trials = Vec::new();
+    while let Some(ask) = next(effort, goals, &trials) {
+        assert!((effort.lowest_pps..=effort.highest_pps).contains(&ask.rate_pps), "{ask:?}");
+        assert!(trials.len() < 2_000, "no end: {ask:?} {:?}", &trials[trials.len() - 3..]);
+        trials.push(trial(ask, trials.len() + 1));
+    }
+    (conclude(effort, goals, &trials), trials)
+}
+
+fn on(device: &Device, effort: &Effort, goals: &[Goal]) -> (Vec<GoalResult>, Vec<SearchTrial>) {
+    search(effort, goals, |ask, number| device.trial(effort, goals, ask, number))
+}
+
+fn sending_s(trials: &[SearchTrial]) -> f64 {
+    trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The result agrees with what was planted; a trial of whole packets may be one off.
+fn assert_planted(effort: &Effort, result: &GoalResult, planted_pps: f64) {
+    let said = format!("{:?}, planted {planted_pps}: {result:?}", effort.method);
+    match result.ending {
+        Ending::Found => {
+            let (lower, upper) = (result.lower_pps.unwrap() as f64, result.upper_pps.unwrap() as f64);
+            assert!(lower <= planted_pps + 1.0 && planted_pps <= upper + 1.0, "{said}");
+            let apart = if effort.method == Method::Linear { effort.highest_pps as f64 } else { upper };
+            assert!(upper - lower <= f64::max(effort.width * apart, 1.0), "{said}");
+            assert!(result.forwarded_pps.unwrap() > 0.98 * lower, "{said}");
+        }
+        Ending::AtHighest => {
+            assert!(planted_pps + 1.0 >= effort.highest_pps as f64, "{said}");
+            assert_eq!((result.lower_pps, result.upper_pps), (Some(effort.highest_pps), None), "{said}");
+        }
+        Ending::BelowLowest => {
+            assert!(planted_pps <= effort.lowest_pps as f64 + 1.0, "{said}");
+            assert_eq!((result.lower_pps, result.upper_pps), (None, Some(effort.lowest_pps)), "{said}");
+        }
+        Ending::Open => panic!("{said}"),
+    }
+}
+
+const CAPACITIES: [f64; 12] = [
+    400.0, 1_000.0, 1_003.0, 1_700.0, 9_876.5, 31_415.9, 65_600.0, 87_400.0, 99_600.0, 99_999.0, 100_000.0,
+    2e6,
+];
+
+#[test]
+fn a_planted_capacity_is_found() {
+    for method in METHODS {
+        for capacity_pps in CAPACITIES {
+            let (effort, device) = (effort(method), Device::new(capacity_pps));
+            for goals in [vec![ndr()], vec![ndr(), pdr(), quick()], vec![quick(), pdr(), ndr()]] {
+                let (results, _) = on(&device, &effort, &goals);
+                for (goal, result) in goals.iter().zip(&results) {
+                    assert_planted(&effort, result, device.highest_pps(goal));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_hides_an_overload_shows_as_stretch() {
+    for method in METHODS {
+        // 10 s at 65 kpps are 650,000 packets: the ring takes what is 5 % too much.
+        let device = Device { ring: 40_000, ..Device::new(65_000.0) };
+        let effort = effort(method);
+        let (results, _) = on(&device, &effort, &[ndr()]);
+        // Stretched by 1 % at most: as much above the capacity.
+        let found = results[0].lower_pps.unwrap() as f64;
+        assert!(found > 65_000.0 * 0.994 && found < 65_000.0 * 1.011, "{results:?}");
+    }
+}
+
+#[test]
+fn binary_begins_at_the_highest_rate_and_halves() {
+    let (_, trials) = on(&Device::new(30_000.0), &effort(Method::Binary), &[ndr()]);
+    let rates: Vec<u64> = trials.iter().map(|trial| trial.rate_pps).collect();
+    // Each miss is verified once: (1000 + 100000) / 2 = 50500, (1000 + 50500) / 2 = 25750, (25750 + 50500) / 2 = 38125.
+    assert_eq!(rates[..7], [100_000, 100_000, 50_500, 50_500, 25_750, 38_125, 38_125]);
+}
+
+#[test]
+fn a_good_trial_of_those_repeated_counts() {
+    let mut effort = effort(Method::Binary);
+    let device = Device::new(30_000.0);
+    for (verify, expected) in [(0, Ending::BelowLowest), (1, Ending::Found), (3, Ending::Found)] {
+        effort.verify = verify;
+        let mut seen = std::collections::BTreeMap::new();
+        // The first trial at each rate is disturbed.
+        let (results, _) = search(&effort, &[ndr()], |ask, number| {
+            let mut trial = device.trial(&effort, &[ndr()], ask, number);
+            let times = seen.entry(ask.rate_pps).or_insert(0);
+            *times += 1;
+            trial.poor[0] |= *times == 1;
+            trial
+        });
+        assert_eq!(results[0].ending, expected, "{results:?}");
+    }
+}
+
+#[test]
+fn invalid_trials_have_no_say() {
+    for method in METHODS {
+        let effort = effort(method);
+        let goals = [ndr(), quick()];
+        let device = Device::new(65_600.0);
+        let (plain, _) = on(&device, &effort, &goals);
+        // Every third trial is invalid, and says the opposite.
+        let (results, trials) = search(&effort, &goals, |ask, number| {
+            let mut trial = device.trial(&effort, &goals, ask, number);
+            if number % 3 == 0 {
+                trial.invalid = vec!["the load generator was late".to_owned()];
+                trial.poor.iter_mut().for_each(|poor| *poor = !*poor);
+            }
+            trial
+        });
+        assert!(trials.iter().any(|trial| !trial.invalid.is_empty()));
+        for (a, b) in plain.iter().zip(&results) {
+            assert_eq!((a.lower_pps, a.upper_pps, a.ending), (b.lower_pps, b.upper_pps, b.ending));
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
+    let late = |above: u64, effort: &Effort, device: Device| {
+        search(effort, &[ndr()], move |ask, number| {
+            let mut trial = device.trial(effort, &[ndr()], ask, number);
+            if ask.rate_pps > above {
+                trial.invalid = vec!["the load generator was late".to_owned()];
+            }
+            trial
+        })
+    };
+    for method in METHODS {
+        let effort = effort(method);
+        // The generator can't: what it can is the result, and why there is no more.
+        let (results, trials) = late(60_000, &effort, Device::new(80_000.0));
+        let result = &results[0];
+        assert_eq!(result.ending, Ending::Open, "{result:?}");
+        let lower = result.lower_pps.unwrap();
+        assert!(result.upper_pps.is_none() && lower <= 60_000 && lower > 59_500, "{result:?}");
+        assert!(
+            result.reason.contains("pps were invalid (the load generator was late)"),
+            "{}",
+            result.reason
+        );
+        let most = trials.iter().map(|a| {
+            trials.iter().filter(|b| a.rate_pps == b.rate_pps && a.duration_ns == b.duration_ns).count()
+        });
+        assert_eq!(most.max().unwrap(), INVALID_MAX);
+
+        // Rates above can't be tried, but the capacity lies below.
+        let (results, _) = late(60_000, &effort, Device::new(40_000.0));
+        assert_planted(&effort, &results[0], 40_000.0);
+
+        // Nothing can.
+        let (results, trials) = late(0, &effort, Device::new(40_000.0));
+        assert_eq!(
+            (results[0].ending, results[0].lower_pps, results[0].upper_pps),
+            (Ending::Open, None, None)
+        );
+        assert!(method == Method::Linear || trials.len() < 100, "{method:?}: {}", trials.len());
+    }
+}
+
+#[test]
+fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
+    for method in METHODS {
+        let effort = effort(method);
+        let device = Device::new(65_600.0);
+        let (_, trials) = on(&device, &effort, &[ndr()]);
+        for bad in trials.iter().map(|trial| trial.rate_pps).collect::<std::collections::BTreeSet<_>>() {
+            let (results, _) = search(&effort, &[ndr()], |ask, number| {
+                let mut trial = device.trial(&effort, &[ndr()], ask, number);
+                if ask.rate_pps == bad {
+                    trial.invalid = vec!["x".to_owned()];
+                }
+                trial
+            });
+            let result = &results[0];
+            let (lower, upper) = (result.lower_pps.unwrap(), result.upper_pps.unwrap());
+            assert!(lower <= 65_600 && 65_600 <= upper, "{bad}: {result:?}");
+            // At most the rate itself is missing: two steps.
+            assert!((upper - lower) as f64 <= 2.0 * 0.005 * 100_000.0 + 1.0, "{bad}: {result:?}");
+            assert!(
+                result.ending == Ending::Found || result.reason.contains("were invalid (x)"),
+                "{result:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reasons_say_what_a_result_rests_on() {
+    let binary = effort(Method::Binary);
+    let reason = |capacity: f64| {
+        on(&Device::new(capacity), &binary, &[ndr()]).0.remove(0).reason.replace('\u{202f}', " ")
+    };
+    assert_eq!(reason(2e6), "1 full trial at the highest rate, 100 000 pps, met it");
+    assert_eq!(reason(400.0), "2 full trials at the lowest rate, 1 000 pps, missed it");
+    let found = reason(65_600.0);
+    assert!(found.starts_with("1 full trial at 65 ") && found.contains(", 2 full trials at 65 "), "{found}");
+    let nothing = conclude(&binary, &[ndr()], &[]).remove(0);
+    assert_eq!((nothing.ending, nothing.reason.as_str()), (Ending::Open, "it ended before the first trial"));
+    let (_, trials) = on(&Device::new(65_600.0), &binary, &[ndr()]);
+    let midway = conclude(&binary, &[ndr()], &trials[..2]).remove(0).reason.replace('\u{202f}', " ");
+    assert_eq!(midway, "it ended before a rate had met it: 2 full trials at 100 000 pps missed it");
+}
+
+#[test]
+fn a_device_that_is_not_consistent_is_told() {
+    let linear = effort(Method::Linear);
+    let device = Device::new(65_600.0);
+    let (results, _) = search(&linear, &[ndr(), pdr()], |ask, number| {
+        let mut trial = device.trial(&linear, &[ndr(), pdr()], ask, number);
+        trial.poor[0] |= ask.rate_pps == 30_000;
+        trial
+    });
+    assert_eq!((results[0].lower_pps, results[0].upper_pps), (Some(29_500), Some(30_000)));
+    assert!(results[0].reason.contains("not consistent"), "{}", results[0].reason);
+    assert!(!results[1].reason.contains("not consistent"), "{}", results[1].reason);
+}
+
+#[test]
+fn a_search_that_was_interrupted_goes_on_where_it_was() {
+    for method in METHODS {
+        let effort = effort(method);
+        let goals = [ndr(), pdr(), quick()];
+        let device = Device { bursts_per_s: 0.02, burst: 20, ..Device::new(43_210.0) };
+        let (results, trials) = on(&device, &effort, &goals);
+        for cut in 0..trials.len() {
+            let ask = next(&effort, &goals, &trials[..cut]).unwrap();
+            assert_eq!((ask.rate_pps, ask.duration_ns), (trials[cut].rate_pps, trials[cut].duration_ns));
+            assert_eq!(conclude(&effort, &goals, &trials[..cut]).len(), goals.len());
+        }
+        assert_eq!(conclude(&effort, &goals, &trials), results);
+    }
+}
+
+#[test]
+fn later_methods_send_for_less_time() {
+    let times = |method: Method| {
+        let capacities = (1..=40).map(|n| 2_345.6 * f64::from(n));
+        median(capacities.map(|pps| sending_s(&on(&Device::new(pps), &effort(method), &[ndr()]).1)).collect())
+    };
+    let medians: Vec<f64> = METHODS.map(times).to_vec();
+    assert!(medians.is_sorted_by(|a, b| a > b), "{medians:?}");
+}
+
+fn any_trial() -> impl Strategy<Value = SearchTrial> {
+    let parts = (0..=3_000_u64, 0..=30_u64, any::<bool>(), 0..=100_u64, any::<[bool; 2]>(), 0..=2_usize);
+    parts.prop_map(|(rate, seconds, valid, lost, poor, judged)| SearchTrial {
+        number: 1,
+        rate_pps: rate,
+        duration_ns: seconds * 500_000_000,
+        invalid: if valid { vec![] } else { vec!["x".to_owned()] },
+        sent: lost * 10,
+        lost,
+        stretch: if lost == 7 { f64::NAN } else { lost as f64 / 1e3 - 0.02 },
+        missed: vec![0.0; judged],
+        poor: poor[..judged].to_vec(),
+    })
+}
+
+fn any_effort() -> impl Strategy<Value = Effort> {
+    let parts =
+        (0..METHODS.len(), 0..1_000_u64, 0..3_000_u64, 0.003..0.3, 1..=3_u64, 0..=2_u64, 0.0..0.9, 0..=3_u64);
+    parts.prop_map(|(method, lowest, more, width, trials, first, exceed, verify)| Effort {
+        method: METHODS[method],
+        lowest_pps: lowest,
+        highest_pps: lowest + more,
+        width,
+        full_ns: 10_000_000_000,
+        first_ns: 10_000_000_000 / 10_u64.pow(first as u32),
+        trials,
+        exceed,
+        verify,
+        stretch: 0.01,
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_history_gives_an_answer(effort in any_effort(), trials in prop::collection::vec(any_trial(), 0..60)) {
+        let goals = [ndr(), pdr()];
+        let ask = next(&effort, &goals, &trials);
+        let highest = effort.highest_pps.max(1);
+        prop_assert!(ask.is_none_or(|ask| (effort.lowest_pps.clamp(1, highest)..=highest).contains(&ask.rate_pps)));
+        for result in conclude(&effort, &goals, &trials) {
+            prop_assert!(!result.reason.is_empty());
+            prop_assert!(result.upper_pps.is_none_or(|upper| result.lower_pps.is_none_or(|lower| lower < upper)));
+        }
+    }
+
+    /// Whatever the device does, the search ends: trials by chance alone.
+    #[test]
+    fn any_device_is_searched_to_an_end(effort in any_effort(), chances in any::<[u8; 3]>(), seed in any::<u64>()) {
+        let goals = [ndr(), pdr()];
+        let mut trials = Vec::new();
+        let mut state = seed;
+        while let Some(ask) = next(&effort, &goals, &trials) {
+            let mut chance = |below: u8| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((state >> 33) as u8) < below
+            };
+            let mut trial = Device::new(500.0).trial(&effort, &goals, ask, trials.len() + 1);
+            trial.poor = vec![chance(chances[0]), chance(chances[1])];
+            if chance(chances[2] / 2) {
+                trial.invalid = vec!["x".to_owned()];
+            }
+            trials.push(trial);
+            let rates = match effort.method {
+                // Every rate there is.
+                Method::Linear => 1.0 / effort.width + 2.0,
+                Method::Binary | Method::Mlrsearch => 2.0 * 40.0,
+            };
+            let each = (effort.trials + effort.verify + 1 + INVALID_MAX as u64) as f64;
+            prop_assert!((trials.len() as f64) <= rates * each, "no end: {:?}", trials.iter().map(|t| (t.rate_pps, t.duration_ns, &t.poor)).collect::<Vec<_>>());
+        }
+    }
+}
