@@ -113,7 +113,7 @@ impl Legend {
                 m.tag("path").class("line weak").attr("d", stroke).close();
             }
             (Kind::Curve(index), Mark::Point) => {
-                let class = if index % 2 == 0 { "dots" } else { "dots square" };
+                let class = if index % 2 == 0 { "dots sparse" } else { "dots square sparse" };
                 m.tag("path").class(class).attr("d", format!("M{} {}h0", n(x + 9.0), n(y))).close();
             }
             (Kind::Curve(_), Mark::Bar) => {

@@ -186,7 +186,9 @@ impl<'a> Plot<'a> {
                     }
                     Mark::Point => {
                         let Paths { firm, weak } = marks::points(&spots);
-                        path(m, if index % 2 == 0 { "dots" } else { "dots square" }, firm);
+                        let class = if index % 2 == 0 { "dots" } else { "dots square" };
+                        let sparse = self.figure.series.iter().all(|series| series.x.len() <= SPARSE);
+                        path(m, &format!("{class}{}", if sparse { " sparse" } else { "" }), firm);
                         path(m, "dots weak", weak);
                     }
                     Mark::Line | Mark::Step => {
@@ -381,6 +383,9 @@ fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
         extent.with(line.value * if line.value > data.high { headroom } else { 1.0 })
     })
 }
+
+/// So few points of a curve are drawn large.
+const SPARSE: usize = 100;
 
 /// Points need air at the ends of the axis, lines do not.
 fn pad(figure: &Figure, extent: Extent) -> Extent {

@@ -91,10 +91,15 @@ pub fn run(page: &RunPage<'_>) -> String {
             search::section(m, page, &mut count);
             numbers::whole_device(m, page);
             ranking::section(m, page);
-            figures::percentiles(m, page, &mut count);
+            // The trials of a search differ in their rates alone, of which there are many.
+            if page.searches.is_none() {
+                figures::percentiles(m, page, &mut count);
+            }
             load::section(m, page, &mut count);
-            figures::bursts(m, page, &mut count);
-            figures::over_time(m, page, &mut count);
+            if page.searches.is_none() {
+                figures::bursts(m, page, &mut count);
+                figures::over_time(m, page, &mut count);
+            }
             explain::sections(m, page);
             shares::section(m, page, &mut count);
             numbers::segments(m, page);

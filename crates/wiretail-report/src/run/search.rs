@@ -24,9 +24,19 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
             "The highest rate that meets each goal. Trials whose numbers say nothing about the device have no say. A trial in \
              which packets left for longer than they came misses every goal: what was not lost was still in the device.",
         );
-        let names = head(["search", "goal", "met at", "missed at", "forwarded", "rests on"]).to_vec();
+        let names = head([
+            "search",
+            "goal",
+            "met at",
+            "missed at",
+            "forwarded",
+            "p50 there",
+            "p99.9 there",
+            "rests on",
+        ])
+        .to_vec();
         let rows = searches.searches.iter().flat_map(|search| {
-            search.goals.iter().enumerate().map(move |(place, goal)| row(search, goal, place == 0))
+            search.goals.iter().enumerate().map(move |(place, _)| row(page, search, place))
         });
         m.tag("div").class("broad").body(|m| table(m, "Rates", &names, rows));
         let names =
@@ -36,7 +46,25 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     });
 }
 
-fn row(search: &Search, result: &GoalResult, first: bool) -> Vec<Cell> {
+fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
+    let result: &GoalResult = &search.goals[place];
+    // The delays at the throughput rate are what RFC 2544, section 26.2, asks for.
+    let there = search.trials.iter().rev().find(|trial| {
+        let says = trial.invalid.is_empty() && !trial.poor.get(place).copied().unwrap_or(true);
+        says && Some(trial.rate_pps) == result.lower_pps
+    });
+    let record = there.and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
+    let summary = record.and_then(|record| page.summary(record, 0));
+    let delay = |wanted: f64| {
+        let found = summary.and_then(|summary| {
+            summary.delay.percentiles.iter().find(|percentile| percentile.percentile == wanted)
+        });
+        match found {
+            Some(found) if found.supported => Cell::ns(found.value_ns),
+            Some(found) => Cell::ns(found.value_ns).class("number weak"),
+            None => super::numbers::none(),
+        }
+    };
     let pps = |pps: Option<f64>| pps.map_or_else(super::numbers::none, |pps| Cell::number(format::rate(pps)));
     let of = |pps: Option<u64>| pps.map(|pps| pps as f64);
     let rests = match result.ending {
@@ -44,11 +72,13 @@ fn row(search: &Search, result: &GoalResult, first: bool) -> Vec<Cell> {
         Ending::AtHighest | Ending::BelowLowest | Ending::Open => format!("Not found: {}", result.reason),
     };
     vec![
-        Cell::text(if first { &search.name } else { "" }),
+        Cell::text(if place == 0 { &search.name } else { "" }),
         Cell::text(result.goal.to_string()),
         pps(of(result.lower_pps)),
         pps(of(result.upper_pps)),
         pps(result.forwarded_pps),
+        delay(50.0),
+        delay(99.9),
         Cell::text(rests),
     ]
 }
@@ -91,16 +121,19 @@ fn way(search: &Search) -> Figure {
         series[place].y.push(trial.rate_pps as f64);
     }
     series.sort_by_key(|series| series.name.len());
-    let found = search.goals.iter().filter_map(|result| {
-        let value = result.lower_pps? as f64;
-        Some(ReferenceLine {
-            on: AxisName::Y,
-            value,
-            label: format!("{}: {}", result.goal, format::rate(value)),
-        })
-    });
-    let rates = || search.trials.iter().map(|trial| trial.rate_pps);
-    let wide = rates().max().unwrap_or(1) >= 20 * rates().min().unwrap_or(1).max(1);
+    let mut found: Vec<(u64, String)> = Vec::new();
+    for result in &search.goals {
+        let Some(pps) = result.lower_pps else { continue };
+        match found.iter_mut().find(|(other, _)| *other == pps) {
+            Some((_, goals)) => *goals = format!("{goals}, {}", result.goal),
+            None => found.push((pps, result.goal.to_string())),
+        }
+    }
+    let line = |(pps, goals): (u64, String)| ReferenceLine {
+        on: AxisName::Y,
+        value: pps as f64,
+        label: format!("{goals}: {}", format::rate(pps as f64)),
+    };
     Figure {
         id: format!("search-{}", search.number),
         title: titled("Rates tried", &search.name),
@@ -110,15 +143,10 @@ fn way(search: &Search) -> Figure {
             method(search.effort.method)
         ),
         x: axis("time of sending", "sending_s", Unit::Seconds, Scale::Linear),
-        y: axis(
-            "offered rate",
-            "rate_pps",
-            Unit::PacketsPerSecond,
-            if wide { Scale::Log } else { Scale::Linear },
-        ),
+        y: axis("offered rate", "rate_pps", Unit::PacketsPerSecond, Scale::Log),
         mark: Mark::Point,
         series,
-        lines: found.collect(),
+        lines: found.into_iter().map(line).collect(),
     }
 }
 

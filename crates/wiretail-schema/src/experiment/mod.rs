@@ -20,6 +20,7 @@ use text::{parse_setting, unknown, values};
 
 use crate::run::SettingRecord;
 use crate::search::Goal;
+use crate::units::Duration;
 
 /// What is wrong with an experiment file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -339,8 +340,12 @@ impl Trial {
         let mut set = |table, name, text, number| {
             trial.settings[place(table, name)] = Setting { text, number };
         };
-        set("traffic", "rate", format!("{rate_pps} pps"), rate_pps);
-        set("trial", "duration", format!("{duration_ns} ns"), duration_ns);
+        let rate = match rate_pps {
+            0..1000 => format!("{rate_pps} pps"),
+            _ => format!("{} kpps", rate_pps as f64 / 1e3),
+        };
+        set("traffic", "rate", rate, rate_pps);
+        set("trial", "duration", Duration::from_ns(duration_ns as i64).to_string(), duration_ns);
         trial
     }
 
