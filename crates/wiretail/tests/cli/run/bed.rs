@@ -110,12 +110,12 @@ impl Bed {
 
     /// `wiretail run` with its arguments, not started yet; its output goes to files.
     pub fn command(&self) -> Command {
-        self.prepare(&[
-            "run",
-            self.path("test.toml").to_str().unwrap(),
-            "--out",
-            self.out().to_str().unwrap(),
-        ])
+        self.command_of("run")
+    }
+
+    /// The same for another verb that takes an experiment.
+    pub fn command_of(&self, verb: &str) -> Command {
+        self.prepare(&[verb, self.path("test.toml").to_str().unwrap(), "--out", self.out().to_str().unwrap()])
     }
 
     fn prepare(&self, arguments: &[&str]) -> Command {
@@ -142,7 +142,12 @@ impl Bed {
 
     /// Goes on with an interrupted run, to its end.
     pub fn resume(&self) -> Finished {
-        Running::start(self, self.prepare(&["run", "--resume", self.out().to_str().unwrap()])).end()
+        self.resume_of("run")
+    }
+
+    /// The same for another verb that goes on.
+    pub fn resume_of(&self, verb: &str) -> Finished {
+        Running::start(self, self.prepare(&[verb, "--resume", self.out().to_str().unwrap()])).end()
     }
 
     pub fn manifest(&self) -> Value {

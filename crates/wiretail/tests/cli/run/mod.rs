@@ -5,6 +5,7 @@
 //! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
 //! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
 //! - [`ids`]: intrusion prevention systems, where they are installed;
+//! - [`searches`]: which rate a device takes;
 //! - [`failing`], [`ending`], [`soaks`]: what goes wrong, and what is kept then;
 //! - [`cleanliness`], [`errors`]: what stays on the machine, and what is said where a run can't be.
 //!
@@ -25,6 +26,7 @@ mod in_kernel;
 mod patterns;
 mod plans;
 mod programs;
+mod searches;
 mod shares;
 mod soaks;
 mod switches;
