@@ -148,3 +148,79 @@ pub(super) fn forwarded_share(trial: &SearchTrial) -> f64 {
     let stretch = if trial.stretch.is_finite() { trial.stretch.max(0.0) } else { 0.0 };
     trial.sent.saturating_sub(trial.lost) as f64 / trial.sent as f64 / (1.0 + stretch)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE_PPS: u64 = 1_000_000;
+
+    fn trial(seconds: u64, loss: f64, ratios: &[f64]) -> SearchTrial {
+        let sent = RATE_PPS * seconds;
+        SearchTrial {
+            number: 1,
+            rate_pps: RATE_PPS,
+            duration_ns: seconds * 1_000_000_000,
+            invalid: Vec::new(),
+            sent,
+            lost: (sent as f64 * loss).round() as u64,
+            stretch: 0.0,
+            missed: vec![loss; ratios.len()],
+            poor: ratios.iter().map(|ratio| loss > *ratio).collect(),
+        }
+    }
+
+    fn question(goal: usize, full_s: u64, sum_s: u64, exceed: f64) -> Question {
+        let by = By::Sum { sum_ns: sum_s as f64 * 1e9, exceed };
+        Question { goal, full_ns: full_s * 1_000_000_000, by }
+    }
+
+    /// RFC 9971, appendix "Example Search": four goals, six points in time at one load. At the last two points its table has
+    /// the last goal met, with an exceed ratio of 42.9 and 27.3 % where 20 are allowed; the code of its appendix, and here,
+    /// has it missed.
+    #[test]
+    fn loads_are_classified_as_in_the_example_of_rfc_9971() {
+        use Rating::{Meets, Misses, Undecided};
+        let ratios = [0.0, 0.0, 0.005, 0.005];
+        let goals = [
+            question(0, 60, 60, 0.0),
+            question(1, 60, 120, 0.5),
+            question(2, 1, 120, 0.5),
+            question(3, 60, 60, 0.2),
+        ];
+        let points = [
+            (59, 1, 0.0, [Undecided, Undecided, Undecided, Undecided]),
+            (1, 1, 0.01, [Misses, Undecided, Undecided, Undecided]),
+            (59, 1, 0.01, [Misses, Undecided, Undecided, Misses]),
+            (1, 1, 0.0, [Misses, Undecided, Meets, Misses]),
+            (1, 60, 0.001, [Misses, Undecided, Meets, Misses]),
+            (1, 60, 0.0, [Misses, Meets, Meets, Misses]),
+        ];
+        let mut trials = Vec::new();
+        for (count, seconds, loss, expected) in points {
+            trials.extend((0..count).map(|_| trial(seconds, loss, &ratios)));
+            assert_eq!(goals.map(|goal| goal.rating(trials.iter())), expected, "{} trials", trials.len());
+        }
+        // The same appendix, "Conditional Throughput Computations".
+        let forwarded = goals.map(|goal| goal.forwarded_pps(RATE_PPS, trials.iter()).unwrap());
+        assert_eq!(forwarded[1..], [1e6, 1e6, 999_000.0]);
+    }
+
+    #[test]
+    fn a_stretched_trial_forwards_less() {
+        let mut stretched = trial(60, 0.0, &[0.0]);
+        stretched.stretch = 0.25;
+        let goal = question(0, 60, 60, 0.0);
+        assert_eq!(goal.forwarded_pps(RATE_PPS, [stretched].iter()), Some(800_000.0));
+        assert_eq!(goal.forwarded_pps(RATE_PPS, [].iter()), None);
+    }
+
+    #[test]
+    fn later_trials_than_the_last_repeat_have_no_say() {
+        let verified = Question { goal: 0, full_ns: 1_000_000_000, by: By::Verification { repeats: 1 } };
+        let (good, poor) = (trial(1, 0.0, &[0.0]), trial(1, 0.1, &[0.0]));
+        assert_eq!(verified.rating([&poor].into_iter()), Rating::Undecided);
+        assert_eq!(verified.rating([&poor, &good].into_iter()), Rating::Meets);
+        assert_eq!(verified.rating([&poor, &poor, &good].into_iter()), Rating::Misses);
+    }
+}

@@ -16,6 +16,7 @@ mod classify;
 mod conclude;
 mod history;
 mod linear;
+mod mlrsearch;
 pub mod simulated;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,8 @@ pub struct Ask {
 pub fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     match effort.method {
         Method::Linear => linear::next(effort, goals, trials),
-        Method::Binary | Method::Mlrsearch => binary::next(effort, goals, trials),
+        Method::Binary => binary::next(effort, goals, trials),
+        Method::Mlrsearch => mlrsearch::next(effort, goals, trials),
     }
 }
 

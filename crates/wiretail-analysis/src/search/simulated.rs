@@ -11,6 +11,9 @@ use super::Ask;
 pub struct Device {
     /// Packets a second that it serves.
     pub capacity_pps: f64,
+    /// Share of the capacity that is left when more than it is offered, as where interrupts take the time of packets that are
+    /// lost all the same.
+    pub overload: f64,
     /// Packets that wait at most. What is there at the end of a trial is served behind it: it stretches the trial.
     pub ring: u64,
     /// Disturbances a second, by chance; a trial that meets one or more loses [`Device::burst`] packets.
@@ -24,7 +27,7 @@ pub struct Device {
 impl Device {
     /// One without a ring and without disturbances.
     pub fn new(capacity_pps: f64) -> Self {
-        Self { capacity_pps, ring: 0, bursts_per_s: 0.0, burst: 0, seed: 0 }
+        Self { capacity_pps, overload: 1.0, ring: 0, bursts_per_s: 0.0, burst: 0, seed: 0 }
     }
 
     /// The record of a trial. `number` tells trials of one rate apart, of which each has its own chance.
@@ -34,7 +37,8 @@ impl Device {
     pub fn trial(&self, effort: &Effort, goals: &[Goal], ask: Ask, number: usize) -> SearchTrial {
         let seconds = ask.duration_ns as f64 / 1e9;
         let sent = ((ask.rate_pps as f64 * seconds) as u64).max(1);
-        let served = self.capacity_pps * seconds;
+        let overloaded = sent as f64 > self.capacity_pps * seconds;
+        let served = self.capacity_pps * seconds * if overloaded { self.overload } else { 1.0 };
         let backlog = f64::max(sent as f64 - served, 0.0);
         let waiting = f64::min(backlog, self.ring as f64);
         let overload = (backlog - waiting).ceil() as u64;
@@ -74,7 +78,8 @@ impl Device {
     /// The highest rate that meets the goal, without disturbances and in an endless trial.
     pub fn highest_pps(&self, goal: &Goal) -> f64 {
         match goal {
-            Goal::Loss { ratio } => self.capacity_pps / (1.0 - ratio),
+            Goal::Loss { ratio } if 1.0 - ratio > self.overload => self.capacity_pps,
+            Goal::Loss { ratio } => self.capacity_pps * self.overload / (1.0 - ratio),
             Goal::Delay { limit_ns, percentile, .. } => {
                 self.capacity_pps + (1.0 - percentile / 100.0).ln() / (*limit_ns as f64 / 1e9)
             }
