@@ -15,7 +15,7 @@
 //! 6. [`figures`](mod@figures): the plots as data; [`comparison`]: several documents side by side;
 //!    [`overload`](mod@overload): from which load on a device no longer keeps up; [`ranking`]: which device is the
 //!    fastest; [`shares`]: whose the delay is, the devices' or the infrastructure's; [`overhead`]: what tracing changes
-//!    of what it observes.
+//!    of what it observes; [`energy`](mod@energy): what packets take of it.
 //!
 //! A soak has too many packets for that: [`live`] matches them while they come, in steps, and tells
 //! what became of them every second; [`soak`] makes the same document of these seconds.
@@ -38,6 +38,7 @@ pub mod calibration;
 pub mod capacity;
 pub mod comparison;
 pub mod counts;
+pub mod energy;
 pub mod figures;
 pub mod findings;
 pub mod interrupts;

@@ -135,6 +135,7 @@ mod tests {
             shares: Vec::new(),
             filtering: None,
             interrupts: Vec::new(),
+            energy: None,
         }
     }
 

@@ -20,6 +20,7 @@
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `hugepages` | huge pages, more of them for a while |
 //! | `privileges` | what this process may do |
+//! | `energy` | what the host takes of energy: the processor's counters, or a command that prints watts |
 //! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
 //! | `state` | the host before and after, compared |
@@ -34,6 +35,7 @@ mod apply;
 mod claim;
 mod cores;
 pub mod deploy;
+pub mod energy;
 mod error;
 mod hugepages;
 mod journal;

@@ -95,6 +95,23 @@ pub fn rate(pps: f64) -> String {
     format!("{}{SPACE}{unit}", trimmed(&digits(pps / size, 4)))
 }
 
+/// An amount of energy with four digits that count: "12.34 J"; less than a microjoule, which no meter tells, is none.
+pub fn joules(joules: f64) -> String {
+    let joules = if joules.abs() < 1e-6 { 0.0 } else { joules };
+    let (size, unit) = match joules.abs() {
+        joules if joules >= 999_950.0 => (1e6, "MJ"),
+        joules if joules >= 999.95 => (1e3, "kJ"),
+        joules if joules >= 0.999_95 || joules == 0.0 => (1.0, "J"),
+        _ => (1e-3, "mJ"),
+    };
+    format!("{}{SPACE}{unit}", digits(joules / size, 4))
+}
+
+/// A power with four digits that count: "50.25 W".
+pub fn watts(watts: f64) -> String {
+    format!("{}{SPACE}W", digits(watts, 4))
+}
+
 /// The largest of pps, kpps and Mpps that is no larger than `pps`, and its size.
 pub fn rate_unit(pps: f64) -> (f64, &'static str) {
     match pps {

@@ -10,7 +10,7 @@
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
-//! - [`disturbance`]: what a device was disturbed by on purpose;
+//! - [`disturbance`]: what a device was disturbed by on purpose; [`energy`]: what a trial took of energy;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`predict`]: what another load would do, by models, and which delays are to come;
@@ -22,6 +22,7 @@
 pub mod calibration;
 pub mod causes;
 pub mod disturbance;
+pub mod energy;
 pub mod experiment;
 pub mod explain;
 pub mod figure;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Accounting, Calibration, Filtering};
+use crate::energy::Energy;
 use crate::shares::Shares;
 
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
@@ -130,6 +131,9 @@ pub struct TrialRecord {
     /// counters: those that came at all. Empty where it is not known which cores those are.
     #[serde(default)]
     pub interrupts: Vec<InterruptDelta>,
+    /// What it took of energy; None where nobody asked (`energy.source = "none"`), or it did not run.
+    #[serde(default)]
+    pub energy: Option<Energy>,
 }
 
 /// How often a core was interrupted for one reason.

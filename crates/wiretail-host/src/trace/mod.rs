@@ -33,6 +33,7 @@ use crate::journal::Journal;
 use crate::step::Step;
 
 pub use clock::clock_offset;
+pub(crate) use clock::now_ns;
 use drain::{Drain, Source};
 use events::Wanted;
 pub use symbols::symbols;

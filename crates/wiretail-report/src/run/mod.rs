@@ -6,8 +6,8 @@
 //!
 //! - [`series`]: which trials go into which figure, and under which names;
 //! - `search`: which rate the devices take; `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
-//!   offered rate; `shares`: whose the delay is; `explain`: what delayed the worst packets; `validity`: whether to trust
-//!   it.
+//!   offered rate; `shares`: whose the delay is; `explain`: what delayed the worst packets; `energy`: what packets take
+//!   of it; `validity`: whether to trust it.
 
 use wiretail_schema::causes::ExplainedTrial;
 use wiretail_schema::overhead::Overhead;
@@ -21,6 +21,7 @@ use crate::format;
 use crate::html::Markup;
 use crate::page;
 
+mod energy;
 mod explain;
 mod figures;
 mod load;
@@ -102,6 +103,7 @@ pub fn run(page: &RunPage<'_>) -> String {
             }
             explain::sections(m, page);
             shares::section(m, page, &mut count);
+            energy::section(m, page);
             numbers::segments(m, page);
             figures::segments(m, page, &mut count);
             validity::section(m, page);

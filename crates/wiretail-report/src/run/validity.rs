@@ -2,7 +2,7 @@
 
 use wiretail_schema::run::{GeneratorRecord, StallCause, StallCauseRecord, StallRecord, TrialRecord};
 
-use super::{Page, counted};
+use super::{Page, counted, energy};
 use crate::cells::{Cell, head, table};
 use crate::format;
 use crate::html::Markup;
@@ -34,6 +34,9 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         let skeletons = trials.iter().filter(|trial| trial.dut.is_some()).count();
         if skeletons > 0 {
             folded(m, page, "The skeleton's own faults", skeletons, skeleton);
+        }
+        if let Some(reason) = energy::absent(page) {
+            m.tag("p").class("rests").text(format_args!("Energy was not measured: {reason}."));
         }
     });
 }

@@ -126,6 +126,12 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where `energy.source` is one of these.
+    const fn of_energy(mut self, values: &'static [&'static str]) -> Self {
+        self.needs = Some(Needs { table: "energy", name: "source", values });
+        self
+    }
+
     /// The same key with an effect only where `traffic.pattern` is one of these.
     const fn of_pattern(mut self, values: &'static [&'static str]) -> Self {
         self.needs = Some(Needs { table: "traffic", name: "pattern", values });
@@ -157,6 +163,7 @@ const fn many(
 
 const SKELETON: &[&str] = &["skeleton"];
 const COMMAND: &[&str] = &["command"];
+const METERED: &[&str] = &["auto", "rapl", "command"];
 /// Everything but the wire.
 const DEVICES: &[&str] = &[
     "bridge",
@@ -584,4 +591,37 @@ pub const KEYS: &[KeyRow] = &[
         "How often a trial that missed the goal is repeated; one that meets it is enough.",
     )
     .of_method(&["binary"]),
+    one(
+        "energy",
+        "source",
+        Kind::Choice(&["auto", "rapl", "command", "none"]),
+        Some("auto"),
+        "What measures energy: the processor's counters (RAPL), a command that prints watts, or nothing; auto takes RAPL where it can be read.",
+    ),
+    one(
+        "energy",
+        "command",
+        Kind::Text,
+        Some(""),
+        "Command line, run by sh on this host, that prints a number, the watts, on each line: one that ends is run again every interval.",
+    )
+    .of_energy(COMMAND),
+    one("energy", "interval", Kind::Duration, Some("1 s"), "From one start of that command to the next.")
+        .of_energy(COMMAND),
+    one(
+        "energy",
+        "idle",
+        Kind::Duration,
+        Some("0 s"),
+        "How long the idle host is measured before the device starts; 0 for not at all.",
+    )
+    .of_energy(METERED),
+    one(
+        "energy",
+        "available",
+        Kind::Duration,
+        Some("0 s"),
+        "How long the device is measured while it runs and waits, before the first packet; 0 for not at all.",
+    )
+    .of_energy(METERED),
 ];

@@ -144,7 +144,9 @@ impl Experiment {
             );
             return Some((place, message));
         }
-        for (table, name, needed) in [("dut", "command", "command"), ("traffic", "replay", "replay")] {
+        for (table, name, needed) in
+            [("dut", "command", "command"), ("traffic", "replay", "replay"), ("energy", "command", "command")]
+        {
             let place = place(table, name);
             let empty = self.settings[place].iter().any(|setting| setting.text.is_empty());
             if empty && KEYS[place].needs.is_some_and(|needs| self.has(needs)) {

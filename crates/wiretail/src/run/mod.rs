@@ -3,7 +3,7 @@
 //! - [`topology`]: the testbed as data, [`router`]: its routers; [`testbed`]: one that stands; [`places`]: who runs on
 //!   which core;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
-//! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile;
+//! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile; [`energy`]: what it took;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown;
@@ -14,6 +14,7 @@
 pub mod directory;
 mod disturb;
 mod dut;
+mod energy;
 pub mod explain;
 mod interrupts;
 mod lost;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use wiretail_report::format::{count, duration, ratio};
+use wiretail_report::format::{count, duration, joules, ratio, watts};
 use wiretail_schema::run::{DeviceCounts, Run, TrialRecord, TrialState};
 use wiretail_schema::scenario::{Place, Ranking, SegmentResult};
 use wiretail_schema::shares::{ShareDelays, Shares};
@@ -115,6 +115,7 @@ fn known(trial: &TrialRecord) -> Vec<String> {
         .chain(accounting)
         .chain(filtering)
         .chain(agreement(trial))
+        .chain(energy(trial))
         .chain(disagreements)
         .chain(shares(trial))
         .collect()
@@ -130,6 +131,23 @@ fn agreement(trial: &TrialRecord) -> Option<String> {
         })
         .collect();
     (!told.is_empty()).then(|| format!("counted as the taps saw: {}", told.join("; ")))
+}
+
+/// What a trial took of energy, or why that is not known though somebody asked for it.
+fn energy(trial: &TrialRecord) -> Option<String> {
+    let energy = trial.energy.as_ref()?;
+    if energy.states.is_empty() {
+        let asked = trial.setting("energy.source").is_some_and(|source| source.text != "auto");
+        return energy.reason.as_ref().filter(|_| asked).map(|reason| format!("energy: none: {reason}"));
+    }
+    let states = energy.states.iter().map(|state| format!("{} {}", state.state, watts(state.watts)));
+    let mut told: Vec<String> = vec![states.collect::<Vec<_>>().join(", ")];
+    told.extend(
+        energy.per_million_packets.map(|taken| format!("{} per million packets", joules(taken.joules))),
+    );
+    let above = energy.per_million_packets_above_available;
+    told.extend(above.map(|taken| format!("{} above available", joules(taken.joules))));
+    Some(format!("energy: {}", told.join("; ")))
 }
 
 /// Whose the delay is, a line a direction.

@@ -21,11 +21,13 @@ use wiretail_dataplane::timestamper::{
     BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, StampSource, TapReport, Timestamper,
 };
 use wiretail_host::{JOURNAL_FOLDER, Journal};
+use wiretail_schema::energy::EnergyState;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
 
 use super::disturb::{self, Planting};
 use super::dut::{self, DeviceReport, Devices};
+use super::energy::{self, Metering};
 use super::interrupts::Reading;
 use super::neighbour::{Noise, make_noise};
 use super::places::Places;
@@ -83,6 +85,7 @@ pub struct Recorded {
 pub fn refuse(trial: &Trial) -> Result<()> {
     dut::refuse(trial)?;
     disturb::refuse(trial)?;
+    energy::refuse(trial)?;
     tracing::refuse(trial)
 }
 
@@ -139,6 +142,8 @@ fn measure(
     places: Option<&Places>,
 ) -> Result<(Recorded, Option<Traced>)> {
     let trial = attempt.trial;
+    let mut metering = Metering::start(trial, places, attempt.stop);
+    metering.hold(EnergyState::Idle, attempt.stop);
     // Before the devices: that events are switched on disturbs all cores.
     let tracing = tracing::start(trial, testbed, places, attempt.directory)?;
     let taps = testbed.topology().taps();
@@ -174,7 +179,7 @@ fn measure(
             places,
             plan,
             (&mut devices, &recorder),
-            (&watched, &view),
+            (&watched, &view, &mut metering),
             || {
                 planters = planting.as_ref().map(|planting| planting.start(scope)).transpose()?;
                 Ok(planters.as_ref().map(Planters::origin_ns))
@@ -198,7 +203,9 @@ fn measure(
     if let Some(traced) = &mut traced {
         traced.write_roles(reports.sent.thread, reports.device.stalls.as_ref(), &reports.sent.traffic)?;
     }
-    Ok((record(trial, testbed.topology(), places, &reports), traced))
+    let mut recorded = record(trial, testbed.topology(), places, &reports);
+    metering.finish(attempt.directory, &mut recorded.record)?;
+    Ok((recorded, traced))
 }
 
 /// What was sent.
@@ -221,12 +228,13 @@ fn ready_and_send(
     places: Option<&Places>,
     plan: GeneratorPlan,
     (devices, recorder): (&mut Devices<'_>, &Recorder<'_>),
-    (watched, view): (&Watched, &LiveView),
+    (watched, view, metering): (&Watched, &LiveView, &mut Metering),
     plant: impl FnOnce() -> Result<Option<u64>>,
 ) -> Result<Sent> {
     devices.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, devices)?;
     std::thread::sleep(UNDER_WAY);
+    metering.hold(EnergyState::Available, attempt.stop);
     devices.begin_counting()?;
     // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
     let qdisc_bypass = !testbed.topology().tap_senders;
@@ -260,7 +268,12 @@ fn ready_and_send(
         let noise = noisy.then(|| scope.spawn(move || beside.apply().map(|_| make_noise(quiet))));
         let sending = scope.spawn(move || {
             thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-            placement.apply().map(|_| generator.run(halt, shared))
+            placement.apply().map(|_| {
+                metering.begin(EnergyState::Processing);
+                let report = generator.run(halt, shared);
+                metering.end();
+                report
+            })
         });
         while !sending.is_finished() {
             std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));

@@ -47,6 +47,7 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
         shares: Vec::new(),
         filtering: None,
         interrupts: Vec::new(),
+        energy: None,
     }
 }
 
