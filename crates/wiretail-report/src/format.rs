@@ -296,6 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn energy_takes_the_unit_that_fits() {
+        for (value, text) in [
+            (0.0, "0_J"),
+            (-3e-12, "0_J"),
+            (0.0542, "54.20_mJ"),
+            (0.999_96, "1.000_J"),
+            (12.345_6, "12.35_J"),
+            (-5.5, "\u{2212}5.500_J"),
+            (5_078.4, "5.078_kJ"),
+            (2.5e6, "2.500_MJ"),
+        ] {
+            assert_eq!(seen(joules(value)), text, "{value}");
+        }
+        assert_eq!(seen(watts(50.25)), "50.25_W");
+    }
+
+    #[test]
     fn stamps_become_dates() {
         assert_eq!(utc(1_700_000_000_000_000_000).as_deref(), Some("2023-11-14 22:13:20 UTC"));
         assert_eq!(utc(1_709_164_800_000_000_000).as_deref(), Some("2024-02-29 00:00:00 UTC"));

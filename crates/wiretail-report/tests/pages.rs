@@ -5,6 +5,8 @@ use wiretail_schema::summary::Analysis;
 
 #[path = "../examples/sample/causes.rs"]
 mod causes;
+#[path = "pages/energy.rs"]
+mod energy;
 #[path = "pages/explanation.rs"]
 mod explanation;
 #[path = "../examples/sample/figures.rs"]

@@ -3,6 +3,7 @@
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
 //! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
+//! - [`energy`]: what it took;
 //! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
 //! - [`ids`]: intrusion prevention systems, where they are installed;
 //! - [`searches`]: which rate a device takes;
@@ -18,6 +19,7 @@ mod cleanliness;
 mod devices;
 mod disturbed;
 mod ending;
+mod energy;
 mod errors;
 mod failing;
 mod host;
