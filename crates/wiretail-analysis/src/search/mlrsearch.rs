@@ -3,9 +3,9 @@
 //! The RFC defines what trials at a rate say (its "load classification") and what the result is, and leaves open which
 //! trial comes next. Here:
 //!
-//! - *Phases.* The first one takes short trials and a coarser width, the last one full trials and the width that was asked
-//!   for; each is a search of its own, in which shorter trials count as the RFC lets them. A phase begins where the one before
-//!   ended, with a longer trial at the rate that met the goal; so most of the way is gone by short trials.
+//! - *Phases.* The first one takes short trials, the last one full ones; each is a search of its own, in which shorter trials count as the RFC lets them. A phase begins where the one before
+//!   ended, with a longer trial at the rate that met the goal; so most of the way is gone by short trials. All have the
+//!   same width: with coarser ones at first, full trials had to settle what short ones had left, and took longer in all.
 //! - *The begin.* The highest rate; where that is too much, what the device forwarded of it (RFC 2285: the forwarding rate
 //!   at maximum offered load), and a step above.
 //! - *Refuted.* Where a longer trial says otherwise, the interval is widened to that side by steps that double, with trials as
@@ -25,16 +25,10 @@ use super::history::{Gap, History, alike, close, span};
 const STEP: f64 = 0.98;
 /// A step is doubled so often at most: what is further away was not come upon by steps.
 const STEPS: u32 = 5;
-/// How much coarser than what was asked for the phases before the last one are, in doublings of the width. Coarser ones were
-/// slower on simulated devices: what a short trial doesn't settle, a longer one has to.
-const DOUBLINGS: [u32; 2] = [1, 0];
-
 /// A search of its own, for all goals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Phase {
     duration_ns: u64,
-    /// How many doublings coarser than the width that was asked for.
-    doublings: u32,
     /// The goal duration sum.
     sum_ns: f64,
 }
@@ -96,14 +90,10 @@ fn phases(effort: &Effort) -> Vec<Phase> {
     if first * 1.5 < full {
         // The first one's length, then as much longer than it as shorter than the last one.
         let lengths = [first, (first * full).sqrt()];
-        phases.extend(lengths.into_iter().zip(DOUBLINGS).map(|(length, doublings)| Phase {
-            duration_ns: length as u64,
-            doublings,
-            sum_ns: length,
-        }));
+        phases.extend(lengths.map(|length| Phase { duration_ns: length as u64, sum_ns: length }));
     }
     let sum_ns = effort.trials.max(1) as f64 * full;
-    phases.push(Phase { duration_ns: effort.full_ns, doublings: 0, sum_ns });
+    phases.push(Phase { duration_ns: effort.full_ns, sum_ns });
     phases
 }
 
@@ -123,16 +113,11 @@ impl Phase {
         };
         Question { goal, full_ns: self.duration_ns, by }
     }
+}
 
-    /// The width of the phase, in parts of the upper rate.
-    fn width(&self, effort: &Effort) -> f64 {
-        1.0 - doubled(1.0 - effort.width, self.doublings)
-    }
-
-    /// A step down multiplies a rate by this, one up divides it.
-    fn factor(&self, effort: &Effort) -> f64 {
-        doubled(1.0 - STEP * effort.width, self.doublings)
-    }
+/// A step down multiplies a rate by this, one up divides it.
+fn factor(effort: &Effort) -> f64 {
+    1.0 - STEP * effort.width
 }
 
 /// To the power of 2^doublings.
@@ -172,7 +157,7 @@ impl Place<'_> {
     /// What would help the goal in this phase; None where it is at its end.
     fn wish(&self) -> Option<Wish> {
         let (_, highest) = span(self.effort);
-        let width = self.phase.width(self.effort);
+        let width = self.effort.width;
         let gap = self.history.gap(self.effort, &self.question, self.phase.duration_ns, width);
         let (above, below) = match gap {
             Gap::None => return None,
@@ -226,7 +211,7 @@ impl Place<'_> {
     /// Below a rate that is too much, where none is known to be little enough: by what was forwarded, at least a step.
     fn below(&self, upper: u64) -> u64 {
         let down = self.down(upper);
-        let half = 1.0 - self.phase.width(self.effort) / 2.0;
+        let half = 1.0 - self.effort.width / 2.0;
         self.forwarding(upper).map_or(down, |rate| down.min((rate * half) as u64))
     }
 
@@ -235,7 +220,7 @@ impl Place<'_> {
         let half = halfway(lower, upper).clamp(lower + 1, upper - 1);
         let near_lower =
             self.forwarding(upper).is_some_and(|rate| rate - (lower as f64) < upper as f64 - rate);
-        if close(1.0 - doubled(1.0 - self.phase.width(self.effort), 1), lower, upper) {
+        if close(1.0 - doubled(1.0 - self.effort.width, 1), lower, upper) {
             half
         } else if near_lower {
             half.min(self.up(lower))
@@ -246,7 +231,7 @@ impl Place<'_> {
 
     /// Steps up from a rate that meets the goal, twice as large for each such rate close below.
     fn up(&self, lower: u64) -> u64 {
-        let factor = self.phase.factor(self.effort);
+        let factor = factor(self.effort);
         let from = (lower as f64 * doubled(factor, STEPS)) as u64;
         let step = doubled(factor, self.steps(from, lower, Rating::Meets));
         ((lower as f64 / step) as u64).max(lower + 1)
@@ -254,7 +239,7 @@ impl Place<'_> {
 
     /// Steps down from a rate that misses the goal, twice as large for each such rate close above.
     fn down(&self, upper: u64) -> u64 {
-        let factor = self.phase.factor(self.effort);
+        let factor = factor(self.effort);
         let to = (upper as f64 / doubled(factor, STEPS)) as u64;
         let step = doubled(factor, self.steps(upper, to, Rating::Misses));
         // Rounded up: not further than the step.

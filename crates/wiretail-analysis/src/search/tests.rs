@@ -218,7 +218,8 @@ fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
         let effort = effort(method);
         let device = Device::new(65_600.0);
         let (_, trials) = on(&device, &effort, &[ndr()]);
-        for bad in trials.iter().map(|trial| trial.rate_pps).collect::<std::collections::BTreeSet<_>>() {
+        let rates: std::collections::BTreeSet<u64> = trials.iter().map(|trial| trial.rate_pps).collect();
+        for bad in rates.into_iter().rev().take(20) {
             let (results, _) = search(&effort, &[ndr()], |ask, number| {
                 let mut trial = device.trial(&effort, &[ndr()], ask, number);
                 if ask.rate_pps == bad {
@@ -333,13 +334,12 @@ fn mlrsearch_goes_from_what_was_forwarded_by_longer_trials() {
     let (results, trials) = on(&Device::new(65_600.0), &effort(Method::Mlrsearch), &[ndr()]);
     let asks: Vec<(u64, u64)> =
         trials.iter().map(|trial| (trial.rate_pps, trial.duration_ns / 1_000_000)).collect();
-    // A width is 0.5 %: two of them in the first phase, one in the others.
     assert_eq!(asks[0], (100_000, 1_000));
     assert_eq!(asks[1].1, 1_000);
     assert!((65_000..65_600).contains(&asks[1].0), "{asks:?}");
     assert!(asks.is_sorted_by_key(|(_, length)| *length), "{asks:?}");
     assert_eq!(asks.last().unwrap(), &(results[0].lower_pps.unwrap(), 10_000), "{asks:?}");
-    assert!(asks.len() <= 9, "{asks:?}");
+    assert!(asks.len() <= 7, "{asks:?}");
     let reason = results[0].reason.replace('\u{202f}', " ");
     assert!(reason.starts_with("1 full trial at 65 ") && reason.contains(" short trial"), "{reason}");
 }
