@@ -16,6 +16,7 @@ fn model(name: &str) -> Result<(TwinModel, Arrivals), String> {
         release: Release::Immediate,
         service: Length::Exponential(30_000.0),
         batch_overhead: Length::Constant(0.0),
+        wake: vec![],
         interrupts: vec![],
         transfer_ns: 1000.0,
     };

@@ -2,7 +2,7 @@
 //! interval is narrow enough to tell a server that is a twentieth slower.
 
 use wiretail_analysis::twin::{BatchMeans, Interval, predict, simulate};
-use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel};
+use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel, Wake};
 
 const PACKETS: u64 = 2_000_000;
 /// Left out: the queue starts empty.
@@ -19,6 +19,7 @@ fn server(service: Length) -> TwinModel {
         release: Release::Immediate,
         service,
         batch_overhead: Length::Constant(0.0),
+        wake: vec![],
         interrupts: vec![],
         transfer_ns: 0.0,
     }
@@ -60,7 +61,9 @@ fn agrees(what: &str, model: &TwinModel, arrivals: &Arrivals, expected_ns: f64) 
         Length::Samples(samples) => Length::Samples(samples.iter().map(|ns| 1.05 * ns).collect()),
     };
     let (service, batch_overhead) = (slower(&model.service), slower(&model.batch_overhead));
-    let found = mean(&TwinModel { service, batch_overhead, ..model.clone() }, arrivals, SEED, |delay| delay);
+    let wake = model.wake.iter().map(|wake| Wake { length: slower(&wake.length), ..*wake }).collect();
+    let slower = TwinModel { service, batch_overhead, wake, ..model.clone() };
+    let found = mean(&slower, arrivals, SEED, |delay| delay);
     assert!(!found.holds(expected_ns), "{what}: a slower server is not told apart");
 }
 
@@ -192,6 +195,32 @@ fn interrupts_delay_as_white_christie_and_gaver_say() {
     let interrupts = vec![source(250.0, 2e5), source(5000.0, 2e4)];
     let model = TwinModel { interrupts, ..server(Length::Constant(SERVICE_NS)) };
     agrees("two sources", &model, &poisson(load, SERVICE_NS), expected);
+}
+
+/// M/G/1 whose first packet of a busy period has a setup of length D before it. Welch, On a generalized M/G/1 queuing process
+/// in which the first customer of each busy period receives exceptional service, Operations Research 12 (1964):
+/// wait = l E[S^2] / (2 (1 - rho)) + (2 E[D] + l E[D^2]) / (2 (1 + l E[D])).
+#[test]
+fn who_wakes_up_delays_as_welch_says() {
+    for load in [0.2, 0.7] {
+        let rate = load / SERVICE_NS;
+        for (wake_ns, wake, square) in [
+            (20_000.0, Length::Constant(20_000.0), 1.0),
+            (20_000.0, Length::Exponential(20_000.0), 2.0),
+            (200_000.0, Length::Exponential(200_000.0), 2.0),
+        ] {
+            for (service, service_square) in
+                [(Length::Constant(SERVICE_NS), 1.0), (Length::Exponential(SERVICE_NS), 2.0)]
+            {
+                let expected = SERVICE_NS
+                    + pollaczek_khinchine(rate, SERVICE_NS, service_square * SERVICE_NS.powi(2))
+                    + (2.0 * wake_ns + rate * square * wake_ns.powi(2)) / (2.0 * (1.0 + rate * wake_ns));
+                let wake = vec![Wake { after_idle_ns: 0.0, length: wake.clone() }];
+                let model = TwinModel { wake, ..server(service) };
+                agrees("M/G/1 with setup", &model, &poisson(load, SERVICE_NS), expected);
+            }
+        }
+    }
 }
 
 /// Packets that never queue, and interrupts of length d every p: those that arrive during an interrupt wait for its end,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation};
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
+use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
 use wiretail_schema::predict::tail::{TAIL_SCHEMA, TailPrediction};
@@ -120,6 +121,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/causes.md", RUN_CAUSES_SCHEMA),
         ("formats/twin.md", TWIN_SCHEMA),
         ("formats/search.md", SEARCH_SCHEMA),
+        ("formats/twin.md", TWIN_MODEL_SCHEMA),
     ] {
         let path = docs(page);
         assert!(read(&path).contains(version), "{} does not name {version}", path.display());

@@ -29,7 +29,7 @@ impl fmt::Display for TwinError {
 
 impl std::error::Error for TwinError {}
 
-fn refuse(reason: impl Into<String>) -> TwinError {
+pub(super) fn refuse(reason: impl Into<String>) -> TwinError {
     TwinError(reason.into())
 }
 
@@ -58,9 +58,10 @@ pub fn capacity(model: &TwinModel) -> Result<Capacity, TwinError> {
     if model.batch == 0 {
         return Err(refuse("a batch of 0 serves no packet; expected 1 or more"));
     }
-    time("the transfer", model.transfer_ns)?;
     let service_ns = mean("the service time", &model.service)?;
     let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
+    wake(model)?;
+    transfer(model)?;
     let mut interrupt_share = 0.0;
     for interrupts in &model.interrupts {
         interrupt_share += share(interrupts)?;
@@ -186,6 +187,40 @@ fn mean(what: &str, length: &Length) -> Result<f64, TwinError> {
             samples.iter().try_for_each(|ns| time(what, *ns))?;
             Ok(samples.iter().sum::<f64>() / samples.len() as f64)
         }
+    }
+}
+
+fn wake(model: &TwinModel) -> Result<(), TwinError> {
+    for wake in &model.wake {
+        mean("the time to wake up", &wake.length)?;
+        time("the idle time before waking up", wake.after_idle_ns)?;
+    }
+    if !model.wake.is_sorted_by_key(|wake| wake.after_idle_ns) {
+        return Err(refuse("times to wake up are out of order; expected them in the order of the idle time"));
+    }
+    Ok(())
+}
+
+/// The transfer may be negative, a delay not.
+fn transfer(model: &TwinModel) -> Result<(), TwinError> {
+    let transfer_ns = model.transfer_ns;
+    // With immediate release, packets behind the first one have no overhead of their own.
+    let least_ns = least(&model.service);
+    if transfer_ns.is_finite() && transfer_ns + least_ns >= 0.0 {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "the transfer is {transfer_ns} ns; expected 0 or more, or no more below 0 than the shortest service, {least_ns} ns: a \
+         packet can't leave before it came"
+    )))
+}
+
+/// The shortest that a length can be, in ns.
+pub(super) fn least(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) => *ns,
+        Length::Exponential(_) => 0.0,
+        Length::Samples(samples) => samples.iter().copied().fold(f64::INFINITY, f64::min),
     }
 }
 

@@ -10,13 +10,17 @@
 //! - `server`: the loop, batch by batch. There is no list of events: with one server, the next event is always known
 //!   (the recursion of Lindley 1952, with batches and interrupts), which is why it is fast;
 //! - `check`: what can't be simulated, and the capacity in closed form;
+//! - [`calibrate`]: a model from measured packets;
+//! - [`comparison`]: a prediction against the measurement;
 //! - `tally`: the delays as counts, and how exact the simulation is.
 //!
 //! Deterministic for a seed. The loop allocates nothing; exact counts of delays take memory for new values.
 //! What the model leaves out stands in `docs/kpi/twin.md`.
 
 mod arrivals;
+pub mod calibrate;
 mod check;
+pub mod comparison;
 mod random;
 mod server;
 mod tally;
@@ -58,6 +62,15 @@ pub fn simulate(
     Ok(server::serve(model, arrivals, packets, seed, outcome))
 }
 
+/// How often a load is simulated, and what of it counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rounds {
+    /// How often, each time with another seed.
+    pub rounds: u64,
+    /// Packets that arrive before this time, in ns, do not count: a warm-up.
+    pub warm_up_ns: f64,
+}
+
 /// What a model predicts at one load, and the delays, rounded to ns, as counts: the type that measured ones have.
 ///
 /// # Errors
@@ -68,13 +81,37 @@ pub fn predict(
     packets: u64,
     seed: u64,
 ) -> Result<(TwinLoad, Counts), TwinError> {
+    predict_rounds(model, arrivals, packets, seed, Rounds { rounds: 1, warm_up_ns: f64::NEG_INFINITY })
+}
+
+/// The same of a load that ends after so many packets, and is simulated several times: a trial that is repeated.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn predict_rounds(
+    model: &TwinModel,
+    arrivals: &Arrivals,
+    packets: u64,
+    seed: u64,
+    rounds: Rounds,
+) -> Result<(TwinLoad, Counts), TwinError> {
     let capacity_pps = capacity(model)?.pps;
     let rate_pps = offered(arrivals, packets)?;
     let mut counts = Counts::new(PAGES);
     let mut means = BatchMeans::default();
     let (mut block, mut filled) = ([0i64; BLOCK], 0);
-    let totals = simulate(model, arrivals, packets, seed, |_, delay_ns| {
-        if let Some(delay_ns) = delay_ns {
+    let (mut sent, mut lost) = (0, 0);
+    let mut totals = Totals::default();
+    for round in 0..rounds.rounds {
+        let of_round = simulate(model, arrivals, packets, seed.wrapping_add(round), |at_ns, delay_ns| {
+            if at_ns < rounds.warm_up_ns {
+                return;
+            }
+            sent += 1;
+            let Some(delay_ns) = delay_ns else {
+                lost += 1;
+                return;
+            };
             block[filled] = (delay_ns + 0.5) as i64;
             means.add(delay_ns);
             filled += 1;
@@ -82,8 +119,9 @@ pub fn predict(
                 block.iter().for_each(|&delay_ns| counts.add(delay_ns));
                 filled = 0;
             }
-        }
-    })?;
+        })?;
+        totals.absorb(&of_round);
+    }
     block[..filled].iter().for_each(|&delay_ns| counts.add(delay_ns));
     let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
     // Rounding must not make an overload of a load that is met exactly.
@@ -96,9 +134,9 @@ pub fn predict(
         capacity_pps,
         load,
         overloaded,
-        sent: totals.sent,
-        lost: totals.lost,
-        loss_ratio: if totals.sent > 0 { totals.lost as f64 / totals.sent as f64 } else { 0.0 },
+        sent,
+        lost,
+        loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         utilisation: if totals.span_ns > 0.0 { totals.work_ns / totals.span_ns } else { 0.0 },
         queue_max: totals.queue_max,
         batches: totals.batches,

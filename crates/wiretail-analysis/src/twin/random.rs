@@ -1,7 +1,7 @@
 //! Seeded randomness. Every stream of a simulation has a generator of its own, so that two simulations of the same seed
 //! differ by what is different in their models only.
 
-use wiretail_schema::predict::twin::Length;
+use wiretail_schema::predict::twin::{Length, Wake};
 
 /// Exponential numbers that are made at a time: independent work that a processor does side by side.
 const BLOCK: usize = 64;
@@ -99,6 +99,30 @@ impl<'a> Draw<'a> {
                 samples.get(index).or(samples.last()).copied().unwrap_or(0.0)
             }
         }
+    }
+}
+
+/// Times to wake up, by how long the server was idle.
+#[derive(Debug)]
+pub(super) struct Wakes<'a> {
+    /// From which idle time on; in order.
+    steps: Vec<(f64, Draw<'a>)>,
+}
+
+impl<'a> Wakes<'a> {
+    /// Their streams are the last ones, so that those of the others stay what they are.
+    pub(super) fn new(wakes: &'a [Wake], seed: u64) -> Self {
+        let step = |(wake, stream): (&'a Wake, u64)| {
+            (wake.after_idle_ns, Draw::new(&wake.length, Random::new(seed, u64::MAX - stream)))
+        };
+        Self { steps: wakes.iter().zip(0..).map(step).collect() }
+    }
+
+    /// What it takes after so much idle time, in ns; None where it starts at once.
+    #[inline]
+    pub(super) fn next(&mut self, idle_ns: f64) -> Option<f64> {
+        let step = self.steps.iter_mut().rev().find(|step| step.0 <= idle_ns)?;
+        Some(step.1.next())
     }
 }
 

@@ -3,7 +3,7 @@
 use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 
 use super::arrivals::Stream;
-use super::random::{Draw, Random};
+use super::random::{Draw, Random, Wakes};
 use super::vacations::Vacations;
 
 /// What a simulation counts by itself.
@@ -21,6 +21,18 @@ pub struct Totals {
     pub work_ns: f64,
     /// From the first arrival to the end of the last service, in ns.
     pub span_ns: f64,
+}
+
+impl Totals {
+    /// Adds those of another simulation.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.batches += other.batches;
+        self.queue_max = self.queue_max.max(other.queue_max);
+        self.work_ns += other.work_ns;
+        self.span_ns += other.span_ns;
+    }
 }
 
 /// Packets that wait, by their arrival times: a ring that is made once.
@@ -63,6 +75,7 @@ pub(super) fn serve(
     let mut service = Draw::new(&model.service, Random::new(seed, 1));
     let mut overhead = Draw::new(&model.batch_overhead, Random::new(seed, 2));
     let mut vacations = Vacations::new(&model.interrupts, seed, 3);
+    let mut wakes = Wakes::new(&model.wake, seed);
     let transfer_ns = model.transfer_ns;
     let room = model.ring.min(packets.max(1)) as usize;
     let batch = model.batch.min(room as u64) as usize;
@@ -72,14 +85,22 @@ pub(super) fn serve(
 
     let mut arrival = stream.next();
     let first_ns = if arrival.is_finite() { arrival } else { 0.0 };
-    let mut free_ns = first_ns;
+    // Before its first packet it has been idle for ever.
+    let mut free_ns = f64::NEG_INFINITY;
     loop {
         // Who polls an empty ring finds the next packet when it is there.
         if ring.len == 0 {
             if arrival == f64::INFINITY {
                 break;
             }
-            free_ns = free_ns.max(arrival);
+            if arrival > free_ns {
+                let idle_ns = arrival - free_ns;
+                free_ns = arrival;
+                if let Some(wake_ns) = wakes.next(idle_ns) {
+                    let present_ns = vacations.present(arrival);
+                    free_ns = vacations.done(present_ns, wake_ns);
+                }
+            }
         }
         let start_ns = vacations.present(free_ns);
         // Slots become free when a batch is taken: what came since then shares those that were free behind it.
@@ -117,6 +138,6 @@ pub(super) fn serve(
         ring.pop(taken);
         free_ns = done_ns;
     }
-    totals.span_ns = free_ns - first_ns;
+    totals.span_ns = if totals.sent > 0 { free_ns - first_ns } else { 0.0 };
     totals
 }

@@ -1,7 +1,7 @@
 //! The loop against one that walks through every ns, and what is refused.
 
 use proptest::prelude::*;
-use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel};
+use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel, Wake};
 
 use super::*;
 
@@ -12,9 +12,14 @@ fn plain(service: Length) -> TwinModel {
         release: Release::Immediate,
         service,
         batch_overhead: Length::Constant(0.0),
+        wake: vec![],
         interrupts: vec![],
         transfer_ns: 0.0,
     }
+}
+
+fn after(after_idle_ns: f64, wake_ns: f64) -> Wake {
+    Wake { after_idle_ns, length: Length::Constant(wake_ns) }
 }
 
 fn outcomes(model: &TwinModel, arrivals: &Arrivals) -> (Vec<(f64, Option<f64>)>, Totals) {
@@ -24,6 +29,7 @@ fn outcomes(model: &TwinModel, arrivals: &Arrivals) -> (Vec<(f64, Option<f64>)>,
 }
 
 /// The same, ns by ns: who arrives enters the ring; interrupts pile up; the server takes a batch when it is idle.
+/// Who is idle when a packet comes wakes up first, by how long it was idle.
 fn walked(model: &TwinModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, Option<f64>)> {
     let constant = |length: &Length| match length {
         Length::Constant(ns) => *ns as u32,
@@ -35,7 +41,14 @@ fn walked(model: &TwinModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, O
     // The batch that is served: each packet's arrival and the work until it is done.
     let mut served: Vec<(u32, u32)> = Vec::new();
     let mut held: Vec<u32> = Vec::new();
-    let mut away = 0;
+    let (mut away, mut waking) = (0, 0);
+    // Since when nothing waits or is served; before the first packet, for ever.
+    let mut idle_since: Option<u32> = None;
+    let wake = |idle: f64| {
+        let wakes = model.wake.iter().filter(|wake| wake.after_idle_ns <= idle);
+        wakes.last().map_or(0, |wake| constant(&wake.length))
+    };
+    let mut idle = true;
     let end = 100_000;
     for now in 0..end {
         while let Some(&(at, 0)) = served.first() {
@@ -44,8 +57,15 @@ fn walked(model: &TwinModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, O
             if model.release == Release::Immediate || served.is_empty() {
                 list.extend(held.drain(..).map(|at| (f64::from(at), Some(f64::from(now - at)))));
             }
+            if served.is_empty() && ring.is_empty() {
+                (idle, idle_since) = (true, Some(now));
+            }
         }
         for &at in times.iter().filter(|at| **at == now) {
+            if idle && idle_since != Some(now) {
+                waking = wake(idle_since.map_or(f64::INFINITY, |since| f64::from(now - since)));
+            }
+            idle = false;
             if ring.len() < model.ring as usize {
                 ring.push(at);
             } else {
@@ -53,14 +73,14 @@ fn walked(model: &TwinModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, O
             }
         }
         away += spans.iter().filter(|span| span.0 == now).map(|span| span.1).sum::<u32>();
-        if served.is_empty() && away == 0 && !ring.is_empty() {
+        if served.is_empty() && away == 0 && waking == 0 && !ring.is_empty() {
             let taken = ring.len().min(model.batch as usize);
             served = ring.drain(..taken).map(|at| (at, service)).collect();
             served[0].1 += overhead;
         }
         match (away, served.first_mut()) {
             (0, Some(first)) => first.1 -= 1,
-            (0, None) => {}
+            (0, None) => waking = waking.max(1) - 1,
             _ => away -= 1,
         }
     }
@@ -78,14 +98,18 @@ proptest! {
         service in 1..60u32,
         overhead in 0..50u32,
         immediate in any::<bool>(),
+        wakes in prop::collection::vec((0..60u32, 0..40u32), 0..4),
     ) {
         times.sort_unstable();
         spans.sort_unstable();
+        let mut wakes = wakes;
+        wakes.sort_unstable();
         let model = TwinModel {
             ring,
             batch,
             release: if immediate { Release::Immediate } else { Release::Batch },
             batch_overhead: Length::Constant(f64::from(overhead)),
+            wake: wakes.iter().map(|wake| after(f64::from(wake.0), f64::from(wake.1))).collect(),
             interrupts: vec![Interrupts::Recorded {
                 spans: spans.iter().map(|span| (f64::from(span.0), f64::from(span.1))).collect(),
             }],
@@ -162,6 +186,9 @@ fn what_means_nothing_is_refused_with_its_name() {
     refused(&TwinModel { ring: 1 << 40, ..good.clone() }, &arrivals, "too large");
     refused(&TwinModel { batch: 0, ..good.clone() }, &arrivals, "batch of 0");
     refused(&TwinModel { transfer_ns: f64::NAN, ..good.clone() }, &arrivals, "transfer");
+    refused(&TwinModel { transfer_ns: -1001.0, ..good.clone() }, &arrivals, "can't leave before it came");
+    refused(&TwinModel { wake: vec![after(0.0, -1.0)], ..good.clone() }, &arrivals, "wake up");
+    refused(&TwinModel { wake: vec![after(9.0, 1.0), after(8.0, 1.0)], ..good.clone() }, &arrivals, "order");
     refused(&plain(Length::Samples(vec![])), &arrivals, "no samples");
     refused(&plain(Length::Samples(vec![1.0, -1.0])), &arrivals, "-1 ns");
     let interrupted = |interrupts| TwinModel { interrupts: vec![interrupts], ..good.clone() };
@@ -183,6 +210,14 @@ fn what_means_nothing_is_refused_with_its_name() {
     let bursts = |packets, spacing_ns| Arrivals::Bursts { rate_pps: 1000.0, packets, spacing_ns };
     refused(&good, &bursts(0, 0.0), "burst of 0");
     refused(&good, &bursts(4, 2e6), "lasts longer");
+}
+
+#[test]
+fn a_packet_may_leave_before_the_server_is_done_with_it() {
+    let model = TwinModel { transfer_ns: -400.0, ..plain(Length::Constant(1000.0)) };
+    let arrivals = Arrivals::Bursts { rate_pps: 1000.0, packets: 2, spacing_ns: 0.0 };
+    let delays: Vec<_> = outcomes(&model, &arrivals).0.iter().take(2).map(|outcome| outcome.1).collect();
+    assert_eq!(delays, [Some(600.0), Some(1600.0)]);
 }
 
 #[test]

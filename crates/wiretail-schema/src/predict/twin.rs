@@ -5,6 +5,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::calibration::{TwinCalibration, TwinCheck};
+
 /// Name and version of the document that `wiretail predict twin --json` prints.
 pub const TWIN_SCHEMA: &str = "wiretail.twin/1";
 
@@ -47,6 +49,16 @@ pub enum Interrupts {
     },
 }
 
+/// What a packet that finds the server idle waits for besides: a thread that sleeps has to wake up, and caches have
+/// become cold. The longer it was idle, the more that may be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Wake {
+    /// After having been idle for so long, in ns, and for less than the next one says.
+    pub after_idle_ns: f64,
+    /// How long it takes.
+    pub length: Length,
+}
+
 /// When packets leave the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -72,9 +84,13 @@ pub struct TwinModel {
     pub service: Length,
     /// Work for each batch besides, before its first packet.
     pub batch_overhead: Length,
+    /// From the arrival at an idle server until it starts; in order of the idle time. Empty: at once.
+    #[serde(default)]
+    pub wake: Vec<Wake>,
     /// What takes the server away, also in the middle of a packet, which goes on behind it.
     pub interrupts: Vec<Interrupts>,
-    /// Everything else on the way that is always as long, in ns.
+    /// Everything else on the way that is always as long, in ns. Negative where a packet has left before the server is done
+    /// with it; the whole delay is never below 0.
     pub transfer_ns: f64,
 }
 
@@ -119,8 +135,14 @@ pub struct TwinPrediction {
     pub seed: u64,
     /// The path.
     pub model: TwinModel,
+    /// What the model rests on; None where it was given by hand.
+    #[serde(default)]
+    pub calibration: Option<TwinCalibration>,
     /// What it does at each load.
     pub loads: Vec<TwinLoad>,
+    /// How right it is, for each trial that it was held against.
+    #[serde(default)]
+    pub checks: Vec<TwinCheck>,
 }
 
 /// What a model predicts at one load.

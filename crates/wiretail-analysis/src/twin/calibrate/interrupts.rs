@@ -1,0 +1,106 @@
+//! How often interrupts come and how long they are, from packets that met them.
+//!
+//! Short ones are told by gaps of a busy server, of which there are many. Of long ones few fall into busy times, but whoever comes
+//! to an idle server during one meets it, too: the longer it is, the more of the idle time is watched by packets.
+
+use wiretail_schema::predict::calibration::InterruptEvidence;
+use wiretail_schema::predict::capacity::Estimate;
+use wiretail_schema::predict::twin::{Interrupts, Length};
+
+use super::Lone;
+use super::service::Work;
+use crate::capacity::counted;
+
+/// So many of the longest gaps' interrupts are long ones: too few to tell a rate from busy times alone.
+const LONG: usize = 10;
+/// Long ones become so many samples, as often each as its weight says.
+const SAMPLES: usize = 512;
+
+/// The interrupts of a device.
+pub(super) struct Found {
+    pub sources: Vec<Interrupts>,
+    pub evidence: InterruptEvidence,
+}
+
+impl Found {
+    /// Of packets whose service takes so long, the share that meets one: it is there already, or comes meanwhile.
+    pub(super) fn hits(&self, service_ns: f64) -> f64 {
+        self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
+    }
+}
+
+/// `late` is by how much packets that found the server idle were later than others, of those far above these.
+///
+/// A long interrupt of length L is noticed while the server works, and in the last L of every idle time: it counts 1 / that time
+/// (Horvitz and Thompson, Journal of the American Statistical Association 47, 1952).
+pub(super) fn of(work: &Work, idle: &[Lone], late: &[f64]) -> Found {
+    let mut excesses = work.excesses.clone();
+    excesses.sort_unstable_by(f64::total_cmp);
+    let short = excesses.len().saturating_sub(LONG);
+    // Without any of its gaps, the longest is what a gap would have had to be.
+    let bound = if short > 0 { excesses[short - 1] } else { work.above_ns - work.mean_ns };
+    let mut long: Vec<f64> = excesses.split_off(short);
+    long.extend(late.iter().copied().filter(|excess| *excess > bound));
+    let lone = idle.len() as f64;
+    let watched = |length_ns: f64| {
+        let idle: f64 = idle.iter().map(|one| one.idle_ns.min(length_ns)).sum();
+        work.busy_ns + work.mean_ns * lone + idle
+    };
+    let weights: Vec<f64> = long.iter().map(|length| 1e9 / watched(*length)).collect();
+    let long_rate: f64 = weights.iter().sum();
+    let seconds = work.busy_ns * 1e-9;
+    let mut sources = Vec::new();
+    if !excesses.is_empty() {
+        let per_second = excesses.len() as f64 / seconds;
+        sources.push(Interrupts::Poisson { per_second, length: Length::Samples(excesses.clone()) });
+    }
+    if !long.is_empty() {
+        let length = Length::Samples(drawn(&long, &weights));
+        sources.push(Interrupts::Poisson { per_second: long_rate, length });
+    }
+    let of_long = counted(long.len() as u64, long.len().max(1) as f64).times(long_rate);
+    let of_short = counted(excesses.len() as u64, seconds);
+    let share = excesses.iter().sum::<f64>() / work.busy_ns
+        + long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum::<f64>();
+    let evidence = InterruptEvidence {
+        source: "gaps".to_owned(),
+        above_ns: Some(work.above_ns),
+        count: (excesses.len() + long.len()) as u64,
+        per_second: Estimate {
+            value: of_short.value + of_long.value,
+            low: of_short.low + of_long.low,
+            high: of_short.high.zip(of_long.high).map(|(short, long)| short + long),
+        },
+        share,
+        longest_ns: long.iter().copied().fold(0.0, f64::max),
+    };
+    Found { sources, evidence }
+}
+
+/// Samples in which each length is as often as its weight says.
+fn drawn(lengths: &[f64], weights: &[f64]) -> Vec<f64> {
+    let total: f64 = weights.iter().sum();
+    let mut samples = Vec::with_capacity(SAMPLES);
+    let (mut place, mut passed) = (0, weights[0]);
+    for number in 0..SAMPLES {
+        let at = (number as f64 + 0.5) / SAMPLES as f64 * total;
+        while passed < at && place + 1 < lengths.len() {
+            place += 1;
+            passed += weights[place];
+        }
+        samples.push(lengths[place]);
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_as_often_as_their_weights() {
+        let samples = drawn(&[1.0, 2.0, 3.0], &[1.0, 2.0, 5.0]);
+        let of = |length: f64| samples.iter().filter(|sample| **sample == length).count();
+        assert_eq!((of(1.0), of(2.0), of(3.0)), (SAMPLES / 8, SAMPLES / 4, SAMPLES * 5 / 8));
+    }
+}

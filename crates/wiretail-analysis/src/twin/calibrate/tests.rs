@@ -1,0 +1,226 @@
+//! Planted truth: packets of a known model, calibrated, against that model.
+
+use wiretail_schema::predict::twin::{Arrivals, Interrupts, Wake};
+
+use super::*;
+use crate::twin::{predict, simulate};
+
+const PACKETS: u64 = 400_000;
+
+fn model(service: Length) -> TwinModel {
+    TwinModel {
+        ring: 8192,
+        batch: 32,
+        release: Release::Immediate,
+        service,
+        batch_overhead: Length::Constant(0.0),
+        wake: vec![],
+        interrupts: vec![],
+        transfer_ns: 0.0,
+    }
+}
+
+fn bursts(rate_pps: f64, packets: u64) -> Arrivals {
+    Arrivals::Bursts { rate_pps, packets, spacing_ns: 1000.0 }
+}
+
+/// What the taps around such a device record.
+fn recorded(model: &TwinModel, arrivals: &Arrivals, packets: u64) -> Vec<(f64, f64)> {
+    let mut list = Vec::new();
+    simulate(model, arrivals, packets, 5, |at, delay| list.extend(delay.map(|delay| (at, delay.round()))))
+        .unwrap();
+    list
+}
+
+fn known(model: &TwinModel) -> Known {
+    Known { ring: model.ring, batch: model.batch, release: model.release }
+}
+
+fn calibrated(truth: &TwinModel, arrivals: &[(Arrivals, u64)]) -> (TwinModel, TwinCalibration) {
+    let runs: Vec<_> =
+        arrivals.iter().map(|(arrivals, burst)| (recorded(truth, arrivals, PACKETS), *burst)).collect();
+    let observations: Vec<_> =
+        runs.iter().map(|(packets, burst)| Observation { packets, lost: 0, burst: *burst }).collect();
+    calibrate(&observations, &known(truth)).unwrap()
+}
+
+/// Median and 99th percentile of both models at a load, within these parts of the truth.
+fn predicts(truth: &TwinModel, found: &TwinModel, arrivals: &Arrivals, limits: [f64; 2]) {
+    let run = |model: &TwinModel, seed| predict(model, arrivals, PACKETS, seed).unwrap().0.delay.unwrap();
+    let (truth, found) = (run(truth, 8), run(found, 9));
+    for (percentile, limit) in [50.0, 99.0].into_iter().zip(limits) {
+        let at = |delay: &wiretail_schema::predict::twin::TwinDelay| {
+            let found = delay.percentiles.iter().find(|at| at.percentile == percentile);
+            found.unwrap().value_ns as f64
+        };
+        let error = at(&found) / at(&truth) - 1.0;
+        println!("{arrivals:?} p{percentile}: {} for {}, {:+.2} %", at(&found), at(&truth), error * 100.0);
+        assert!(error.abs() <= limit, "{arrivals:?} p{percentile}: {} for {}", at(&found), at(&truth));
+    }
+}
+
+fn close(what: &str, found: f64, truth: f64, limit: f64) {
+    println!("{what}: {found:.5} for {truth:.5}");
+    assert!((found - truth).abs() <= limit * truth.abs(), "{what}: {found} for {truth}");
+}
+
+fn mean(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) | Length::Exponential(ns) => *ns,
+        Length::Samples(samples) => samples.iter().sum::<f64>() / samples.len() as f64,
+    }
+}
+
+#[test]
+fn a_constant_service_with_interrupts_is_found_again() {
+    let truth = TwinModel {
+        interrupts: vec![Interrupts::Poisson { per_second: 500.0, length: Length::Exponential(60_000.0) }],
+        transfer_ns: 1500.0,
+        ..model(Length::Constant(10_000.0))
+    };
+    let (found, evidence) = calibrated(&truth, &[(bursts(5000.0, 32), 32)]);
+    assert_eq!(evidence.method, CalibrationMethod::Gaps);
+    close("service", mean(&found.service), 10_000.0, 0.002);
+    assert!(evidence.service_ns.low <= 10_000.0 && evidence.service_ns.high.unwrap() >= 10_000.0);
+    // A twentieth of interrupts of this length is shorter than a gap must be to be told apart.
+    let rate = evidence.interrupts.per_second;
+    assert!(rate.low <= 500.0 && 470.0 <= rate.high.unwrap(), "{rate:?}");
+    close("share", evidence.interrupts.share, 0.03, 0.1);
+    close("transfer", found.transfer_ns, 1500.0, 0.02);
+    assert_eq!(evidence.spacing_ns, Some(1000.0));
+    assert!(found.wake.is_empty());
+    predicts(&truth, &found, &bursts(20_000.0, 8), [0.01, 0.08]);
+    predicts(&truth, &found, &Arrivals::Constant { rate_pps: 50_000.0 }, [0.01, 0.08]);
+    predicts(&truth, &found, &Arrivals::Poisson { rate_pps: 70_000.0 }, [0.03, 0.08]);
+}
+
+#[test]
+fn an_exponential_service_with_wakes_is_found_again() {
+    let truth = TwinModel {
+        wake: vec![Wake { after_idle_ns: 0.0, length: Length::Exponential(30_000.0) }],
+        transfer_ns: 3000.0,
+        ..model(Length::Exponential(10_000.0))
+    };
+    let (found, _) = calibrated(&truth, &[(bursts(5000.0, 32), 32)]);
+    // What is beyond 6.4 means is taken for interrupts, which take as much of the time.
+    let packet = |model: &TwinModel| 1e9 / crate::twin::capacity(model).unwrap().pps.unwrap();
+    close("a packet's time", packet(&found), 10_000.0, 0.01);
+    close("wake and transfer", mean(&found.wake[0].length) + found.transfer_ns, 33_000.0, 0.03);
+    predicts(&truth, &found, &Arrivals::Poisson { rate_pps: 20_000.0 }, [0.05, 0.05]);
+    predicts(&truth, &found, &Arrivals::Poisson { rate_pps: 80_000.0 }, [0.05, 0.08]);
+    predicts(&truth, &found, &bursts(20_000.0, 8), [0.05, 0.05]);
+}
+
+#[test]
+fn wakes_that_take_longer_the_longer_it_was_idle_are_told_apart() {
+    let after = |after_idle_ns, ns| Wake { after_idle_ns, length: Length::Constant(ns) };
+    let truth = TwinModel {
+        wake: vec![after(0.0, 0.0), after(64_000.0, 4_000.0), after(1_024_000.0, 20_000.0)],
+        transfer_ns: -900.0,
+        ..model(Length::Constant(10_000.0))
+    };
+    // Bursts alone know one idle time only; Poisson arrivals at the same rate have the others.
+    let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
+    let (found, evidence) = calibrated(&truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
+    close("transfer", found.transfer_ns, -900.0, 0.05);
+    let of = |idle_ns: f64| {
+        let step = found.wake.iter().rfind(|wake| wake.after_idle_ns <= idle_ns).unwrap();
+        mean(&step.length)
+    };
+    assert!(of(20_000.0).abs() < 50.0 && (of(100_000.0) - 4000.0).abs() < 300.0, "{:?}", evidence.wakes);
+    close("after a long time", of(5e6), 20_000.0, 0.05);
+    predicts(&truth, &found, &Arrivals::Constant { rate_pps: 50_000.0 }, [0.01, 0.01]);
+    predicts(&truth, &found, &Arrivals::Constant { rate_pps: 10_000.0 }, [0.01, 0.03]);
+}
+
+#[test]
+fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
+    // Six a second of 2 ms, and 0.08 s of a busy device a run: gaps alone would have met none, or made a hundred of one.
+    let truth = TwinModel {
+        interrupts: vec![
+            Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },
+            Interrupts::Poisson { per_second: 6.0, length: Length::Constant(2e6) },
+        ],
+        ..model(Length::Constant(10_000.0))
+    };
+    for seed in 1..=5 {
+        let mut packets = Vec::new();
+        let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
+        simulate(&truth, &poisson, 50_000, seed, |at, delay| packets.extend(delay.map(|delay| (at, delay))))
+            .unwrap();
+        let seen = [Observation { packets: &packets, lost: 0, burst: 1 }];
+        let (_, evidence) = calibrate(&seen, &known(&truth)).unwrap();
+        println!("{seed}: {:?}", evidence.interrupts);
+        let share = evidence.interrupts.share;
+        assert!((0.009..0.025).contains(&share), "{:?}", evidence.interrupts);
+    }
+}
+
+#[test]
+fn batches_that_leave_together_are_found_again() {
+    let truth = TwinModel {
+        release: Release::Batch,
+        batch_overhead: Length::Constant(4000.0),
+        interrupts: vec![Interrupts::Poisson { per_second: 300.0, length: Length::Constant(50_000.0) }],
+        transfer_ns: 2000.0,
+        ..model(Length::Constant(1000.0))
+    };
+    let (found, evidence) =
+        calibrated(&truth, &[(Arrivals::Bursts { rate_pps: 20_000.0, packets: 64, spacing_ns: 700.0 }, 64)]);
+    assert_eq!((evidence.method, found.release), (CalibrationMethod::Batches, Release::Batch));
+    close("service", mean(&found.service), 1000.0, 0.05);
+    close("overhead", mean(&found.batch_overhead), 4000.0, 0.1);
+    close("interrupts", evidence.interrupts.per_second.value, 300.0, 0.15);
+    close("transfer", found.transfer_ns, 2000.0, 0.1);
+    // One burst in fifty meets an interrupt: that percentile is on the edge.
+    predicts(&truth, &found, &bursts(10_000.0, 16), [0.03, 0.2]);
+    predicts(&truth, &found, &Arrivals::Poisson { rate_pps: 400_000.0 }, [0.05, 0.08]);
+    let other = |model: &TwinModel| TwinModel { batch: 4, ..model.clone() };
+    predicts(&other(&truth), &other(&found), &bursts(10_000.0, 64), [0.03, 0.05]);
+}
+
+#[test]
+fn packets_that_leave_one_by_one_are_no_batches_whatever_is_said() {
+    let truth = model(Length::Constant(2000.0));
+    let packets = recorded(&truth, &bursts(5000.0, 32), 20_000);
+    let said = Known { release: Release::Batch, ..known(&truth) };
+    let (found, evidence) =
+        calibrate(&[Observation { packets: &packets, lost: 0, burst: 32 }], &said).unwrap();
+    assert_eq!(found.release, Release::Immediate);
+    close("service", mean(&found.service), 2000.0, 1e-9);
+    assert!(evidence.remarks.iter().any(|remark| remark.contains("one by one")), "{:?}", evidence.remarks);
+}
+
+#[test]
+fn what_can_not_be_calibrated_is_refused_with_what_would_do() {
+    let truth = model(Length::Constant(10_000.0));
+    let refused = |packets: &[(f64, f64)], lost, part: &str| {
+        let error = calibrate(&[Observation { packets, lost, burst: 1 }], &known(&truth)).expect_err(part);
+        assert!(error.to_string().contains(part) && error.to_string().contains("expected"), "{error}");
+    };
+    let alone = recorded(&truth, &Arrivals::Constant { rate_pps: 1000.0 }, 5000);
+    refused(&alone, 0, "experiments/twin-calibration.toml");
+    refused(&[], 0, "only 0 packets waited");
+    refused(&alone[..10], 0, "only 0 packets waited");
+    refused(&recorded(&truth, &bursts(5000.0, 32), 128), 0, "only 124 packets waited");
+    refused(&alone, 100, "lost");
+    let overload = recorded(&truth, &Arrivals::Constant { rate_pps: 120_000.0 }, 5000);
+    refused(&overload, 0, "found the device idle");
+    refused(&[(2.0, 1.0), (1.0, 1.0)], 0, "out of order");
+    refused(&[(1.0, 50.0), (2.0, 1.0)], 0, "left before one that came earlier");
+    refused(&[(f64::NAN, 1.0)], 0, "out of order");
+}
+
+#[test]
+fn a_baseline_is_enough_for_a_median_and_says_that_it_is_weak() {
+    let truth = model(Length::Constant(10_000.0));
+    let truth = TwinModel { transfer_ns: 2000.0, ..truth };
+    let packets = recorded(&truth, &Arrivals::Constant { rate_pps: 1000.0 }, 500);
+    let observations = [Observation { packets: &packets, lost: 0, burst: 1 }];
+    let (found, evidence) = by_baseline(&observations, 2000.0, &known(&truth)).unwrap();
+    assert_eq!((found.service, found.transfer_ns), (Length::Constant(10_000.0), 2000.0));
+    assert!(evidence.remarks[0].contains("weak") && evidence.method == CalibrationMethod::Baseline);
+    let slow = by_baseline(&observations, 20_000.0, &known(&truth)).unwrap_err().to_string();
+    assert!(slow.contains("expected a forwarder without work"), "{slow}");
+    assert!(by_baseline(&[], 20_000.0, &known(&truth)).is_err());
+}

@@ -1,0 +1,142 @@
+//! A twin's model from a measured run, and the model against other runs. Meaning and formulas: `docs/kpi/twin.md`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::capacity::Estimate;
+use super::twin::{Release, TwinLoad, TwinModel};
+use crate::run::SettingRecord;
+
+/// Name and version of the file that `wiretail predict twin --save` writes.
+pub const TWIN_MODEL_SCHEMA: &str = "wiretail.twin-model/1";
+
+/// A model in a file of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SavedTwin {
+    /// [`TWIN_MODEL_SCHEMA`].
+    pub schema: String,
+    /// Version of Wiretail that wrote it.
+    pub version: String,
+    /// The path.
+    pub model: TwinModel,
+    /// What it rests on; None where it was given by hand.
+    #[serde(default)]
+    pub calibration: Option<TwinCalibration>,
+}
+
+/// What a calibrated model rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TwinCalibration {
+    /// The trials whose packets were taken, "RUN:NUMBER (NAME)".
+    pub trials: Vec<String>,
+    /// What the experiment says of the device, its batches and their release aside: a model is of one device.
+    #[serde(default)]
+    pub device: Vec<SettingRecord>,
+    /// How it was to release packets; None where nothing said so.
+    #[serde(default)]
+    pub release: Option<Release>,
+    /// How the service time was found.
+    pub method: CalibrationMethod,
+    /// Packets that arrived and left.
+    pub packets: u64,
+    /// Times between departures (of a batch release, between batches) while packets waited.
+    pub gaps: u64,
+    /// All of them together: how long the server was seen busy, in ns.
+    pub busy_ns: f64,
+    /// Median of the service time, in ns; of packets that no interrupt met.
+    pub service_ns: Estimate,
+    /// Interrupts.
+    pub interrupts: InterruptEvidence,
+    /// Packets that found the server idle.
+    pub lone: u64,
+    /// What they waited for besides service and transfer, by the time for which the server was idle.
+    pub wakes: Vec<WakeEvidence>,
+    /// Gaps of the sender within a burst, in ns: the median; None where no burst was sent.
+    pub spacing_ns: Option<f64>,
+    /// What the reader should know.
+    pub remarks: Vec<String>,
+}
+
+/// How a service time was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CalibrationMethod {
+    /// By the times between departures while packets waited.
+    Gaps,
+    /// By the times between released batches.
+    Batches,
+    /// By the median delay less that of a forwarder without work: weaker, as queues and spread are unknown.
+    Baseline,
+}
+
+/// The interrupts that were seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptEvidence {
+    /// Where they are from: "gaps", "trace".
+    pub source: String,
+    /// A longer gap was taken for interrupted, in ns; None of a trace.
+    pub above_ns: Option<f64>,
+    /// How many.
+    pub count: u64,
+    /// How many a second.
+    pub per_second: Estimate,
+    /// Share of the time that they take.
+    pub share: f64,
+    /// The longest, in ns.
+    pub longest_ns: f64,
+}
+
+/// What packets that found the server idle waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeEvidence {
+    /// It was idle for so long at least, in ns.
+    pub after_idle_ns: f64,
+    /// Packets.
+    pub packets: u64,
+    /// The mean of what they waited besides, in ns.
+    pub mean_ns: f64,
+}
+
+/// A trial as predicted and as measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TwinCheck {
+    /// The run's directory.
+    pub run: String,
+    /// The trial's position in it, from 1.
+    pub trial: usize,
+    /// The trial's name.
+    pub name: String,
+    /// Whether the arrivals were those that were recorded at the ingress tap, not those that were intended.
+    pub recorded_arrivals: bool,
+    /// As predicted.
+    pub predicted: TwinLoad,
+    /// Matched packets as measured.
+    pub measured_packets: u64,
+    /// Lost of sent, as measured.
+    pub measured_loss_ratio: f64,
+    /// The percentiles that are judged or shown.
+    pub percentiles: Vec<ComparedPercentile>,
+    /// Whether every percentile that has a limit is within it.
+    pub within: bool,
+    /// What failed, in words; empty where nothing did.
+    pub failures: Vec<String>,
+    /// Both distributions, for a plot.
+    pub curve: Vec<ComparedPercentile>,
+}
+
+/// A percentile as predicted and as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedPercentile {
+    /// p in percent: 99.9.
+    pub percentile: f64,
+    /// As predicted, in ns.
+    pub predicted_ns: i64,
+    /// As measured, in ns.
+    pub measured_ns: i64,
+    /// Predicted less measured, in parts of the measured.
+    pub error: f64,
+    /// How large the error may be; None where it is not judged.
+    pub limit: Option<f64>,
+    /// Whether n (1 - p) of the measured packets is at least 10.
+    pub supported: bool,
+}
