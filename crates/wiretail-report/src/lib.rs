@@ -6,7 +6,7 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare`, `run` and `explanation`: the documents;
+//! - `cells`: tables; `page`, `compare`, `run`, `explanation` and `twin`: the documents;
 //! - [`remedies`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
@@ -32,12 +32,14 @@ pub mod remedies;
 mod run;
 mod scale;
 mod tables;
+mod twin;
 
 pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
 pub use explanation::words::{cause_name, headline, sentence};
 pub use explanation::{ExplanationPage, explanation};
 pub use run::{EXPLANATION_PAGE, RunPage, run};
+pub use twin::twin;
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {

@@ -142,7 +142,7 @@ fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Res
 
 /// The causes that take the core from the device, by events and their time. The device's own work, packets that come
 /// together, and a core that waits for packets are none.
-fn traced(explanation: &TrialExplanation) -> Option<Vec<InterruptLoad>> {
+pub fn traced(explanation: &TrialExplanation) -> Option<Vec<InterruptLoad>> {
     let seconds = explanation.evidence.duration_ns as f64 * 1e-9;
     if seconds <= 0.0 {
         return None;

@@ -19,6 +19,7 @@ pub mod explain;
 mod interrupts;
 mod lost;
 mod neighbour;
+pub mod packets;
 mod places;
 mod progress;
 mod recorder;

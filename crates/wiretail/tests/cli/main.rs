@@ -15,3 +15,4 @@ mod tail;
 mod trace;
 mod traffic;
 mod twin;
+mod twin_runs;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{fail, succeed, wiretail};
+use crate::support::{fail, folder, succeed, wiretail};
 
 fn twin(options: &[&str]) -> Value {
     let fixed = ["predict", "twin", "--json"];
@@ -69,7 +69,7 @@ fn the_twin_refuses_what_means_nothing() {
         (&["--burst", "64", "--spacing", "1ms"], "lasts longer"),
         (&["--burst", "64", "--arrivals", "poisson"], "expected --arrivals constant"),
         (&["--clock-offset", "NaN"], "--clock-offset"),
-        (&["--transfer=-1us"], "the transfer"),
+        (&["--transfer=-31us"], "the transfer"),
     ] {
         let fixed = ["predict", "twin", "--rate", "10kpps", "--service", "30us"];
         let message = fail(fixed.iter().chain(options));
@@ -79,4 +79,28 @@ fn the_twin_refuses_what_means_nothing() {
         let fixed = ["predict", "twin", "--rate", "10kpps", "--service", "30us"];
         assert_eq!(wiretail(fixed.iter().chain(&options)).status.code(), Some(2), "{options:?}");
     }
+}
+
+#[test]
+fn the_twin_takes_times_from_files_and_knows_who_sleeps() {
+    let folder = folder();
+    let path = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("the file can be written");
+        path.display().to_string()
+    };
+    let services = path("services", "# measured\n1000\n1000.0\n\n");
+    let arrivals = path("arrivals", "0\n500\n1e6\n");
+    let found = twin(&["--service-samples", &services, "--arrival-times", &arrivals, "--wake", "3us"]);
+    // The first and the last find it asleep, the second waits behind the first.
+    let delay = &found["loads"][0]["delay"];
+    assert_eq!((&delay["min_ns"], &delay["max_ns"]), (&4000.into(), &4500.into()), "{delay}");
+    let early = twin(&["--service", "1us", "--rate", "1kpps", "--transfer=-400ns", "--packets", "10"]);
+    assert_eq!(early["loads"][0]["delay"]["max_ns"], 600);
+    let wrong = path("wrong", "1000\nsoon\n");
+    let message = fail(["predict", "twin", "--rate", "1kpps", "--service-samples", &wrong]);
+    assert!(message.contains("wrong:2") && message.contains("soon"), "{message}");
+    let back = path("back", "5\n4\n");
+    let message = fail(["predict", "twin", "--service", "1us", "--arrival-times", &back]);
+    assert!(message.contains("back in time"), "{message}");
 }

@@ -1,6 +1,7 @@
 //! What `wiretail predict twin` can be asked for.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use wiretail_schema::experiment::parse_rate;
@@ -18,10 +19,23 @@ Examples:
   wiretail predict twin --rate 10kpps --burst 64 --batch 4 --release batch --service 1us      # a ramp; with 32, two steps
   wiretail predict twin --rate 60kpps --service 11.4us --service-dist exponential --arrivals poisson --json | jq .loads
 
+From a measured run, and against others:
+  wiretail run experiments/twin-calibration.toml --out runs/calibration --allow-system-changes
+  wiretail predict twin --calibrate runs/calibration --rate 20kpps,50kpps,80kpps
+  wiretail predict twin --calibrate runs/calibration --save device.json
+  wiretail predict twin --model device.json --check runs/check --report twin.html
+
+Exit code: 0 fine; 1 a checked prediction is beyond its limit; 2 error.
 Model, formulas and limits: docs/kpi/twin.md.")]
 pub struct TwinArgs {
     /// Packets offered a second, such as 10kpps; several, separated by commas, make a row each
-    #[arg(long = "rate", value_name = "RATE", required = true, value_delimiter = ',', value_parser = rate)]
+    #[arg(
+        long = "rate",
+        value_name = "RATE",
+        required_unless_present_any = ["check", "save", "calibrate", "calibrate_captures", "arrival_times"],
+        value_delimiter = ',',
+        value_parser = rate
+    )]
     pub rates: Vec<u64>,
     /// When packets arrive
     #[arg(long, value_enum, default_value_t = ArrivalChoice::Constant)]
@@ -29,28 +43,44 @@ pub struct TwinArgs {
     /// Packets that arrive together; the rate stays what it is, over all
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     pub burst: NonZeroU64,
-    /// From one packet of a burst to the next
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
-    pub spacing: Duration,
+    /// From one packet of a burst to the next [default: as calibrated, else 0s]
+    #[arg(long, value_name = "DURATION")]
+    pub spacing: Option<Duration>,
+    /// Packets that arrive when this file says: a time in ns on each line, in order
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rates", "burst"])]
+    pub arrival_times: Option<PathBuf>,
 
     /// Work for each packet, on average
-    #[arg(long, value_name = "DURATION")]
-    pub service: Duration,
+    #[arg(
+        long,
+        value_name = "DURATION",
+        required_unless_present_any = ["service_samples", "calibrate", "calibrate_captures", "model"]
+    )]
+    pub service: Option<Duration>,
     /// How it is distributed
     #[arg(long, value_enum, default_value_t = ServiceChoice::Constant)]
     pub service_dist: ServiceChoice,
+    /// Work for each packet, drawn from the lines of this file: measured ones, in ns
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["service", "calibrate", "calibrate_captures", "model"])]
+    pub service_samples: Option<PathBuf>,
     /// Work for each batch besides
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub overhead: Duration,
-    /// Packets that the device takes at a time, at most
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub batch: u64,
-    /// When packets leave the device
-    #[arg(long, value_enum, default_value_t = ReleaseChoice::Immediate)]
-    pub release: ReleaseChoice,
-    /// Packets that may wait; one that finds as many is lost
-    #[arg(long, value_name = "N", default_value_t = 4096)]
-    pub ring: u64,
+    /// From the arrival of a packet that finds the device idle until it starts: a sleeping thread's way to wake up
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub wake: Duration,
+    /// How it is distributed
+    #[arg(long, value_enum, default_value_t = ServiceChoice::Constant)]
+    pub wake_dist: ServiceChoice,
+    /// Packets that the device takes at a time, at most [default: as calibrated, else 32]
+    #[arg(long, value_name = "N")]
+    pub batch: Option<u64>,
+    /// When packets leave the device [default: as calibrated, else immediate]
+    #[arg(long, value_enum)]
+    pub release: Option<ReleaseChoice>,
+    /// Packets that may wait; one that finds as many is lost [default: 8192 of a calibrated skeleton, else 4096]
+    #[arg(long, value_name = "N")]
+    pub ring: Option<u64>,
     /// Interrupts that take the core away, such as '250 Hz 12us'; may be repeated
     ///
     /// At the beat of a clock and each as long, unless 'poisson' (times) or 'exponential' (lengths) stands behind it: '250 Hz
@@ -62,9 +92,49 @@ pub struct TwinArgs {
     /// Without it, 10 kpps would meet 250 Hz at the same phase for ever: either each fortieth packet is hit, or none.
     #[arg(long, value_name = "PPM", default_value_t = 10.0, allow_hyphen_values = true)]
     pub clock_offset: f64,
-    /// Everything else on the way, for each packet
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    /// Everything else on the way, for each packet; negative where it leaves before its work is done
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub transfer: Duration,
+
+    /// Take the device from the valid trials of a run, or the one of that number or name; may be repeated
+    ///
+    /// Needs packets that waited for others, and some that found the device idle: bursts or Poisson arrivals at a low mean rate
+    /// (experiments/twin-calibration.toml).
+    #[arg(
+        long,
+        value_name = "RUN[:TRIAL]",
+        conflicts_with_all = ["service", "overhead", "wake", "transfer", "interrupts", "model"]
+    )]
+    pub calibrate: Vec<String>,
+    /// Take the device from two captures, of the ingress and the egress wire
+    #[arg(
+        long,
+        value_names = ["PRE", "POST"],
+        num_args = 2,
+        conflicts_with_all = ["calibrate", "service", "overhead", "wake", "transfer", "interrupts", "model"]
+    )]
+    pub calibrate_captures: Vec<PathBuf>,
+    /// A forwarder without work in the device's place: enough where no packet waited for another, and weaker
+    #[arg(long, value_name = "RUN[:TRIAL]", requires = "calibrate")]
+    pub baseline: Option<String>,
+    /// Take the device from a file that --save wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["service", "overhead", "wake", "transfer", "interrupts"])]
+    pub model: Option<PathBuf>,
+    /// Write the device into a file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Hold it against the valid trials of a run, or the one of that number or name; may be repeated
+    ///
+    /// Each trial's load, batch and release are simulated as often as makes a million packets. The median must be within 10 %,
+    /// the 99th percentile within 20 %.
+    #[arg(long, value_name = "RUN[:TRIAL]")]
+    pub check: Vec<String>,
+    /// Hold it against them with the arrivals that were recorded at the ingress tap, not those that were intended
+    #[arg(long, requires = "check")]
+    pub recorded_arrivals: bool,
+    /// Write a page with both distributions of each checked trial
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub report: Option<PathBuf>,
 
     /// Packets simulated at each rate, such as 300000, 300k or 20M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]

@@ -1,0 +1,163 @@
+//! The page of a twin that was held against measured trials: both distributions of each, and the errors.
+
+use std::borrow::Cow;
+
+use wiretail_schema::figure::{Axis, Figure, Mark, Scale, Series, Unit};
+use wiretail_schema::predict::calibration::{ComparedPercentile, TwinCalibration, TwinCheck};
+use wiretail_schema::predict::twin::TwinPrediction;
+
+use crate::cells::{Cell, head, table};
+use crate::format;
+use crate::html::Markup;
+use crate::page::{self, section};
+use crate::plot::Size;
+
+/// A page of the trials that a model was held against.
+pub fn twin(prediction: &TwinPrediction) -> String {
+    let checks = &prediction.checks;
+    let within = checks.iter().filter(|check| check.within).count();
+    page::document("Digital twin · Wiretail", |m| {
+        m.tag("header").body(|m| {
+            m.tag("p").class("kicker").text("Wiretail · digital twin");
+            m.tag("h1").text("Predicted against measured");
+            m.tag("p").class("lead").text(format_args!(
+                "{within} of {} trials are within 10 % at the median and 20 % at the 99th percentile",
+                checks.len()
+            ));
+        });
+        m.tag("main").body(|m| {
+            section(m, "errors", "Errors", |m| errors(m, checks));
+            section(m, "figures", "Distributions", |m| {
+                m.tag("div").class("figures").body(|m| {
+                    for (place, check) in checks.iter().enumerate() {
+                        page::figure(m, &figure(place, check), Size::Half, place);
+                    }
+                });
+            });
+            if let Some(calibration) = &prediction.calibration {
+                section(m, "calibration", "What the model rests on", |m| {
+                    evidence(m, prediction, calibration)
+                });
+            }
+        });
+        page::footer(m, env!("CARGO_PKG_VERSION"));
+    })
+}
+
+fn errors(m: &mut Markup, checks: &[TwinCheck]) {
+    let mut names: Vec<Cow<'_, str>> = head(["trial", "load"]).to_vec();
+    for one in checks.first().map_or(&[][..], |check| &check.percentiles) {
+        names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
+    }
+    names.extend(head(["loss", "within"]));
+    let rows = checks.iter().map(|check| {
+        let load = check.predicted.load.map_or("unknown".to_owned(), format::ratio);
+        let mut cells = vec![Cell::text(&check.name), Cell::number(load)];
+        check.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+        let [predicted, measured] =
+            [check.predicted.loss_ratio, check.measured_loss_ratio].map(format::ratio);
+        cells.push(Cell::number(format!("{predicted} / {measured}")));
+        cells.push(match check.within {
+            true => Cell::number("✓ yes").class("number better"),
+            false => Cell::number("✕ no").class("number worse"),
+        });
+        cells
+    });
+    table(m, "Predicted / measured; in italics: fewer than ten measured packets, not judged", &names, rows);
+    for check in checks.iter().filter(|check| !check.within) {
+        m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
+    }
+}
+
+fn compared(one: &ComparedPercentile) -> [Cell; 2] {
+    let beyond = one.limit.is_some_and(|limit| one.error.abs() > limit);
+    let class = match (one.supported, beyond) {
+        (false, _) => "number weak",
+        (true, true) => "number worse",
+        (true, false) => "number",
+    };
+    let [predicted, measured] = [one.predicted_ns, one.measured_ns].map(|ns| format::duration(ns as f64));
+    [
+        Cell::number(format!("{predicted} / {measured}"))
+            .exact(format!("{} ns, {} ns", one.predicted_ns, one.measured_ns)),
+        Cell::number(format!("{:+.1} %", one.error * 100.0)).class(class),
+    ]
+}
+
+fn figure(place: usize, check: &TwinCheck) -> Figure {
+    let series = |name: &str, value: fn(&ComparedPercentile) -> i64| Series {
+        name: name.to_owned(),
+        x: check.curve.iter().map(|one| one.percentile).collect(),
+        y: check.curve.iter().map(|one| value(one) as f64).collect(),
+        low: Vec::new(),
+        high: Vec::new(),
+        supported: check.curve.iter().map(|one| one.supported).collect(),
+        bar_width: None,
+    };
+    let axis = |label: &str, column: &str, unit, scale| Axis {
+        label: label.to_owned(),
+        column: column.to_owned(),
+        unit,
+        scale,
+    };
+    Figure {
+        id: format!("twin-{place}"),
+        title: check.name.clone(),
+        caption: format!(
+            "Trial {} of {}: {} measured packets, {} simulated; dashed parts rest on fewer than ten measured packets.",
+            check.trial,
+            check.run,
+            format::count(check.measured_packets),
+            format::count(check.predicted.sent)
+        ),
+        x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
+        y: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        mark: Mark::Line,
+        series: vec![series("measured", |one| one.measured_ns), series("predicted", |one| one.predicted_ns)],
+        lines: Vec::new(),
+    }
+}
+
+fn evidence(m: &mut Markup, prediction: &TwinPrediction, found: &TwinCalibration) {
+    let row = |what: &str, value: String, rests: String| {
+        vec![Cell::text(what), Cell::number(value), Cell::text(rests)]
+    };
+    let mut rows = vec![
+        row(
+            "service, median",
+            format::duration(found.service_ns.value),
+            format!(
+                "{} gaps, {} of a busy device",
+                format::count(found.gaps),
+                format::duration(found.busy_ns)
+            ),
+        ),
+        row(
+            "interrupts a second",
+            format::digits(found.interrupts.per_second.value, 3),
+            format!(
+                "{} were seen; they take {} of the time",
+                format::count(found.interrupts.count),
+                format::ratio(found.interrupts.share)
+            ),
+        ),
+        row(
+            "transfer",
+            format::duration(prediction.model.transfer_ns),
+            format!("{} packets found the device idle", format::count(found.lone)),
+        ),
+    ];
+    rows.extend(found.wakes.iter().map(|wake| {
+        let what = format!("wake after {} idle, mean", format::duration_short(wake.after_idle_ns));
+        row(&what, format::duration(wake.mean_ns), format!("{} packets", format::count(wake.packets)))
+    }));
+    table(
+        m,
+        &format!("Calibrated by {}", found.trials.join(", ")),
+        &head(["what", "value", "rests on"]),
+        rows,
+    );
+    for remark in &found.remarks {
+        m.tag("p").text(remark);
+    }
+}

@@ -1,0 +1,218 @@
+//! A model from runs, captures or a file.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_analysis::twin::calibrate::{Known, Observation, by_baseline, calibrate};
+use wiretail_analysis::twin::capacity;
+use wiretail_capture::OpenOptions;
+use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::predict::calibration::{SavedTwin, TWIN_MODEL_SCHEMA, TwinCalibration};
+use wiretail_schema::predict::twin::{Release, TwinModel};
+
+use super::trials::{Chosen, RING_DEFAULT, choose};
+use crate::cli::predict::twin::TwinArgs;
+use crate::evaluate::Job;
+use crate::outputs;
+use crate::predict::capacity::traced;
+use crate::recognise::KeyChoice;
+use crate::run::packets::{Crossed, of_job, of_trial};
+use crate::source::Source;
+
+/// Longest delay that counts as arrived, in ns: as `analyze` has it.
+const WINDOW_NS: i64 = 5_000_000_000;
+
+/// Packets as the calibration takes them.
+struct Taken {
+    packets: Vec<(f64, f64)>,
+    lost: u64,
+    burst: u64,
+}
+
+impl Taken {
+    /// Behind the warm-up, with times since the first packet.
+    fn of(crossed: &[Crossed], warm_up_ns: i64, burst: u64) -> Self {
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let counted = crossed.iter().filter(|packet| packet.at_ns - first_ns >= warm_up_ns);
+        let packets = counted
+            .clone()
+            .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
+        let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
+        Self { packets: packets.collect(), lost, burst }
+    }
+
+    fn seen(&self) -> Observation<'_> {
+        Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
+    }
+}
+
+/// The model that `--calibrate`, `--calibrate-captures` or `--model` mean; None without any of them.
+///
+/// # Errors
+/// What can't be read, or says too little.
+pub fn model(arguments: &TwinArgs) -> Result<Option<(TwinModel, Option<TwinCalibration>)>> {
+    let (model, calibration) = if let Some(path) = &arguments.model {
+        let saved = read(path)?;
+        (saved.model, saved.calibration)
+    } else if !arguments.calibrate.is_empty() {
+        let (model, calibration) = from_runs(arguments)?;
+        (model, Some(calibration))
+    } else if let [pre, post] = arguments.calibrate_captures.as_slice() {
+        let (model, calibration) = from_captures(arguments, pre, post)?;
+        (model, Some(calibration))
+    } else {
+        return Ok(None);
+    };
+    let model = TwinModel {
+        ring: arguments.ring.unwrap_or(model.ring),
+        batch: arguments.batch.unwrap_or(model.batch),
+        release: arguments.release.map_or(model.release, Into::into),
+        ..model
+    };
+    Ok(Some((model, calibration)))
+}
+
+fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
+    let (mut trials, mut skipped) = (Vec::new(), Vec::new());
+    for text in &arguments.calibrate {
+        let (found, others) = choose(text)?;
+        trials.extend(found);
+        skipped.extend(others);
+    }
+    let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
+    for other in &trials[1..] {
+        if other.device() != first.device()
+            || other.batch() != first.batch()
+            || other.release() != first.release()
+        {
+            bail!(
+                "{} and {} are trials of different devices, batches or releases; say which to calibrate by: --calibrate RUN:TRIAL",
+                first.name(),
+                other.name()
+            );
+        }
+    }
+    let mut taken = Vec::new();
+    for trial in &trials {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
+    }
+    let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
+    let known = Known {
+        ring: arguments.ring.or(first.ring()).unwrap_or(RING_DEFAULT),
+        batch: first.batch(),
+        release: first.release(),
+    };
+    let (model, mut calibration) = match &arguments.baseline {
+        Some(text) => by_baseline(&observations, baseline(text)?, &known),
+        None => calibrate(&observations, &known),
+    }
+    .with_context(|| format!("{}: can't be calibrated by", arguments.calibrate.join(", ")))?;
+    calibration.trials = trials.iter().map(Chosen::name).collect();
+    calibration.device = first.device();
+    calibration.release = Some(first.release());
+    if arguments.ring.is_none() && first.ring().is_none() {
+        calibration.remarks.push(format!(
+            "the device's ring is not known and taken as {RING_DEFAULT} packets (--ring): it matters for loss alone"
+        ));
+    }
+    for trial in &trials {
+        calibration.remarks.extend(seen_by_trace(trial)?);
+    }
+    calibration.remarks.extend(skipped.into_iter().map(|reason| format!("not used: {reason}")));
+    Ok((model, calibration))
+}
+
+/// The median delay of a forwarder without work, in ns.
+fn baseline(text: &str) -> Result<f64> {
+    let (trials, _) = choose(text)?;
+    let mut delays = Vec::new();
+    for trial in &trials {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let taken = Taken::of(&crossed, trial.warm_up_ns(), 1);
+        delays.extend(taken.packets.into_iter().map(|packet| packet.1));
+    }
+    delays.sort_unstable_by(f64::total_cmp);
+    let middle = delays.len().div_ceil(2).checked_sub(1).and_then(|middle| delays.get(middle));
+    middle.copied().with_context(|| format!("--baseline {text}: no packet was matched"))
+}
+
+/// What a trial's trace says of interrupts, beside what the gaps say; None where it was not traced.
+fn seen_by_trace(trial: &Chosen) -> Result<Option<String>> {
+    let file = trial.run.join(&trial.record.directory).join(CAUSES_FILE);
+    let text = match std::fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
+    };
+    let explanation: TrialExplanation =
+        serde_json::from_slice(&text).with_context(|| format!("{}: is no explanation", file.display()))?;
+    let Some(loads) = traced(&explanation) else { return Ok(None) };
+    let often: f64 = loads.iter().map(|load| load.rate_hz.map_or(0.0, |rate| rate.value)).sum();
+    let time_ns: f64 = loads.iter().map(|load| load.time_ns.value).sum();
+    Ok(Some(format!(
+        "the trace of {} has {often:.0} interrupts a second, which take {:.2} % of the core",
+        trial.name(),
+        time_ns / 1e7
+    )))
+}
+
+fn from_captures(arguments: &TwinArgs, pre: &Path, post: &Path) -> Result<(TwinModel, TwinCalibration)> {
+    let options = OpenOptions::default();
+    let crossed = of_job(Job {
+        title: String::new(),
+        pre: Source::open(pre, options.clone(), true)?,
+        post: Source::open(post, options, false)?,
+        key: KeyChoice::Auto,
+        window_ns: WINDOW_NS,
+        trim_ns: 0,
+        post_offset_ns: 0,
+        flows: FlowRule::None,
+        budgets: Vec::new(),
+        worst: 1,
+        out: None,
+        progress: false,
+    })?;
+    let taken = Taken::of(&crossed, 0, arguments.burst.get());
+    let release = arguments.release.map_or(Release::Immediate, Into::into);
+    let known =
+        Known { ring: arguments.ring.unwrap_or(RING_DEFAULT), batch: arguments.batch.unwrap_or(32), release };
+    let (pre, post) = (pre.display(), post.display());
+    let (model, mut calibration) = calibrate(&[taken.seen()], &known)
+        .with_context(|| format!("{pre} and {post}: can't be calibrated by"))?;
+    calibration.trials = vec![format!("{pre} and {post}")];
+    calibration.release = Some(release);
+    Ok((model, calibration))
+}
+
+fn read(path: &Path) -> Result<SavedTwin> {
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| {
+        format!("{shown}: cannot be read; expected a file of `wiretail predict twin --save`")
+    })?;
+    let saved: SavedTwin = serde_json::from_slice(&text).with_context(|| {
+        format!("{shown}: is no model; expected a file of `wiretail predict twin --save`")
+    })?;
+    if saved.schema != TWIN_MODEL_SCHEMA {
+        bail!("{shown}: written as '{}'; expected {TWIN_MODEL_SCHEMA}: calibrate again", saved.schema);
+    }
+    capacity(&saved.model).map_err(|error| anyhow!("{shown}: {error}"))?;
+    Ok(saved)
+}
+
+/// Writes a model into a file.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn save(path: &Path, model: &TwinModel, calibration: Option<&TwinCalibration>) -> Result<()> {
+    let saved = SavedTwin {
+        schema: TWIN_MODEL_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        model: model.clone(),
+        calibration: calibration.cloned(),
+    };
+    let mut text = serde_json::to_vec(&saved)?;
+    text.push(b'\n');
+    outputs::write_file(path, &text)
+}

@@ -1,0 +1,205 @@
+//! A model, what it rests on, what it predicts and how right that was, for a terminal.
+
+use std::io::{self, Write};
+
+use wiretail_report::format::{count, digits, duration, rate, ratio, short};
+use wiretail_schema::predict::calibration::{ComparedPercentile, TwinCalibration, TwinCheck};
+use wiretail_schema::predict::twin::{Interrupts, Length, TwinLoad, TwinModel, TwinPrediction};
+use wiretail_schema::units::Duration;
+
+/// Percentiles in the table; JSON has more.
+const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// Writes everything; `skipped` says which trials were not checked.
+///
+/// # Errors
+/// As for a closed pipe.
+pub fn write(out: &mut impl Write, prediction: &TwinPrediction, skipped: &[String]) -> io::Result<()> {
+    model(out, prediction)?;
+    if let Some(calibration) = &prediction.calibration {
+        evidence(out, &prediction.model, calibration)?;
+    }
+    if !prediction.loads.is_empty() {
+        loads(out, prediction)?;
+    }
+    if !prediction.checks.is_empty() {
+        checks(out, &prediction.checks)?;
+    }
+    skipped.iter().try_for_each(|reason| writeln!(out, "  not checked: {reason}"))
+}
+
+/// The model in a line.
+fn model(out: &mut impl Write, prediction: &TwinPrediction) -> io::Result<()> {
+    let model = &prediction.model;
+    write!(out, "  ring {}, batch {}, service {}", count(model.ring), model.batch, length(&model.service))?;
+    for source in &model.interrupts {
+        write!(out, ", interrupts {}", interrupts(source))?;
+    }
+    let capacity = wiretail_analysis::twin::capacity(model).ok().and_then(|found| found.pps);
+    writeln!(out, ": capacity {}", capacity.map_or_else(|| "without limit".to_owned(), rate))
+}
+
+/// What a calibrated model rests on.
+fn evidence(out: &mut impl Write, model: &TwinModel, found: &TwinCalibration) -> io::Result<()> {
+    writeln!(out, "\n  CALIBRATED by {}", found.trials.join(", "))?;
+    let high = found.service_ns.high.map_or("open".to_owned(), duration);
+    writeln!(
+        out,
+        "    service     median {} [{} ... {high}]: {} gaps, {} of a busy device",
+        duration(found.service_ns.value),
+        duration(found.service_ns.low),
+        count(found.gaps),
+        duration(found.busy_ns)
+    )?;
+    let seen = &found.interrupts;
+    let high = seen.per_second.high.map_or("open".to_owned(), |high| digits(high, 3));
+    writeln!(
+        out,
+        "    interrupts  {}: {} a second [{} ... {high}], {} of the time, {} at most{}",
+        count(seen.count),
+        digits(seen.per_second.value, 3),
+        digits(seen.per_second.low, 3),
+        ratio(seen.share),
+        duration(seen.longest_ns),
+        seen.above_ns
+            .map_or(String::new(), |above| format!("; packets that took longer than {}", duration(above)))
+    )?;
+    writeln!(
+        out,
+        "    transfer    {}: {} packets found it idle",
+        duration(model.transfer_ns),
+        count(found.lone)
+    )?;
+    for wake in &found.wakes {
+        writeln!(
+            out,
+            "    wake        {} after {} idle: {} packets",
+            duration(wake.mean_ns),
+            duration(wake.after_idle_ns),
+            count(wake.packets)
+        )?;
+    }
+    if let Some(spacing_ns) = found.spacing_ns {
+        writeln!(out, "    sender      packets of a burst are {} apart", duration(spacing_ns))?;
+    }
+    found.remarks.iter().try_for_each(|remark| writeln!(out, "    note: {remark}"))
+}
+
+/// A row a load, and what the reader must know.
+fn loads(out: &mut impl Write, prediction: &TwinPrediction) -> io::Result<()> {
+    write!(out, "\n  {:>12} {:>8}", "rate", "load")?;
+    for percentile in SHOWN {
+        write!(out, " {:>11}", format!("p{percentile}"))?;
+    }
+    writeln!(out, " {:>11} {:>9}", "max", "loss")?;
+    let mut unsupported = false;
+    for load in &prediction.loads {
+        unsupported |= row(out, load)?;
+    }
+    if unsupported {
+        writeln!(
+            out,
+            "\n  ? rests on too few packets: fewer than ten are beyond it; --packets simulates more"
+        )?;
+    }
+    if prediction.loads.iter().any(|load| load.overloaded) {
+        writeln!(
+            out,
+            "\n  overloaded: the queue grows until the ring is full; delays and loss depend on how long the load lasts\n  (here: --packets)"
+        )?;
+    }
+    Ok(())
+}
+
+/// Predicted against measured, a row a trial.
+fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(5);
+    writeln!(
+        out,
+        "\n  PREDICTED against measured{}",
+        if checks[0].recorded_arrivals { ", with arrivals as recorded" } else { "" }
+    )?;
+    write!(out, "  {:<width$} {:>7}", "trial", "load")?;
+    for one in &checks[0].percentiles {
+        write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
+    }
+    writeln!(out, "  {:>19}", "loss")?;
+    for check in checks {
+        let load = check.predicted.load.map_or_else(|| "?".to_owned(), ratio);
+        write!(out, "  {:<width$} {load:>7}", check.name)?;
+        for one in &check.percentiles {
+            write!(out, "  {:>30}", compared(one))?;
+        }
+        let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
+        let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
+        writeln!(out, "  {loss:>19}  {}{overloaded}", if check.within { "ok" } else { "BEYOND" })?;
+    }
+    let failed: Vec<&TwinCheck> = checks.iter().filter(|check| !check.within).collect();
+    writeln!(
+        out,
+        "\n  {} of {} trials are within 10 % at p50 and 20 % at p99",
+        checks.len() - failed.len(),
+        checks.len()
+    )?;
+    for check in failed {
+        writeln!(out, "    {}:{} {}: {}", check.run, check.trial, check.name, check.failures.join("; "))?;
+    }
+    if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {
+        writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
+    }
+    Ok(())
+}
+
+fn compared(one: &ComparedPercentile) -> String {
+    format!(
+        "{} / {} {:+.1} %{}",
+        duration(one.predicted_ns as f64),
+        duration(one.measured_ns as f64),
+        one.error * 100.0,
+        if one.supported { "" } else { "?" }
+    )
+}
+
+/// One load; whether a percentile rests on too few packets.
+fn row(out: &mut impl Write, load: &TwinLoad) -> io::Result<bool> {
+    let mut unsupported = false;
+    write!(
+        out,
+        "  {:>12} {:>8}",
+        load.rate_pps.map_or_else(|| "?".to_owned(), rate),
+        load.load.map_or_else(|| "?".to_owned(), ratio)
+    )?;
+    for wanted in SHOWN {
+        let found = load.delay.iter().flat_map(|delay| &delay.percentiles).find(|at| at.percentile == wanted);
+        let text = found.map_or_else(String::new, |at| {
+            unsupported |= !at.supported;
+            format!("{}{}", duration(at.value_ns as f64), if at.supported { "" } else { "?" })
+        });
+        write!(out, " {text:>11}")?;
+    }
+    let max = load.delay.as_ref().map_or_else(String::new, |delay| duration(delay.max_ns as f64));
+    let note = if load.overloaded { "  overloaded" } else { "" };
+    writeln!(out, " {max:>11} {:>9}{note}", ratio(load.loss_ratio))?;
+    Ok(unsupported)
+}
+
+fn length(length: &Length) -> String {
+    let text = |ns: f64| Duration::from_ns(ns as i64).to_string();
+    match length {
+        Length::Constant(ns) => text(*ns),
+        Length::Exponential(ns) => format!("{} (exponential)", text(*ns)),
+        Length::Samples(samples) => format!("of {} samples", samples.len()),
+    }
+}
+
+fn interrupts(source: &Interrupts) -> String {
+    match source {
+        Interrupts::Periodic { period_ns, length: one, .. } => {
+            format!("{} Hz {}", digits(1e9 / period_ns, 4), length(one))
+        }
+        Interrupts::Poisson { per_second, length: one } => {
+            format!("{} Hz (Poisson) {}", digits(*per_second, 4), length(one))
+        }
+        Interrupts::Recorded { spans } => format!("{} recorded", spans.len()),
+    }
+}

@@ -1,0 +1,191 @@
+//! Trials of a run, as calibration and check want them: which, what they sent through what, and their packets.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use wiretail_dataplane::skeleton::RING_SLOTS;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::predict::twin::{Arrivals, Release};
+use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
+
+use crate::run::directory;
+use crate::run::packets::missing;
+
+/// Packets of a schedule that is made packet by packet.
+const SCHEDULE_MAX: u64 = 10_000_000;
+/// Ring of a device that does not say its own.
+pub const RING_DEFAULT: u64 = 4096;
+
+/// A trial of a run.
+pub struct Chosen {
+    /// The run's directory.
+    pub run: PathBuf,
+    /// What was asked for.
+    pub trial: Trial,
+    /// What became of it.
+    pub record: TrialRecord,
+}
+
+impl Chosen {
+    /// "RUN:NUMBER (NAME)".
+    pub fn name(&self) -> String {
+        format!("{}:{} ({})", self.run.display(), self.record.number, self.record.name)
+    }
+
+    fn number(&self, table: &str, name: &str) -> u64 {
+        self.trial.get(table, name).number
+    }
+
+    /// Packets that are taken at a time; of a device without such a setting, the default.
+    pub fn batch(&self) -> u64 {
+        self.record.setting("dut.batch").map_or(32, |setting| setting.number.max(1))
+    }
+
+    /// How packets are to leave.
+    pub fn release(&self) -> Release {
+        match self.record.setting("dut.release").map(|setting| setting.text.as_str()) {
+            Some("batch") => Release::Batch,
+            _ => Release::Immediate,
+        }
+    }
+
+    /// Slots of its ring, where they are known.
+    pub fn ring(&self) -> Option<u64> {
+        (self.trial.get("dut", "kind").text == "skeleton").then_some(RING_SLOTS as u64)
+    }
+
+    /// Packets that were sent together.
+    pub fn burst(&self) -> u64 {
+        match self.trial.get("traffic", "pattern").text.as_str() {
+            "constant" => self.number("traffic", "burst").max(1),
+            _ => 1,
+        }
+    }
+
+    /// The first part of it, which does not count, in ns.
+    pub fn warm_up_ns(&self) -> i64 {
+        self.number("trial", "warm-up") as i64
+    }
+
+    /// What it says of the device, whatever the load is.
+    pub fn device(&self) -> Vec<SettingRecord> {
+        let varies = ["dut.batch", "dut.release"];
+        let settings = self.record.settings.iter();
+        settings
+            .filter(|one| one.key.starts_with("dut.") && !varies.contains(&one.key.as_str()))
+            .cloned()
+            .collect()
+    }
+
+    /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next.
+    ///
+    /// # Errors
+    /// A schedule that only its recording knows.
+    pub fn intended(&self, spacing_ns: f64) -> Result<(Arrivals, u64)> {
+        let duration_ns = self.number("trial", "duration");
+        let rate_pps = self.number("traffic", "rate") as f64;
+        let packets = (rate_pps * duration_ns as f64 / 1e9).ceil().max(1.0) as u64;
+        let burst = self.burst();
+        let arrivals = match self.trial.get("traffic", "pattern").text.as_str() {
+            "constant" if burst == 1 => Arrivals::Constant { rate_pps },
+            "constant" => {
+                // A sender that can't keep up sends without pause.
+                let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
+                Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
+            }
+            "poisson" => Arrivals::Poisson { rate_pps },
+            "on-off" => return self.on_off(rate_pps, duration_ns),
+            other => bail!(
+                "{}: traffic.pattern = \"{other}\" says not when packets are to come; expected --recorded-arrivals",
+                self.name()
+            ),
+        };
+        Ok((arrivals, packets))
+    }
+
+    fn on_off(&self, rate_pps: f64, duration_ns: u64) -> Result<(Arrivals, u64)> {
+        let (on_ns, off_ns) = (self.number("traffic", "on") as f64, self.number("traffic", "off") as f64);
+        let a_period = (on_ns * rate_pps / 1e9).ceil().max(1.0);
+        let at = |packet: u64| {
+            let (period, within) = ((packet as f64 / a_period).floor(), packet as f64 % a_period);
+            period * (on_ns + off_ns) + within * 1e9 / rate_pps
+        };
+        let times_ns: Vec<f64> =
+            (0..SCHEDULE_MAX).map(at).take_while(|at_ns| *at_ns < duration_ns as f64).collect();
+        let packets = times_ns.len() as u64;
+        Ok((Arrivals::Recorded { times_ns }, packets))
+    }
+}
+
+/// The trials that RUN[:TRIAL] means, and why the others are none: those that are valid, through one device, one way.
+///
+/// # Errors
+/// No such run; no such trial; the trial that was named is of no use.
+pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
+    let (path, wanted) = split(text);
+    let (experiment, run) = directory::read(&path)?;
+    if let Some(wanted) = wanted {
+        let found = run.trials.iter().find(|record| is(record, wanted));
+        found.with_context(|| {
+            format!("{}: has no trial '{wanted}'; it has {}", path.display(), trials(&run))
+        })?;
+    }
+    let planned = experiment.trials();
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for record in run.trials.iter().filter(|record| wanted.is_none_or(|wanted| is(record, wanted))) {
+        let Some(trial) = planned.iter().find(|trial| trial.number == record.number) else { continue };
+        let one = Chosen { run: path.clone(), trial: trial.clone(), record: record.clone() };
+        match useless(&one) {
+            Some(reason) => skipped.push(format!("{}: {reason}", one.name())),
+            None => chosen.push(one),
+        }
+    }
+    if chosen.is_empty() {
+        let reasons = if skipped.is_empty() { "it has no trial".to_owned() } else { skipped.join("; ") };
+        bail!("{}: nothing to take the device's behaviour from: {reasons}", path.display());
+    }
+    Ok((chosen, skipped))
+}
+
+/// A directory's name may hold a colon, so the whole is looked at first.
+fn split(text: &str) -> (PathBuf, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((path, trial)) if !Path::new(text).exists() && !trial.is_empty() => {
+            (PathBuf::from(path), Some(trial))
+        }
+        _ => (PathBuf::from(text), None),
+    }
+}
+
+fn is(record: &TrialRecord, wanted: &str) -> bool {
+    record.name == wanted || wanted.parse() == Ok(record.number)
+}
+
+fn trials(run: &Run) -> String {
+    let names = run.trials.iter().map(|record| format!("{} ({})", record.number, record.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Why a trial says nothing that the model could be held against.
+fn useless(one: &Chosen) -> Option<String> {
+    let number = |name| one.number("dut", name);
+    let text = |table, name| one.trial.get(table, name).text.as_str();
+    if one.record.state != TrialState::Valid {
+        let state = format!("{:?}", one.record.state).to_lowercase();
+        return Some(format!("is {state} ({})", one.record.reasons.join("; ")));
+    }
+    if let Some(reason) = missing(&one.trial, &one.record) {
+        return Some(reason.to_owned());
+    }
+    if text("traffic", "directions") == "both" {
+        return Some("packets went both ways, and the model has one way".to_owned());
+    }
+    if number("hops") > 1 || !["", "none"].contains(&text("dut", "switch")) {
+        return Some("packets crossed several devices, and the model has one".to_owned());
+    }
+    let faults = ["delay", "drop-every", "duplicate-every", "swap-every"];
+    if faults.iter().any(|name| number(name) > 0) {
+        return Some("its device delays or drops on purpose".to_owned());
+    }
+    None
+}
