@@ -214,7 +214,7 @@ fn who_wakes_up_delays_as_welch_says() {
             {
                 let expected = SERVICE_NS
                     + pollaczek_khinchine(rate, SERVICE_NS, service_square * SERVICE_NS.powi(2))
-                    + (2.0 * wake_ns + rate * square * wake_ns.powi(2)) / (2.0 * (1.0 + rate * wake_ns));
+                    + (2.0 * wake_ns + rate * square * wake_ns * wake_ns) / (2.0 * (1.0 + rate * wake_ns));
                 let wake = vec![Wake { after_idle_ns: 0.0, length: wake.clone() }];
                 let model = TwinModel { wake, ..server(service) };
                 agrees("M/G/1 with setup", &model, &poisson(load, SERVICE_NS), expected);

@@ -45,8 +45,8 @@ fn walked(model: &TwinModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, O
     // Since when nothing waits or is served; before the first packet, for ever.
     let mut idle_since: Option<u32> = None;
     let wake = |idle: f64| {
-        let wakes = model.wake.iter().filter(|wake| wake.after_idle_ns <= idle);
-        wakes.last().map_or(0, |wake| constant(&wake.length))
+        let mut wakes = model.wake.iter().rev();
+        wakes.find(|wake| wake.after_idle_ns <= idle).map_or(0, |wake| constant(&wake.length))
     };
     let mut idle = true;
     let end = 100_000;
