@@ -20,6 +20,7 @@
 //! | `processes` | who owns a journal, who is inside a namespace |
 //! | `hugepages` | huge pages, more of them for a while |
 //! | `privileges` | what this process may do |
+//! | `idle` | keeping cores from sleeping, and whether they did |
 //! | `energy` | what the host takes of energy: the processor's counters, or a command that prints watts |
 //! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
@@ -38,6 +39,7 @@ pub mod deploy;
 pub mod energy;
 mod error;
 mod hugepages;
+mod idle;
 mod journal;
 mod leftovers;
 mod load;
@@ -58,6 +60,7 @@ pub mod trace;
 pub use claim::CoreClaim;
 pub use cores::{CoreSet, Cores, Roles, quieten};
 pub use error::HostError;
+pub use idle::{Awake, sleeps};
 pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use load::{CoreTimes, running_on};

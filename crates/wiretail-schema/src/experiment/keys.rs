@@ -496,6 +496,13 @@ pub const KEYS: &[KeyRow] = &[
         Some("quiet"),
         "Whether another program wears out caches and causes interrupts on the housekeeping core while packets are sent.",
     ),
+    many(
+        "host",
+        "idle",
+        Kind::Choice(&["sleep", "poll"]),
+        Some("sleep"),
+        "What cores do while nobody wants them: sleep, as the machine is set up, or poll, so that nobody has to wake up.",
+    ),
     one(
         "host",
         "isolate",

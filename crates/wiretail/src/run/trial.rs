@@ -20,7 +20,7 @@ use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_dataplane::timestamper::{
     BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, StampSource, TapReport, Timestamper,
 };
-use wiretail_host::{JOURNAL_FOLDER, Journal};
+use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, sleeps};
 use wiretail_schema::energy::EnergyState;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
@@ -103,6 +103,8 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
         Some(places) if isolate => places.claim()?,
         _ => Vec::new(),
     };
+    let polls = trial.get("host", "idle").text == "poll";
+    let _awake = polls.then(|| Awake::request(Path::new("/"))).transpose()?;
     let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
     let needs = dut::needs(trial, &topology, journal.run());
     let mut testbed = Testbed::build(journal, topology, &needs)?;
@@ -217,6 +219,8 @@ struct Sent {
     traffic: Range<u64>,
     /// Of the device's and the load generator's core, meanwhile.
     interrupts: Vec<InterruptDelta>,
+    /// How often the device's core went to sleep meanwhile, where the kernel counts it.
+    slept: Option<u64>,
     noise: Option<Noise>,
 }
 
@@ -260,6 +264,8 @@ fn ready_and_send(
         devices.begin_disturbing(origin_ns);
     }
     let counted = Reading::now();
+    let slept = |core: Option<u32>| sleeps(Path::new("/"), core?);
+    let slept_before = slept(places.map(|places| places.device));
     let (begun, begun_ns) = (Instant::now(), monotonic_ns());
     let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
     let (generator, noise) = std::thread::scope(|scope| {
@@ -291,6 +297,8 @@ fn ready_and_send(
     let traffic = begun_ns..monotonic_ns() + LAST_UNDER_WAY.as_nanos() as u64;
     let cores = places.map(|places| vec![places.device, places.generator]).unwrap_or_default();
     let interrupts = counted.until(&Reading::now(), &cores);
+    let slept =
+        slept(places.map(|places| places.device)).zip(slept_before).map(|(after, before)| after - before);
     if !generator.complete && begun.elapsed() > deadline {
         bail!(
             "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
@@ -301,7 +309,7 @@ fn ready_and_send(
     }
     settle(watched);
     devices.end_counting()?;
-    Ok(Sent { generator, thread: thread.into_inner(), traffic, interrupts, noise })
+    Ok(Sent { generator, thread: thread.into_inner(), traffic, interrupts, slept, noise })
 }
 
 /// Waits until everything has arrived, or is lost.
@@ -382,6 +390,9 @@ fn record(trial: &Trial, topology: &Topology, places: Option<&Places>, reports: 
     record.notes.extend(record.devices.iter().filter_map(dut::disagreement));
     if trial.is("host", "fifo") && !places.is_some_and(|places| places.fifo) {
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
+    }
+    if let (Some(times @ 1..), "poll") = (sent.slept, trial.get("host", "idle").text.as_str()) {
+        record.notes.push(format!("the device's core slept {times} times, though it was asked to poll"));
     }
     record.notes.extend(sent.noise.as_ref().map(|noise| noise.note()));
     record.notes.extend(reports.device.notes.iter().cloned());
