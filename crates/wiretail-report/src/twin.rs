@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use wiretail_schema::figure::{Axis, Figure, Mark, Scale, Series, Unit};
-use wiretail_schema::predict::calibration::{ComparedPercentile, TwinCalibration, TwinCheck};
+use wiretail_schema::predict::calibration::{
+    ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
+};
 use wiretail_schema::predict::twin::TwinPrediction;
 
 use crate::cells::{Cell, head, table};
@@ -21,12 +23,19 @@ pub fn twin(prediction: &TwinPrediction) -> String {
             m.tag("p").class("kicker").text("Wiretail · digital twin");
             m.tag("h1").text("Predicted against measured");
             m.tag("p").class("lead").text(format_args!(
-                "{within} of {} trials are within 10 % at the median and 20 % at the 99th percentile",
+                "{within} of {} loads are within 10 % at the median and 20 % at the 99th percentile",
                 checks.len()
             ));
         });
         m.tag("main").body(|m| {
-            section(m, "errors", "Errors", |m| errors(m, checks));
+            section(m, "errors", "Errors", |m| {
+                if !checks.is_empty() {
+                    errors(m, checks);
+                }
+                if !prediction.searches.is_empty() {
+                    searches(m, &prediction.searches);
+                }
+            });
             section(m, "figures", "Distributions", |m| {
                 m.tag("div").class("figures").body(|m| {
                     for (place, check) in checks.iter().enumerate() {
@@ -63,10 +72,30 @@ fn errors(m: &mut Markup, checks: &[TwinCheck]) {
         });
         cells
     });
-    table(m, "Predicted / measured; in italics: fewer than ten measured packets, not judged", &names, rows);
+    let title = "Predicted / measured, of repeats the median; in italics: fewer than ten measured packets, not judged";
+    m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
     for check in checks.iter().filter(|check| !check.within) {
         m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
     }
+}
+
+fn searches(m: &mut Markup, checks: &[TwinSearchCheck]) {
+    let names = head(["search", "goal", "predicted", "met at", "missed at", "error", "within"]);
+    let rows = checks.iter().map(|check| {
+        vec![
+            Cell::text(&check.name),
+            Cell::text(&check.goal),
+            Cell::number(format::rate(check.predicted_pps)),
+            Cell::number(format::rate(check.lower_pps as f64)),
+            Cell::number(check.upper_pps.map_or("unknown".to_owned(), |pps| format::rate(pps as f64))),
+            Cell::number(format!("{:+.1} %", check.error * 100.0)),
+            match check.within {
+                true => Cell::number("✓ yes").class("number better"),
+                false => Cell::number("✕ no").class("number worse"),
+            },
+        ]
+    });
+    table(m, "The capacity, against the rate that a search found", &names, rows);
 }
 
 fn compared(one: &ComparedPercentile) -> [Cell; 2] {
@@ -77,9 +106,18 @@ fn compared(one: &ComparedPercentile) -> [Cell; 2] {
         (true, false) => "number",
     };
     let [predicted, measured] = [one.predicted_ns, one.measured_ns].map(|ns| format::duration(ns as f64));
+    let spread = match one.measured_low_ns == one.measured_high_ns {
+        true => String::new(),
+        false => format!(
+            "{} to {}",
+            format::duration(one.measured_low_ns as f64),
+            format::duration(one.measured_high_ns as f64)
+        ),
+    };
+    let both = Cell::number(format!("{predicted} / {measured}"))
+        .exact(format!("{} ns, {} ns", one.predicted_ns, one.measured_ns));
     [
-        Cell::number(format!("{predicted} / {measured}"))
-            .exact(format!("{} ns, {} ns", one.predicted_ns, one.measured_ns)),
+        if spread.is_empty() { both } else { both.note(spread) },
         Cell::number(format!("{:+.1} %", one.error * 100.0)).class(class),
     ]
 }
@@ -104,9 +142,9 @@ fn figure(place: usize, check: &TwinCheck) -> Figure {
         id: format!("twin-{place}"),
         title: check.name.clone(),
         caption: format!(
-            "Trial {} of {}: {} measured packets, {} simulated; dashed parts rest on fewer than ten measured packets.",
-            check.trial,
-            check.run,
+            "{}: {} measured packets, {} simulated; of repeats the one with the median p99 is drawn; dashed parts rest on fewer than \
+             ten measured packets.",
+            check.trials.join(", "),
             format::count(check.measured_packets),
             format::count(check.predicted.sent)
         ),

@@ -9,15 +9,39 @@ use crate::quantile::{curve_shares, percentiles_at};
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
 
-/// The judged percentiles of both, and both curves. A percentile that the measurement does not support is not judged.
-pub fn compare(predicted: &Counts, measured: &Counts) -> (Vec<ComparedPercentile>, Vec<ComparedPercentile>) {
-    let judged = at(predicted, measured, &LIMITS.map(|limit| limit.0));
-    let judged = judged
-        .into_iter()
-        .zip(LIMITS)
-        .map(|(one, (_, limit))| ComparedPercentile { limit: limit.filter(|_| one.supported), ..one });
-    let curve = at(predicted, measured, &curve_shares(measured.count().max(1)));
-    (judged.collect(), curve)
+/// How far the predicted capacity may be off.
+pub const CAPACITY_LIMIT: f64 = 0.1;
+
+/// The judged percentiles of a prediction and of the repeats of a measurement, of which the median counts, and the curves:
+/// that of the repeat with the median p99. A percentile that a repeat does not support is not judged.
+pub fn compare(predicted: &Counts, repeats: &[Counts]) -> (Vec<ComparedPercentile>, Vec<ComparedPercentile>) {
+    let shares = LIMITS.map(|limit| limit.0);
+    let each: Vec<Vec<ComparedPercentile>> =
+        repeats.iter().map(|measured| at(predicted, measured, &shares)).collect();
+    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
+        let ones: Option<Vec<ComparedPercentile>> = each.iter().map(|one| one.get(place).copied()).collect();
+        let mut ones = ones.filter(|ones| !ones.is_empty())?;
+        ones.sort_by_key(|one| one.measured_ns);
+        let supported = ones.iter().all(|one| one.supported);
+        Some(ComparedPercentile {
+            measured_low_ns: ones[0].measured_ns,
+            measured_high_ns: ones[ones.len() - 1].measured_ns,
+            limit: limit.filter(|_| supported),
+            supported,
+            ..ones[middle(ones.len())]
+        })
+    });
+    let judged: Vec<ComparedPercentile> = judged.collect();
+    let mut order: Vec<usize> = (0..repeats.len()).collect();
+    order.sort_by_key(|&place| each[place].get(1).map(|one| one.measured_ns));
+    let typical = order.get(middle(order.len())).map(|&place| &repeats[place]);
+    let curve = typical.map(|one| at(predicted, one, &curve_shares(one.count().max(1))));
+    (judged, curve.unwrap_or_default())
+}
+
+/// Place of the median among so many in order; of an even number the lower one.
+fn middle(count: usize) -> usize {
+    count.saturating_sub(1) / 2
 }
 
 fn at(predicted: &Counts, measured: &Counts, shares: &[u64]) -> Vec<ComparedPercentile> {
@@ -31,6 +55,8 @@ fn at(predicted: &Counts, measured: &Counts, shares: &[u64]) -> Vec<ComparedPerc
             percentile: measured.percentile,
             predicted_ns: predicted.value_ns,
             measured_ns: measured.value_ns,
+            measured_low_ns: measured.value_ns,
+            measured_high_ns: measured.value_ns,
             error: off / measured.value_ns.max(1) as f64,
             limit: None,
             supported: measured.supported,
@@ -51,7 +77,7 @@ mod tests {
 
     #[test]
     fn errors_are_parts_of_the_measured() {
-        let (judged, curve) = compare(&counts(1..=20_000), &counts((1..=2000).map(|value| value * 8)));
+        let (judged, curve) = compare(&counts(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
         assert_eq!((judged[0].predicted_ns, judged[0].measured_ns), (10_000, 8000));
         assert_eq!((judged[0].error, judged[0].limit), (0.25, Some(0.1)));
         // Two packets are beyond p99.9 of the measured 2000, which is not judged anyway.
@@ -61,8 +87,19 @@ mod tests {
 
     #[test]
     fn too_few_packets_are_not_judged_and_none_are_no_fault() {
-        let (judged, _) = compare(&counts(1..=100), &counts(1..=100));
+        let (judged, _) = compare(&counts(1..=100), &[counts(1..=100)]);
         assert_eq!((judged[0].limit, judged[1].limit), (Some(0.1), None));
-        assert_eq!(compare(&counts(1..=100), &counts(0..0)), (vec![], vec![]));
+        assert_eq!(compare(&counts(1..=100), &[counts(0..0)]), (vec![], vec![]));
+        assert_eq!(compare(&counts(1..=100), &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_repeats_the_median_counts() {
+        let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
+        let (judged, curve) = compare(&counts(1..=20_000), &[repeat(30), repeat(8), repeat(10)]);
+        let p50 = judged[0];
+        assert_eq!((p50.measured_low_ns, p50.measured_ns, p50.measured_high_ns), (8000, 10_000, 30_000));
+        assert_eq!((p50.error, judged[1].error), (0.0, 0.0));
+        assert!(curve.iter().any(|one| one.percentile == 50.0 && one.measured_ns == 10_000), "{curve:?}");
     }
 }

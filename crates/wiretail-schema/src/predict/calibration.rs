@@ -97,30 +97,28 @@ pub struct WakeEvidence {
     pub mean_ns: f64,
 }
 
-/// A trial as predicted and as measured.
+/// A load as predicted and as measured, by one trial or by several that repeat it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TwinCheck {
-    /// The run's directory.
-    pub run: String,
-    /// The trial's position in it, from 1.
-    pub trial: usize,
-    /// The trial's name.
+    /// The trials, each as "RUN:NUMBER".
+    pub trials: Vec<String>,
+    /// Their name, without the repeat.
     pub name: String,
     /// Whether the arrivals were those that were recorded at the ingress tap, not those that were intended.
     pub recorded_arrivals: bool,
     /// As predicted.
     pub predicted: TwinLoad,
-    /// Matched packets as measured.
+    /// Matched packets as measured, in all trials.
     pub measured_packets: u64,
-    /// Lost of sent, as measured.
+    /// Lost of sent, as measured, in all trials.
     pub measured_loss_ratio: f64,
-    /// The percentiles that are judged or shown.
+    /// The percentiles that are judged or shown; of repeats the median counts.
     pub percentiles: Vec<ComparedPercentile>,
     /// Whether every percentile that has a limit is within it.
     pub within: bool,
     /// What failed, in words; empty where nothing did.
     pub failures: Vec<String>,
-    /// Both distributions, for a plot.
+    /// Both distributions, for a plot; of repeats the one with the median p99.
     pub curve: Vec<ComparedPercentile>,
 }
 
@@ -131,12 +129,39 @@ pub struct ComparedPercentile {
     pub percentile: f64,
     /// As predicted, in ns.
     pub predicted_ns: i64,
-    /// As measured, in ns.
+    /// As measured, in ns; of repeats the median.
     pub measured_ns: i64,
+    /// The smallest of the repeats, in ns.
+    pub measured_low_ns: i64,
+    /// The largest of the repeats, in ns.
+    pub measured_high_ns: i64,
     /// Predicted less measured, in parts of the measured.
     pub error: f64,
     /// How large the error may be; None where it is not judged.
     pub limit: Option<f64>,
     /// Whether n (1 - p) of the measured packets is at least 10.
     pub supported: bool,
+}
+
+/// The highest rate that a device takes, as predicted and as a search measured it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TwinSearchCheck {
+    /// The search, as "RUN:NUMBER".
+    pub search: String,
+    /// Its name.
+    pub name: String,
+    /// Its goal: "NDR", "PDR 0.5 %".
+    pub goal: String,
+    /// The model's capacity, in packets a second.
+    pub predicted_pps: f64,
+    /// Highest rate that met the goal, in packets a second.
+    pub lower_pps: u64,
+    /// Lowest rate above it that missed the goal, in packets a second.
+    pub upper_pps: Option<u64>,
+    /// Predicted less measured (`lower_pps`), in parts of the measured.
+    pub error: f64,
+    /// How large the error may be.
+    pub limit: f64,
+    /// Whether it is not larger.
+    pub within: bool,
 }

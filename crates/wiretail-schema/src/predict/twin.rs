@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::calibration::{TwinCalibration, TwinCheck};
+use super::calibration::{TwinCalibration, TwinCheck, TwinSearchCheck};
 
 /// Name and version of the document that `wiretail predict twin --json` prints.
 pub const TWIN_SCHEMA: &str = "wiretail.twin/1";
@@ -143,6 +143,9 @@ pub struct TwinPrediction {
     /// How right it is, for each trial that it was held against.
     #[serde(default)]
     pub checks: Vec<TwinCheck>,
+    /// How right its capacity is, for each rate that a search found.
+    #[serde(default)]
+    pub searches: Vec<TwinSearchCheck>,
 }
 
 /// What a model predicts at one load.

@@ -29,7 +29,7 @@ use crate::live::stop_on_signals;
 use crate::outputs;
 
 /// Name of the document in a run directory.
-const FILE: &str = "search.json";
+pub const FILE: &str = "search.json";
 
 /// Runs the searches of an experiment.
 ///

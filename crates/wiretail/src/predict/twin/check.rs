@@ -1,17 +1,23 @@
 //! A model against measured trials: the same load, simulated, beside what was measured.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use wiretail_analysis::counts::Counts;
-use wiretail_analysis::twin::comparison::compare;
-use wiretail_analysis::twin::{Rounds, predict_rounds};
+use wiretail_analysis::twin::comparison::{CAPACITY_LIMIT, compare};
+use wiretail_analysis::twin::{Rounds, capacity, predict_rounds};
 use wiretail_report::format::{duration, short};
-use wiretail_schema::predict::calibration::{ComparedPercentile, TwinCalibration, TwinCheck};
+use wiretail_schema::predict::calibration::{
+    ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
+};
 use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
+use wiretail_schema::search::Goal;
 
 use super::trials::{Chosen, choose};
 use crate::cli::predict::twin::TwinArgs;
 use crate::run::packets::{Crossed, of_trial};
+use crate::run::search;
 
 /// Pages for measured delays, as for simulated ones.
 const PAGES: usize = 4096;
@@ -27,18 +33,77 @@ pub fn all(
     model: &TwinModel,
     calibration: Option<&TwinCalibration>,
 ) -> Result<(Vec<TwinCheck>, Vec<String>)> {
-    let (mut checks, mut skipped) = (Vec::new(), Vec::new());
-    for text in &arguments.check {
+    let mut skipped = Vec::new();
+    let mut groups: Vec<Vec<Chosen>> = Vec::new();
+    for text in arguments.check.iter().filter(|text| !is_search(text)) {
         let (trials, others) = choose(text)?;
         skipped.extend(others);
         for trial in trials {
-            match calibration.and_then(|calibration| differs(&calibration.device, &trial.device())) {
-                Some(reason) => skipped.push(format!("{}: {reason}", trial.name())),
-                None => checks.push(one(arguments, model, calibration, &trial)?),
+            if let Some(reason) =
+                calibration.and_then(|calibration| differs(&calibration.device, &trial.device()))
+            {
+                skipped.push(format!("{}: {reason}", trial.name()));
+                continue;
+            }
+            match groups.iter_mut().find(|group| group[0].record.settings == trial.record.settings) {
+                Some(group) => group.push(trial),
+                None => groups.push(vec![trial]),
+            }
+        }
+    }
+    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
+    Ok((checks.collect::<Result<_>>()?, skipped))
+}
+
+/// The capacity against what the searches among the runs found for goals of loss, and what could not be held against it.
+///
+/// # Errors
+/// Searches that can't be read.
+pub fn searches(
+    arguments: &TwinArgs,
+    model: &TwinModel,
+    calibration: Option<&TwinCalibration>,
+) -> Result<(Vec<TwinSearchCheck>, Vec<String>)> {
+    let (mut checks, mut skipped) = (Vec::new(), Vec::new());
+    for text in arguments.check.iter().filter(|text| is_search(text)) {
+        for search in search::read(Path::new(text))?.map_or_else(Vec::new, |found| found.searches) {
+            let name = format!("{text}:{}", search.number);
+            if let Some(reason) =
+                calibration.and_then(|calibration| differs(&calibration.device, &search.settings))
+            {
+                skipped.push(format!("{name} ({}): {reason}", search.name));
+                continue;
+            }
+            let batch = search.settings.iter().find(|setting| setting.key == "dut.batch");
+            let model =
+                TwinModel { batch: batch.map_or(model.batch, |batch| batch.number.max(1)), ..model.clone() };
+            let Some(predicted_pps) = capacity(&model)?.pps else { continue };
+            for result in &search.goals {
+                let Some(lower_pps) = result.lower_pps.filter(|_| matches!(result.goal, Goal::Loss { .. }))
+                else {
+                    continue;
+                };
+                let error = predicted_pps / lower_pps as f64 - 1.0;
+                checks.push(TwinSearchCheck {
+                    search: name.clone(),
+                    name: search.name.clone(),
+                    goal: result.goal.to_string(),
+                    predicted_pps,
+                    lower_pps,
+                    upper_pps: result.upper_pps,
+                    error,
+                    limit: CAPACITY_LIMIT,
+                    within: error.abs() <= CAPACITY_LIMIT,
+                });
             }
         }
     }
     Ok((checks, skipped))
+}
+
+/// Whether what was named is the directory of a search.
+fn is_search(text: &str) -> bool {
+    Path::new(text).join(search::FILE).exists()
 }
 
 /// Why a trial is of another device; None where it is not, or nothing is known.
@@ -59,26 +124,33 @@ fn one(
     arguments: &TwinArgs,
     model: &TwinModel,
     calibration: Option<&TwinCalibration>,
-    trial: &Chosen,
+    repeats: &[Chosen],
 ) -> Result<TwinCheck> {
-    let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
-    let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
-    let behind = |packet: &&Crossed| packet.at_ns - first_ns >= trial.warm_up_ns();
-    let mut measured = Counts::new(PAGES);
-    let (mut sent, mut lost) = (0u64, 0u64);
-    for packet in crossed.iter().filter(behind) {
-        sent += 1;
-        match packet.delay_ns {
-            Some(delay_ns) => measured.add(delay_ns),
-            None => lost += 1,
+    let trial = &repeats[0];
+    let (mut all, mut sent, mut lost) = (Vec::new(), 0u64, 0u64);
+    let mut recorded = Vec::new();
+    for trial in repeats {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let behind = |packet: &&Crossed| packet.at_ns - first_ns >= trial.warm_up_ns();
+        let mut measured = Counts::new(PAGES);
+        for packet in crossed.iter().filter(behind) {
+            sent += 1;
+            match packet.delay_ns {
+                Some(delay_ns) => measured.add(delay_ns),
+                None => lost += 1,
+            }
         }
+        if arguments.recorded_arrivals && recorded.is_empty() {
+            recorded = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
+        }
+        all.push(measured);
     }
     let spacing_ns = arguments.spacing.map(|spacing| spacing.ns as f64);
     let spacing_ns = spacing_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
     let (arrivals, packets) = if arguments.recorded_arrivals {
-        let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
-        let packets = times_ns.len() as u64;
-        (Arrivals::Recorded { times_ns }, packets)
+        let packets = recorded.len() as u64;
+        (Arrivals::Recorded { times_ns: recorded }, packets)
     } else {
         trial.intended(spacing_ns)?
     };
@@ -89,18 +161,20 @@ fn one(
     let model = of_trial_settings(model, calibration, trial);
     let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (percentiles, curve) = compare(&counts, &measured);
+    let (percentiles, curve) = compare(&counts, &all);
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
-        failures.extend(calibration.and_then(|calibration| stalled(calibration, trial)));
+        failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));
     }
     Ok(TwinCheck {
-        run: trial.run.display().to_string(),
-        trial: trial.record.number,
-        name: trial.record.name.clone(),
+        trials: repeats
+            .iter()
+            .map(|trial| format!("{}:{}", trial.run.display(), trial.record.number))
+            .collect(),
+        name: unrepeated(&trial.record.name).to_owned(),
         recorded_arrivals: arguments.recorded_arrivals,
         predicted,
-        measured_packets: measured.count(),
+        measured_packets: all.iter().map(Counts::count).sum(),
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         within: failures.is_empty(),
         percentiles,
@@ -130,6 +204,14 @@ fn stalled(calibration: &TwinCalibration, trial: &Chosen) -> Option<String> {
             duration(known_ns)
         )
     })
+}
+
+/// A trial's name without the repeat.
+fn unrepeated(name: &str) -> &str {
+    match name.rsplit_once("-repeat") {
+        Some((scenario, repeat)) if repeat.bytes().all(|byte| byte.is_ascii_digit()) => scenario,
+        _ => name,
+    }
 }
 
 fn failure(one: &ComparedPercentile) -> Option<String> {

@@ -45,7 +45,9 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
             .with_context(|| format!("{} can't be simulated", named(&arrivals)))?;
         loads.push(load);
     }
-    let (checks, skipped) = check::all(arguments, &model, calibration.as_ref())?;
+    let (checks, mut skipped) = check::all(arguments, &model, calibration.as_ref())?;
+    let (searches, others) = check::searches(arguments, &model, calibration.as_ref())?;
+    skipped.extend(others);
     let prediction = TwinPrediction {
         schema: TWIN_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,6 +56,7 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
         calibration,
         loads,
         checks,
+        searches,
     };
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::twin(&prediction).as_bytes())?;
@@ -66,10 +69,11 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
         table::write(&mut out, &prediction, &skipped)?;
     }
     out.flush()?;
-    if !arguments.check.is_empty() && prediction.checks.is_empty() {
+    if !arguments.check.is_empty() && prediction.checks.is_empty() && prediction.searches.is_empty() {
         bail!("nothing could be checked: {}", skipped.join("; "));
     }
-    let within = prediction.checks.iter().all(|check| check.within);
+    let within = prediction.checks.iter().all(|check| check.within)
+        && prediction.searches.iter().all(|check| check.within);
     Ok(if within { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, digits, duration, rate, ratio, short};
-use wiretail_schema::predict::calibration::{ComparedPercentile, TwinCalibration, TwinCheck};
+use wiretail_schema::predict::calibration::{
+    ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
+};
 use wiretail_schema::predict::twin::{Interrupts, Length, TwinLoad, TwinModel, TwinPrediction};
 use wiretail_schema::units::Duration;
 
@@ -24,6 +26,9 @@ pub fn write(out: &mut impl Write, prediction: &TwinPrediction, skipped: &[Strin
     }
     if !prediction.checks.is_empty() {
         checks(out, &prediction.checks)?;
+    }
+    if !prediction.searches.is_empty() {
+        searches(out, &prediction.searches)?;
     }
     skipped.iter().try_for_each(|reason| writeln!(out, "  not checked: {reason}"))
 }
@@ -111,7 +116,33 @@ fn loads(out: &mut impl Write, prediction: &TwinPrediction) -> io::Result<()> {
     Ok(())
 }
 
-/// Predicted against measured, a row a trial.
+/// The capacity against what searches found, a row a goal.
+fn searches(out: &mut impl Write, checks: &[TwinSearchCheck]) -> io::Result<()> {
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(6);
+    writeln!(out, "\n  CAPACITY predicted against searched")?;
+    writeln!(
+        out,
+        "  {:<width$}  {:<12} {:>12} {:>12} {:>12}  {:>8}",
+        "search", "goal", "predicted", "met at", "missed at", "error"
+    )?;
+    for check in checks {
+        let upper = check.upper_pps.map_or("?".to_owned(), |pps| rate(pps as f64));
+        writeln!(
+            out,
+            "  {:<width$}  {:<12} {:>12} {:>12} {upper:>12}  {:>+6.1} %  {}",
+            check.name,
+            check.goal,
+            rate(check.predicted_pps),
+            rate(check.lower_pps as f64),
+            check.error * 100.0,
+            if check.within { "ok" } else { "BEYOND" }
+        )?;
+    }
+    let within = checks.iter().filter(|check| check.within).count();
+    writeln!(out, "\n  {within} of {} rates are within 10 %", checks.len())
+}
+
+/// Predicted against measured, a row a load.
 fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
     let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(5);
     writeln!(
@@ -119,7 +150,7 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         "\n  PREDICTED against measured{}",
         if checks[0].recorded_arrivals { ", with arrivals as recorded" } else { "" }
     )?;
-    write!(out, "  {:<width$} {:>7}", "trial", "load")?;
+    write!(out, "  {:<width$} {:>7}", "load", "of all")?;
     for one in &checks[0].percentiles {
         write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
     }
@@ -137,12 +168,12 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
     let failed: Vec<&TwinCheck> = checks.iter().filter(|check| !check.within).collect();
     writeln!(
         out,
-        "\n  {} of {} trials are within 10 % at p50 and 20 % at p99",
+        "\n  {} of {} loads are within 10 % at p50 and 20 % at p99",
         checks.len() - failed.len(),
         checks.len()
     )?;
     for check in failed {
-        writeln!(out, "    {}:{} {}: {}", check.run, check.trial, check.name, check.failures.join("; "))?;
+        writeln!(out, "    {} ({}): {}", check.name, check.trials.join(", "), check.failures.join("; "))?;
     }
     if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {
         writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
@@ -151,8 +182,16 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
 }
 
 fn compared(one: &ComparedPercentile) -> String {
+    let spread = match one.measured_low_ns == one.measured_high_ns {
+        true => String::new(),
+        false => format!(
+            " [{} ... {}]",
+            duration(one.measured_low_ns as f64),
+            duration(one.measured_high_ns as f64)
+        ),
+    };
     format!(
-        "{} / {} {:+.1} %{}",
+        "{} / {}{spread} {:+.1} %{}",
         duration(one.predicted_ns as f64),
         duration(one.measured_ns as f64),
         one.error * 100.0,
