@@ -8,10 +8,11 @@
 use std::fmt;
 
 use wiretail_schema::predict::capacity::{
-    Capacity, CapacityCheck, CapacityInputs, Deployment, Estimate, InterruptLoad, Judgement,
+    Capacity, CapacityCheck, CapacityInputs, Deployment, Estimate, InterruptLoad, Judgement, SearchCheck,
 };
 use wiretail_schema::predict::deployments::DeploymentSpec;
 use wiretail_schema::predict::interrupt::{InterruptRate, InterruptSpec};
+use wiretail_schema::search::Search;
 
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
@@ -62,7 +63,36 @@ impl std::error::Error for CapacityError {}
 pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     let capacity = capacity(&inputs)?;
     let against = inputs.overload_pps.map(|bounds| judge(&capacity, bounds));
-    Ok(Deployment { inputs, capacity, against })
+    Ok(Deployment { inputs, capacity, against, searched: Vec::new() })
+}
+
+/// Holds what the model says against what a search of the same device found, goal by goal.
+pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> {
+    let predicted = capacity.max_pps.value;
+    let check = |result: &wiretail_schema::search::GoalResult| {
+        let found = place(predicted, [result.lower_pps, result.upper_pps]);
+        SearchCheck {
+            search: search.name.clone(),
+            goal: result.goal.clone(),
+            lower_pps: result.lower_pps,
+            upper_pps: result.upper_pps,
+            judgement: found.map(|(judgement, _)| judgement),
+            error: found.map(|(_, error)| error),
+        }
+    };
+    search.goals.iter().map(check).collect()
+}
+
+/// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in
+/// parts of it; None where the bound that would tell is not known.
+fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
+    let far = |bound: u64| if bound > 0 { pps / bound as f64 - 1.0 } else { 0.0 };
+    match (carried, overloaded) {
+        (Some(carried), _) if pps < carried as f64 => Some((Judgement::LowerBound, far(carried))),
+        (_, Some(overloaded)) if pps > overloaded as f64 => Some((Judgement::Off, far(overloaded))),
+        (Some(_), Some(_)) => Some((Judgement::Inside, 0.0)),
+        _ => None,
+    }
 }
 
 /// R_max = (1 s - d) / t with t = median(device) - median(forwarder) and d = sum of rate times length.
@@ -109,26 +139,24 @@ fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityCheck 
     let (low, high) = (carried as f64, overloaded as f64);
     let kpps = |pps: f64| format!("{} kpps", (pps / 100.0).round() / 10.0);
     let bounds = format!("{} and {}", kpps(low), kpps(high));
-    let (judgement, reason) = if predicted.value < low {
-        let reason = format!(
+    let (judgement, error) =
+        place(predicted.value, [Some(carried), Some(overloaded)]).unwrap_or((Judgement::Inside, 0.0));
+    let reason = match judgement {
+        Judgement::LowerBound => format!(
             "a lower bound: the device still carried {}, {} more than predicted (overloaded between {bounds})",
             kpps(low),
             kpps(low - predicted.value)
-        );
-        (Judgement::LowerBound, reason)
-    } else if predicted.value > high {
-        let reason = format!(
+        ),
+        Judgement::Off => format!(
             "off: the device was overloaded at {} already, {} below the prediction (overloaded between {bounds})",
             kpps(high),
             kpps(predicted.value - high)
-        );
-        (Judgement::Off, reason)
-    } else {
-        (Judgement::Inside, format!("right: overloaded between {bounds}"))
+        ),
+        Judgement::Inside => format!("right: overloaded between {bounds}"),
     };
     let reaches = predicted.low <= high && predicted.high.is_none_or(|top| top >= low);
     let doubt = if judgement != Judgement::Inside && reaches { "; its interval reaches there" } else { "" };
-    CapacityCheck { judgement, reason: reason + doubt }
+    CapacityCheck { judgement, reason: reason + doubt, error }
 }
 
 /// The inputs of a deployment that was given by hand or in a file.
@@ -141,6 +169,7 @@ pub fn inputs(spec: &DeploymentSpec) -> CapacityInputs {
         forwarder_median_ns: spec.forwarder_median_ns,
         interrupts,
         overload_pps: spec.overload.map(|bounds| [bounds.carried_pps, bounds.overloaded_pps]),
+        basis: None,
     }
 }
 
@@ -175,6 +204,7 @@ mod tests {
             forwarder_median_ns: Estimate::exact(forwarder),
             interrupts,
             overload_pps: None,
+            basis: None,
         }
     }
 
@@ -254,6 +284,17 @@ mod tests {
             let check = deployment(inputs).unwrap().against.unwrap();
             (check.judgement, check.reason)
         };
+        let error = |overload: [Option<u64>; 2]| {
+            place(1e6, overload).map(|(judgement, error)| (judgement, error.abs()))
+        };
+        assert_eq!(error([Some(1_000_000), Some(1_000_000)]), Some((Judgement::Inside, 0.0)));
+        assert_eq!(error([Some(1_250_000), None]).map(|(_, error)| (error - 0.2).abs() < 1e-12), Some(true));
+        assert_eq!(error([None, Some(800_000)]), Some((Judgement::Off, 0.25)));
+        // Where only the other bound is known, nothing follows.
+        assert_eq!(
+            (error([Some(900_000), None]), error([None, Some(1_100_000)]), error([None, None])),
+            (None, None, None)
+        );
         assert_eq!(judged([900_000, 1_100_000]).0, Judgement::Inside);
         let (judgement, reason) = judged([1_100_000, 1_200_000]);
         assert_eq!(judgement, Judgement::LowerBound);

@@ -4,7 +4,7 @@
 //! Times are whole picoseconds, each computed from its number and never by adding up, so that a rate that is no
 //! whole number of picoseconds apart does not drift: the pattern is all about drift.
 
-use wiretail_schema::predict::sampling::{Beat, LatePacket, SamplingOutcome};
+use wiretail_schema::predict::sampling::{Beat, LatePacket, SamplingCheck, SamplingOutcome};
 
 /// Picoseconds in a nanosecond.
 const PS: f64 = 1e3;
@@ -160,6 +160,33 @@ pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     late.into_iter().map(packet).collect()
 }
 
+/// A simulation against a measurement: each the packets that waited the longest, `listed` at most, and of how many they are.
+/// None where nothing waited in one of both.
+pub fn against(
+    simulated: (&[LatePacket], u64),
+    measured: (&[LatePacket], u64),
+    listed: usize,
+) -> Option<SamplingCheck> {
+    let longest = |packets: &[LatePacket]| packets.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
+    let (foretold_ns, wait_ns_max) = (longest(simulated.0), longest(measured.0));
+    if foretold_ns <= 0.0 || wait_ns_max <= 0.0 {
+        return None;
+    }
+    let long_ns = foretold_ns / 2.0;
+    let long = |packets: &[LatePacket]| packets.iter().filter(|packet| packet.wait_ns >= long_ns).count();
+    let share = |(packets, of): (&[LatePacket], u64)| long(packets) as f64 / of.max(1) as f64;
+    let (long_simulated, long_measured) = (share(simulated), share(measured));
+    Some(SamplingCheck {
+        wait_ns_max,
+        wait_error: foretold_ns / wait_ns_max - 1.0,
+        long_ns,
+        long_simulated,
+        long_measured,
+        long_error: (long_measured > 0.0).then(|| long_simulated / long_measured - 1.0),
+        long_or_more: [simulated.0, measured.0].iter().any(|packets| long(packets) >= listed),
+    })
+}
+
 /// A phase for the interrupt in `place` that has none: evenly over its period, by the seed (SplitMix64's finaliser).
 pub fn phase_ps(seed: u64, place: u64, uhz: u64) -> u64 {
     let mut z = seed.wrapping_add((place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -174,6 +201,24 @@ mod tests {
     use super::*;
 
     const KPPS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_simulation_is_held_against_a_measurement() {
+        let late = |waits: &[f64]| -> Vec<LatePacket> {
+            waits.iter().map(|&wait_ns| LatePacket { at_ns: 0.0, wait_ns }).collect()
+        };
+        let (simulated, measured) = (late(&[6.0, 12.0, 6.0, 1.0]), late(&[5.0, 10.0, 6.0]));
+        let found = against((&simulated, 100), (&measured, 200), 4).unwrap();
+        assert_eq!((found.wait_ns_max, found.long_ns), (10.0, 6.0));
+        assert!((found.wait_error - 0.2).abs() < 1e-12 && !found.long_or_more);
+        assert_eq!((found.long_simulated, found.long_measured, found.long_error), (0.03, 0.01, Some(2.0)));
+        assert!(against((&simulated, 100), (&measured, 200), 3).unwrap().long_or_more);
+        assert_eq!(against((&simulated, 100), (&late(&[1.0]), 200), 4).unwrap().long_error, None);
+        for nothing in [late(&[]), late(&[0.0])] {
+            assert_eq!(against((&simulated, 100), (&nothing, 200), 4), None);
+            assert_eq!(against((&nothing, 100), (&measured, 200), 4), None);
+        }
+    }
     const HZ: u64 = 1_000_000;
     const US: u64 = 1_000_000;
 

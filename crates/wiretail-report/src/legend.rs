@@ -133,7 +133,7 @@ impl Legend {
 }
 
 /// Names from outside can be long; the middle of a file name says least.
-fn shortened(name: &str) -> String {
+pub fn shortened(name: &str) -> String {
     const LONGEST: usize = 44;
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= LONGEST {

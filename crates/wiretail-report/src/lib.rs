@@ -6,7 +6,7 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare`, `run`, `explanation` and `twin`: the documents;
+//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction` and `twin`: the documents;
 //! - [`remedies`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
@@ -28,6 +28,7 @@ mod legend;
 mod marks;
 mod page;
 mod plot;
+mod prediction;
 pub mod remedies;
 mod run;
 mod scale;
@@ -38,6 +39,9 @@ pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
 pub use explanation::words::{cause_name, headline, sentence};
 pub use explanation::{ExplanationPage, explanation};
+pub use prediction::capacity::capacity;
+pub use prediction::interrupts::{interrupts, waits};
+pub use prediction::tail::tail;
 pub use run::{EXPLANATION_PAGE, RunPage, run};
 pub use twin::twin;
 

@@ -117,25 +117,36 @@ fn card(m: &mut Markup, verdict: &Verdict) {
         Outcome::Undecided => ("undecided", "?", "UNDECIDED"),
         Outcome::Fail => ("fail", "✕", "FAIL"),
     };
+    let limit = format::duration_short(verdict.limit_ns as f64);
+    let what = format!("{limit} at {}", format::percentile(verdict.percentile));
+    let basis = format!(
+        "Lost or late: {} of {} packets; allowed: {}. 95{space}% bounds on their share: {} to {}.",
+        format::count(verdict.failures),
+        format::count(verdict.packets),
+        format::short((verdict.failures_allowed * 10.0).round() / 10.0),
+        format::ratio(verdict.failure_ratio_low),
+        format::ratio(verdict.failure_ratio_high),
+        space = format::SPACE,
+    );
+    answer(m, (class, sign, word), &what, &verdict.reason, &basis);
+}
+
+/// An answer that must be seen: its class, sign and word, what it is about, the reason, and what that rests on.
+pub fn answer(
+    m: &mut Markup,
+    (class, sign, word): (&'static str, &str, &str),
+    what: &str,
+    reason: &str,
+    basis: &str,
+) {
     m.tag("article").class(format_args!("card {class}")).body(|m| {
         m.tag("p").class("outcome").body(|m| {
             m.tag("span").class("sign").attr("aria-hidden", true).text(sign);
             m.tag("strong").text(word);
-            m.tag("span").class("budget").body(|m| {
-                let limit = format::duration_short(verdict.limit_ns as f64);
-                m.text(format_args!("{limit} at {}", format::percentile(verdict.percentile)));
-            });
+            m.tag("span").class("budget").text(what);
         });
-        m.tag("p").class("reason").text(&verdict.reason);
-        m.tag("p").class("basis").text(format_args!(
-            "Lost or late: {} of {} packets; allowed: {}. 95{space}% bounds on their share: {} to {}.",
-            format::count(verdict.failures),
-            format::count(verdict.packets),
-            format::short((verdict.failures_allowed * 10.0).round() / 10.0),
-            format::ratio(verdict.failure_ratio_low),
-            format::ratio(verdict.failure_ratio_high),
-            space = format::SPACE,
-        ));
+        m.tag("p").class("reason").text(reason);
+        m.tag("p").class("basis").text(basis);
     });
 }
 

@@ -237,6 +237,7 @@ pub fn displayed(unit: Unit, high: f64) -> (f64, &'static str) {
         Unit::PacketsPerSecond => format::rate_unit(high),
         Unit::Ratio => (0.01, "%"),
         Unit::Percentile => (1.0, "%"),
+        Unit::Number => (1.0, ""),
     }
 }
 
@@ -253,6 +254,7 @@ pub fn with_unit(unit: Unit, value: f64) -> String {
         }
         Unit::Ratio => format::ratio(value),
         Unit::Percentile => format::percentile(value),
+        Unit::Number => format::short(value),
     }
 }
 

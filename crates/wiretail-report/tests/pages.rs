@@ -13,6 +13,8 @@ mod explanation;
 mod figures;
 #[path = "../examples/sample/numbers.rs"]
 mod numbers;
+#[path = "pages/prediction.rs"]
+mod prediction;
 #[path = "../examples/sample/run.rs"]
 mod run;
 

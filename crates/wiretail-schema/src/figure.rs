@@ -57,6 +57,8 @@ pub enum Unit {
     Ratio,
     /// A percentile p in percent, between 0 and 100.
     Percentile,
+    /// A number without a unit.
+    Number,
 }
 
 /// How values are spread over an axis.

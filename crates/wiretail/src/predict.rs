@@ -8,6 +8,7 @@ mod twin;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use wiretail_schema::summary::Summary;
 
 use crate::cli::predict::{Predict, PredictArgs};
 
@@ -22,4 +23,15 @@ pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
         Predict::Tail(arguments) => tail::run(arguments),
         Predict::Twin(arguments) => twin::run(arguments),
     }
+}
+
+/// Where the stamps of a measurement come from, and the finest step in ns that their differences have: the finer of both grids.
+fn clock(summary: &Summary) -> (String, f64) {
+    let (pre, post) = (&summary.pre.clock, &summary.post.clock);
+    let source = if pre.source == post.source {
+        pre.source.clone()
+    } else {
+        format!("ingress {}; egress {}", pre.source, post.source)
+    };
+    (source, pre.grid_ns.min(post.grid_ns).max(1.0))
 }

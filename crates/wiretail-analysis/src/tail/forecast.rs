@@ -132,7 +132,7 @@ pub fn forecast(
             let (low, high) = counted.known.band(ratio, outside, |_| 1.0, random);
             let (seen, expected) = (counted.known.seen as u64, counted.known.seen * ratio);
             let (level_ns, basis) = (counted.level_ns, Basis::Counted);
-            LevelForecast { level_ns, basis, seen, expected, low, high, observed: None }
+            LevelForecast { level_ns, basis, seen, expected, low, high, observed: None, error: None }
         })
         .collect();
     levels.extend(above.into_iter().map(|level_ns| {
@@ -141,7 +141,16 @@ pub fn forecast(
         let known = Known::above(fitted.events, fitted.packets, level_ns);
         let (low, high) = known.band(ratio, outside, share, random);
         let expected = expected * fitted.gpd.survival(excess);
-        LevelForecast { level_ns, basis: Basis::Fitted, seen: 0, expected, low, high, observed: None }
+        LevelForecast {
+            level_ns,
+            basis: Basis::Fitted,
+            seen: 0,
+            expected,
+            low,
+            high,
+            observed: None,
+            error: None,
+        }
     }));
     Forecast { packets, confidence: CONFIDENCE, levels, holds: None }
 }

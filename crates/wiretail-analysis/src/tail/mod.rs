@@ -2,7 +2,7 @@
 //!
 //! 1. [`events`]: delays above a threshold, those of one stall as one event;
 //! 2. [`gpd`]: the generalised Pareto distribution of their excess;
-//! 3. [`checks`]: does it fit, do events come evenly, is the highest one of their kind;
+//! 3. [`checks`]: does it fit, do events come evenly, is the highest one of their kind; [`quantiles`]: the same for the eye;
 //! 4. [`predict`] takes the lowest threshold that passes, or says why there is none; [`forecast`] makes numbers of it.
 //!
 //! Formulas, sources and limits: `docs/kpi/extreme-values.md`.
@@ -11,6 +11,7 @@ pub mod checks;
 pub mod events;
 pub mod forecast;
 pub mod gpd;
+pub mod quantiles;
 pub mod random;
 #[cfg(test)]
 mod tests;
@@ -107,7 +108,7 @@ pub fn predict(packets: Packets<'_>, settings: &Settings) -> Tail {
         tail.refused = Some(none_passes(&tried, &mut random));
         return tail;
     };
-    let fit = judge(chosen, fitted_len, &mut random);
+    let fit = judge(chosen, fitted_len, settings.seed, &mut random);
     tail.refused = too_heavy(&fit, chosen);
     tail.fit = Some(fit);
     if tail.refused.is_some() {
@@ -137,7 +138,9 @@ pub fn predict(packets: Packets<'_>, settings: &Settings) -> Tail {
     }
     if settings.calibrate.is_some() && settings.ahead.is_none() {
         for level in &mut forecast.levels {
-            level.observed = Some(events_above(level, &all, threshold_ns, run, fitted_len));
+            let observed = events_above(level, &all, threshold_ns, run, fitted_len);
+            level.observed = Some(observed);
+            level.error = (observed > 0).then(|| level.expected / observed as f64 - 1.0);
         }
         let inside = |level: &LevelForecast| {
             level.observed.is_none_or(|seen| (level.low..=level.high).contains(&seen))
@@ -206,12 +209,15 @@ fn try_one(delays: &Delays, threshold_ns: f64, run: u64, random: &mut Random) ->
     ascending.sort_unstable_by(f64::total_cmp);
     let gpd = gpd::fit(&ascending)?;
     let (anderson_darling, fit_chance) = checks::fit_chance(&ascending, gpd, random);
+    let (shape_low, shape_high) = gpd::shape_interval(&ascending, gpd);
     let candidate = Candidate {
         threshold_ns,
         exceedances: delays.above(threshold_ns) as u64,
         events: events.len() as u64,
         mean_excess_ns: ascending.iter().sum::<f64>() / ascending.len() as f64,
         shape: gpd.shape,
+        shape_low,
+        shape_high,
         modified_scale_ns: gpd.scale - gpd.shape * threshold_ns,
         anderson_darling,
         fit_chance,
@@ -245,8 +251,7 @@ fn counted_levels(tried: &[Tried], chosen: &Tried, packets: usize) -> Vec<Counte
     enough.into_iter().chain([chosen]).map(level).collect()
 }
 
-fn judge(chosen: &Tried, packets: usize, random: &mut Random) -> Fit {
-    let (shape_low, shape_high) = gpd::shape_interval(&chosen.ascending, chosen.gpd);
+fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit {
     let threshold_ns = chosen.candidate.threshold_ns;
     Fit {
         threshold_ns,
@@ -254,13 +259,14 @@ fn judge(chosen: &Tried, packets: usize, random: &mut Random) -> Fit {
         events: chosen.candidate.events,
         thin: chosen.events.len() < EVENTS,
         shape: chosen.gpd.shape,
-        shape_low,
-        shape_high,
+        shape_low: chosen.candidate.shape_low,
+        shape_high: chosen.candidate.shape_high,
         shape_by_moments: gpd::probability_weighted(&chosen.ascending).map(|gpd| gpd.shape),
         scale_ns: chosen.gpd.scale,
         end_ns: chosen.gpd.end().map(|end| threshold_ns + end),
         dispersion: checks::dispersion(&chosen.events, packets),
         maximum_chance: checks::maximum_chance(&chosen.ascending, random),
+        quantiles: quantiles::quantiles(&chosen.ascending, chosen.gpd, threshold_ns, seed),
     }
 }
 

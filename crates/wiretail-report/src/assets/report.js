@@ -238,6 +238,13 @@
   // Paper cannot be unfolded.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));
 
+  // The document that the page was made of, as a file.
+  const whole = (link) => {
+    const text = document.querySelector("script." + link.dataset.document).textContent;
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  };
+
+  document.querySelectorAll("a[data-document]").forEach(whole);
   document.querySelectorAll("figure[data-figure]").forEach(setUp);
   document.querySelectorAll(".tips").forEach(plain);
 })();

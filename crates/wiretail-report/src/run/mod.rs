@@ -23,7 +23,7 @@ use crate::page;
 
 mod energy;
 mod explain;
-mod figures;
+pub mod figures;
 mod load;
 mod numbers;
 mod ranking;

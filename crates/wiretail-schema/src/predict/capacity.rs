@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::search::Goal;
+
 /// Name and version of [`CapacityModel`].
 pub const CAPACITY_SCHEMA: &str = "wiretail.capacity/1";
 
@@ -26,6 +28,9 @@ pub struct Deployment {
     pub capacity: Capacity,
     /// Against the overload that was measured; null where none was given.
     pub against: Option<CapacityCheck>,
+    /// Against what a search of the same device found, goal by goal; empty where the run has none.
+    #[serde(default)]
+    pub searched: Vec<SearchCheck>,
 }
 
 /// What the model takes.
@@ -41,6 +46,31 @@ pub struct CapacityInputs {
     pub interrupts: Vec<InterruptLoad>,
     /// The overload as measured: the highest rate that was carried and the lowest that was not, in packets a second.
     pub overload_pps: Option<[u64; 2]>,
+    /// What the medians rest on; null where they were given as numbers.
+    #[serde(default)]
+    pub basis: Option<CapacityBasis>,
+}
+
+/// What both medians rest on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityBasis {
+    /// Of the device.
+    pub dut: MedianBasis,
+    /// Of the forwarder.
+    pub forwarder: MedianBasis,
+}
+
+/// What a median rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MedianBasis {
+    /// The trial: "2 (suricata-10kpps)".
+    pub trial: String,
+    /// Packets matched.
+    pub packets: u64,
+    /// Where the stamps come from: that of the ingress, and of the egress where it is another.
+    pub clock: String,
+    /// Finest step that their difference has, in ns.
+    pub grid_ns: f64,
 }
 
 /// A value with the bounds of its 95 % confidence interval; both equal the value where it is taken as exact.
@@ -116,6 +146,26 @@ pub struct CapacityCheck {
     pub judgement: Judgement,
     /// The answer in a sentence.
     pub reason: String,
+    /// How far R_max is from the nearer of both bounds, in parts of that bound: below 0 too low, above 0 too high, 0 between
+    /// them.
+    pub error: f64,
+}
+
+/// The model against what a search found for a goal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchCheck {
+    /// The search: "skeleton-mlrsearch".
+    pub search: String,
+    /// What was sought.
+    pub goal: Goal,
+    /// Highest rate that meets the goal, in packets a second; null where none does.
+    pub lower_pps: Option<u64>,
+    /// Lowest rate above it that misses the goal, in packets a second; null where none does.
+    pub upper_pps: Option<u64>,
+    /// The answer; null where the bounds that were found don't tell.
+    pub judgement: Option<Judgement>,
+    /// As of [`CapacityCheck`]; null where the bounds that were found don't tell.
+    pub error: Option<f64>,
 }
 
 /// Where a predicted capacity lies.

@@ -99,10 +99,38 @@ pub struct MeasuredLate {
     pub post: String,
     /// Packets matched.
     pub packets: u64,
+    /// Where the stamps come from: that of the ingress, and of the egress where it is another.
+    #[serde(default)]
+    pub clock: String,
+    /// Finest step that their difference has, in ns.
+    #[serde(default)]
+    pub grid_ns: f64,
     /// Packets sent a second.
     pub rate_pps: f64,
     /// Median delay, in ns.
     pub median_ns: i64,
     /// The packets with the highest delay, in order of time: as many as in the simulation.
     pub worst: Vec<LatePacket>,
+    /// The simulation against them; null where nothing waited in one of both.
+    #[serde(default)]
+    pub against: Option<SamplingCheck>,
+}
+
+/// The simulation against a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SamplingCheck {
+    /// Longest measured wait, in ns.
+    pub wait_ns_max: f64,
+    /// Simulated over measured longest wait, less 1.
+    pub wait_error: f64,
+    /// Half of the simulated longest wait, in ns: packets that waited as long are compared by number.
+    pub long_ns: f64,
+    /// Their share among the simulated packets.
+    pub long_simulated: f64,
+    /// Their share among the measured packets.
+    pub long_measured: f64,
+    /// Simulated over measured share, less 1; null where no measured packet waited as long.
+    pub long_error: Option<f64>,
+    /// Whether all packets that are listed waited as long, in either of both: the share is that or more.
+    pub long_or_more: bool,
 }

@@ -18,6 +18,9 @@ pub struct TailPrediction {
     pub pre: String,
     /// The egress capture, as given.
     pub post: String,
+    /// Where the stamps come from: that of the ingress, and of the egress where it is another.
+    #[serde(default)]
+    pub clock: String,
     /// Packets sent in this first part were left out, in ns.
     pub trim_ns: i64,
     /// Share of the packets that was fitted, between 0 and 1; null where all were, and nothing was kept to compare with.
@@ -92,6 +95,10 @@ pub struct Candidate {
     pub mean_excess_ns: f64,
     /// Shape of the fit.
     pub shape: f64,
+    /// Lower end of its 95 % confidence interval (profile likelihood).
+    pub shape_low: f64,
+    /// Upper end.
+    pub shape_high: f64,
     /// Scale of the fit less shape times threshold, in ns: the same at all thresholds above the first that fits.
     pub modified_scale_ns: f64,
     /// Anderson-Darling statistic of the fit.
@@ -132,6 +139,22 @@ pub struct Fit {
     /// Probability that the fit of the other events brings forth an event as high as the highest, as a rank among
     /// simulated measurements.
     pub maximum_chance: f64,
+    /// The events against the distribution, the lowest first: all, or some where they are many, the highest among them.
+    #[serde(default)]
+    pub quantiles: Vec<FittedQuantile>,
+}
+
+/// An event and the delay that the distribution has in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FittedQuantile {
+    /// Delay of the event, in ns.
+    pub observed_ns: f64,
+    /// Of the i-th of n events: the delay that the distribution stays below with probability i/(n + 1), in ns.
+    pub fitted_ns: f64,
+    /// Lower bound of the delay in this place in 95 % of samples drawn from the distribution, in ns.
+    pub low_ns: f64,
+    /// Upper bound.
+    pub high_ns: f64,
 }
 
 /// A delay that is exceeded once in a span of time, on average.
@@ -179,6 +202,9 @@ pub struct LevelForecast {
     pub high: u64,
     /// Events that were observed; null where nothing was.
     pub observed: Option<u64>,
+    /// Expected over observed number, less 1; null where none was observed.
+    #[serde(default)]
+    pub error: Option<f64>,
 }
 
 /// Where a predicted number comes from.

@@ -52,7 +52,7 @@ pub enum Predict {
 Examples:
   wiretail predict capacity --dut-median 11.4us --forwarder-median 3.2us \\
       --interrupt 'LOC 250/s 3.2us' --interrupt 'IWI 7500/90s 4us' --overload 80kpps..90kpps
-  wiretail predict capacity --from docs/kpi/capacity-snort.toml
+  wiretail predict capacity --from docs/kpi/capacity-snort.toml --report capacity.html
   wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1   # trial 2 was traced
   wiretail predict capacity --run runs/suricata --dut 2 --forwarder 1 \\
       --cpu 2 --interrupt-cost LOC=3.2us
@@ -79,6 +79,8 @@ pub struct CapacityArgs {
     pub overload: Option<OverloadBounds>,
 
     /// Take the medians from the trials of a run, and the interrupts from the device's trial
+    ///
+    /// Where the device's trial is one of a search, R_max is held against the rates that the search found.
     #[arg(long, value_name = "RUN", requires_all = ["dut", "forwarder"], conflicts_with = "from")]
     pub run: Option<PathBuf>,
     /// Of the run: the number of the device's trial
@@ -99,6 +101,9 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interrupts", "interrupt_time", "overload"])]
     pub from: Option<PathBuf>,
 
+    /// Write a page: predicted rates beside the measured ones, and what they were computed from
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Print the result as JSON (docs/formats/capacity.schema.json)
     #[arg(long)]
     pub json: bool,
@@ -146,6 +151,9 @@ pub struct InterruptsArgs {
     /// Write the worst packets over time as an SVG
     #[arg(long, value_name = "FILE")]
     pub figure: Option<PathBuf>,
+    /// Write a page: the pattern as simulated and as measured, and how it hangs on the rate
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Print the result as JSON (docs/formats/sampling.schema.json)
     #[arg(long)]
     pub json: bool,

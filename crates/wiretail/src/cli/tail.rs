@@ -12,6 +12,7 @@ Examples:
   wiretail predict tail pre.pcap post.pcap --trim 1s
   wiretail predict tail pre.pcap post.pcap --once-in 40h --once-in 1000h
   wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20%   # fit a fifth, compare with the rest
+  wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20% --report tail.html
   wiretail predict tail pre.pcap post.pcap --json | jq .tail.refused
 
 How to read it: docs/kpi/extreme-values.md.
@@ -46,6 +47,9 @@ pub struct TailArgs {
     /// Seed of everything random: the same seed gives the same numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Write a page: what comes beside what came, and how well the distribution fits
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Print the result as JSON (docs/formats/tail.schema.json)
     #[arg(long)]
     pub json: bool,

@@ -5,18 +5,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::capacity::{counted, deployment, inputs};
+use wiretail_analysis::capacity::{against_search, counted, deployment, inputs};
 use wiretail_report::format::{duration, rate};
 use wiretail_schema::causes::{CAUSES_FILE, CauseKind, TrialExplanation};
 use wiretail_schema::predict::capacity::{
-    CAPACITY_SCHEMA, CapacityInputs, CapacityModel, Deployment, Estimate, InterruptLoad,
+    CAPACITY_SCHEMA, CapacityBasis, CapacityInputs, CapacityModel, Deployment, Estimate, InterruptLoad,
+    Judgement, MedianBasis,
 };
 use wiretail_schema::predict::deployments::{DeploymentSpec, parse_deployments};
 use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::summary::Summary;
 
 use crate::cli::predict::CapacityArgs;
-use crate::run::directory;
+use crate::outputs;
+use crate::run::{directory, search};
 
 /// Runs the command.
 ///
@@ -28,11 +30,19 @@ pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
         let name = inputs.name.clone();
         deployment(inputs).map_err(|error| anyhow!("{name}: {error}"))
     });
-    let model = CapacityModel {
+    let mut model = CapacityModel {
         schema: CAPACITY_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         deployments: deployments.collect::<Result<_>>()?,
     };
+    if let (Some(path), Some(dut), [found]) = (&arguments.run, arguments.dut, &mut model.deployments[..]) {
+        let searches = search::read(path)?.map_or_else(Vec::new, |searches| searches.searches);
+        let own = searches.iter().find(|search| search.trials.iter().any(|trial| trial.number == dut));
+        found.searched = own.map_or_else(Vec::new, |search| against_search(&found.capacity, search));
+    }
+    if let Some(path) = &arguments.report {
+        outputs::write_file(path, wiretail_report::capacity(&model).as_bytes())?;
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     if arguments.json {
         serde_json::to_writer(&mut out, &model)?;
@@ -66,7 +76,10 @@ fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
         let (_, run) = directory::read(path)?;
         let (device, idle) = (trial(path, &run, dut)?, trial(path, &run, forwarder)?);
         let name = format!("{} against {}", device.name, idle.name);
-        let mut found = inputs(&spec(&name, median(path, device)?, median(path, idle)?));
+        let ((dut_median_ns, dut), (forwarder_median_ns, forwarder)) =
+            (median(path, device)?, median(path, idle)?);
+        let mut found = inputs(&spec(&name, dut_median_ns, forwarder_median_ns));
+        found.basis = Some(CapacityBasis { dut, forwarder });
         // By hand is instead of by the run, so that nothing is counted twice.
         if arguments.interrupts.is_empty() && arguments.interrupt_time.is_none() {
             found.interrupts = interrupts(arguments, path, device)?;
@@ -97,8 +110,8 @@ fn trial<'a>(path: &Path, run: &'a Run, number: usize) -> Result<&'a TrialRecord
     })
 }
 
-/// The median delay of the whole device in a trial, with its confidence interval.
-fn median(path: &Path, trial: &TrialRecord) -> Result<Estimate> {
+/// The median delay of the whole device in a trial, with its confidence interval, and what it rests on.
+fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     let segment = trial.segments.first().filter(|segment| segment.analysed);
     let segment =
         segment.with_context(|| format!("trial {} ({}) was not analysed", trial.number, trial.name))?;
@@ -110,11 +123,14 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<Estimate> {
     let found = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
     let found = found.filter(|_| summary.delay.count > 0);
     let found = found.with_context(|| format!("{shown}: has no median, as no packet was matched"))?;
-    Ok(Estimate {
+    let median = Estimate {
         value: found.value_ns as f64,
         low: found.low_ns as f64,
         high: found.high_ns.map(|high| high as f64),
-    })
+    };
+    let (clock, grid_ns) = super::clock(&summary);
+    let trial = format!("{} ({})", trial.number, trial.name);
+    Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, grid_ns }))
 }
 
 /// What interrupted the device's core in its trial: by the trace, else by the counters with the costs given.
@@ -243,14 +259,49 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
         writeln!(out, "\n  AGAINST THE MEASURED OVERLOAD")?;
     }
     for found in judged {
-        let reason = found.against.as_ref().map_or("", |check| check.reason.as_str());
-        writeln!(out, "  {:<width$}  {reason}", found.inputs.name)?;
+        if let Some(check) = &found.against {
+            let error = format!("{:+.1} %", check.error * 100.0);
+            writeln!(out, "  {:<width$}  {error:>7}  {}", found.inputs.name, check.reason)?;
+        }
     }
+    searched(out, model, width)?;
     writeln!(
         out,
         "\n  R_max = (1 s - interrupts) / t_cpu, t_cpu = device - forwarder (medians); [95 % confidence], by interval \
          arithmetic\n"
     )
+}
+
+/// R_max against what searches found; nothing where there were none.
+fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Result<()> {
+    let mut all = model
+        .deployments
+        .iter()
+        .flat_map(|found| found.searched.iter().map(move |check| (found, check)))
+        .peekable();
+    if all.peek().is_some() {
+        writeln!(out, "\n  AGAINST WHAT A SEARCH FOUND")?;
+    }
+    for (found, check) in all {
+        let pps = |pps: Option<u64>| pps.map_or_else(|| "none".to_owned(), |pps| rate(pps as f64));
+        let said = match check.judgement {
+            Some(Judgement::Inside) => "right",
+            Some(Judgement::LowerBound) => "a lower bound",
+            Some(Judgement::Off) => "off",
+            None => "open: the bound that would tell was not found",
+        };
+        let error = check.error.map_or_else(String::new, |error| format!(", {:+.1} %", error * 100.0));
+        writeln!(
+            out,
+            "  {:<width$}  {}: predicted {}, met at {}, missed at {}: {said}{error}",
+            found.inputs.name,
+            check.goal,
+            rate(found.capacity.max_pps.value),
+            pps(check.lower_pps),
+            pps(check.upper_pps)
+        )?;
+    }
+    Ok(())
 }
 
 fn row(out: &mut impl Write, found: &Deployment, width: usize) -> io::Result<()> {

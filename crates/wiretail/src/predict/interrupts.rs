@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use wiretail_analysis::sampling::{Recurring, outcome, phase_ps, waits, worst};
+use wiretail_analysis::sampling::{Recurring, against, outcome, phase_ps, waits, worst};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, duration, rate, ratio};
-use wiretail_schema::figure::{Axis, Figure, Mark, Scale, Series, Unit};
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::predict::interrupt::InterruptSpec;
 use wiretail_schema::predict::sampling::{
@@ -42,7 +41,10 @@ const SENSITIVITY: [u64; 6] = [90, 95, 99, 101, 105, 110];
 pub fn run(arguments: &InterruptsArgs) -> Result<ExitCode> {
     let sampling = simulate(arguments)?;
     if let Some(path) = &arguments.figure {
-        outputs::write_file(path, wiretail_report::svg(&figure(&sampling)).as_bytes())?;
+        outputs::write_file(path, wiretail_report::svg(&wiretail_report::waits(&sampling)).as_bytes())?;
+    }
+    if let Some(path) = &arguments.report {
+        outputs::write_file(path, wiretail_report::interrupts(&sampling).as_bytes())?;
     }
     let mut out = BufWriter::new(io::stdout().lock());
     if arguments.json {
@@ -97,6 +99,14 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
         length_ns: spec.length.ns,
         phase_ns: kind.phase_ps as f64 / PS as f64,
     };
+    let worst = worst(&waits, pps.saturating_mul(1_000_000), WORST);
+    let mut measured = match (&arguments.pre, &arguments.post) {
+        (Some(pre), Some(post)) => Some(measured(arguments, pre, post)?),
+        _ => None,
+    };
+    if let Some(measured) = &mut measured {
+        measured.against = against((&worst, packets), (&measured.worst, measured.packets), WORST);
+    }
     Ok(InterruptSampling {
         schema: SAMPLING_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -108,11 +118,8 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
         max_pps: (service_ps > 0).then(|| (1e9 - interrupts_ns) / arguments.service.ns as f64),
         outcome: nominal,
         sensitivity: SENSITIVITY.iter().filter_map(|percent| Some(at(*percent)?.0)).collect(),
-        worst: worst(&waits, pps.saturating_mul(1_000_000), WORST),
-        measured: match (&arguments.pre, &arguments.post) {
-            (Some(pre), Some(post)) => Some(measured(arguments, pre, post)?),
-            _ => None,
-        },
+        worst,
+        measured,
     })
 }
 
@@ -153,46 +160,18 @@ fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<Measu
     };
     let mut worst: Vec<LatePacket> = summary.worst.iter().map(late).collect();
     worst.sort_by(|a, b| a.at_ns.total_cmp(&b.at_ns));
+    let (clock, grid_ns) = super::clock(&summary);
     Ok(MeasuredLate {
         pre: pre.display().to_string(),
         post: post.display().to_string(),
         packets: summary.delay.count,
+        clock,
+        grid_ns,
         rate_pps: summary.pre.rate_pps_mean,
         median_ns,
         worst,
+        against: None,
     })
-}
-
-/// The worst packets over time, as simulated and as measured.
-fn figure(sampling: &InterruptSampling) -> Figure {
-    let series = |name: &str, packets: &[LatePacket]| Series {
-        name: name.to_owned(),
-        x: packets.iter().map(|packet| packet.at_ns * 1e-9).collect(),
-        y: packets.iter().map(|packet| packet.wait_ns).collect(),
-        low: Vec::new(),
-        high: Vec::new(),
-        supported: Vec::new(),
-        bar_width: None,
-    };
-    let axis = |label: &str, column: &str, unit| Axis {
-        label: label.to_owned(),
-        column: column.to_owned(),
-        unit,
-        scale: Scale::Linear,
-    };
-    let mut all = vec![series("simulated", &sampling.worst)];
-    all.extend(sampling.measured.iter().map(|measured| series("measured", &measured.worst)));
-    Figure {
-        id: "interrupt-sampling".to_owned(),
-        title: format!("Packets that wait for interrupts, at {}", rate(sampling.outcome.rate_pps)),
-        caption: "The packets that wait the longest. A measured wait is the delay less the median."
-            .to_owned(),
-        x: axis("time", "at_s", Unit::Seconds),
-        y: axis("wait", "wait_ns", Unit::Nanoseconds),
-        mark: Mark::Point,
-        series: all,
-        lines: Vec::new(),
-    }
 }
 
 fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
@@ -275,29 +254,37 @@ fn exactly(pps: f64) -> String {
     format!("{} pps", wiretail_report::format::short(pps))
 }
 
-/// How the measurement compares: packets that waited at least half of the simulation's worst, in both.
+/// How the simulation compares with the measurement.
 fn measured_beside(
     out: &mut impl Write,
     sampling: &InterruptSampling,
     measured: &MeasuredLate,
 ) -> io::Result<()> {
-    let half_ns = sampling.outcome.wait_ns_max / 2.0;
-    let share = |packets: &[LatePacket], of: u64| {
-        let late = packets.iter().filter(|packet| packet.wait_ns > 0.0 && packet.wait_ns >= half_ns).count();
-        let more = if late >= WORST { " or more" } else { "" };
-        format!("{}{more}", ratio(late as f64 / of.max(1) as f64))
-    };
-    let worst_ns = measured.worst.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
-    writeln!(
+    write!(
         out,
-        "\n  MEASURED: {} packets at {}, median {}; the worst waited {} (simulated {}); {} waited {} or longer (simulated {})",
+        "\n  MEASURED: {} packets at {}, median {}",
         count(measured.packets),
         rate(measured.rate_pps),
-        duration(measured.median_ns as f64),
-        duration(worst_ns),
+        duration(measured.median_ns as f64)
+    )?;
+    let Some(check) = &measured.against else {
+        return writeln!(out, "; nothing waited in one of both: there is nothing to compare");
+    };
+    let more = if check.long_or_more { " or more" } else { "" };
+    let percent = |error: f64| format!("{:+.1} %", error * 100.0);
+    writeln!(
+        out,
+        "\n    the worst waited {}, simulated {}: {}",
+        duration(check.wait_ns_max),
         duration(sampling.outcome.wait_ns_max),
-        share(&measured.worst, measured.packets),
-        duration(half_ns),
-        share(&sampling.worst, sampling.packets)
+        percent(check.wait_error)
+    )?;
+    writeln!(
+        out,
+        "    {}{more} waited {} or longer, simulated {}{more}{}",
+        ratio(check.long_measured),
+        duration(check.long_ns),
+        ratio(check.long_simulated),
+        check.long_error.map_or_else(String::new, |error| format!(": {}", percent(error)))
     )
 }

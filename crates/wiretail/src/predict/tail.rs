@@ -13,6 +13,7 @@ use wiretail_schema::predict::tail::{Basis, Fit, Forecast, TAIL_SCHEMA, Tail, Ta
 
 use crate::cli::tail::TailArgs;
 use crate::evaluate::{Job, evaluate};
+use crate::outputs;
 use crate::recognise::key_choice;
 use crate::source::Source;
 
@@ -27,7 +28,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     if let Some(once_in) = arguments.once_in.iter().find(|once_in| once_in.ns <= 0) {
         bail!("--once-in {once_in}: expected more than 0s");
     }
-    let (times_ns, delays_ns, grid_ns) = read(arguments)?;
+    let Read { times_ns, delays_ns, grid_ns, clock } = read(arguments)?;
     let settings = Settings {
         grid_ns,
         run_packets: arguments.run,
@@ -43,10 +44,14 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pre: arguments.pre.display().to_string(),
         post: arguments.post.display().to_string(),
+        clock,
         trim_ns: arguments.trim.ns,
         calibrate: arguments.calibrate,
         tail,
     };
+    if let Some(path) = &arguments.report {
+        outputs::write_file(path, wiretail_report::tail(&prediction).as_bytes())?;
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     if arguments.json {
         serde_json::to_writer(&mut out, &prediction)?;
@@ -58,8 +63,15 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Times and delays of the matched packets in the order in which they were sent, and the grid of the delays.
-fn read(arguments: &TailArgs) -> Result<(Vec<i64>, Vec<i64>, f64)> {
+/// The matched packets in the order in which they were sent.
+struct Read {
+    times_ns: Vec<i64>,
+    delays_ns: Vec<i64>,
+    grid_ns: f64,
+    clock: String,
+}
+
+fn read(arguments: &TailArgs) -> Result<Read> {
     let options = OpenOptions::default();
     if arguments.pre.as_os_str() == "-" && arguments.post.as_os_str() == "-" {
         bail!("both captures are -: standard input holds one; give the other as a file");
@@ -94,10 +106,13 @@ fn read(arguments: &TailArgs) -> Result<(Vec<i64>, Vec<i64>, f64)> {
         }),
     )?;
     matched.sort_unstable();
-    // A difference of two stamps lies on the finer of their grids.
-    let grid_ns = summary.pre.clock.grid_ns.min(summary.post.clock.grid_ns).max(1.0);
-    let times_ns = matched.iter().map(|(_, at_ns, _)| *at_ns).collect();
-    Ok((times_ns, matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(), grid_ns))
+    let (clock, grid_ns) = super::clock(&summary);
+    Ok(Read {
+        times_ns: matched.iter().map(|(_, at_ns, _)| *at_ns).collect(),
+        delays_ns: matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(),
+        grid_ns,
+        clock,
+    })
 }
 
 fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {

@@ -40,6 +40,21 @@ fn the_published_capacities_follow_from_the_medians_of_the_published_captures() 
     assert_eq!(text.matches("right: overloaded between").count(), 3, "{text}");
     assert_eq!(text.matches("a lower bound: the device still carried 80 kpps").count(), 1, "{text}");
     assert!(text.contains("2949.9 µs/s") && text.contains("8891.6 µs/s"), "{text}");
+    let folder = folder();
+    let page = page(&["capacity", "--from", &file], folder.path());
+    assert_eq!(page.matches("<strong>RIGHT</strong>").count(), 3);
+    assert!(
+        page.contains("<strong>LOWER BOUND</strong>") && page.contains("Error: \u{2212}1.7\u{a0}%."),
+        "errors"
+    );
+}
+
+/// The page that a command writes.
+fn page(arguments: &[&str], folder: &Path) -> String {
+    let file = folder.join("page.html").display().to_string();
+    let more = ["--report", file.as_str()];
+    succeed(["predict"].iter().chain(arguments).chain(&more));
+    std::fs::read_to_string(&file).expect("a page")
 }
 
 #[test]
@@ -127,6 +142,48 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     let max = &capacity["max_pps"];
     assert!(max["low"].as_f64() < max["value"].as_f64() && max["high"].as_f64() > max["value"].as_f64());
 
+    let rests = &found["inputs"]["basis"]["dut"];
+    assert!(rests["trial"] == "2 (trial2)" && rests["packets"].as_u64() > Some(19_000), "{rests}");
+    assert_eq!(found["searched"], json!([]));
+
+    // The device's trial is one of a search: R_max, 99.8 kpps, is held against what that found.
+    let goal = |kind: Value, lower: Value, upper: Value| json!({"goal": kind, "ending": "found", "lower_pps": lower, "upper_pps": upper, "forwarded_pps": null, "reason": ""});
+    let loss = |ratio: f64| json!({"kind": "loss", "ratio": ratio});
+    let search = |number: u64, trial: u64, goals: Vec<Value>| {
+        json!({"number": number, "repeat": 1, "name": format!("search{number}"), "settings": [], "goals": goals,
+               "effort": {"method": "binary", "lowest_pps": 1, "highest_pps": 200_000, "width": 0.01, "full_ns": 1,
+                          "first_ns": 1, "trials": 1, "exceed": 0.0, "verify": 0, "stretch": 0.0},
+               "trials": [{"number": trial, "rate_pps": 1, "duration_ns": 1, "invalid": [], "sent": 1, "lost": 0,
+                           "stretch": 0.0, "missed": [], "poor": []}],
+               "sending_s": 1.0, "elapsed_s": 1.0, "complete": true})
+    };
+    let goals = vec![
+        goal(loss(0.0), json!(125_000), json!(126_000)),
+        goal(loss(0.005), json!(90_000), json!(110_000)),
+        goal(loss(0.01), Value::Null, json!(80_000)),
+        goal(loss(0.02), json!(80_000), Value::Null),
+    ];
+    let other = vec![goal(loss(0.0), json!(1), json!(2))];
+    let searches = json!({"schema": "wiretail.search/1", "wiretail_version": "0", "title": "t", "seed": 1, "started_s": 0,
+                          "factors": [], "searches_planned": 2,
+                          "searches": [search(1, 1, other), search(2, 2, goals)]});
+    std::fs::write(run.join("search.json"), searches.to_string()).unwrap();
+    let document = predict(&with(&costs));
+    let found = &document["deployments"][0];
+    let max = found["capacity"]["max_pps"]["value"].as_f64().unwrap();
+    let searched = found["searched"].as_array().unwrap();
+    let judged: Vec<&Value> = searched.iter().map(|check| &check["judgement"]).collect();
+    assert_eq!(judged, [&json!("lower-bound"), &json!("inside"), &json!("off"), &Value::Null]);
+    for (check, bound) in searched.iter().zip([Some(125_000.0), Some(max), Some(80_000.0), None]) {
+        let expected = bound.map(|bound| max / bound - 1.0);
+        let close = |error: f64| (error - expected.unwrap()).abs() < 1e-9;
+        assert!(check["error"].as_f64().map_or(expected.is_none(), close), "{check}");
+    }
+    let text = succeed(["predict"].iter().chain(&with(&costs)));
+    assert!(text.contains("AGAINST WHAT A SEARCH FOUND") && text.contains("met at 125"), "{text}");
+    let page = page(&with(&costs), folder.path());
+    assert!(page.contains("trial 2 (trial2)") && page.contains("<strong>OPEN</strong>"), "{page}");
+
     // Traced: of its causes, those that take the core.
     let cause = |kind: &str, events: u64, total_ns: u64| {
         json!({"kind": kind, "name": "", "events": events, "total_ns": total_ns, "tail_packets": 0,
@@ -171,6 +228,12 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
     assert!(text.contains("52.0000 Hz") && text.contains("MEASURED: 20"), "{text}");
     let svg = std::fs::read_to_string(&figure).unwrap();
     assert!(svg.contains("<svg") && svg.contains("measured") && svg.contains("simulated"));
+    let paged: Vec<&str> = drawn.iter().copied().chain([pre.as_str(), post.as_str()]).collect();
+    let page = page(&paged, folder.path());
+    assert!(
+        page.contains("Predicted against measured") && page.contains("data-figure=\"interrupt-sampling\"")
+    );
+    assert!(text.contains("the worst waited") && text.contains("simulated"), "{text}");
     // A seed gives the same again, another one other phases.
     let seeded = |seed: &str| succeed(with(&["--json", "--seed", seed]));
     assert_eq!(seeded("7"), seeded("7"));

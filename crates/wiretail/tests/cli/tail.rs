@@ -31,6 +31,11 @@ fn quiet_captures_hold_what_their_first_fifth_foretells() {
         let levels = forecast["levels"].as_array().expect("levels");
         assert!(levels.iter().any(|level| level["seen"].as_u64() >= Some(100)), "{forecast}");
         assert!(levels.iter().any(|level| level["basis"] == "fitted"), "{forecast}");
+        let quantiles = found["tail"]["fit"]["quantiles"].as_array().expect("events");
+        let number = |at: &Value, name: &str| at[name].as_f64().expect("a number");
+        let inside =
+            |at: &&Value| (number(at, "low_ns")..=number(at, "high_ns")).contains(&number(at, "observed_ns"));
+        assert!(quantiles.iter().filter(inside).count() * 10 > quantiles.len() * 8, "it fits");
     }
 }
 
@@ -57,6 +62,10 @@ fn too_little_is_refused_and_nonsense_is_an_error() {
     let (pre, post, _) = synth(folder.path(), &["--packets", "200"]);
     let (code, found) = predict(&pre, &post, &["--json", "-q"]);
     assert_eq!((code, &found["tail"]["refused"]["kind"]), (1, &Value::from("too-few")));
+    let page = folder.path().join("tail.html");
+    let (code, _) = predict(&pre, &post, &["--json", "-q", "--report", page.to_str().expect("a path")]);
+    let page = std::fs::read_to_string(&page).expect("a page");
+    assert!(code == 1 && page.contains("<strong>REFUSED</strong>"), "a refusal has its page");
     let with = |option: [&'static str; 2]| {
         fail([
             OsStr::new("predict"),
