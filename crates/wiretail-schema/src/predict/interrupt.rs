@@ -65,7 +65,12 @@ impl FromStr for InterruptSpec {
             length = before;
             word = words.pop().ok_or_else(error)?;
         }
-        let rate = rate(word).ok_or_else(error)?;
+        let rate = match word {
+            // A space before the unit.
+            "Hz" => rate(&format!("{}Hz", words.pop().ok_or_else(error)?)),
+            word => rate(word),
+        };
+        let rate = rate.ok_or_else(error)?;
         let possible = rate.hz() <= RATE_HZ_MAX && length.ns >= 0 && phase.is_none_or(|phase| phase.ns >= 0);
         if !possible {
             return Err(error());
@@ -106,6 +111,7 @@ mod tests {
             ("LOC", InterruptRate::Exact(250_000_000), 3_200)
         );
         assert_eq!(read("Local timer 0.1/s 600us").name, "Local timer");
+        assert_eq!(read("LOC 250 Hz 12us"), read("LOC 250/s 12us"));
         assert_eq!(read("250Hz 12us 0us").phase, Some(Duration::from_ns(0)));
         assert_eq!(read("3/min 1ms").rate.hz(), 0.05);
         let counted = read("IWI 7500/90s 4us").rate;
@@ -121,6 +127,8 @@ mod tests {
             "x 1/0s 3us",
             "x NaN/s 1us",
             "x 1e9/s 1us",
+            "Hz 1us",
+            "x Hz 1us",
         ] {
             assert!(wrong.parse::<InterruptSpec>().is_err(), "{wrong}");
         }

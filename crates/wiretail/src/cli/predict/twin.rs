@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use wiretail_schema::experiment::parse_rate;
+use wiretail_schema::predict::interrupt::InterruptSpec;
 use wiretail_schema::predict::twin::{Interrupts, Length, Release};
 use wiretail_schema::units::Duration;
 
@@ -83,8 +84,9 @@ pub struct TwinArgs {
     pub ring: Option<u64>,
     /// Interrupts that take the core away, such as '250 Hz 12us'; may be repeated
     ///
-    /// At the beat of a clock and each as long, unless 'poisson' (times) or 'exponential' (lengths) stands behind it: '250 Hz
-    /// 12us poisson exponential'. The beat's phase is drawn by the seed.
+    /// [NAME] RATE LENGTH [PHASE], as for predict capacity and interrupts: 'LOC 250/s 12us'. At the beat of a clock and each as
+    /// long, unless 'poisson' (times) or 'exponential' (lengths) stands behind it: '250 Hz 12us poisson exponential'. A phase that
+    /// is not given is drawn by the seed.
     #[arg(long = "interrupt", value_name = "SOURCE", value_parser = interrupts)]
     pub interrupts: Vec<Interrupts>,
     /// By how many millionths the beat of interrupts is faster than stated, as the device's clock is not the sender's
@@ -187,31 +189,34 @@ fn rate(text: &str) -> Result<u64, String> {
     parse_rate(text).map_err(|error| format!("expected {}", error.expected))
 }
 
-/// A source of interrupts: rate, length, and how both are distributed.
+/// A source of interrupts as all predictions read it, and how its times and lengths are distributed.
 fn interrupts(text: &str) -> Result<Interrupts, String> {
-    let expected = "expected a rate and a length, and poisson or exponential behind them: 250 Hz 12us";
-    let (rate, rest) = text.split_once("Hz").ok_or(expected)?;
-    let per_second: f64 = rate.trim().parse().map_err(|_| expected)?;
-    if !(per_second.is_finite() && per_second > 0.0) {
+    let expected =
+        "expected a rate and a length, a name before and poisson or exponential behind them: LOC 250 Hz 12us";
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let (mut poisson, mut exponential) = (false, false);
+    while let Some(word @ ("poisson" | "exponential")) = words.last().copied() {
+        poisson |= word == "poisson";
+        exponential |= word == "exponential";
+        words.pop();
+    }
+    let spec: InterruptSpec = words.join(" ").parse().map_err(|_| expected)?;
+    let per_second = spec.rate.hz();
+    if per_second <= 0.0 {
         return Err("expected more than 0 Hz; without interrupts, leave the option out".to_owned());
     }
-    let mut words = rest.split_whitespace();
-    let length: Duration = words.next().ok_or(expected)?.parse().map_err(|_| expected)?;
-    let (mut poisson, mut exponential) = (false, false);
-    for word in words {
-        match word {
-            "poisson" => poisson = true,
-            "exponential" => exponential = true,
-            _ => return Err(expected.to_owned()),
+    let ns = spec.length.ns as f64;
+    let length = if exponential { Length::Exponential(ns) } else { Length::Constant(ns) };
+    match (poisson, spec.phase) {
+        (true, Some(_)) => {
+            Err("expected no time of the first behind the length: poisson has no beat".to_owned())
+        }
+        (true, None) => Ok(Interrupts::Poisson { per_second, length }),
+        (false, phase) => {
+            let phase_ns = phase.map(|phase| phase.ns as f64);
+            Ok(Interrupts::Periodic { period_ns: 1e9 / per_second, phase_ns, length })
         }
     }
-    let ns = length.ns as f64;
-    let length = if exponential { Length::Exponential(ns) } else { Length::Constant(ns) };
-    Ok(if poisson {
-        Interrupts::Poisson { per_second, length }
-    } else {
-        Interrupts::Periodic { period_ns: 1e9 / per_second, phase_ns: None, length }
-    })
 }
 
 #[cfg(test)]
@@ -225,10 +230,27 @@ mod tests {
         assert_eq!(interrupts("0.5Hz 1ms exponential"), Ok(beat(2e9, Length::Exponential(1e6))));
         let poisson = Interrupts::Poisson { per_second: 2000.0, length: Length::Exponential(900.0) };
         assert_eq!(interrupts("2000 Hz 900ns exponential poisson"), Ok(poisson));
-        for wrong in ["", "250", "250 Hz", "250 Hz 12", "x Hz 1us", "250 Hz 1us often", "12us 250 Hz"] {
+        // As the other predictions have it.
+        assert_eq!(interrupts("LOC 250/s 12us"), interrupts("250 Hz 12us"));
+        let first =
+            Interrupts::Periodic { period_ns: 4e6, phase_ns: Some(5e3), length: Length::Constant(12_000.0) };
+        assert_eq!(interrupts("250Hz 12us 5us"), Ok(first));
+        assert!(interrupts("250Hz 12us 5us poisson").is_err_and(|error| error.contains("no beat")));
+        for wrong in [
+            "",
+            "poisson",
+            "250",
+            "250 Hz",
+            "250 Hz 12",
+            "x Hz 1us",
+            "250 Hz 1us often",
+            "12us 250 Hz",
+            "-1 Hz 1us",
+            "inf Hz 1us",
+        ] {
             assert!(interrupts(wrong).is_err_and(|error| error.contains("250 Hz 12us")), "{wrong}");
         }
-        for none in ["0 Hz 12us", "-1 Hz 1us", "inf Hz 1us"] {
+        for none in ["0 Hz 12us", "0/s 1us poisson"] {
             assert!(interrupts(none).is_err_and(|error| error.contains("more than 0 Hz")), "{none}");
         }
     }
