@@ -12,7 +12,7 @@ use wiretail_schema::predict::capacity::{
 };
 use wiretail_schema::predict::deployments::DeploymentSpec;
 use wiretail_schema::predict::interrupt::{InterruptRate, InterruptSpec};
-use wiretail_schema::search::Search;
+use wiretail_schema::search::{Goal, GoalResult, Search};
 
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
@@ -66,10 +66,11 @@ pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     Ok(Deployment { inputs, capacity, against, searched: Vec::new() })
 }
 
-/// Holds what the model says against what a search of the same device found, goal by goal.
+/// Holds what the model says against what a search of the same device found, for each goal of loss: delays are late before
+/// the device is overloaded, so a budget's rate says nothing of the capacity.
 pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> {
     let predicted = capacity.max_pps.value;
-    let check = |result: &wiretail_schema::search::GoalResult| {
+    let check = |result: &GoalResult| {
         let found = place(predicted, [result.lower_pps, result.upper_pps]);
         SearchCheck {
             search: search.name.clone(),
@@ -80,7 +81,8 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> 
             error: found.map(|(_, error)| error),
         }
     };
-    search.goals.iter().map(check).collect()
+    let of_loss = |result: &&GoalResult| matches!(result.goal, Goal::Loss { .. });
+    search.goals.iter().filter(of_loss).map(check).collect()
 }
 
 /// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in

@@ -266,16 +266,13 @@ fn interrupts(m: &mut Markup, model: &CapacityModel) {
 }
 
 fn rests(m: &mut Markup, model: &CapacityModel) {
-    let row = |what: &str, found: &Deployment, basis: &MedianBasis| {
-        let measured = format!("{what}, trial {} ({})", basis.trial, found.inputs.name);
+    let row = |what: &str, basis: &MedianBasis| {
+        let measured = format!("{what}, trial {}", basis.trial);
         [measured, format::count(basis.packets), basis.clock.clone(), format::duration_short(basis.grid_ns)]
     };
-    let known = model.deployments.iter().filter_map(|found| Some((found, found.inputs.basis.as_ref()?)));
-    let rows: Vec<_> = known
-        .flat_map(|(found, basis)| {
-            [row("device", found, &basis.dut), row("forwarder", found, &basis.forwarder)]
-        })
-        .collect();
+    let known = model.deployments.iter().filter_map(|found| found.inputs.basis.as_ref());
+    let rows: Vec<_> =
+        known.flat_map(|basis| [row("device", &basis.dut), row("forwarder", &basis.forwarder)]).collect();
     let given = model.deployments.iter().filter(|found| found.inputs.basis.is_none()).count();
     if !rows.is_empty() {
         basis(m, rows);

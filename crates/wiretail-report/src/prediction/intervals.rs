@@ -48,7 +48,7 @@ pub fn draw(m: &mut Markup, lanes: &[Lane]) {
     let extent = Extent { low: (extent.low - air).max(0.0), high: extent.high + air };
     let domain = scale::domain(&rates, extent, extent.low < 0.35 * extent.high, true);
     let widest = lanes.iter().map(|lane| text_width(&shortened(&lane.name))).fold(60.0, f64::max);
-    let ruler = Ruler::new(Scale::Linear, domain, (widest + 18.0).min(WIDTH / 2.0), WIDTH - 14.0);
+    let ruler = Ruler::new(Scale::Linear, domain, (widest * 1.08 + 18.0).min(WIDTH / 2.0), WIDTH - 14.0);
     let height = KEY + ROW * lanes.len() as f64 + FOOT;
     let svg = m.tag("svg").class("plot tips").attr("viewBox", format_args!("0 0 {WIDTH} {}", n(height)));
     svg.attr("role", "img").attr("aria-label", said(lanes)).body(|m| {

@@ -51,7 +51,7 @@ fn model(name: &str) -> CapacityModel {
     searched.searched = vec![
         check("ndr", [Some(102_000), Some(103_000)], Some(Judgement::LowerBound), Some(-0.020_588)),
         check("pdr 0.5%", [Some(99_000), Some(101_000)], Some(Judgement::Inside), Some(0.0)),
-        check("100us@99%", [None, None], None, None),
+        check("pdr 1%", [None, None], None, None),
     ];
     CapacityModel {
         schema: CAPACITY_SCHEMA.to_owned(),

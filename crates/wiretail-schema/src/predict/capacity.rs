@@ -28,7 +28,7 @@ pub struct Deployment {
     pub capacity: Capacity,
     /// Against the overload that was measured; null where none was given.
     pub against: Option<CapacityCheck>,
-    /// Against what a search of the same device found, goal by goal; empty where the run has none.
+    /// Against what a search of the same device found, for each goal of loss; empty where the run has none.
     #[serde(default)]
     pub searched: Vec<SearchCheck>,
 }

@@ -162,6 +162,12 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
         goal(loss(0.005), json!(90_000), json!(110_000)),
         goal(loss(0.01), Value::Null, json!(80_000)),
         goal(loss(0.02), json!(80_000), Value::Null),
+        // Delays are late before the device is overloaded: no goal of the capacity.
+        goal(
+            json!({"kind": "delay", "budget": "1us@9%", "limit_ns": 1, "percentile": 9.0}),
+            json!(1),
+            json!(2),
+        ),
     ];
     let other = vec![goal(loss(0.0), json!(1), json!(2))];
     let searches = json!({"schema": "wiretail.search/1", "wiretail_version": "0", "title": "t", "seed": 1, "started_s": 0,
