@@ -143,7 +143,7 @@ fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
 
     let recorded = ["--recorded-arrivals", "--check", &at("check")];
     let shown = succeed(["predict", "twin", "--model", &model].iter().chain(&recorded));
-    assert!(shown.contains("4 of 4 trials are within"), "{shown}");
+    assert!(shown.contains("4 of 4 loads are within"), "{shown}");
     let by_rate =
         succeed(["predict", "twin", "--calibrate", &format!("{}:1", at("calibration")), "--rate", "50kpps"]);
     assert!(by_rate.contains("11.00") && by_rate.contains("CALIBRATED"), "{by_rate}");
@@ -160,7 +160,7 @@ fn a_prediction_that_misses_is_listed_and_fails() {
     let output = wiretail(calibrated.iter().chain(&["--check", &at("check")]));
     let shown = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("0 of 4 trials") && shown.contains("where 10 % are allowed"), "{shown}");
+    assert!(shown.contains("0 of 4 loads") && shown.contains("where 10 % are allowed"), "{shown}");
 
     run(&folder.path().join("other"), OTHERS, "8 us", SERVICE_NS);
     let message = wiretail(calibrated.iter().chain(&["--check", &at("other")]));
