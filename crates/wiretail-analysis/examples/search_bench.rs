@@ -7,7 +7,7 @@ use std::error::Error;
 use serde_json::{Value, json};
 use wiretail_analysis::search::simulated::Device;
 use wiretail_analysis::search::{conclude, next};
-use wiretail_schema::search::{Effort, Goal};
+use wiretail_schema::search::{Effort, Goal, Over};
 
 fn search(device: &Device, effort: &Effort, goals: &[Goal]) -> Value {
     let mut trials = Vec::new();
@@ -16,7 +16,7 @@ fn search(device: &Device, effort: &Effort, goals: &[Goal]) -> Value {
     }
     let seconds = trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum::<f64>();
     let results = conclude(effort, goals, &trials);
-    let bounds: Vec<_> = results.iter().map(|result| [result.lower_pps, result.upper_pps]).collect();
+    let bounds: Vec<_> = results.iter().map(|result| [result.lower, result.upper]).collect();
     let forwarded: Vec<_> = results.iter().map(|result| result.forwarded_pps).collect();
     json!({ "trials": trials.len(), "seconds": seconds, "bounds": bounds, "forwarded": forwarded })
 }
@@ -27,9 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let list = |key: &str| case[key].as_array().ok_or(format!("expected a list as {key}"));
     let ns = |key: &str| number(key).map(|seconds| (seconds * 1e9) as u64);
     let effort = Effort {
+        over: Over::Rate,
         method: serde_json::from_value(case["method"].clone())?,
-        lowest_pps: number("lowest")? as u64,
-        highest_pps: number("highest")? as u64,
+        lowest: number("lowest")? as u64,
+        highest: number("highest")? as u64,
         width: number("width")?,
         full_ns: ns("full")?,
         first_ns: ns("first")?,

@@ -12,7 +12,7 @@ use wiretail_schema::predict::capacity::{
 };
 use wiretail_schema::predict::deployments::DeploymentSpec;
 use wiretail_schema::predict::interrupt::{InterruptRate, InterruptSpec};
-use wiretail_schema::search::{Goal, GoalResult, Search};
+use wiretail_schema::search::{GoalResult, Search};
 
 /// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
@@ -71,18 +71,17 @@ pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
 pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> {
     let predicted = capacity.max_pps.value;
     let check = |result: &GoalResult| {
-        let found = place(predicted, [result.lower_pps, result.upper_pps]);
+        let found = place(predicted, [result.lower, result.upper]);
         SearchCheck {
             search: search.name.clone(),
             goal: result.goal.clone(),
-            lower_pps: result.lower_pps,
-            upper_pps: result.upper_pps,
+            lower_pps: result.lower,
+            upper_pps: result.upper,
             judgement: found.map(|(judgement, _)| judgement),
             error: found.map(|(_, error)| error),
         }
     };
-    let of_loss = |result: &&GoalResult| matches!(result.goal, Goal::Loss { .. });
-    search.goals.iter().filter(of_loss).map(check).collect()
+    search.rates_of_loss().map(check).collect()
 }
 
 /// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in

@@ -66,9 +66,10 @@ fn errors(m: &mut Markup, checks: &[TwinCheck]) {
         let [predicted, measured] =
             [check.predicted.loss_ratio, check.measured_loss_ratio].map(format::ratio);
         cells.push(Cell::number(format!("{predicted} / {measured}")));
-        cells.push(match check.within {
-            true => Cell::number("✓ yes").class("number better"),
-            false => Cell::number("✕ no").class("number worse"),
+        cells.push(match (check.within, check.within_repeats) {
+            (true, _) => Cell::number("✓ yes").class("number better"),
+            (false, true) => Cell::number("between repeats"),
+            (false, false) => Cell::number("✕ no").class("number worse"),
         });
         cells
     });

@@ -1,4 +1,6 @@
 //! What a search found: how much load a device takes. Meaning and methods: `docs/kpi/search.md`.
+//!
+//! A load is a rate in packets a second, or a number of packets that come back to back: [`Over`] says which.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +35,7 @@ pub struct Searches {
     pub searches: Vec<Search>,
 }
 
-/// One search: the rates of one device under one kind of load.
+/// One search: the load that one device takes, of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
     /// Position in the experiment, from 1.
@@ -63,10 +65,13 @@ pub struct Search {
 pub struct Effort {
     /// The method.
     pub method: Method,
-    /// Lowest rate that is tried, in packets a second.
-    pub lowest_pps: u64,
-    /// Highest rate that is tried, in packets a second.
-    pub highest_pps: u64,
+    /// What a load is.
+    #[serde(default)]
+    pub over: Over,
+    /// Lowest load that is tried.
+    pub lowest: u64,
+    /// Highest load that is tried.
+    pub highest: u64,
     /// How far apart the bounds of a result may be, in parts of the upper one; for the linear search in parts of the highest
     /// rate.
     pub width: f64,
@@ -85,7 +90,28 @@ pub struct Effort {
     pub stretch: f64,
 }
 
-/// How rates are chosen.
+/// What a load is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// A rate, in packets a second.
+    #[default]
+    Rate,
+    /// Packets that come back to back (RFC 2544, 26.4; RFC 9004), at the same mean rate.
+    Burst,
+}
+
+impl Over {
+    /// The unit of a load, for people.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Rate => "pps",
+            Self::Burst => "packets back to back",
+        }
+    }
+}
+
+/// How loads are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -97,7 +123,7 @@ pub enum Method {
     Linear,
 }
 
-/// What is sought: the highest rate at which this holds.
+/// What is sought: the highest load at which this holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Goal {
@@ -124,12 +150,15 @@ pub struct GoalResult {
     pub goal: Goal,
     /// How the search ended for it.
     pub ending: Ending,
-    /// Highest rate that meets the goal: the result, in packets a second.
-    pub lower_pps: Option<u64>,
-    /// Lowest rate above it that misses the goal, in packets a second.
-    pub upper_pps: Option<u64>,
-    /// What the device forwarded at the lower rate, in packets a second: the "conditional throughput" of RFC 9971.
+    /// Highest load that meets the goal: the result.
+    pub lower: Option<u64>,
+    /// Lowest load above it that misses the goal.
+    pub upper: Option<u64>,
+    /// Of a rate, what the device forwarded at the lower one, in packets a second: the "conditional throughput" of RFC 9971.
     pub forwarded_pps: Option<f64>,
+    /// Of a burst, packets of it that the device held when the last one came: the corrected buffer of RFC 9004, 6.4, in packets.
+    #[serde(default)]
+    pub held: Option<f64>,
     /// What the result rests on, or why there is none, in a sentence.
     pub reason: String,
 }
@@ -153,8 +182,8 @@ pub enum Ending {
 pub struct SearchTrial {
     /// Number of its record in the manifest, from 1.
     pub number: usize,
-    /// Offered load, in packets a second.
-    pub rate_pps: u64,
+    /// The load.
+    pub load: u64,
     /// How long it sent, in ns.
     pub duration_ns: u64,
     /// Why its numbers may not be used; empty for a valid trial. An invalid one has no say.
@@ -170,6 +199,14 @@ pub struct SearchTrial {
     pub missed: Vec<f64>,
     /// For each goal whether the trial as a whole missed it.
     pub poor: Vec<bool>,
+}
+
+impl Search {
+    /// The rates that were found for goals of loss; none of a search over bursts.
+    pub fn rates_of_loss(&self) -> impl Iterator<Item = &GoalResult> {
+        let over_rates = self.effort.over == Over::Rate;
+        self.goals.iter().filter(move |result| over_rates && matches!(result.goal, Goal::Loss { .. }))
+    }
 }
 
 const GOAL: &str = "a goal: ndr, pdr and a share such as pdr 0.5%, or a budget such as 100us@99.9%";

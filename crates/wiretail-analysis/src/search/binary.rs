@@ -21,14 +21,14 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     let (lowest, highest) = span(effort);
     (0..goals.len()).find_map(|goal| {
         let question = Question::last(effort, goal);
-        let rate_pps = match history.gap(effort, &question, effort.full_ns, effort.width) {
+        let load = match history.gap(effort, &question, effort.full_ns, effort.width) {
             Gap::None => return None,
             Gap::Above(_) => highest,
             Gap::Between(lower, upper) => middle(lower, upper),
             Gap::Below(upper) if close(effort.width, lowest, upper) => lowest,
             Gap::Below(upper) => middle(lowest, upper),
         };
-        Some(Ask { rate_pps, duration_ns: effort.full_ns })
+        Some(Ask { load, duration_ns: effort.full_ns })
     })
 }
 

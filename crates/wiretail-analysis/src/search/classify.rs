@@ -113,13 +113,13 @@ impl Question {
     /// forwarded, the exceed ratio's quantile. After a loss verification it is what the good trial forwarded.
     pub(super) fn forwarded_pps<'a>(
         &self,
-        rate_pps: u64,
+        load: u64,
         trials: impl Iterator<Item = &'a SearchTrial>,
     ) -> Option<f64> {
         let mut full: Vec<_> = trials.filter(|trial| self.is_full(trial)).collect();
         if let By::Verification { .. } = self.by {
             let good = full.into_iter().find(|trial| self.missed(trial) == Some(false))?;
-            return Some(rate_pps as f64 * forwarded_share(good));
+            return Some(load as f64 * forwarded_share(good));
         }
         let By::Sum { sum_ns, exceed } = self.by else { return None };
         full.sort_by(|a, b| forwarded_share(b).total_cmp(&forwarded_share(a)));
@@ -136,7 +136,7 @@ impl Question {
             remaining -= length_ns(trial);
         }
         // Less than was asked for: whatever is missing may have been lost.
-        share.map(|share| if remaining > slack { 0.0 } else { rate_pps as f64 * share })
+        share.map(|share| if remaining > slack { 0.0 } else { load as f64 * share })
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let sent = RATE_PPS * seconds;
         SearchTrial {
             number: 1,
-            rate_pps: RATE_PPS,
+            load: RATE_PPS,
             duration_ns: seconds * 1_000_000_000,
             invalid: Vec::new(),
             sent,

@@ -1,6 +1,6 @@
 //! What all trials together say, and what that rests on.
 
-use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, SearchTrial};
+use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Over, SearchTrial};
 
 use super::classify::{Question, Rating};
 use super::history::{Bounds, History, close_enough, span};
@@ -19,13 +19,14 @@ pub(super) fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) 
             let forwarded_pps =
                 bounds.lower.and_then(|lower| question.forwarded_pps(lower, history.at(lower)));
             let mut reason = reason(effort, &history, &question, bounds, ending);
-            reason.push_str(&inconsistency(&history, &question, bounds));
+            reason.push_str(&inconsistency(effort, &history, &question, bounds));
             GoalResult {
                 goal: goal.clone(),
                 ending,
-                lower_pps: bounds.lower,
-                upper_pps: bounds.upper,
-                forwarded_pps,
+                lower: bounds.lower,
+                upper: bounds.upper,
+                forwarded_pps: forwarded_pps.filter(|_| effort.over == Over::Rate),
+                held: None,
                 reason,
             }
         })
@@ -49,11 +50,12 @@ fn reason(
     Bounds { lower, upper }: Bounds,
     ending: Ending,
 ) -> String {
-    let met = |place: &str| lower.map(|rate| counted(history, question, rate, false, place));
-    let missed = |place: &str| upper.map(|rate| counted(history, question, rate, true, place));
+    let unit = effort.over.unit();
+    let met = |place: &str| lower.map(|load| counted(history, question, (load, unit), false, place));
+    let missed = |place: &str| upper.map(|load| counted(history, question, (load, unit), true, place));
     let both = match ending {
-        Ending::AtHighest => [met("the highest rate"), None],
-        Ending::BelowLowest => [missed("the lowest rate"), None],
+        Ending::AtHighest => [met("the highest load"), None],
+        Ending::BelowLowest => [missed("the lowest load"), None],
         Ending::Found | Ending::Open => [met(""), missed("")],
     };
     let found = both.into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -64,19 +66,25 @@ fn reason(
         match (history.rates().next(), lower, upper) {
             (None, ..) => "it ended before the first trial".to_owned(),
             (Some(_), Some(_), Some(_)) => "it ended before the bounds were close enough".to_owned(),
-            (Some(_), Some(_), None) => "it ended before a rate had missed it".to_owned(),
-            (Some(_), None, Some(_)) => "it ended before a rate had met it".to_owned(),
-            (Some(_), None, None) => "it ended before a rate had met or missed it".to_owned(),
+            (Some(_), Some(_), None) => "it ended before a load had missed it".to_owned(),
+            (Some(_), None, Some(_)) => "it ended before a load had met it".to_owned(),
+            (Some(_), None, None) => "it ended before a load had met or missed it".to_owned(),
         }
     });
     if found.is_empty() { why } else { format!("{why}: {found}") }
 }
 
 /// "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88 000 pps met it", "1 short trial at 88 000 pps missed it".
-fn counted(history: &History, question: &Question, rate_pps: u64, missed: bool, place: &str) -> String {
+fn counted(
+    history: &History,
+    question: &Question,
+    (load, unit): (u64, &str),
+    missed: bool,
+    place: &str,
+) -> String {
     let of = |full: bool, side: Option<bool>| {
         history
-            .at(rate_pps)
+            .at(load)
             .filter(|trial| question.is_full(trial) == full)
             .filter(|trial| side.is_none_or(|side| question.missed(trial) == Some(side)))
             .count()
@@ -88,12 +96,12 @@ fn counted(history: &History, question: &Question, rate_pps: u64, missed: bool, 
     let kind = if full { "full" } else { "short" };
     let trials = if all.max(count) == 1 { "trial" } else { "trials" };
     let verb = if missed { "missed" } else { "met" };
-    let rate = thousands(rate_pps);
-    let rate = if place.is_empty() { format!("{rate} pps") } else { format!("{place}, {rate} pps,") };
-    format!("{count}{of_all} {kind} {trials} at {rate} {verb} it")
+    let load = thousands(load);
+    let load = if place.is_empty() { format!("{load} {unit}") } else { format!("{place}, {load} {unit},") };
+    format!("{count}{of_all} {kind} {trials} at {load} {verb} it")
 }
 
-/// The rate that kept the bounds apart because its trials were invalid, and why they were.
+/// The load that kept the bounds apart because its trials were invalid, and why they were.
 fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> Option<String> {
     let between = |rate: &u64| {
         bounds.lower.is_none_or(|lower| *rate > lower) && bounds.upper.is_none_or(|upper| *rate < upper)
@@ -102,23 +110,25 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
         history.rates().filter(between).find(|rate| history.unusable(question, *rate, effort.full_ns))?;
     let trial = history.invalid_at(rate).last()?;
     Some(format!(
-        "{} trials at {} pps were invalid ({}), and no other rate settles it",
+        "{} trials at {} {} were invalid ({}), and no other load settles it",
         history.invalid_at(rate).count(),
         thousands(rate),
+        effort.over.unit(),
         trial.invalid.join("; ")
     ))
 }
 
-/// Said where a higher rate meets the goal than one that misses it.
-fn inconsistency(history: &History, question: &Question, bounds: Bounds) -> String {
+/// Said where a higher load meets the goal than one that misses it.
+fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> String {
     let Some(upper) = bounds.upper else { return String::new() };
     let higher =
         history.rates().rev().find(|rate| *rate > upper && history.rating(question, *rate) == Rating::Meets);
     match higher {
         None => String::new(),
         Some(higher) => format!(
-            "; the device is not consistent: it met the goal at {} pps, above a rate that missed it",
-            thousands(higher)
+            "; the device is not consistent: it met the goal at {} {}, above a load that missed it",
+            thousands(higher),
+            effort.over.unit()
         ),
     }
 }

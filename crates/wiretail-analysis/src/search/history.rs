@@ -26,20 +26,20 @@ impl<'a> History<'a> {
     pub(super) fn new(effort: &Effort, trials: &'a [SearchTrial]) -> Self {
         let (lowest, highest) = span(effort);
         let mut rates: BTreeMap<u64, Vec<&SearchTrial>> = BTreeMap::new();
-        for trial in trials.iter().filter(|trial| (lowest..=highest).contains(&trial.rate_pps)) {
-            rates.entry(trial.rate_pps).or_default().push(trial);
+        for trial in trials.iter().filter(|trial| (lowest..=highest).contains(&trial.load)) {
+            rates.entry(trial.load).or_default().push(trial);
         }
         Self { rates }
     }
 
     /// The valid trials at a rate, in the order they were done.
-    pub(super) fn at(&self, rate_pps: u64) -> impl Iterator<Item = &'a SearchTrial> + Clone {
-        self.rates.get(&rate_pps).into_iter().flatten().copied().filter(|trial| trial.invalid.is_empty())
+    pub(super) fn at(&self, load: u64) -> impl Iterator<Item = &'a SearchTrial> + Clone {
+        self.rates.get(&load).into_iter().flatten().copied().filter(|trial| trial.invalid.is_empty())
     }
 
     /// The invalid trials at a rate.
-    pub(super) fn invalid_at(&self, rate_pps: u64) -> impl Iterator<Item = &'a SearchTrial> {
-        self.rates.get(&rate_pps).into_iter().flatten().copied().filter(|trial| !trial.invalid.is_empty())
+    pub(super) fn invalid_at(&self, load: u64) -> impl Iterator<Item = &'a SearchTrial> {
+        self.rates.get(&load).into_iter().flatten().copied().filter(|trial| !trial.invalid.is_empty())
     }
 
     /// The rates that were tried, ascending.
@@ -47,8 +47,8 @@ impl<'a> History<'a> {
         self.rates.keys().copied()
     }
 
-    pub(super) fn rating(&self, question: &Question, rate_pps: u64) -> Rating {
-        question.rating(self.at(rate_pps))
+    pub(super) fn rating(&self, question: &Question, load: u64) -> Rating {
+        question.rating(self.at(load))
     }
 
     pub(super) fn bounds(&self, question: &Question) -> Bounds {
@@ -63,9 +63,9 @@ impl<'a> History<'a> {
 
     /// Whether trials of this length at this rate were invalid so often that they are not asked for again, with the
     /// question still open.
-    pub(super) fn unusable(&self, question: &Question, rate_pps: u64, duration_ns: u64) -> bool {
-        let invalid = self.invalid_at(rate_pps).filter(|trial| alike(trial.duration_ns, duration_ns)).count();
-        invalid >= super::INVALID_MAX && self.rating(question, rate_pps) == Rating::Undecided
+    pub(super) fn unusable(&self, question: &Question, load: u64, duration_ns: u64) -> bool {
+        let invalid = self.invalid_at(load).filter(|trial| alike(trial.duration_ns, duration_ns)).count();
+        invalid >= super::INVALID_MAX && self.rating(question, load) == Rating::Undecided
     }
 
     /// Rates strictly between these two that are unusable: the lowest and the highest.
@@ -125,8 +125,8 @@ pub(super) enum Gap {
 
 /// The lowest and the highest rate of a search.
 pub(super) fn span(effort: &Effort) -> (u64, u64) {
-    let highest = effort.highest_pps.max(1);
-    (effort.lowest_pps.clamp(1, highest), highest)
+    let highest = effort.highest.max(1);
+    (effort.lowest.clamp(1, highest), highest)
 }
 
 /// Whether two rates are no further apart than this, in parts of the upper one. Neighbours are always close enough.

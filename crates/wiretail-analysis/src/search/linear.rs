@@ -14,20 +14,20 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     let history = History::new(effort, trials);
     let (lowest, highest) = span(effort);
     let mut open: Vec<Question> = (0..goals.len()).map(|goal| Question::last(effort, goal)).collect();
-    let mut rate_pps = lowest;
+    let mut load = lowest;
     while !open.is_empty() {
         for question in &open {
-            if history.rating(question, rate_pps) == Rating::Undecided
-                && !history.unusable(question, rate_pps, effort.full_ns)
+            if history.rating(question, load) == Rating::Undecided
+                && !history.unusable(question, load, effort.full_ns)
             {
-                return Some(Ask { rate_pps, duration_ns: effort.full_ns });
+                return Some(Ask { load, duration_ns: effort.full_ns });
             }
         }
-        open.retain(|question| history.rating(question, rate_pps) != Rating::Misses);
-        if rate_pps == highest {
+        open.retain(|question| history.rating(question, load) != Rating::Misses);
+        if load == highest {
             break;
         }
-        rate_pps = rate_pps.saturating_add(step(effort)).min(highest);
+        load = load.saturating_add(step(effort)).min(highest);
     }
     None
 }

@@ -36,7 +36,7 @@ struct Phase {
 /// A rate that helps a goal, and those around that would help it as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wish {
-    rate_pps: u64,
+    load: u64,
     from_pps: u64,
     to_pps: u64,
 }
@@ -69,8 +69,8 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
         })
     };
     let last = phases.len() - 1;
-    if let Some(rate_pps) = places(last).find_map(|place| place.begun()) {
-        return Some(Ask { rate_pps, duration_ns: phases[last].duration_ns });
+    if let Some(load) = places(last).find_map(|place| place.begun()) {
+        return Some(Ask { load, duration_ns: phases[last].duration_ns });
     }
     // No way back to a phase before: its shorter trials had their say.
     let longest_ns = trials.iter().map(|trial| trial.duration_ns).max().unwrap_or(0);
@@ -79,7 +79,7 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
         .rposition(|phase| phase.duration_ns <= longest_ns || alike(longest_ns, phase.duration_ns));
     (reached.unwrap_or(0)..phases.len()).find_map(|at| {
         let wishes: Vec<Wish> = places(at).filter_map(|place| place.wish()).collect();
-        Some(Ask { rate_pps: agreed(&wishes)?, duration_ns: phases[at].duration_ns })
+        Some(Ask { load: agreed(&wishes)?, duration_ns: phases[at].duration_ns })
     })
 }
 
@@ -101,7 +101,7 @@ fn phases(effort: &Effort) -> Vec<Phase> {
 fn agreed(wishes: &[Wish]) -> Option<u64> {
     let serves =
         |rate: u64| wishes.iter().filter(|wish| (wish.from_pps..=wish.to_pps).contains(&rate)).count();
-    wishes.iter().map(|wish| wish.rate_pps).max_by_key(|rate| (serves(*rate), std::cmp::Reverse(*rate)))
+    wishes.iter().map(|wish| wish.load).max_by_key(|rate| (serves(*rate), std::cmp::Reverse(*rate)))
 }
 
 impl Phase {
@@ -165,10 +165,10 @@ impl Place<'_> {
             Gap::Below(upper) => (0, upper),
             Gap::Between(lower, upper) => (lower, upper),
         };
-        if let Some(rate_pps) = self.hint(above, below) {
-            return Some(Wish { rate_pps, from_pps: rate_pps, to_pps: rate_pps });
+        if let Some(load) = self.hint(above, below) {
+            return Some(Wish { load, from_pps: load, to_pps: load });
         }
-        let rate_pps = match gap {
+        let load = match gap {
             Gap::None | Gap::Above(None) => highest,
             Gap::Above(Some(lower)) => self.up(lower),
             Gap::Below(upper) if self.unusable(upper) => halfway(span(self.effort).0, upper),
@@ -178,18 +178,18 @@ impl Place<'_> {
             }
             Gap::Between(lower, upper) => self.between(lower, upper),
         };
-        let rate_pps = rate_pps.clamp(span(self.effort).0.max(above + 1), highest.min(below - 1));
-        let slack = (width / 4.0 * rate_pps as f64) as u64;
+        let load = load.clamp(span(self.effort).0.max(above + 1), highest.min(below - 1));
+        let slack = (width / 4.0 * load as f64) as u64;
         Some(Wish {
-            rate_pps,
-            from_pps: rate_pps.saturating_sub(slack).max(above + 1),
-            to_pps: (rate_pps + slack).min(below - 1),
+            load,
+            from_pps: load.saturating_sub(slack).max(above + 1),
+            to_pps: (load + slack).min(below - 1),
         })
     }
 
     /// Whether a rate bounds the gap only because it can't be tried: it says nothing about where the goal is met.
-    fn unusable(&self, rate_pps: u64) -> bool {
-        self.history.unusable(&self.question, rate_pps, self.phase.duration_ns)
+    fn unusable(&self, load: u64) -> bool {
+        self.history.unusable(&self.question, load, self.phase.duration_ns)
     }
 
     /// What the phase before found, between these rates: first the one that met the goal.
@@ -199,13 +199,13 @@ impl Place<'_> {
     }
 
     /// The rate that the device would take, by what it forwarded of more.
-    fn forwarding(&self, rate_pps: u64) -> Option<f64> {
-        let trial = self.history.at(rate_pps).max_by_key(|trial| trial.duration_ns)?;
+    fn forwarding(&self, load: u64) -> Option<f64> {
+        let trial = self.history.at(load).max_by_key(|trial| trial.duration_ns)?;
         let allowed = match self.goal {
             Goal::Loss { ratio } => *ratio,
             Goal::Delay { .. } => 0.0,
         };
-        Some(rate_pps as f64 * forwarded_share(trial) / (1.0 - allowed))
+        Some(load as f64 * forwarded_share(trial) / (1.0 - allowed))
     }
 
     /// Below a rate that is too much, where none is known to be little enough: by what was forwarded, at least a step.

@@ -27,7 +27,7 @@ use wiretail_schema::search::{Effort, Goal, GoalResult, Method, SearchTrial};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     /// Offered load, in packets a second.
-    pub rate_pps: u64,
+    pub load: u64,
     /// How long to send, in ns.
     pub duration_ns: u64,
 }

@@ -36,24 +36,24 @@ impl Device {
     /// longer than t (Kleinrock, Queueing Systems I, 1975).
     pub fn trial(&self, effort: &Effort, goals: &[Goal], ask: Ask, number: usize) -> SearchTrial {
         let seconds = ask.duration_ns as f64 / 1e9;
-        let sent = ((ask.rate_pps as f64 * seconds) as u64).max(1);
+        let sent = ((ask.load as f64 * seconds) as u64).max(1);
         let overloaded = sent as f64 > self.capacity_pps * seconds;
         let served = self.capacity_pps * seconds * if overloaded { self.overload } else { 1.0 };
         let backlog = f64::max(sent as f64 - served, 0.0);
         let waiting = f64::min(backlog, self.ring as f64);
         let overload = (backlog - waiting).ceil() as u64;
-        let disturbed = uniform(self.seed, ask.rate_pps, number) < 1.0 - (-self.bursts_per_s * seconds).exp();
+        let disturbed = uniform(self.seed, ask.load, number) < 1.0 - (-self.bursts_per_s * seconds).exp();
         let lost = (overload + if disturbed { self.burst } else { 0 }).min(sent);
         let stretch = waiting / served;
         let loss = lost as f64 / sent as f64;
-        let missed: Vec<f64> = goals.iter().map(|goal| self.missed(goal, ask.rate_pps, loss)).collect();
+        let missed: Vec<f64> = goals.iter().map(|goal| self.missed(goal, ask.load, loss)).collect();
         let poor = missed
             .iter()
             .zip(goals)
             .map(|(missed, goal)| stretch > effort.stretch || *missed > goal.allowed());
         SearchTrial {
             number,
-            rate_pps: ask.rate_pps,
+            load: ask.load,
             duration_ns: ask.duration_ns,
             invalid: Vec::new(),
             sent,
@@ -64,11 +64,11 @@ impl Device {
         }
     }
 
-    fn missed(&self, goal: &Goal, rate_pps: u64, loss: f64) -> f64 {
+    fn missed(&self, goal: &Goal, load: u64, loss: f64) -> f64 {
         match goal {
             Goal::Loss { .. } => loss,
             Goal::Delay { limit_ns, .. } => {
-                let spare_pps = f64::max(self.capacity_pps - rate_pps as f64, 0.0);
+                let spare_pps = f64::max(self.capacity_pps - load as f64, 0.0);
                 let late = (-spare_pps * *limit_ns as f64 / 1e9).exp();
                 loss + (1.0 - loss) * late
             }
@@ -76,7 +76,7 @@ impl Device {
     }
 
     /// The highest rate that meets the goal, without disturbances and in an endless trial.
-    pub fn highest_pps(&self, goal: &Goal) -> f64 {
+    pub fn highest(&self, goal: &Goal) -> f64 {
         match goal {
             Goal::Loss { ratio } if 1.0 - ratio > self.overload => self.capacity_pps,
             Goal::Loss { ratio } => self.capacity_pps * self.overload / (1.0 - ratio),
@@ -88,8 +88,8 @@ impl Device {
 }
 
 /// In [0, 1), of these three: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), once for each.
-fn uniform(seed: u64, rate_pps: u64, number: usize) -> f64 {
-    let mixed = [rate_pps, number as u64].into_iter().fold(mix(seed), |state, word| mix(state ^ word));
+fn uniform(seed: u64, load: u64, number: usize) -> f64 {
+    let mixed = [load, number as u64].into_iter().fold(mix(seed), |state, word| mix(state ^ word));
     (mixed >> 11) as f64 / (1_u64 << 53) as f64
 }
 

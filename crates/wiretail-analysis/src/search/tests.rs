@@ -1,7 +1,7 @@
 //! Searches on devices whose capacity is known.
 
 use proptest::prelude::*;
-use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, SearchTrial};
+use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, Over, SearchTrial};
 
 use super::simulated::Device;
 use super::{Ask, INVALID_MAX, conclude, next};
@@ -10,9 +10,10 @@ const METHODS: [Method; 3] = [Method::Linear, Method::Binary, Method::Mlrsearch]
 
 fn effort(method: Method) -> Effort {
     Effort {
+        over: Over::Rate,
         method,
-        lowest_pps: 1_000,
-        highest_pps: 100_000,
+        lowest: 1_000,
+        highest: 100_000,
         width: 0.005,
         full_ns: 10_000_000_000,
         first_ns: 1_000_000_000,
@@ -43,7 +44,7 @@ fn search(
 ) -> (Vec<GoalResult>, Vec<SearchTrial>) {
     let mut trials = Vec::new();
     while let Some(ask) = next(effort, goals, &trials) {
-        assert!((effort.lowest_pps..=effort.highest_pps).contains(&ask.rate_pps), "{ask:?}");
+        assert!((effort.lowest..=effort.highest).contains(&ask.load), "{ask:?}");
         assert!(trials.len() < 2_000, "no end: {ask:?} {:?}", &trials[trials.len() - 3..]);
         trials.push(trial(ask, trials.len() + 1));
     }
@@ -68,19 +69,19 @@ fn assert_planted(effort: &Effort, result: &GoalResult, planted_pps: f64) {
     let said = format!("{:?}, planted {planted_pps}: {result:?}", effort.method);
     match result.ending {
         Ending::Found => {
-            let (lower, upper) = (result.lower_pps.unwrap() as f64, result.upper_pps.unwrap() as f64);
+            let (lower, upper) = (result.lower.unwrap() as f64, result.upper.unwrap() as f64);
             assert!(lower <= planted_pps + 1.0 && planted_pps <= upper + 1.0, "{said}");
-            let apart = if effort.method == Method::Linear { effort.highest_pps as f64 } else { upper };
+            let apart = if effort.method == Method::Linear { effort.highest as f64 } else { upper };
             assert!(upper - lower <= f64::max(effort.width * apart, 1.0), "{said}");
             assert!(result.forwarded_pps.unwrap() > 0.98 * lower, "{said}");
         }
         Ending::AtHighest => {
-            assert!(planted_pps + 1.0 >= effort.highest_pps as f64, "{said}");
-            assert_eq!((result.lower_pps, result.upper_pps), (Some(effort.highest_pps), None), "{said}");
+            assert!(planted_pps + 1.0 >= effort.highest as f64, "{said}");
+            assert_eq!((result.lower, result.upper), (Some(effort.highest), None), "{said}");
         }
         Ending::BelowLowest => {
-            assert!(planted_pps <= effort.lowest_pps as f64 + 1.0, "{said}");
-            assert_eq!((result.lower_pps, result.upper_pps), (None, Some(effort.lowest_pps)), "{said}");
+            assert!(planted_pps <= effort.lowest as f64 + 1.0, "{said}");
+            assert_eq!((result.lower, result.upper), (None, Some(effort.lowest)), "{said}");
         }
         Ending::Open => panic!("{said}"),
     }
@@ -99,7 +100,7 @@ fn a_planted_capacity_is_found() {
             for goals in [vec![ndr()], vec![ndr(), pdr(), quick()], vec![quick(), pdr(), ndr()]] {
                 let (results, _) = on(&device, &effort, &goals);
                 for (goal, result) in goals.iter().zip(&results) {
-                    assert_planted(&effort, result, device.highest_pps(goal));
+                    assert_planted(&effort, result, device.highest(goal));
                 }
             }
         }
@@ -114,7 +115,7 @@ fn a_ring_that_hides_an_overload_shows_as_stretch() {
         let effort = effort(method);
         let (results, _) = on(&device, &effort, &[ndr()]);
         // Stretched by 1 % at most: as much above the capacity.
-        let found = results[0].lower_pps.unwrap() as f64;
+        let found = results[0].lower.unwrap() as f64;
         assert!(found > 65_000.0 * 0.994 && found < 65_000.0 * 1.011, "{results:?}");
     }
 }
@@ -122,7 +123,7 @@ fn a_ring_that_hides_an_overload_shows_as_stretch() {
 #[test]
 fn binary_begins_at_the_highest_rate_and_halves() {
     let (_, trials) = on(&Device::new(30_000.0), &effort(Method::Binary), &[ndr()]);
-    let rates: Vec<u64> = trials.iter().map(|trial| trial.rate_pps).collect();
+    let rates: Vec<u64> = trials.iter().map(|trial| trial.load).collect();
     // Each miss is verified once: (1000 + 100000) / 2 = 50500, (1000 + 50500) / 2 = 25750, (25750 + 50500) / 2 = 38125.
     assert_eq!(rates[..7], [100_000, 100_000, 50_500, 50_500, 25_750, 38_125, 38_125]);
 }
@@ -137,7 +138,7 @@ fn a_good_trial_of_those_repeated_counts() {
         // The first trial at each rate is disturbed.
         let (results, _) = search(&effort, &[ndr()], |ask, number| {
             let mut trial = device.trial(&effort, &[ndr()], ask, number);
-            let times = seen.entry(ask.rate_pps).or_insert(0);
+            let times = seen.entry(ask.load).or_insert(0);
             *times += 1;
             trial.poor[0] |= *times == 1;
             trial
@@ -164,7 +165,7 @@ fn invalid_trials_have_no_say() {
         });
         assert!(trials.iter().any(|trial| !trial.invalid.is_empty()));
         for (a, b) in plain.iter().zip(&results) {
-            assert_eq!((a.lower_pps, a.upper_pps, a.ending), (b.lower_pps, b.upper_pps, b.ending));
+            assert_eq!((a.lower, a.upper, a.ending), (b.lower, b.upper, b.ending));
         }
     }
 }
@@ -174,7 +175,7 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
     let late = |above: u64, effort: &Effort, device: Device| {
         search(effort, &[ndr()], move |ask, number| {
             let mut trial = device.trial(effort, &[ndr()], ask, number);
-            if ask.rate_pps > above {
+            if ask.load > above {
                 trial.invalid = vec!["the load generator was late".to_owned()];
             }
             trial
@@ -186,16 +187,16 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
         let (results, trials) = late(60_000, &effort, Device::new(80_000.0));
         let result = &results[0];
         assert_eq!(result.ending, Ending::Open, "{result:?}");
-        let lower = result.lower_pps.unwrap();
-        assert!(result.upper_pps.is_none() && lower <= 60_000 && lower > 59_500, "{result:?}");
+        let lower = result.lower.unwrap();
+        assert!(result.upper.is_none() && lower <= 60_000 && lower > 59_500, "{result:?}");
         assert!(
             result.reason.contains("pps were invalid (the load generator was late)"),
             "{}",
             result.reason
         );
-        let most = trials.iter().map(|a| {
-            trials.iter().filter(|b| a.rate_pps == b.rate_pps && a.duration_ns == b.duration_ns).count()
-        });
+        let most = trials
+            .iter()
+            .map(|a| trials.iter().filter(|b| a.load == b.load && a.duration_ns == b.duration_ns).count());
         assert_eq!(most.max().unwrap(), INVALID_MAX);
 
         // Rates above can't be tried, but the capacity lies below.
@@ -204,10 +205,7 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
 
         // Nothing can.
         let (results, trials) = late(0, &effort, Device::new(40_000.0));
-        assert_eq!(
-            (results[0].ending, results[0].lower_pps, results[0].upper_pps),
-            (Ending::Open, None, None)
-        );
+        assert_eq!((results[0].ending, results[0].lower, results[0].upper), (Ending::Open, None, None));
         assert!(method == Method::Linear || trials.len() < 150, "{method:?}: {}", trials.len());
     }
 }
@@ -218,17 +216,17 @@ fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
         let effort = effort(method);
         let device = Device::new(65_600.0);
         let (_, trials) = on(&device, &effort, &[ndr()]);
-        let rates: std::collections::BTreeSet<u64> = trials.iter().map(|trial| trial.rate_pps).collect();
+        let rates: std::collections::BTreeSet<u64> = trials.iter().map(|trial| trial.load).collect();
         for bad in rates.into_iter().rev().take(20) {
             let (results, _) = search(&effort, &[ndr()], |ask, number| {
                 let mut trial = device.trial(&effort, &[ndr()], ask, number);
-                if ask.rate_pps == bad {
+                if ask.load == bad {
                     trial.invalid = vec!["x".to_owned()];
                 }
                 trial
             });
             let result = &results[0];
-            let (lower, upper) = (result.lower_pps.unwrap(), result.upper_pps.unwrap());
+            let (lower, upper) = (result.lower.unwrap(), result.upper.unwrap());
             assert!(lower <= 65_600 && 65_600 <= upper, "{bad}: {result:?}");
             // At most the rate itself is missing: two steps.
             assert!((upper - lower) as f64 <= 2.0 * 0.005 * 100_000.0 + 1.0, "{bad}: {result:?}");
@@ -246,15 +244,15 @@ fn reasons_say_what_a_result_rests_on() {
     let reason = |capacity: f64| {
         on(&Device::new(capacity), &binary, &[ndr()]).0.remove(0).reason.replace('\u{202f}', " ")
     };
-    assert_eq!(reason(2e6), "1 full trial at the highest rate, 100 000 pps, met it");
-    assert_eq!(reason(400.0), "2 full trials at the lowest rate, 1 000 pps, missed it");
+    assert_eq!(reason(2e6), "1 full trial at the highest load, 100 000 pps, met it");
+    assert_eq!(reason(400.0), "2 full trials at the lowest load, 1 000 pps, missed it");
     let found = reason(65_600.0);
     assert!(found.starts_with("1 full trial at 65 ") && found.contains(", 2 full trials at 65 "), "{found}");
     let nothing = conclude(&binary, &[ndr()], &[]).remove(0);
     assert_eq!((nothing.ending, nothing.reason.as_str()), (Ending::Open, "it ended before the first trial"));
     let (_, trials) = on(&Device::new(65_600.0), &binary, &[ndr()]);
     let midway = conclude(&binary, &[ndr()], &trials[..2]).remove(0).reason.replace('\u{202f}', " ");
-    assert_eq!(midway, "it ended before a rate had met it: 2 full trials at 100 000 pps missed it");
+    assert_eq!(midway, "it ended before a load had met it: 2 full trials at 100 000 pps missed it");
 }
 
 #[test]
@@ -263,10 +261,10 @@ fn a_device_that_is_not_consistent_is_told() {
     let device = Device::new(65_600.0);
     let (results, _) = search(&linear, &[ndr(), pdr()], |ask, number| {
         let mut trial = device.trial(&linear, &[ndr(), pdr()], ask, number);
-        trial.poor[0] |= ask.rate_pps == 30_000;
+        trial.poor[0] |= ask.load == 30_000;
         trial
     });
-    assert_eq!((results[0].lower_pps, results[0].upper_pps), (Some(29_500), Some(30_000)));
+    assert_eq!((results[0].lower, results[0].upper), (Some(29_500), Some(30_000)));
     assert!(results[0].reason.contains("not consistent"), "{}", results[0].reason);
     assert!(!results[1].reason.contains("not consistent"), "{}", results[1].reason);
 }
@@ -280,7 +278,7 @@ fn a_search_that_was_interrupted_goes_on_where_it_was() {
         let (results, trials) = on(&device, &effort, &goals);
         for cut in 0..trials.len() {
             let ask = next(&effort, &goals, &trials[..cut]).unwrap();
-            assert_eq!((ask.rate_pps, ask.duration_ns), (trials[cut].rate_pps, trials[cut].duration_ns));
+            assert_eq!((ask.load, ask.duration_ns), (trials[cut].load, trials[cut].duration_ns));
             assert_eq!(conclude(&effort, &goals, &trials[..cut]).len(), goals.len());
         }
         assert_eq!(conclude(&effort, &goals, &trials), results);
@@ -311,8 +309,8 @@ fn disturbances_are_told_from_the_capacity() {
             let device =
                 Device { bursts_per_s: 0.02, burst: 20, seed: n.into(), ..Device::new(capacity_pps) };
             let result = on(&device, effort, &[ndr()]).0.remove(0);
-            result.lower_pps.is_some_and(|lower| lower as f64 <= capacity_pps + 1.0)
-                && result.upper_pps.is_some_and(|upper| capacity_pps <= upper as f64 + 1.0)
+            result.lower.is_some_and(|lower| lower as f64 <= capacity_pps + 1.0)
+                && result.upper.is_some_and(|upper| capacity_pps <= upper as f64 + 1.0)
         });
         searches.filter(|right| *right).count()
     };
@@ -333,12 +331,12 @@ fn disturbances_are_told_from_the_capacity() {
 fn mlrsearch_goes_from_what_was_forwarded_by_longer_trials() {
     let (results, trials) = on(&Device::new(65_600.0), &effort(Method::Mlrsearch), &[ndr()]);
     let asks: Vec<(u64, u64)> =
-        trials.iter().map(|trial| (trial.rate_pps, trial.duration_ns / 1_000_000)).collect();
+        trials.iter().map(|trial| (trial.load, trial.duration_ns / 1_000_000)).collect();
     assert_eq!(asks[0], (100_000, 1_000));
     assert_eq!(asks[1].1, 1_000);
     assert!((65_000..65_600).contains(&asks[1].0), "{asks:?}");
     assert!(asks.is_sorted_by_key(|(_, length)| *length), "{asks:?}");
-    assert_eq!(asks.last().unwrap(), &(results[0].lower_pps.unwrap(), 10_000), "{asks:?}");
+    assert_eq!(asks.last().unwrap(), &(results[0].lower.unwrap(), 10_000), "{asks:?}");
     assert!(asks.len() <= 7, "{asks:?}");
     let reason = results[0].reason.replace('\u{202f}', " ");
     assert!(reason.starts_with("1 full trial at 65 ") && reason.contains(" short trial"), "{reason}");
@@ -351,7 +349,7 @@ fn what_longer_trials_refute_is_sought_further_out() {
     let device = Device::new(65_600.0);
     let (results, trials) = search(&effort, &[ndr()], |ask, number| {
         let mut trial = device.trial(&effort, &[ndr()], ask, number);
-        trial.poor[0] |= ask.rate_pps > 60_000 && ask.duration_ns > 5_000_000_000;
+        trial.poor[0] |= ask.load > 60_000 && ask.duration_ns > 5_000_000_000;
         trial
     });
     assert_planted(&effort, &results[0], 60_000.0);
@@ -363,7 +361,7 @@ fn any_trial() -> impl Strategy<Value = SearchTrial> {
     let parts = (0..=3_000_u64, 0..=30_u64, any::<bool>(), 0..=100_u64, any::<[bool; 2]>(), 0..=2_usize);
     parts.prop_map(|(rate, seconds, valid, lost, poor, judged)| SearchTrial {
         number: 1,
-        rate_pps: rate,
+        load: rate,
         duration_ns: seconds * 500_000_000,
         invalid: if valid { vec![] } else { vec!["x".to_owned()] },
         sent: lost * 10,
@@ -378,9 +376,10 @@ fn any_effort() -> impl Strategy<Value = Effort> {
     let parts =
         (0..METHODS.len(), 0..1_000_u64, 0..3_000_u64, 0.003..0.3, 1..=3_u64, 0..=2_u64, 0.0..0.9, 0..=3_u64);
     parts.prop_map(|(method, lowest, more, width, trials, first, exceed, verify)| Effort {
+        over: Over::Rate,
         method: METHODS[method],
-        lowest_pps: lowest,
-        highest_pps: lowest + more,
+        lowest,
+        highest: lowest + more,
         width,
         full_ns: 10_000_000_000,
         first_ns: 10_000_000_000 / 10_u64.pow(first as u32),
@@ -396,11 +395,11 @@ proptest! {
     fn any_history_gives_an_answer(effort in any_effort(), trials in prop::collection::vec(any_trial(), 0..60)) {
         let goals = [ndr(), pdr()];
         let ask = next(&effort, &goals, &trials);
-        let highest = effort.highest_pps.max(1);
-        prop_assert!(ask.is_none_or(|ask| (effort.lowest_pps.clamp(1, highest)..=highest).contains(&ask.rate_pps)));
+        let highest = effort.highest.max(1);
+        prop_assert!(ask.is_none_or(|ask| (effort.lowest.clamp(1, highest)..=highest).contains(&ask.load)));
         for result in conclude(&effort, &goals, &trials) {
             prop_assert!(!result.reason.is_empty());
-            prop_assert!(result.upper_pps.is_none_or(|upper| result.lower_pps.is_none_or(|lower| lower < upper)));
+            prop_assert!(result.upper.is_none_or(|upper| result.lower.is_none_or(|lower| lower < upper)));
         }
     }
 
@@ -427,7 +426,7 @@ proptest! {
                 Method::Binary | Method::Mlrsearch => 2.0 * 40.0,
             };
             let each = (effort.trials + effort.verify + 1 + INVALID_MAX as u64) as f64;
-            prop_assert!((trials.len() as f64) <= rates * each, "no end: {:?}", trials.iter().map(|t| (t.rate_pps, t.duration_ns, &t.poor)).collect::<Vec<_>>());
+            prop_assert!((trials.len() as f64) <= rates * each, "no end: {:?}", trials.iter().map(|t| (t.load, t.duration_ns, &t.poor)).collect::<Vec<_>>());
         }
     }
 }

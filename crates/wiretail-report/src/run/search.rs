@@ -1,7 +1,7 @@
 //! How much load the devices take: what the searches of a run found, and the way there.
 
 use wiretail_schema::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
-use wiretail_schema::search::{Ending, Goal, GoalResult, Method, Search, SearchTrial};
+use wiretail_schema::search::{Ending, Goal, GoalResult, Method, Over, Search, SearchTrial};
 
 use super::Page;
 use super::figures::{axis, draw, titled};
@@ -21,7 +21,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
         searches.searches.iter().filter(|search| !search.trials.is_empty()).map(way).collect();
     page::section(m, "search", "Where it breaks", |m| {
         m.tag("p").class("hint").text(
-            "The highest rate that meets each goal. Trials whose numbers say nothing about the device have no say. A trial in \
+            "The highest load that meets each goal: a rate, or so many packets back to back. Trials whose numbers say nothing about the device have no say. A trial in \
              which packets left for longer than they came misses every goal: what was not lost was still in the device.",
         );
         let names = head([
@@ -38,7 +38,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
         let rows = searches.searches.iter().flat_map(|search| {
             search.goals.iter().enumerate().map(move |(place, _)| row(page, search, place))
         });
-        m.tag("div").class("broad").body(|m| table(m, "Rates", &names, rows));
+        m.tag("div").class("broad").body(|m| table(m, "Loads", &names, rows));
         let names =
             head(["search", "method", "trials", "invalid", "time of sending", "time in all"]).to_vec();
         table(m, "What it took", &names, searches.searches.iter().map(effort));
@@ -51,7 +51,7 @@ fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
     // The delays at the throughput rate are what RFC 2544, section 26.2, asks for.
     let there = search.trials.iter().rev().find(|trial| {
         let says = trial.invalid.is_empty() && !trial.poor.get(place).copied().unwrap_or(true);
-        says && Some(trial.rate_pps) == result.lower_pps
+        says && Some(trial.load) == result.lower
     });
     let record = there.and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
     let summary = record.and_then(|record| page.summary(record, 0));
@@ -65,8 +65,15 @@ fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
             None => super::numbers::none(),
         }
     };
-    let pps = |pps: Option<f64>| pps.map_or_else(super::numbers::none, |pps| Cell::number(format::rate(pps)));
-    let of = |pps: Option<u64>| pps.map(|pps| pps as f64);
+    let shown = |found: Option<u64>| match found {
+        Some(found) => Cell::number(load(search.effort.over, found)),
+        None => super::numbers::none(),
+    };
+    let forwarded = match (result.forwarded_pps, result.held) {
+        (Some(pps), _) => Cell::number(format::rate(pps)),
+        (None, Some(held)) => Cell::number(format!("{} held", format::count(held as u64))),
+        (None, None) => super::numbers::none(),
+    };
     let rests = match result.ending {
         Ending::Found => result.reason.clone(),
         Ending::AtHighest | Ending::BelowLowest | Ending::Open => format!("Not found: {}", result.reason),
@@ -74,9 +81,9 @@ fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
     vec![
         Cell::text(if place == 0 { &search.name } else { "" }),
         Cell::text(result.goal.to_string()),
-        pps(of(result.lower_pps)),
-        pps(of(result.upper_pps)),
-        pps(result.forwarded_pps),
+        shown(result.lower),
+        shown(result.upper),
+        forwarded,
         delay(50.0),
         delay(99.9),
         Cell::text(rests),
@@ -96,6 +103,14 @@ fn effort(search: &Search) -> Vec<Cell> {
     ]
 }
 
+/// A load with its unit.
+fn load(over: Over, load: u64) -> String {
+    match over {
+        Over::Rate => format::rate(load as f64),
+        Over::Burst => super::counted(load as usize, "packet"),
+    }
+}
+
 /// A method's name, with where it is from.
 fn method(method: Method) -> &'static str {
     match method {
@@ -105,7 +120,7 @@ fn method(method: Method) -> &'static str {
     }
 }
 
-/// The rates that were tried, over the time it took.
+/// The loads that were tried, over the time it took.
 fn way(search: &Search) -> Figure {
     let goals: Vec<&Goal> = search.goals.iter().map(|result| &result.goal).collect();
     let mut series: Vec<Series> = Vec::new();
@@ -118,12 +133,12 @@ fn way(search: &Search) -> Figure {
             series.len() - 1
         });
         series[place].x.push(spent_s);
-        series[place].y.push(trial.rate_pps as f64);
+        series[place].y.push(trial.load as f64);
     }
     series.sort_by_key(|series| series.name.len());
     let mut found: Vec<(u64, String)> = Vec::new();
     for result in &search.goals {
-        let Some(pps) = result.lower_pps else { continue };
+        let Some(pps) = result.lower else { continue };
         match found.iter_mut().find(|(other, _)| *other == pps) {
             Some((_, goals)) => *goals = format!("{goals}, {}", result.goal),
             None => found.push((pps, result.goal.to_string())),
@@ -132,18 +147,21 @@ fn way(search: &Search) -> Figure {
     let line = |(pps, goals): (u64, String)| ReferenceLine {
         on: AxisName::Y,
         value: pps as f64,
-        label: format!("{goals}: {}", format::rate(pps as f64)),
+        label: format!("{goals}: {}", load(search.effort.over, pps)),
     };
     Figure {
         id: format!("search-{}", search.number),
-        title: titled("Rates tried", &search.name),
+        title: titled("Loads tried", &search.name),
         caption: format!(
             "{} trials by {}; each point is one, at the end of its sending.",
             search.trials.len(),
             method(search.effort.method)
         ),
         x: axis("time of sending", "sending_s", Unit::Seconds, Scale::Linear),
-        y: axis("offered rate", "rate_pps", Unit::PacketsPerSecond, Scale::Log),
+        y: match search.effort.over {
+            Over::Rate => axis("offered rate", "rate_pps", Unit::PacketsPerSecond, Scale::Log),
+            Over::Burst => axis("packets back to back", "burst", Unit::Packets, Scale::Log),
+        },
         mark: Mark::Point,
         series,
         lines: found.into_iter().map(line).collect(),

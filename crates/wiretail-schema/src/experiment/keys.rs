@@ -394,7 +394,7 @@ pub const KEYS: &[KeyRow] = &[
     )
     .of_dut(COMMAND),
     one("dut", "ready-timeout", Kind::Duration, Some("10 s"), "How long a device may take until it forwards."),
-    many("traffic", "rate", Kind::Rate, None, "Offered load in each direction; of on-off traffic, while it is on; of a search, the highest it tries."),
+    many("traffic", "rate", Kind::Rate, None, "Offered load in each direction; of on-off traffic, while it is on; of a search over rates, the highest it tries."),
     many(
         "traffic",
         "pattern",
@@ -563,7 +563,14 @@ pub const KEYS: &[KeyRow] = &[
         Some("ndr"),
         "What is sought, with commas between: ndr (no loss), pdr 0.5% (at most so much), 100us@99.9% (so large a share within that time).",
     ),
-    one("search", "lowest", Kind::Rate, Some("1 kpps"), "Lowest rate that a search tries; the highest is traffic.rate."),
+    one(
+        "search",
+        "over",
+        Kind::Choice(&["rate", "burst"]),
+        Some("rate"),
+        "What is searched: the rate, or how many packets may come back to back, at most traffic.burst, at a mean of traffic.rate (RFC 2544, 26.4; RFC 9004).",
+    ),
+    one("search", "lowest", Kind::Rate, Some("1 kpps"), "Lowest rate that a search tries; the highest is traffic.rate. A search over bursts begins with one packet."),
     one(
         "search",
         "width",

@@ -19,7 +19,7 @@ pub use text::parse_rate;
 use text::{parse_setting, unknown, values};
 
 use crate::run::SettingRecord;
-use crate::search::Goal;
+use crate::search::{Goal, Over};
 use crate::units::Duration;
 
 /// What is wrong with an experiment file, and where.
@@ -334,19 +334,19 @@ impl Trial {
         self.get(table, name).text == "yes"
     }
 
-    /// The same trial under another load, as a search does it: with this number and name, so many packets a second, for
-    /// so long, in ns.
+    /// The same trial under another load, as a search does it: with this number and name, so many packets a second or back to
+    /// back, for so long, in ns.
     #[must_use]
-    pub fn at_load(&self, number: usize, name: String, rate_pps: u64, duration_ns: u64) -> Self {
+    pub fn at_load(&self, number: usize, name: String, (over, load): (Over, u64), duration_ns: u64) -> Self {
         let mut trial = Self { number, name, like: number, ..self.clone() };
         let mut set = |table, name, text, number| {
             trial.settings[place(table, name)] = Setting { text, number };
         };
-        let rate = match rate_pps {
-            0..1000 => format!("{rate_pps} pps"),
-            _ => format!("{} kpps", rate_pps as f64 / 1e3),
-        };
-        set("traffic", "rate", rate, rate_pps);
+        match (over, load) {
+            (Over::Rate, 0..1000) => set("traffic", "rate", format!("{load} pps"), load),
+            (Over::Rate, _) => set("traffic", "rate", format!("{} kpps", load as f64 / 1e3), load),
+            (Over::Burst, _) => set("traffic", "burst", load.to_string(), load),
+        }
         set("trial", "duration", Duration::from_ns(duration_ns as i64).to_string(), duration_ns);
         trial
     }

@@ -116,6 +116,9 @@ pub struct TwinCheck {
     pub percentiles: Vec<ComparedPercentile>,
     /// Whether every percentile that has a limit is within it.
     pub within: bool,
+    /// Whether every percentile that is not within its limit lies between the smallest and the largest of the repeats: the
+    /// measurement itself does not repeat to within the limit.
+    pub within_repeats: bool,
     /// What failed, in words; empty where nothing did.
     pub failures: Vec<String>,
     /// Both distributions, for a plot; of repeats the one with the median p99.

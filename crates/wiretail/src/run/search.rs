@@ -19,7 +19,9 @@ use wiretail_report::format::{count, duration};
 use wiretail_schema::experiment::{Experiment, KEYS, Trial};
 use wiretail_schema::run::{Run, TrialState};
 use wiretail_schema::scenario::RATE;
-use wiretail_schema::search::{Effort, Ending, Goal, Method, SEARCH_SCHEMA, Search, SearchTrial, Searches};
+use wiretail_schema::search::{
+    Effort, Ending, Goal, Method, Over, SEARCH_SCHEMA, Search, SearchTrial, Searches,
+};
 
 use super::directory::RunDirectory;
 use super::progress::Line;
@@ -127,13 +129,19 @@ fn one(
             }
         }
         search.goals = judge(&search.effort, goals, &search.trials);
+        if search.effort.over == Over::Burst {
+            measure::held(directory.path(), run, search)?;
+        }
         search.complete = ask.is_none();
         search.sending_s = search.trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum();
         search.elapsed_s += begun.elapsed().as_secs_f64();
         begun = Instant::now();
         let ended = search.complete || stop.load(Ordering::Relaxed);
         if ended && !quiet {
-            search.goals.iter().for_each(|goal| eprintln!("{}: {}", template.name, text::result(goal)));
+            search
+                .goals
+                .iter()
+                .for_each(|goal| eprintln!("{}: {}", template.name, text::result(search.effort.over, goal)));
         }
         write(directory, searches)?;
         if ended {
@@ -153,10 +161,14 @@ fn measured(
     stop: &AtomicBool,
 ) -> Result<Option<SearchTrial>> {
     let number = run.trials.iter().map(|record| record.number).max().unwrap_or(0) + 1;
-    let name = format!("{}-{}pps", template.name, ask.rate_pps);
-    let trial = template.at_load(number, name, ask.rate_pps, ask.duration_ns);
+    let over = search.effort.over;
+    let name = match over {
+        Over::Rate => format!("{}-{}pps", template.name, ask.load),
+        Over::Burst => format!("{}-burst{}", template.name, ask.load),
+    };
+    let trial = template.at_load(number, name, (over, ask.load), ask.duration_ns);
     let sending = duration(ask.duration_ns as f64);
-    let head = format!("{}: {} pps for {sending}", template.name, count(ask.rate_pps));
+    let head = format!("{}: {} {} for {sending}", template.name, count(ask.load), over.unit());
     let line = Line::of_search(head, &trial, quiet);
     let record = attempts(directory, &trial, seed, &line, stop)?;
     if record.state == TrialState::Interrupted || stop.load(Ordering::Relaxed) {
@@ -173,11 +185,12 @@ fn measured(
 }
 
 /// The keys that tell the trials of a search apart: those of the experiment that are about the device and its load,
-/// and the rate.
+/// and the load that is sought.
 fn factors(experiment: &Experiment) -> Vec<String> {
     let asked = experiment.factors();
     let names = KEYS.iter().filter(|row| row.table != "search").map(|row| row.full_name());
-    names.filter(|name| name == RATE || asked.contains(name)).collect()
+    let sought = if experiment.first("search", "over").text == "burst" { "traffic.burst" } else { RATE };
+    names.filter(|name| name == sought || asked.contains(name)).collect()
 }
 
 fn new_searches(experiment: &Experiment, run: &Run, templates: &[Trial]) -> Searches {
@@ -219,11 +232,16 @@ fn effort(template: &Trial) -> Result<Effort> {
         "linear" => Method::Linear,
         other => bail!("search.method = \"{other}\" is not known"),
     };
+    let over = if template.get("search", "over").text == "burst" { Over::Burst } else { Over::Rate };
     let full_ns = template.get("trial", "duration").number;
     Ok(Effort {
         method,
-        lowest_pps: number("lowest"),
-        highest_pps: template.get("traffic", "rate").number,
+        over,
+        lowest: if over == Over::Burst { 1 } else { number("lowest") },
+        highest: match over {
+            Over::Rate => template.get("traffic", "rate").number,
+            Over::Burst => template.get("traffic", "burst").number,
+        },
         width: share("width"),
         full_ns,
         first_ns: number("first-duration").min(full_ns),
@@ -236,11 +254,20 @@ fn effort(template: &Trial) -> Result<Effort> {
 
 /// Refuses what can't be searched.
 fn refuse(template: &Trial, effort: &Effort) -> Result<()> {
-    if effort.lowest_pps >= effort.highest_pps {
+    if effort.over == Over::Burst {
+        let shortest_ns = if effort.method == Method::Mlrsearch { effort.first_ns } else { effort.full_ns };
+        let fit = (template.get("traffic", "rate").number as f64 * shortest_ns as f64 / 1e9) as u64;
+        if effort.highest < 2 || effort.highest > fit {
+            bail!(
+                "traffic.burst = {}, the longest burst of the search: expected 2 to {fit} packets, as many as a trial has",
+                effort.highest
+            );
+        }
+    } else if effort.lowest >= effort.highest {
         bail!(
             "search.lowest = {} pps is not below traffic.rate = {} pps, the highest rate of the search",
-            effort.lowest_pps,
-            effort.highest_pps
+            effort.lowest,
+            effort.highest
         );
     }
     if effort.width <= 0.0 || effort.width >= 1.0 {

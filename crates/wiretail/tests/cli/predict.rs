@@ -147,13 +147,13 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     assert_eq!(found["searched"], json!([]));
 
     // The device's trial is one of a search: R_max, 99.8 kpps, is held against what that found.
-    let goal = |kind: Value, lower: Value, upper: Value| json!({"goal": kind, "ending": "found", "lower_pps": lower, "upper_pps": upper, "forwarded_pps": null, "reason": ""});
+    let goal = |kind: Value, lower: Value, upper: Value| json!({"goal": kind, "ending": "found", "lower": lower, "upper": upper, "forwarded_pps": null, "reason": ""});
     let loss = |ratio: f64| json!({"kind": "loss", "ratio": ratio});
     let search = |number: u64, trial: u64, goals: Vec<Value>| {
         json!({"number": number, "repeat": 1, "name": format!("search{number}"), "settings": [], "goals": goals,
-               "effort": {"method": "binary", "lowest_pps": 1, "highest_pps": 200_000, "width": 0.01, "full_ns": 1,
+               "effort": {"method": "binary", "over": "rate", "lowest": 1, "highest": 200_000, "width": 0.01, "full_ns": 1,
                           "first_ns": 1, "trials": 1, "exceed": 0.0, "verify": 0, "stretch": 0.0},
-               "trials": [{"number": trial, "rate_pps": 1, "duration_ns": 1, "invalid": [], "sent": 1, "lost": 0,
+               "trials": [{"number": trial, "load": 1, "duration_ns": 1, "invalid": [], "sent": 1, "lost": 0,
                            "stretch": 0.0, "missed": [], "poor": []}],
                "sending_s": 1.0, "elapsed_s": 1.0, "complete": true})
     };

@@ -12,7 +12,6 @@ use wiretail_schema::predict::calibration::{
 };
 use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
-use wiretail_schema::search::Goal;
 
 use super::trials::{Chosen, choose};
 use crate::cli::predict::twin::TwinArgs;
@@ -78,11 +77,8 @@ pub fn searches(
             let model =
                 TwinModel { batch: batch.map_or(model.batch, |batch| batch.number.max(1)), ..model.clone() };
             let Some(predicted_pps) = capacity(&model)?.pps else { continue };
-            for result in &search.goals {
-                let Some(lower_pps) = result.lower_pps.filter(|_| matches!(result.goal, Goal::Loss { .. }))
-                else {
-                    continue;
-                };
+            for result in search.rates_of_loss() {
+                let Some(lower_pps) = result.lower else { continue };
                 let error = predicted_pps / lower_pps as f64 - 1.0;
                 checks.push(TwinSearchCheck {
                     search: name.clone(),
@@ -90,7 +86,7 @@ pub fn searches(
                     goal: result.goal.to_string(),
                     predicted_pps,
                     lower_pps,
-                    upper_pps: result.upper_pps,
+                    upper_pps: result.upper,
                     error,
                     limit: CAPACITY_LIMIT,
                     within: error.abs() <= CAPACITY_LIMIT,
@@ -177,6 +173,10 @@ fn one(
         measured_packets: all.iter().map(Counts::count).sum(),
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         within: failures.is_empty(),
+        within_repeats: percentiles
+            .iter()
+            .filter(|one| failure(one).is_some())
+            .all(|one| (one.measured_low_ns..=one.measured_high_ns).contains(&one.predicted_ns)),
         percentiles,
         failures,
         curve,
@@ -216,12 +216,17 @@ fn unrepeated(name: &str) -> &str {
 
 fn failure(one: &ComparedPercentile) -> Option<String> {
     let limit = one.limit.filter(|limit| one.error.abs() > *limit)?;
+    let repeats = one.measured_low_ns..=one.measured_high_ns;
     Some(format!(
-        "p{} is predicted as {} and measured as {}: {:+.1} %, where {:.0} % are allowed",
+        "p{} is predicted as {} and measured as {}: {:+.1} %, where {:.0} % are allowed{}",
         short(one.percentile),
         duration(one.predicted_ns as f64),
         duration(one.measured_ns as f64),
         one.error * 100.0,
-        limit * 100.0
+        limit * 100.0,
+        match repeats.contains(&one.predicted_ns) {
+            true => "; the repeats of the measurement lie farther apart than that, on both sides of it",
+            false => "",
+        }
     ))
 }

@@ -163,7 +163,7 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         }
         let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
         let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
-        writeln!(out, "  {loss:>19}  {}{overloaded}", if check.within { "ok" } else { "BEYOND" })?;
+        writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
     }
     let failed: Vec<&TwinCheck> = checks.iter().filter(|check| !check.within).collect();
     writeln!(
@@ -172,6 +172,13 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         checks.len() - failed.len(),
         checks.len()
     )?;
+    let inside = failed.iter().filter(|check| check.within_repeats).count();
+    if inside > 0 {
+        writeln!(
+            out,
+            "  {inside} of the others lie between the repeats of the measurement, which are farther apart"
+        )?;
+    }
     for check in failed {
         writeln!(out, "    {} ({}): {}", check.name, check.trials.join(", "), check.failures.join("; "))?;
     }
@@ -179,6 +186,14 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
     }
     Ok(())
+}
+
+fn verdict(check: &TwinCheck) -> &'static str {
+    match (check.within, check.within_repeats) {
+        (true, _) => "ok",
+        (false, true) => "BETWEEN REPEATS",
+        (false, false) => "BEYOND",
+    }
 }
 
 fn compared(one: &ComparedPercentile) -> String {

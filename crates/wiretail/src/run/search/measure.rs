@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use wiretail_analysis::search::Ask;
-use wiretail_schema::run::{TrialRecord, TrialState};
-use wiretail_schema::search::{Effort, Goal, SearchTrial};
-use wiretail_schema::summary::{Capture, Summary};
+use wiretail_schema::run::{Run, TrialRecord, TrialState};
+use wiretail_schema::search::{Effort, Goal, Over, Search, SearchTrial};
+use wiretail_schema::summary::{Capture, Gaps, Summary};
 
 /// The trial of this record.
 ///
@@ -22,7 +22,7 @@ pub fn of(
 ) -> Result<SearchTrial> {
     let mut trial = SearchTrial {
         number: record.number,
-        rate_pps: ask.rate_pps,
+        load: ask.load,
         duration_ns: ask.duration_ns,
         invalid: Vec::new(),
         sent: 0,
@@ -34,24 +34,58 @@ pub fn of(
     if record.state != TrialState::Valid {
         trial.invalid.clone_from(&record.reasons);
     }
-    let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else {
+    let Some(summary) = summary(run, record)? else {
         if trial.invalid.is_empty() {
             trial.invalid.push("nothing was analysed".to_owned());
         }
         return Ok(trial);
     };
-    let file = run.join(&segment.directory).join("summary.json");
-    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    let summary: Summary =
-        serde_json::from_slice(&text).with_context(|| format!("{}: is no summary", file.display()))?;
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    trial.stretch = stretch(&summary.pre, &summary.post);
+    // Behind the last burst the device is always late.
+    if effort.over == Over::Rate {
+        trial.stretch = stretch(&summary.pre, &summary.post);
+    }
     trial.missed = goals.iter().map(|goal| missed(goal, &summary)).collect();
     let stretched = trial.stretch > effort.stretch;
     let poor = |(goal, missed): (&Goal, &f64)| stretched || *missed > goal.allowed();
     trial.poor = goals.iter().zip(&trial.missed).map(poor).collect();
     Ok(trial)
+}
+
+/// The numbers of the whole device; None where nothing was analysed.
+fn summary(run: &Path, record: &TrialRecord) -> Result<Option<Summary>> {
+    let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { return Ok(None) };
+    let file = run.join(&segment.directory).join("summary.json");
+    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    let summary =
+        serde_json::from_slice(&text).with_context(|| format!("{}: is no summary", file.display()))?;
+    Ok(Some(summary))
+}
+
+/// Of a search over bursts, says of each result how many packets of the burst the device held when the last one came: of b packets,
+/// g apart, forwarded h apart, b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets instead of time, where
+/// 1/g is the highest rate of the medium and 1/h the throughput. Both are medians of the gaps of one trial.
+///
+/// # Errors
+/// The numbers of a trial can't be read.
+pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
+    for (place, result) in search.goals.iter_mut().enumerate() {
+        let met = |trial: &&SearchTrial| {
+            Some(trial.load) == result.lower && trial.invalid.is_empty() && !trial.poor[place]
+        };
+        let number = search.trials.iter().rev().find(met).map(|trial| trial.number);
+        let Some(record) = run.trials.iter().find(|record| Some(record.number) == number) else { continue };
+        let Some(summary) = summary(path, record)? else { continue };
+        let median = |gaps: &Gaps| {
+            let found = gaps.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+            found.map(|found| found.value_ns as f64).filter(|ns| *ns > 0.0)
+        };
+        let gaps = median(&summary.pre.gaps).zip(median(&summary.post.gaps));
+        result.held =
+            gaps.zip(result.lower).map(|((came, left), burst)| burst as f64 * (1.0 - came / left).max(0.0));
+    }
+    Ok(())
 }
 
 /// Share of the packets that missed a goal.

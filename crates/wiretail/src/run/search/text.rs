@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, rate, ratio};
-use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, SearchTrial, Searches};
+use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, Over, SearchTrial, Searches};
 
 /// What would be done.
 ///
@@ -11,7 +11,7 @@ use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, SearchTr
 /// Standard output is closed.
 pub fn plan(out: &mut impl Write, effort: &Effort, goals: &[Goal]) -> io::Result<()> {
     let goals: Vec<String> = goals.iter().map(Goal::to_string).collect();
-    let (low, high) = (rate(effort.lowest_pps as f64), rate(effort.highest_pps as f64));
+    let (low, high) = (load(effort.over, effort.lowest), load(effort.over, effort.highest));
     let full = duration(effort.full_ns as f64);
     writeln!(
         out,
@@ -39,10 +39,18 @@ pub fn trial(trial: &SearchTrial, goals: &[Goal]) -> String {
     format!("{}, {} of {} lost{stretched}", words.join(", "), count(trial.lost), count(trial.sent))
 }
 
+/// A load with its unit, short.
+fn load(over: Over, load: u64) -> String {
+    match over {
+        Over::Rate => rate(load as f64),
+        Over::Burst => format!("{} packets", count(load)),
+    }
+}
+
 /// What was found for a goal.
-pub fn result(goal: &GoalResult) -> String {
-    let pps = |pps: Option<u64>| pps.map_or("?".to_owned(), |pps| rate(pps as f64));
-    let (low, high) = (pps(goal.lower_pps), pps(goal.upper_pps));
+pub fn result(over: Over, goal: &GoalResult) -> String {
+    let shown = |found: Option<u64>| found.map_or("?".to_owned(), |found| load(over, found));
+    let (low, high) = (shown(goal.lower), shown(goal.upper));
     let found = match goal.ending {
         Ending::Found => format!("{low} (missed at {high})"),
         Ending::AtHighest => format!("{low} and more"),
@@ -67,16 +75,17 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
     )?;
     for search in &searches.searches {
         for goal in &search.goals {
-            let pps = |pps: Option<f64>| pps.map_or("-".to_owned(), rate);
-            let of = |pps: Option<u64>| pps.map(|pps| pps as f64);
+            let shown =
+                |found: Option<u64>| found.map_or("-".to_owned(), |found| load(search.effort.over, found));
+            let forwarded = goal.forwarded_pps.map_or("-".to_owned(), rate);
             writeln!(
                 out,
                 "  {:<width$}  {:<16} {:>12} {:>12} {:>12} {:>7} {:>7.1} s {:>7.1} s  {}",
                 search.name,
                 goal.goal.to_string(),
-                pps(of(goal.lower_pps)),
-                pps(of(goal.upper_pps)),
-                pps(goal.forwarded_pps),
+                shown(goal.lower),
+                shown(goal.upper),
+                forwarded,
                 search.trials.len(),
                 search.sending_s,
                 search.elapsed_s,
@@ -84,6 +93,13 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
             )?;
             let mark = if goal.ending == Ending::Found { "" } else { "not found: " };
             writeln!(out, "    {mark}{}", goal.reason)?;
+            if let Some(held) = goal.held {
+                writeln!(
+                    out,
+                    "    of that burst the device held {} packets when the last one came",
+                    count(held as u64)
+                )?;
+            }
         }
     }
     Ok(())

@@ -41,11 +41,11 @@ fn a_known_capacity_is_found_also_after_an_interruption() {
     let trials = search["trials"].as_array().expect("trials");
     assert!(trials.len() > before.len() && trials[..before.len()] == before[..], "trials were done again");
     // Twice its capacity does not fill its ring of 8,192 slots in 300 ms: nothing but the stretching tells.
-    assert_eq!(trials[0]["rate_pps"], 20_000, "{}", trials[0]);
+    assert_eq!(trials[0]["load"], 20_000, "{}", trials[0]);
     assert!(trials[0]["stretch"].as_f64().unwrap() > 0.5, "{}", trials[0]);
     let goal = &search["goals"][0];
     assert_eq!(goal["ending"], "found", "{goal}");
-    let (lower, upper) = (goal["lower_pps"].as_u64().unwrap(), goal["upper_pps"].as_u64().unwrap());
+    let (lower, upper) = (goal["lower"].as_u64().unwrap(), goal["upper"].as_u64().unwrap());
     println!("between {lower} and {upper} pps after {} trials", trials.len());
     assert!(lower < upper && (upper - lower) * 10 <= upper, "{goal}");
     assert!(lower < PLANTED_PPS * 12 / 10, "{goal}");
