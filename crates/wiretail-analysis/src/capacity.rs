@@ -127,9 +127,10 @@ pub fn capacity(inputs: &CapacityInputs) -> Result<Capacity, CapacityError> {
 /// Time of all interrupts together, in ns of each second.
 fn sum(interrupts: &[InterruptLoad]) -> Estimate {
     let times = || interrupts.iter().map(|load| load.time_ns);
+    // The sum of nothing is -0.
     Estimate {
-        value: times().map(|time| time.value).sum(),
-        low: times().map(|time| time.low).sum(),
+        value: 0.0 + times().map(|time| time.value).sum::<f64>(),
+        low: 0.0 + times().map(|time| time.low).sum::<f64>(),
         high: times().map(|time| time.high).sum(),
     }
 }
@@ -227,6 +228,7 @@ mod tests {
     fn without_interrupts_the_work_alone_limits() {
         let found = capacity(&given(2_000.0, 1_000.0, Vec::new())).unwrap();
         assert_eq!((found.interrupts_ns.value, found.max_pps), (0.0, Estimate::exact(1e6)));
+        assert!(found.interrupts_ns.value.is_sign_positive());
     }
 
     #[test]

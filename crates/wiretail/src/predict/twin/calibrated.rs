@@ -98,6 +98,13 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
         taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
     }
+    let typical = typical(&trials, &taken);
+    let left_out = trials.len() - typical.iter().filter(|typical| **typical).count();
+    let mut is_typical = typical.iter();
+    taken.retain(|_| is_typical.next().is_some_and(|typical| *typical));
+    let mut is_typical = typical.iter();
+    trials.retain(|_| is_typical.next().is_some_and(|typical| *typical));
+    let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let known = Known {
         ring: arguments.ring.or(first.ring()).unwrap_or(RING_DEFAULT),
@@ -120,8 +127,33 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
     for trial in &trials {
         calibration.remarks.extend(seen_by_trace(trial)?);
     }
+    if left_out > 0 {
+        calibration.remarks.push(format!(
+            "of trials that repeat each other the one with the median p99 is used: {left_out} were left out"
+        ));
+    }
     calibration.remarks.extend(skipped.into_iter().map(|reason| format!("not used: {reason}")));
     Ok((model, calibration))
+}
+
+/// Which trials are used: of three repeats and more the one with the median p99. What disturbs the machine in one of them would
+/// else be in every prediction.
+fn typical(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
+    let p99_ns = |place: usize| {
+        let mut delays: Vec<f64> = taken[place].packets.iter().map(|packet| packet.1).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        delays.get(delays.len() * 99 / 100).copied().unwrap_or(0.0)
+    };
+    let mut is_typical = vec![true; trials.len()];
+    for (place, trial) in trials.iter().enumerate() {
+        let alike = |other: &usize| trials[*other].record.settings == trial.record.settings;
+        let mut repeats: Vec<usize> = (0..trials.len()).filter(alike).collect();
+        if repeats.len() >= 3 {
+            repeats.sort_by(|a, b| p99_ns(*a).total_cmp(&p99_ns(*b)));
+            is_typical[place] = repeats[(repeats.len() - 1) / 2] == place;
+        }
+    }
+    is_typical
 }
 
 /// The median delay of a forwarder without work, in ns.
