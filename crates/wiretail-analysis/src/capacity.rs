@@ -86,7 +86,7 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> 
 
 /// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in
 /// parts of it; None where the bound that would tell is not known.
-fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
+pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
     let far = |bound: u64| if bound > 0 { pps / bound as f64 - 1.0 } else { 0.0 };
     match (carried, overloaded) {
         (Some(carried), _) if pps < carried as f64 => Some((Judgement::LowerBound, far(carried))),

@@ -161,7 +161,7 @@ pub struct TwinSearchCheck {
     pub lower_pps: u64,
     /// Lowest rate above it that missed the goal, in packets a second.
     pub upper_pps: Option<u64>,
-    /// Predicted less measured (`lower_pps`), in parts of the measured.
+    /// How far the prediction is from the nearer bound, in parts of it; 0 between both.
     pub error: f64,
     /// How large the error may be.
     pub limit: f64,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use wiretail_analysis::capacity::place;
 use wiretail_analysis::counts::Counts;
 use wiretail_analysis::twin::comparison::{CAPACITY_LIMIT, compare};
 use wiretail_analysis::twin::{Rounds, capacity, predict_rounds};
@@ -79,7 +80,9 @@ pub fn searches(
             let Some(predicted_pps) = capacity(&model)?.pps else { continue };
             for result in search.rates_of_loss() {
                 let Some(lower_pps) = result.lower else { continue };
-                let error = predicted_pps / lower_pps as f64 - 1.0;
+                // Where one bound does not tell, the other is as near as it gets.
+                let error = place(predicted_pps, [Some(lower_pps), result.upper])
+                    .map_or(predicted_pps / lower_pps as f64 - 1.0, |(_, error)| error);
                 checks.push(TwinSearchCheck {
                     search: name.clone(),
                     name: search.name.clone(),
