@@ -129,14 +129,14 @@ fn one(
             }
         }
         search.goals = judge(&search.effort, goals, &search.trials);
-        if search.effort.over == Over::Burst {
-            measure::held(directory.path(), run, search)?;
-        }
         search.complete = ask.is_none();
         search.sending_s = search.trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum();
         search.elapsed_s += begun.elapsed().as_secs_f64();
         begun = Instant::now();
         let ended = search.complete || stop.load(Ordering::Relaxed);
+        if ended && search.effort.over == Over::Burst {
+            measure::held(directory.path(), run, search)?;
+        }
         if ended && !quiet {
             search
                 .goals

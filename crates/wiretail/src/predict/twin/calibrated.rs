@@ -98,12 +98,11 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
         taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
     }
-    let typical = typical(&trials, &taken);
-    let left_out = trials.len() - typical.iter().filter(|typical| **typical).count();
-    let mut is_typical = typical.iter();
-    taken.retain(|_| is_typical.next().is_some_and(|typical| *typical));
-    let mut is_typical = typical.iter();
-    trials.retain(|_| is_typical.next().is_some_and(|typical| *typical));
+    let all = trials.len();
+    let is_typical = typical(&trials, &taken);
+    let measured = trials.into_iter().zip(taken).zip(is_typical).filter(|(_, is_typical)| *is_typical);
+    let (trials, taken): (Vec<Chosen>, Vec<Taken>) = measured.map(|(measured, _)| measured).unzip();
+    let left_out = all - trials.len();
     let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let known = Known {
@@ -139,17 +138,18 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
 /// Which trials are used: of three repeats and more the one with the median p99. What disturbs the machine in one of them would
 /// else be in every prediction.
 fn typical(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
-    let p99_ns = |place: usize| {
-        let mut delays: Vec<f64> = taken[place].packets.iter().map(|packet| packet.1).collect();
+    let p99_ns = |taken: &Taken| {
+        let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
         delays.sort_unstable_by(f64::total_cmp);
         delays.get(delays.len() * 99 / 100).copied().unwrap_or(0.0)
     };
+    let p99_ns: Vec<f64> = taken.iter().map(p99_ns).collect();
     let mut is_typical = vec![true; trials.len()];
     for (place, trial) in trials.iter().enumerate() {
         let alike = |other: &usize| trials[*other].record.settings == trial.record.settings;
         let mut repeats: Vec<usize> = (0..trials.len()).filter(alike).collect();
         if repeats.len() >= 3 {
-            repeats.sort_by(|a, b| p99_ns(*a).total_cmp(&p99_ns(*b)));
+            repeats.sort_by(|a, b| p99_ns[*a].total_cmp(&p99_ns[*b]));
             is_typical[place] = repeats[(repeats.len() - 1) / 2] == place;
         }
     }
