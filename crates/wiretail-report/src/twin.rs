@@ -75,9 +75,34 @@ fn errors(m: &mut Markup, checks: &[TwinCheck]) {
     });
     let title = "Predicted / measured, of repeats the median; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
+    replays(m, checks);
     for check in checks.iter().filter(|check| !check.within) {
         m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
     }
+}
+
+fn replays(m: &mut Markup, checks: &[TwinCheck]) {
+    let mut names: Vec<Cow<'_, str>> = head(["load"]).to_vec();
+    for one in checks.first().map_or(&[][..], |check| &check.replay.percentiles) {
+        names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
+    }
+    names.extend(head(["within"]));
+    let rows = checks.iter().map(|check| {
+        let mut cells = vec![Cell::text(&check.name)];
+        check.replay.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+        cells.push(match check.replay.within {
+            true => Cell::number("✓ yes").class("number better"),
+            false => Cell::number("✕ no").class("number worse"),
+        });
+        cells
+    });
+    let stalls =
+        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+    let title = format!(
+        "Replayed with the arrivals{stalls} that each trial recorded: what is off here is the device's, what is off above alone is the \
+         load generator's and the machine's"
+    );
+    m.tag("div").class("broad").body(|m| table(m, &title, &names, rows));
 }
 
 fn searches(m: &mut Markup, checks: &[TwinSearchCheck]) {

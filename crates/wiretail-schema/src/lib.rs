@@ -11,6 +11,7 @@
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
 //! - [`disturbance`]: what a device was disturbed by on purpose; [`energy`]: what a trial took of energy;
+//!   [`stalls`]: when the cores of those who never sleep were taken from them;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`predict`]: what another load would do, by models, and which delays are to come;
@@ -35,6 +36,7 @@ pub mod scenario;
 pub mod search;
 pub mod shares;
 pub mod sizes;
+pub mod stalls;
 pub mod summary;
 pub mod trace;
 pub mod units;

@@ -39,6 +39,29 @@ pub fn compare(predicted: &Counts, repeats: &[Counts]) -> (Vec<ComparedPercentil
     (judged, curve.unwrap_or_default())
 }
 
+/// The judged percentiles of repeats that were each simulated on their own, as (predicted, measured): of each percentile the
+/// repeat whose error is the median one in size, with the smallest and the largest measured.
+pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
+    let shares = LIMITS.map(|limit| limit.0);
+    let each: Vec<Vec<ComparedPercentile>> =
+        repeats.iter().map(|(predicted, measured)| at(predicted, measured, &shares)).collect();
+    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
+        let ones: Option<Vec<ComparedPercentile>> = each.iter().map(|one| one.get(place).copied()).collect();
+        let mut ones = ones?;
+        ones.sort_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
+        let supported = ones.iter().all(|one| one.supported);
+        let measured = || ones.iter().map(|one| one.measured_ns);
+        Some(ComparedPercentile {
+            measured_low_ns: measured().min()?,
+            measured_high_ns: measured().max()?,
+            limit: limit.filter(|_| supported),
+            supported,
+            ..ones[middle(ones.len())]
+        })
+    });
+    judged.collect()
+}
+
 /// Place of the median among so many in order; of an even number the lower one.
 fn middle(count: usize) -> usize {
     count.saturating_sub(1) / 2
@@ -91,6 +114,21 @@ mod tests {
         assert_eq!((judged[0].limit, judged[1].limit), (Some(0.1), None));
         assert_eq!(compare(&counts(1..=100), &[counts(0..0)]), (vec![], vec![]));
         assert_eq!(compare(&counts(1..=100), &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_replays_the_median_error_counts() {
+        let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
+        // Errors of -20, +10 and +50 %.
+        let judged =
+            compare_each(&[(repeat(8), repeat(10)), (repeat(33), repeat(30)), (repeat(30), repeat(20))]);
+        let p50 = judged[0];
+        assert_eq!(
+            (p50.predicted_ns, p50.measured_ns, p50.error, p50.limit),
+            (8000, 10_000, -0.2, Some(0.1))
+        );
+        assert_eq!((p50.measured_low_ns, p50.measured_high_ns), (10_000, 30_000));
+        assert_eq!(compare_each(&[]), vec![]);
     }
 
     #[test]

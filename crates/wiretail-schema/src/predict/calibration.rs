@@ -104,8 +104,6 @@ pub struct TwinCheck {
     pub trials: Vec<String>,
     /// Their name, without the repeat.
     pub name: String,
-    /// Whether the arrivals were those that were recorded at the ingress tap, not those that were intended.
-    pub recorded_arrivals: bool,
     /// As predicted.
     pub predicted: TwinLoad,
     /// Matched packets as measured, in all trials.
@@ -121,8 +119,23 @@ pub struct TwinCheck {
     pub within_repeats: bool,
     /// What failed, in words; empty where nothing did.
     pub failures: Vec<String>,
+    /// The same with what each trial recorded.
+    #[serde(default)]
+    pub replay: TwinReplay,
     /// Both distributions, for a plot; of repeats the one with the median p99.
     pub curve: Vec<ComparedPercentile>,
+}
+
+/// A load replayed: as calibrated, with the arrivals that each trial recorded and, where it lists them, the stalls. What is off
+/// here is the device's; what is off in the prediction alone is the load generator's and the machine's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TwinReplay {
+    /// Whether the device's stalls were those that were recorded, too.
+    pub stalls: bool,
+    /// Percentiles, each of the repeat whose error is the median one in size.
+    pub percentiles: Vec<ComparedPercentile>,
+    /// Whether every percentile that has a limit is within it.
+    pub within: bool,
 }
 
 /// A percentile as predicted and as measured.

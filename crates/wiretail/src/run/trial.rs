@@ -24,6 +24,7 @@ use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, sleeps};
 use wiretail_schema::energy::EnergyState;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
+use wiretail_schema::stalls::{STALLS_FILE, StallSpan};
 
 use super::disturb::{self, Planting};
 use super::dut::{self, DeviceReport, Devices};
@@ -38,6 +39,7 @@ use super::testbed::Testbed;
 use super::topology::Topology;
 use super::tracing::{self, Traced, Tracing};
 use super::{results, traffic, validity};
+use crate::outputs;
 
 /// Time for the device to forward what is under way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -205,6 +207,9 @@ fn measure(
     if let Some(traced) = &mut traced {
         traced.write_roles(reports.sent.thread, reports.device.stalls.as_ref(), &reports.sent.traffic)?;
     }
+    let stalls =
+        validity::list(&reports.sent.generator.stalls, reports.device.stalls.as_ref(), &clock_offset());
+    outputs::write_file(&attempt.directory.join(STALLS_FILE), StallSpan::list(&stalls).as_bytes())?;
     let mut recorded = record(trial, testbed.topology(), places, &reports);
     metering.finish(attempt.directory, &mut recorded.record)?;
     Ok((recorded, traced))

@@ -12,6 +12,7 @@ use wiretail_schema::run::{
     GeneratorRecord, StallCause, StallCauseRecord, StallRecord, StallsRecord, TapRecord, TrialRecord,
     TrialState,
 };
+use wiretail_schema::stalls::{StallSpan, StalledRole};
 
 /// Stalls that are listed one by one.
 const LISTED: usize = 100;
@@ -174,6 +175,24 @@ pub fn stalls(
     longest.sort_by_key(|stall| std::cmp::Reverse(stall.duration_ns));
     longest.truncate(LISTED);
     Stalls { record: StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans, long_ns, notes }
+}
+
+/// The stalls of both loops one by one, in order of their starts, for `stalls.csv`.
+pub fn list(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> Vec<StallSpan> {
+    let unix = |ns: u64| ns as i64 + clock.realtime_minus_monotonic_ns;
+    let of = |role: StalledRole, log: &StallLog| {
+        let row = move |stall: &Stall| StallSpan {
+            role,
+            start_ns: unix(stall.start_ns),
+            end_ns: unix(stall.start_ns + stall.duration_ns),
+            preempted: stall.preempted,
+        };
+        log.kept().iter().map(row).collect::<Vec<_>>()
+    };
+    let mut list = of(StalledRole::Generator, generator);
+    list.extend(device.into_iter().flat_map(|log| of(StalledRole::Device, log)));
+    list.sort_by_key(|stall| stall.start_ns);
+    list
 }
 
 /// Stalls that were only counted: a trial of minutes has more than there is room for.

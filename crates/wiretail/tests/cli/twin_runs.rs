@@ -141,9 +141,11 @@ fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
     let text = fs::read_to_string(page).expect("a page");
     assert!(text.contains("&lt;b&gt;trial 4") && !text.contains("<b>trial"), "names are escaped");
 
-    let recorded = ["--recorded-arrivals", "--check", &at("check")];
-    let shown = succeed(["predict", "twin", "--model", &model].iter().chain(&recorded));
-    assert!(shown.contains("4 of 4 loads are within"), "{shown}");
+    let shown = succeed(["predict", "twin", "--model", &model, "--check", &at("check")]);
+    assert!(
+        shown.contains("4 of 4 loads are within") && shown.contains("4 of 4 replays are within"),
+        "{shown}"
+    );
     let by_rate =
         succeed(["predict", "twin", "--calibrate", &format!("{}:1", at("calibration")), "--rate", "50kpps"]);
     assert!(by_rate.contains("11.00") && by_rate.contains("CALIBRATED"), "{by_rate}");

@@ -128,12 +128,10 @@ pub struct TwinArgs {
     /// Hold it against the valid trials of a run, or the one of that number or name; may be repeated
     ///
     /// Each trial's load, batch and release are simulated as often as makes a million packets. The median must be within 10 %,
-    /// the 99th percentile within 20 %.
+    /// the 99th percentile within 20 %. Beside that, each is replayed: with the arrivals at its ingress tap, and with the stalls
+    /// of its device where it lists them (stalls.csv).
     #[arg(long, value_name = "RUN[:TRIAL]")]
     pub check: Vec<String>,
-    /// Hold it against them with the arrivals that were recorded at the ingress tap, not those that were intended
-    #[arg(long, requires = "check")]
-    pub recorded_arrivals: bool,
     /// Write a page with both distributions of each checked trial
     #[arg(long, value_name = "FILE", requires = "check")]
     pub report: Option<PathBuf>,

@@ -11,9 +11,10 @@ use wiretail_report::format::{duration, short};
 use wiretail_schema::predict::calibration::{
     ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
 };
-use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
+use wiretail_schema::predict::twin::{Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
 
+use super::replay::Replay;
 use super::trials::{Chosen, choose};
 use crate::cli::predict::twin::TwinArgs;
 use crate::run::packets::{Crossed, of_trial};
@@ -126,8 +127,9 @@ fn one(
     repeats: &[Chosen],
 ) -> Result<TwinCheck> {
     let trial = &repeats[0];
+    let model = of_trial_settings(model, calibration, trial);
     let (mut all, mut sent, mut lost) = (Vec::new(), 0u64, 0u64);
-    let mut recorded = Vec::new();
+    let mut replay = Replay::new(arguments, &model, calibration, repeats);
     for trial in repeats {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
@@ -140,24 +142,16 @@ fn one(
                 None => lost += 1,
             }
         }
-        if arguments.recorded_arrivals && recorded.is_empty() {
-            recorded = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
-        }
+        replay.simulate(trial, &crossed)?;
         all.push(measured);
     }
     let spacing_ns = arguments.spacing.map(|spacing| spacing.ns as f64);
     let spacing_ns = spacing_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
-    let (arrivals, packets) = if arguments.recorded_arrivals {
-        let packets = recorded.len() as u64;
-        (Arrivals::Recorded { times_ns: recorded }, packets)
-    } else {
-        trial.intended(spacing_ns)?
-    };
+    let (arrivals, packets) = trial.intended(spacing_ns)?;
     let rounds = Rounds {
         rounds: arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX),
         warm_up_ns: trial.warm_up_ns() as f64,
     };
-    let model = of_trial_settings(model, calibration, trial);
     let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
     let (percentiles, curve) = compare(&counts, &all);
@@ -171,7 +165,6 @@ fn one(
             .map(|trial| format!("{}:{}", trial.run.display(), trial.record.number))
             .collect(),
         name: unrepeated(&trial.record.name).to_owned(),
-        recorded_arrivals: arguments.recorded_arrivals,
         predicted,
         measured_packets: all.iter().map(Counts::count).sum(),
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
@@ -182,6 +175,7 @@ fn one(
             .all(|one| (one.measured_low_ns..=one.measured_high_ns).contains(&one.predicted_ns)),
         percentiles,
         failures,
+        replay: replay.finish(all),
         curve,
     })
 }

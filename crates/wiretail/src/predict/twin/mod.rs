@@ -3,6 +3,7 @@
 
 mod calibrated;
 mod check;
+mod replay;
 mod table;
 mod trials;
 

@@ -145,11 +145,7 @@ fn searches(out: &mut impl Write, checks: &[TwinSearchCheck]) -> io::Result<()> 
 /// Predicted against measured, a row a load.
 fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
     let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(5);
-    writeln!(
-        out,
-        "\n  PREDICTED against measured{}",
-        if checks[0].recorded_arrivals { ", with arrivals as recorded" } else { "" }
-    )?;
+    writeln!(out, "\n  PREDICTED against measured")?;
     write!(out, "  {:<width$} {:>7}", "load", "of all")?;
     for one in &checks[0].percentiles {
         write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
@@ -182,8 +178,42 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
     for check in failed {
         writeln!(out, "    {} ({}): {}", check.name, check.trials.join(", "), check.failures.join("; "))?;
     }
+    replays(out, checks, width)?;
     if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {
         writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
+    }
+    Ok(())
+}
+
+/// The same loads with what the trials recorded, a row each.
+fn replays(out: &mut impl Write, checks: &[TwinCheck], width: usize) -> io::Result<()> {
+    let stalls =
+        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+    writeln!(
+        out,
+        "\n  REPLAYED with the arrivals{stalls} that each trial recorded; of repeats the one with the median error"
+    )?;
+    for check in checks {
+        write!(out, "  {:<width$}", check.name)?;
+        for one in &check.replay.percentiles {
+            let one = ComparedPercentile {
+                measured_low_ns: one.measured_ns,
+                measured_high_ns: one.measured_ns,
+                ..*one
+            };
+            write!(out, "  {:>30}", compared(&one))?;
+        }
+        writeln!(out, "  {}", if check.replay.within { "ok" } else { "BEYOND" })?;
+    }
+    let within = checks.iter().filter(|check| check.replay.within).count();
+    writeln!(out, "\n  {within} of {} replays are within 10 % at p50 and 20 % at p99", checks.len())?;
+    let others = checks.iter().filter(|check| check.replay.within && !check.within).count();
+    if others > 0 {
+        writeln!(
+            out,
+            "  {others} predictions fail whose replay does not: the load generator or the machine did something else than in\n  \
+             the calibration, not the device"
+        )?;
     }
     Ok(())
 }

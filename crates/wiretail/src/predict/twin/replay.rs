@@ -1,0 +1,153 @@
+//! Trials replayed: the device as calibrated, with the arrivals at its ingress tap and the stalls that it saw itself. So an
+//! error of the prediction is either the device's, or of the load generator and the machine.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use anyhow::{Context, Result, anyhow};
+use wiretail_analysis::counts::Counts;
+use wiretail_analysis::twin::comparison::compare_each;
+use wiretail_analysis::twin::{Rounds, predict_rounds};
+use wiretail_schema::predict::calibration::{TwinCalibration, TwinReplay};
+use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, TwinModel};
+use wiretail_schema::stalls::{STALLS_FILE, StallSpan, StalledRole};
+
+use super::trials::Chosen;
+use crate::cli::predict::twin::TwinArgs;
+use crate::run::packets::Crossed;
+
+/// The repeats of one load.
+pub struct Replay<'a> {
+    arguments: &'a TwinArgs,
+    model: &'a TwinModel,
+    /// Shorter stalls are not told from the loop's own work, in ns.
+    threshold_ns: f64,
+    /// How many there are: they share the packets that are simulated.
+    repeats: usize,
+    stalls: bool,
+    simulated: Vec<Counts>,
+}
+
+impl<'a> Replay<'a> {
+    /// Of a device with the load's batch and release, and of trials that repeat each other. Between two readings of its clock a
+    /// loop receives and sends, too: what is shorter than a packet without an interrupt took in the calibration is no stall.
+    pub fn new(
+        arguments: &'a TwinArgs,
+        model: &'a TwinModel,
+        calibration: Option<&TwinCalibration>,
+        repeats: &[Chosen],
+    ) -> Self {
+        let listed_ns =
+            repeats.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
+        let above_ns = calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0);
+        Self {
+            arguments,
+            model,
+            threshold_ns: above_ns.max(listed_ns),
+            repeats: repeats.len(),
+            stalls: true,
+            simulated: Vec::new(),
+        }
+    }
+
+    /// Replays a repeat, whose packets these are.
+    ///
+    /// # Errors
+    /// A list of stalls that can't be read; arrivals that can't be simulated.
+    pub fn simulate(&mut self, trial: &Chosen, crossed: &[Crossed]) -> Result<()> {
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
+        let (packets, warm_up_ns) = (times_ns.len() as u64, trial.warm_up_ns() as f64);
+        let rounds = self.arguments.packets.get() / packets.max(1) / self.repeats as u64;
+        let rounds = Rounds { rounds: rounds.max(1), warm_up_ns };
+        let stalls = stalls(trial, first_ns)?;
+        self.stalls &= stalls.is_some();
+        let stalled;
+        let model = match stalls {
+            Some(spans) => {
+                stalled = with_stalls(self.model, spans, self.threshold_ns);
+                &stalled
+            }
+            None => self.model,
+        };
+        let arrivals = Arrivals::Recorded { times_ns };
+        let (_, counts) = predict_rounds(model, &arrivals, packets, self.arguments.seed, rounds)
+            .with_context(|| format!("{}: what it recorded can't be simulated", trial.name()))?;
+        self.simulated.push(counts);
+        Ok(())
+    }
+
+    /// Holds them against what was measured, a repeat each in the same order.
+    pub fn finish(self, measured: Vec<Counts>) -> TwinReplay {
+        let pairs: Vec<(Counts, Counts)> = self.simulated.into_iter().zip(measured).collect();
+        let percentiles = compare_each(&pairs);
+        let within = percentiles.iter().all(|one| one.limit.is_none_or(|limit| one.error.abs() <= limit));
+        TwinReplay { stalls: self.stalls, percentiles, within }
+    }
+}
+
+/// When the device's core was taken from it, as (start, length) in ns since the first packet; None where the trial has no list.
+fn stalls(trial: &Chosen, first_ns: i64) -> Result<Option<Vec<(f64, f64)>>> {
+    let path = trial.run.join(&trial.record.directory).join(STALLS_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let list = StallSpan::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let of_device = list.iter().filter(|stall| stall.role == StalledRole::Device);
+    let mut spans: Vec<(f64, f64)> = of_device
+        .map(|stall| ((stall.start_ns - first_ns) as f64, (stall.end_ns - stall.start_ns) as f64))
+        .collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(Some(spans))
+}
+
+/// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
+fn with_stalls(model: &TwinModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> TwinModel {
+    spans.retain(|span| span.1 >= threshold_ns);
+    let mut interrupts: Vec<Interrupts> =
+        model.interrupts.iter().filter_map(|source| below(source, threshold_ns)).collect();
+    if !spans.is_empty() {
+        interrupts.push(Interrupts::Recorded { spans });
+    }
+    TwinModel { interrupts, ..model.clone() }
+}
+
+/// What of a source is shorter than a stall; None where nothing is.
+fn below(source: &Interrupts, threshold_ns: f64) -> Option<Interrupts> {
+    match source {
+        Interrupts::Poisson { per_second, length: Length::Samples(samples) } => {
+            let short: Vec<f64> = samples.iter().copied().filter(|ns| *ns < threshold_ns).collect();
+            let share = short.len() as f64 / samples.len() as f64;
+            (!short.is_empty()).then(|| Interrupts::Poisson {
+                per_second: per_second * share,
+                length: Length::Samples(short),
+            })
+        }
+        Interrupts::Poisson { length, .. } | Interrupts::Periodic { length, .. } => {
+            let short = match length {
+                Length::Constant(ns) | Length::Exponential(ns) => *ns < threshold_ns,
+                Length::Samples(samples) => samples.iter().all(|ns| *ns < threshold_ns),
+            };
+            short.then(|| source.clone())
+        }
+        Interrupts::Recorded { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_take_the_place_of_long_interrupts() {
+        let mixed =
+            Interrupts::Poisson { per_second: 100.0, length: Length::Samples(vec![1e3, 2e3, 3e3, 9e3]) };
+        let short = Interrupts::Poisson { per_second: 75.0, length: Length::Samples(vec![1e3, 2e3, 3e3]) };
+        assert_eq!(below(&mixed, 5e3), Some(short));
+        assert_eq!(below(&mixed, 1e3), None);
+        let beat = |ns| Interrupts::Periodic { period_ns: 1e6, phase_ns: None, length: Length::Constant(ns) };
+        assert_eq!((below(&beat(4e3), 5e3), below(&beat(6e3), 5e3)), (Some(beat(4e3)), None));
+    }
+}
