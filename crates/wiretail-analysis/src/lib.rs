@@ -34,6 +34,7 @@
 //! results that must equal its own to the byte.
 
 pub mod attribution;
+pub mod audit;
 pub mod calibration;
 pub mod capacity;
 pub mod comparison;

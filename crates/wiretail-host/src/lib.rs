@@ -24,6 +24,7 @@
 //! | `energy` | what the host takes of energy: the processor's counters, or a command that prints watts |
 //! | `deploy` | a program in a container or a virtual machine |
 //! | `snapshot` | what a measurement ran on |
+//! | `record` | all that an audit reads of a host, as one text |
 //! | `state` | the host before and after, compared |
 //! | `trace` | recording what the kernel does on some cores |
 //! | `loopback` | a thread's own loopback, whose packets a chosen core receives |
@@ -49,6 +50,7 @@ mod namespace;
 mod netlink;
 mod privileges;
 mod processes;
+mod record;
 mod snapshot;
 mod state;
 mod step;
@@ -58,7 +60,7 @@ mod threads;
 pub mod trace;
 
 pub use claim::CoreClaim;
-pub use cores::{CoreSet, Cores, Roles, quieten};
+pub use cores::{Cores, Roles, quieten};
 pub use error::HostError;
 pub use idle::{Awake, sleeps};
 pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
@@ -70,8 +72,10 @@ pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};
 pub use netlink::generic::takes_redirected_frames;
 pub use netlink::{Link, LinkTraffic, Netlink};
 pub use privileges::{Missing, Privileges, privileges};
+pub use record::{RecordPlan, record};
 pub use snapshot::snapshot;
 pub use state::{Difference, HostState, Kind};
 pub use step::{Plan, Step, VethEnd};
 pub use threads::{is_realtime, place_thread, threads_named};
+pub use wiretail_schema::cores::CoreSet;
 pub use wiretail_schema::run::HostSnapshot;

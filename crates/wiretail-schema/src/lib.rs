@@ -15,6 +15,7 @@
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`predict`]: what another load would do, by models, and which delays are to come;
+//! - [`host`]: what a host says of itself, and what an audit finds in it; [`cores`]: sets of its cores;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -22,11 +23,13 @@
 
 pub mod calibration;
 pub mod causes;
+pub mod cores;
 pub mod disturbance;
 pub mod energy;
 pub mod experiment;
 pub mod explain;
 pub mod figure;
+pub mod host;
 pub mod interval;
 pub mod overhead;
 pub mod packet;

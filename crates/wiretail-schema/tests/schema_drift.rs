@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation};
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
+use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
 use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
@@ -61,6 +62,12 @@ fn pretty(schema: &impl serde::Serialize) -> String {
 #[test]
 fn the_schema_of_summaries_is_that_of_the_types() {
     compare(&docs("formats/summary.schema.json"), &pretty(&schemars::schema_for!(Summary)));
+}
+
+#[test]
+fn the_schema_of_audits_is_that_of_the_types() {
+    compare(&docs("formats/audit.schema.json"), &pretty(&schemars::schema_for!(Audit)));
+    assert_eq!(AUDIT_SCHEMA, "wiretail.audit/1");
 }
 
 #[test]

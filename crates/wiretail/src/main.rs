@@ -10,6 +10,7 @@
 //! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
 //! - [`explain`]: what late packets have in common: interrupt counters that rose, regular patterns;
 //! - [`predict`]: what another load would do, by models;
+//! - [`host`]: whether a host leaves the packets' cores alone;
 //! - [`compare`]: several results side by side;
 //! - [`synth`]: captures with planted, known content.
 //!
@@ -26,6 +27,7 @@ mod evaluate;
 mod explain;
 mod forward;
 mod generate;
+mod host;
 mod live;
 mod meeting;
 mod outputs;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Host(arguments) => host::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Synth(arguments) => synth::command::run(&arguments),
         Command::Completions { shell } => {

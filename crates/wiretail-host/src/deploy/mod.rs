@@ -21,10 +21,10 @@ pub mod vm;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cores::CoreSet;
 use crate::error::HostError;
 use crate::namespace::Namespace;
 use crate::step::Plan;
+use wiretail_schema::cores::CoreSet;
 
 pub use container::{Container, ContainerSpec, Runtime, container};
 pub(crate) use container::{add, remove};

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::container::{Mount, init, mounts};
 use super::{ContainerSpec, Runtime, Workload, container, lxc, oci};
-use crate::cores::CoreSet;
 use crate::error::HostError;
 use crate::namespace::Namespace;
 use crate::step::Step;
+use wiretail_schema::cores::CoreSet;
 
 pub(in crate::deploy) fn workload(directory: &Path) -> Workload {
     Workload {

@@ -27,10 +27,10 @@ use std::time::Duration;
 use wiretail_schema::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
 
 use crate::apply::write_value;
-use crate::cores::CoreSet;
 use crate::error::HostError;
 use crate::journal::Journal;
 use crate::step::Step;
+use wiretail_schema::cores::CoreSet;
 
 pub use clock::clock_offset;
 pub(crate) use clock::now_ns;

@@ -1,8 +1,9 @@
 //! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
 //! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`],
-//! models in [`predict`], of which [`tail`] has the highest delays.
+//! models in [`predict`], of which [`tail`] has the highest delays, the host in [`host`].
 
 pub mod explain;
+pub mod host;
 pub mod predict;
 pub mod setup;
 pub mod tail;
@@ -87,6 +88,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Say what another load would do to a device, by models, and which delays are to come
     Predict(predict::PredictArgs),
+    /// Make a host fit for packets: what is requested, what is in effect, what helps
+    Host(host::HostArgs),
     /// Put several results side by side
     ///
     /// The first result is the baseline. Differences come with their 95 % confidence interval.

@@ -3,6 +3,7 @@
 mod corrupted;
 mod explain;
 mod forward;
+mod host;
 mod inputs;
 mod outputs;
 mod planted;

@@ -1,0 +1,42 @@
+//! huge pages for packet buffers
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "hugepages",
+    group: RuleGroup::Memory,
+    title: "huge pages for packet buffers",
+    why: "DPDK keeps packets in huge pages: with small ones the TLB misses on most of them, and the kernel may move them.",
+    effect: None,
+    source: "DPDK Getting Started Guide for Linux, System Requirements",
+    remedy: "boot with hugepagesz=1G hugepages=4 default_hugepagesz=1G, or sysctl vm.nr_hugepages",
+    cost: "that memory is nobody else's",
+    reads: &[
+        "/proc/cmdline",
+        "/proc/sys/vm/nr_hugepages",
+        "/sys/devices/system/node/node*/hugepages/*/nr_hugepages",
+    ],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(pages) = view.number("/proc/sys/vm/nr_hugepages") else {
+        return view.missing("/proc/sys/vm/nr_hugepages");
+    };
+    let word = view.boot().word("hugepages");
+    let each: i64 = view
+        .each("/sys/devices/system/node/", "/nr_hugepages")
+        .filter_map(|(_, text)| text.trim().parse::<i64>().ok())
+        .sum();
+    let pages = pages.max(each);
+    let asked = view.boot().value("hugepages").and_then(|text| text.parse::<i64>().ok());
+    let judged = match asked {
+        Some(asked) if pages < asked => {
+            Judgement::broken(format!("{asked} were asked for, {pages} are there"))
+        }
+        _ if pages == 0 => Judgement::improvable("there are none: DPDK needs them, others do not"),
+        _ => Judgement::good(),
+    };
+    judged.requested(word).effective(pages.to_string())
+}

@@ -1,0 +1,43 @@
+//! cores without the scheduler's load balancing
+
+use wiretail_schema::cores::CoreSet;
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "isolcpus",
+    group: RuleGroup::Boot,
+    title: "cores without the scheduler's load balancing",
+    why: "The scheduler moves other threads onto any core that is not isolated, and each takes a time slice from the packets.",
+    effect: None,
+    source: "kernel-parameters (isolcpus=), docs.kernel.org",
+    remedy: "boot with isolcpus=managed_irq,domain,{cores}",
+    cost: "these cores are idle unless somebody pins a thread to them",
+    reads: &["/proc/cmdline", "/sys/devices/system/cpu/isolated", "/sys/devices/system/cpu/online"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let word = view.boot().word("isolcpus");
+    let effective = match view.text(ISOLATED) {
+        Some(text) => text.trim(),
+        None => return view.missing(ISOLATED).requested(word),
+    };
+    let isolated = CoreSet::parse(effective).unwrap_or_default();
+    let shown = if effective.is_empty() { "none" } else { effective };
+    let judged = match view.boot().cores("isolcpus") {
+        Some(Err(fault)) => Judgement::broken(fault),
+        Some(Ok(asked)) if !asked.without(&isolated).is_empty() => Judgement::broken(format!(
+            "cores {} were asked for and are not isolated",
+            asked.without(&isolated)
+        )),
+        _ if !view.cores().without(&isolated).is_empty() => {
+            Judgement::improvable(format!("cores {} are not isolated", view.cores().without(&isolated)))
+        }
+        _ => Judgement::good(),
+    };
+    judged.requested(word).effective(shown)
+}
+
+const ISOLATED: &str = "/sys/devices/system/cpu/isolated";

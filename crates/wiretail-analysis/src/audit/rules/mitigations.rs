@@ -1,0 +1,30 @@
+//! mitigations against attacks through the processor
+
+use super::listed;
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "mitigations",
+    group: RuleGroup::Processor,
+    title: "mitigations against attacks through the processor",
+    why: "Some of them make each system call and each switch of threads slower; a loop that polls in user space pays little.",
+    effect: None,
+    source: "admin-guide/hw-vuln, docs.kernel.org",
+    remedy: "boot with mitigations=off only where nobody else's code runs",
+    cost: "security: other code on the machine may read memory",
+    reads: &["/sys/devices/system/cpu/vulnerabilities/*"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let on: Vec<String> = view
+        .each("/sys/devices/system/cpu/vulnerabilities/", "")
+        .filter(|(_, text)| text.trim().starts_with("Mitigation"))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let word = view.boot().word("mitigations");
+    // They are a choice between two goods; what they cost is for the reader to weigh.
+    let judged = Judgement::good().requested(word);
+    judged.effective(if on.is_empty() { "none".to_owned() } else { format!("{}: {}", on.len(), listed(&on)) })
+}

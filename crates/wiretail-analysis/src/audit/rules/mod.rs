@@ -1,0 +1,140 @@
+//! The rules, a file each, and their table.
+
+mod boot_line;
+mod cfs_quota;
+mod clocksource;
+mod compaction;
+mod counters;
+mod fair_server;
+mod governor;
+mod hugepages;
+mod idle_states;
+mod interrupts;
+mod irq_affinity;
+mod irqbalance;
+mod isolcpus;
+mod ksm;
+mod mitigations;
+mod nmi_watchdog;
+mod nohz_full;
+mod numa_balancing;
+mod rcu_nocbs;
+mod realtime_kernel;
+mod rt_throttling;
+mod smt;
+mod soft_watchdog;
+mod steal;
+mod swappiness;
+mod tasks;
+mod thp;
+mod tick;
+mod timer_migration;
+mod vm_stat_interval;
+mod workqueue;
+
+pub use wiretail_schema::host::audit::RuleGroup;
+
+use super::{Judgement, View};
+
+/// A rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Its name.
+    pub id: &'static str,
+    /// What it is about.
+    pub group: RuleGroup,
+    /// What is checked, in a few words.
+    pub title: &'static str,
+    /// Why it matters.
+    pub why: &'static str,
+    /// How much it is worth, where somebody measured it, and who.
+    pub effect: Option<&'static str>,
+    /// Where the reason is from.
+    pub source: &'static str,
+    /// What to do; `{cores}` stands for the cores that are to be left alone.
+    pub remedy: &'static str,
+    /// What that costs.
+    pub cost: &'static str,
+    /// The files that it reads; `*` stands for anything in a part of a path.
+    pub reads: &'static [&'static str],
+    /// How a host is.
+    pub judge: fn(&View<'_>) -> Judgement,
+}
+
+/// All rules, in the order in which they are shown.
+pub const ALL: &[Rule] = &[
+    boot_line::RULE,
+    realtime_kernel::RULE,
+    isolcpus::RULE,
+    nohz_full::RULE,
+    rcu_nocbs::RULE,
+    governor::RULE,
+    idle_states::RULE,
+    clocksource::RULE,
+    smt::RULE,
+    steal::RULE,
+    mitigations::RULE,
+    tick::RULE,
+    irq_affinity::RULE,
+    interrupts::RULE,
+    tasks::RULE,
+    workqueue::RULE,
+    rt_throttling::RULE,
+    fair_server::RULE,
+    timer_migration::RULE,
+    vm_stat_interval::RULE,
+    nmi_watchdog::RULE,
+    soft_watchdog::RULE,
+    thp::RULE,
+    ksm::RULE,
+    numa_balancing::RULE,
+    compaction::RULE,
+    swappiness::RULE,
+    hugepages::RULE,
+    irqbalance::RULE,
+    cfs_quota::RULE,
+];
+
+/// Options of the kernel's configuration that rules look at, by how they begin.
+pub const CONFIG_OPTIONS: &[&str] = &[
+    "CONFIG_PREEMPT",
+    "CONFIG_HZ",
+    "CONFIG_NO_HZ",
+    "CONFIG_RCU_NOCB",
+    "CONFIG_CPU_ISOLATION",
+    "CONFIG_CPUSETS",
+];
+
+/// Files that are read a second time, to see what happens meanwhile.
+pub const TWICE: &[&str] = &["/proc/interrupts", "/proc/stat"];
+
+/// Files that every view needs, whatever the rules are.
+const ALWAYS: &[&str] = &[
+    "/proc/cmdline",
+    "/proc/cpuinfo",
+    "/proc/sys/kernel/osrelease",
+    "/sys/devices/system/cpu/online",
+    "/proc/1/environ",
+    "/run/.containerenv",
+    "/.dockerenv",
+    "/run/systemd/container",
+];
+
+/// All files that the rules read, each once.
+pub fn files() -> Vec<&'static str> {
+    let mut files: Vec<&str> = ALL.iter().flat_map(|rule| rule.reads).chain(ALWAYS).copied().collect();
+    files.sort_unstable();
+    files.dedup();
+    files.retain(|file| !TWICE.contains(file));
+    files
+}
+
+/// The first few of a list, and how many more there are.
+fn listed(all: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let first = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match all.len() {
+        0..=SHOWN => first,
+        more => format!("{first} and {} more", more - SHOWN),
+    }
+}

@@ -1,0 +1,52 @@
+//! cores without the timer tick
+
+use wiretail_schema::cores::CoreSet;
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "nohz-full",
+    group: RuleGroup::Boot,
+    title: "cores without the timer tick",
+    why: "The tick interrupts a busy core HZ times a second, each time for 1 to 20 us; with nohz_full a core that runs one thread has one a second at most.",
+    effect: None,
+    source: "timers/no_hz.rst, docs.kernel.org",
+    remedy: "boot with nohz_full={cores} on a kernel with CONFIG_NO_HZ_FULL=y",
+    cost: "system calls and interrupts on these cores take a little longer; the tick of all others goes on",
+    reads: &["/proc/cmdline", "/sys/devices/system/cpu/nohz_full"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let word = view.boot().word("nohz_full");
+    let support = view.config("CONFIG_NO_HZ_FULL");
+    let text = view.text(NO_TICK).map(str::trim).filter(|text| *text != "(null)");
+    let effective = text.and_then(|text| CoreSet::parse(text).ok()).unwrap_or_default();
+    let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
+    let asked = match view.boot().cores("nohz_full") {
+        Some(Err(fault)) => return Judgement::broken(fault).requested(word).effective(shown),
+        Some(Ok(asked)) => asked,
+        None => CoreSet::default(),
+    };
+    let without = asked.without(&effective);
+    let judged = if !asked.is_empty() && support == Some("n") {
+        Judgement::broken("this kernel is built without CONFIG_NO_HZ_FULL: the word has no effect")
+    } else if !asked.is_empty() && text.is_none() {
+        match view.has(NO_TICK) {
+            true => Judgement::broken("it was asked for, and the kernel says that no core is"),
+            false => {
+                Judgement::broken("it was asked for, and this kernel does not know it (CONFIG_NO_HZ_FULL)")
+            }
+        }
+    } else if !without.is_empty() {
+        Judgement::broken(format!("cores {without} were asked for and keep their tick"))
+    } else if !view.cores().without(&effective).is_empty() {
+        Judgement::improvable(format!("cores {} keep their tick", view.cores().without(&effective)))
+    } else {
+        Judgement::good()
+    };
+    judged.requested(word).effective(shown)
+}
+
+const NO_TICK: &str = "/sys/devices/system/cpu/nohz_full";

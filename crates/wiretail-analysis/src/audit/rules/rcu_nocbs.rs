@@ -1,0 +1,60 @@
+//! RCU callbacks off the cores
+
+use wiretail_schema::cores::CoreSet;
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "rcu-nocbs",
+    group: RuleGroup::Boot,
+    title: "RCU callbacks off the cores",
+    why: "A core frees what others have let go (RCU callbacks) in a softirq of its own, tens of us long when there is much.",
+    effect: None,
+    source: "kernel-parameters (rcu_nocbs=), docs.kernel.org; P. McKenney, RCU and CPU isolation",
+    remedy: "boot with rcu_nocbs={cores} rcu_nocb_poll; nohz_full implies rcu_nocbs",
+    cost: "the housekeeping cores do that work; rcu_nocb_poll wakes them regularly",
+    reads: &["/proc/cmdline"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let word = view.boot().word("rcu_nocbs");
+    let asked = match view.boot().cores("rcu_nocbs") {
+        Some(Err(fault)) if view.boot().value("rcu_nocbs") != Some("all") => {
+            return Judgement::broken(fault).requested(word);
+        }
+        Some(Ok(asked)) => asked,
+        _ => view.boot().cores("nohz_full").and_then(Result::ok).unwrap_or_default(),
+    };
+    let asked = if view.boot().value("rcu_nocbs") == Some("all") { view.online() } else { asked };
+    // Each core whose callbacks are taken off it has a thread that does so: rcuop/N, rcuos/N or rcuog/N.
+    let offloaded: Vec<u32> = view.tasks().iter().filter_map(callback_thread).collect();
+    let effective = CoreSet::new(offloaded);
+    if view.tasks().is_empty() {
+        return Judgement::unseen("the kernel's threads were not read").requested(word);
+    }
+    let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
+    let judged = if asked.is_empty() {
+        Judgement::improvable(format!("cores {} free what RCU has collected", view.cores()))
+    } else if !asked.without(&effective).is_empty() {
+        let why = match view.config("CONFIG_RCU_NOCB_CPU") {
+            Some("n") => ": this kernel is built without CONFIG_RCU_NOCB_CPU",
+            _ => "",
+        };
+        Judgement::broken(format!(
+            "no thread takes the callbacks of cores {}{why}",
+            asked.without(&effective)
+        ))
+    } else if !view.cores().without(&effective).is_empty() {
+        Judgement::improvable(format!("not those of cores {}", view.cores().without(&effective)))
+    } else {
+        Judgement::good()
+    };
+    judged.requested(word).effective(shown)
+}
+
+fn callback_thread(task: &crate::audit::Task) -> Option<u32> {
+    let (kind, core) = task.name.split_once('/')?;
+    (task.is_kernel && ["rcuop", "rcuos", "rcuob"].contains(&kind)).then(|| core.parse().ok())?
+}

@@ -1,0 +1,31 @@
+//! a kernel by the application's architecture
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "realtime-kernel",
+    group: RuleGroup::Boot,
+    title: "a kernel by the application's architecture",
+    why: "A preemptible (PREEMPT_RT) kernel bounds what other threads and interrupts cost a thread that sleeps; one that polls on an isolated core has no use for it and pays for it.",
+    effect: None,
+    source: "Gallenmueller et al., How low can you go?, JNSM 31, 2023",
+    remedy: "for applications that sleep for packets: apt install linux-image-rt-amd64; for those that poll: the standard kernel",
+    cost: "throughput: locks become mutexes, interrupts threads",
+    reads: &["/proc/sys/kernel/version", "/sys/kernel/realtime"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let version = view.text("/proc/sys/kernel/version");
+    let realtime = view.text("/sys/kernel/realtime").map(str::trim) == Some("1")
+        || version.is_some_and(|version| version.contains("PREEMPT_RT"));
+    match (version, realtime) {
+        (None, _) => view.missing("/proc/sys/kernel/version"),
+        (Some(_), true) => Judgement::good().effective("PREEMPT_RT"),
+        (Some(version), false) => Judgement::good().effective(match version.contains("PREEMPT") {
+            true => "preemptible, not real-time",
+            false => "not preemptible",
+        }),
+    }
+}

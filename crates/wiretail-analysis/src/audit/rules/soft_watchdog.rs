@@ -1,0 +1,28 @@
+//! the watchdog for cores that do not schedule
+
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "soft-watchdog",
+    group: RuleGroup::Kernel,
+    title: "the watchdog for cores that do not schedule",
+    why: "A timer on every core wakes a thread of the highest priority there every few seconds.",
+    effect: None,
+    source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
+    remedy: "sysctl kernel.soft_watchdog=0 or boot with nosoftlockup; or kernel.watchdog_cpumask",
+    cost: "threads that never let go of a core are not reported",
+    reads: &["/proc/sys/kernel/soft_watchdog"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(value) = view.number(PATH) else { return view.missing(PATH) };
+    let judged = match value {
+        0 => Judgement::good(),
+        _ => Judgement::improvable("a thread of the highest priority runs on every core every few seconds"),
+    };
+    judged.effective(value.to_string())
+}
+
+const PATH: &str = "/proc/sys/kernel/soft_watchdog";

@@ -1,0 +1,46 @@
+//! the tick as it comes (measured)
+
+use super::counters::per_second;
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "tick",
+    group: RuleGroup::Kernel,
+    title: "the tick as it comes (measured)",
+    why: "Whether the tick is gone is seen only by counting it: a second thread, a POSIX timer or the kernel's own work brings it back.",
+    effect: None,
+    source: "timers/no_hz.rst, docs.kernel.org",
+    remedy: "boot with nohz_full={cores}; let one thread alone run on each of them",
+    cost: "as nohz-full",
+    reads: &["/proc/interrupts"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some((before, after)) = view.both("/proc/interrupts") else {
+        return Judgement::unseen("the interrupts were read once only");
+    };
+    let Some(seconds) = view.seconds() else {
+        return Judgement::unseen("it is not known how long was counted");
+    };
+    let Some(rates) = per_second(before, after, "LOC", seconds) else {
+        return Judgement::not_here("no local timer is counted (LOC)");
+    };
+    let worst = view.cores().cores().iter().filter_map(|core| Some((*core, *rates.get(core)?)));
+    let Some((core, rate)) = worst.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return Judgement::unseen("none of these cores is online");
+    };
+    let asked = view.boot().word("nohz_full");
+    let judged = match rate {
+        rate if rate <= TICKS_MAX => Judgement::good(),
+        _ if asked.is_some() => {
+            Judgement::broken(format!("core {core} has {rate:.0} ticks a second, and was to have none"))
+        }
+        _ => Judgement::improvable(format!("core {core} has {rate:.0} ticks a second")),
+    };
+    judged.requested(asked).effective(format!("{rate:.0} a second"))
+}
+
+/// One a second is what the kernel keeps for its own accounting; a few more are other timers.
+const TICKS_MAX: f64 = 10.0;

@@ -1,0 +1,247 @@
+//! All that an audit reads of a host, as one text that may be sent to others ([`HostRecord`]).
+//!
+//! Read-only. What is not there is left out; what may not be read is written down with the reason. The root may be a recorded tree
+//! (a support archive has one): then what only a living kernel says is missing.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use wiretail_schema::host::record::{HostRecord, KERNEL_CONFIG, LATER, Reading, SELF, TASKS};
+
+/// Longer files are no settings.
+const TEXT_MAX: u64 = 512 << 10;
+/// Matches of one pattern, at most: a host may have thousands of interrupts.
+const MATCHES_MAX: usize = 4096;
+
+/// What is to be read.
+#[derive(Debug, Clone)]
+pub struct RecordPlan<'a> {
+    /// Paths from the root, in each part of which `*` stands for anything.
+    pub files: &'a [&'a str],
+    /// Those of them that are read again.
+    pub twice: &'a [&'a str],
+    /// Options of the kernel's configuration, by how they begin: `CONFIG_HZ`.
+    pub options: &'a [&'a str],
+    /// How long between the two readings; zero for one reading only.
+    pub interval: Duration,
+}
+
+/// Reads a host under `root` (`/`, or a recorded tree). `wait` waits so long between the readings.
+pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -> HostRecord {
+    let mut record = HostRecord::default();
+    for pattern in plan.files {
+        for (name, path) in matches(root, pattern) {
+            add(&mut record, name, read(&path));
+        }
+    }
+    kernel_config(root, plan.options, &mut record);
+    tasks(root, TASKS.to_owned(), &mut record);
+    if plan.interval.is_zero() {
+        return record;
+    }
+    record.add(SELF, &std::process::id().to_string());
+    let begun = Instant::now();
+    read_again(root, plan.twice, &mut record, "");
+    wait(plan.interval);
+    read_again(root, plan.twice, &mut record, LATER);
+    tasks(root, format!("{TASKS}{LATER}"), &mut record);
+    record.interval_ns = begun.elapsed().as_nanos() as u64;
+    record
+}
+
+fn read_again(root: &Path, patterns: &[&str], record: &mut HostRecord, suffix: &str) {
+    for pattern in patterns {
+        for (name, path) in matches(root, pattern) {
+            add(record, format!("{name}{suffix}"), read(&path));
+        }
+    }
+}
+
+fn add(record: &mut HostRecord, name: String, text: io::Result<String>) {
+    match text {
+        Ok(text) => record.add(&name, &text),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => {
+            record.readings.insert(name, Reading::Unreadable(error.to_string()));
+        }
+    }
+}
+
+/// Text of a file; of a link the path that it leads to, as drivers and devices are named by links.
+fn read(path: &Path) -> io::Result<String> {
+    let meta = fs::symlink_metadata(path)?;
+    if meta.is_symlink() && fs::metadata(path).is_ok_and(|target| target.is_dir()) {
+        return Ok(fs::read_link(path)?.to_string_lossy().into_owned());
+    }
+    if fs::metadata(path)?.is_dir() {
+        let mut names: Vec<String> = fs::read_dir(path)?
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        names.sort();
+        return Ok(names.join("\n"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(TEXT_MAX).read_to_end(&mut bytes)?;
+    // Arguments of a process end in zeros.
+    Ok(String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned())
+}
+
+/// What a pattern means under `root`: names as the host has them, and where they are; in order.
+fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
+    let mut found = vec![(String::new(), root.to_path_buf())];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let Some((before, behind)) = part.split_once('*') else {
+            found.iter_mut().for_each(|(name, path)| {
+                *name = format!("{name}/{part}");
+                path.push(part);
+            });
+            continue;
+        };
+        let mut next = Vec::new();
+        for (name, path) in &found {
+            let Ok(entries) = fs::read_dir(path) else { continue };
+            let mut names: Vec<String> = entries
+                .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+                .filter(|entry| {
+                    entry.len() >= before.len() + behind.len()
+                        && entry.starts_with(before)
+                        && entry.ends_with(behind)
+                })
+                .collect();
+            names.sort();
+            next.extend(names.into_iter().map(|entry| (format!("{name}/{entry}"), path.join(entry))));
+        }
+        next.truncate(MATCHES_MAX);
+        found = next;
+    }
+    found
+}
+
+/// The kernel's configuration: /boot/config-RELEASE, or where modules are. (/proc/config.gz is compressed; who has it alone has
+/// mostly built the kernel himself.)
+fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
+    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+    let release = release.trim();
+    let places = [format!("boot/config-{release}"), format!("lib/modules/{release}/config")];
+    let found = places.iter().map(|place| fs::read_to_string(root.join(place)));
+    let Some(text) = found.into_iter().find_map(Result::ok) else { return };
+    let wanted = |line: &&str| {
+        let name = line.strip_prefix("# ").unwrap_or(line);
+        options.iter().any(|option| name.starts_with(option))
+    };
+    let lines: Vec<&str> = text.lines().filter(wanted).collect();
+    record.add(KERNEL_CONFIG, &lines.join("\n"));
+}
+
+/// All threads, a line each: number, process, core it ran on last, policy, real-time priority, clock ticks that it ran for, whether the
+/// kernel's own, on which cores it may run, name.
+fn tasks(root: &Path, name: String, record: &mut HostRecord) {
+    let mut lines = Vec::new();
+    let mut failed = None;
+    let numbers = |path: &Path| -> io::Result<Vec<u32>> {
+        let names = fs::read_dir(path)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut numbers: Vec<u32> = names.collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    };
+    let folder = root.join("proc");
+    for pid in numbers(&folder).unwrap_or_default() {
+        let process = folder.join(pid.to_string()).join("task");
+        for tid in numbers(&process).unwrap_or_default() {
+            // One that has ended meanwhile is no fault.
+            match task(&process.join(tid.to_string()), pid, tid) {
+                Ok(line) => lines.extend(line),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => failed = Some(error),
+                Err(_) => {}
+            }
+        }
+    }
+    if !lines.is_empty() {
+        record.add(&name, &lines.join("\n"));
+    } else if let Some(error) = failed {
+        record.readings.insert(name, Reading::Unreadable(error.to_string()));
+    }
+}
+
+fn task(path: &Path, pid: u32, tid: u32) -> io::Result<Option<String>> {
+    let stat = fs::read_to_string(path.join("stat"))?;
+    let status = fs::read_to_string(path.join("status"))?;
+    let allowed =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("").trim();
+    // Its name stands in parentheses and may hold any of them: proc(5).
+    let line = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).and_then(|(comm, rest)| {
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).copied();
+        let ticks = field(14)?.parse::<u64>().ok()? + field(15)?.parse::<u64>().ok()?;
+        let kernel = if field(9)?.parse::<u64>().ok()? & 0x0020_0000 != 0 { "kernel" } else { "user" };
+        let (core, priority, policy) = (field(39)?, field(40)?, field(41)?);
+        let comm = comm.replace('\n', " ");
+        Some(format!("{tid} {pid} {core} {policy} {priority} {ticks} {kernel} {allowed} {comm}"))
+    });
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+        root
+    }
+
+    #[test]
+    fn a_tree_becomes_a_record() {
+        let stat = "7 (a (b) c) S 1 0 0 0 -1 2097152 0 0 0 0 3 4 0 0 20 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 50 1 0";
+        let root = tree(&[
+            ("proc/cmdline", "quiet\n"),
+            ("proc/sys/kernel/osrelease", "6.1\n"),
+            ("boot/config-6.1", "CONFIG_HZ=250\n# CONFIG_HZ_100 is not set\nCONFIG_OTHER=y\n"),
+            ("sys/cpu0/governor", "performance\n"),
+            ("sys/cpu1/governor", "powersave\n"),
+            ("sys/online", "0-1\n"),
+            ("proc/7/task/7/stat", stat),
+            ("proc/7/task/7/status", "Name:\ta\nCpus_allowed_list:\t0-1\n"),
+        ]);
+        let plan = RecordPlan {
+            files: &["/proc/cmdline", "/sys/cpu*/governor", "/none", "/no*/x"],
+            twice: &["/sys/online"],
+            options: &["CONFIG_HZ"],
+            interval: Duration::from_nanos(1),
+        };
+        let record =
+            record(root.path(), &plan, |_| fs::write(root.path().join("sys/online"), "0").expect("written"));
+        let text = |name: &str| match record.readings.get(name) {
+            Some(Reading::Text(text)) => text.as_str(),
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!((text("/proc/cmdline"), text("/sys/cpu1/governor")), ("quiet", "powersave"));
+        assert_eq!((text("/sys/online"), text("/sys/online@later")), ("0-1", "0"));
+        assert_eq!(text(KERNEL_CONFIG), "CONFIG_HZ=250\n# CONFIG_HZ_100 is not set");
+        assert_eq!(text(TASKS), "7 7 1 1 50 7 kernel 0-1 a (b) c");
+        assert_eq!(record.readings.len(), 8, "{record}");
+        assert_eq!(HostRecord::parse(&record.to_string()), Ok(record));
+    }
+
+    #[test]
+    fn this_machine_can_be_recorded() {
+        let plan = RecordPlan {
+            files: &["/proc/cmdline", "/sys/devices/system/cpu/online"],
+            twice: &["/proc/interrupts"],
+            options: &[],
+            interval: Duration::from_millis(1),
+        };
+        let record = record(Path::new("/"), &plan, std::thread::sleep);
+        assert!(record.readings.contains_key("/proc/interrupts@later"), "{record}");
+        let Some(Reading::Text(tasks)) = record.readings.get(TASKS) else { panic!("no tasks") };
+        assert!(tasks.lines().any(|line| line.starts_with(&format!("{} ", std::process::id()))), "{tasks}");
+        assert!(record.interval_ns >= 1_000_000);
+    }
+}

@@ -1,0 +1,94 @@
+//! Arguments of `wiretail host`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use wiretail_host::CoreSet;
+use wiretail_schema::host::audit::HostRole;
+use wiretail_schema::units::Duration;
+
+use super::trace::cores;
+
+/// Arguments of `wiretail host`.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: HostCommand,
+}
+
+/// What there is to do with a host.
+#[derive(Debug, Subcommand)]
+pub enum HostCommand {
+    /// Say whether the cores of packets are left alone: what was requested, what is in effect, what helps
+    ///
+    /// Reads only, and mostly without root; what could not be seen is named, with the reason. Counts for a second what
+    /// interrupts the cores and who runs on them.
+    Audit(AuditArgs),
+}
+
+/// Arguments of `wiretail host audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail host audit                              # the cores that the boot line isolates
+  wiretail host audit --cores 1-3 --all            # also what is as it should be
+  wiretail host audit --save host.txt              # a text to send to others: read it first
+  wiretail host audit --from host.txt              # the audit of another machine
+  wiretail host audit --from sosreport-edge7/      # of a tree with its /proc and /sys
+  wiretail host audit --json | jq '.findings[] | select(.verdict == \"broken\")'
+
+BROKEN was requested and is not in effect, or contradicts itself. harmful takes time from the cores.
+improvable is what nobody asked for, and would help. Rules: docs/audit.md.
+
+Exit code: 0 done; 1 with --check and something broken or harmful; 2 error.")]
+pub struct AuditArgs {
+    /// The cores that are to be left alone, such as 1 or 2-3,5 [default: those that the boot line isolates]
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    pub cores: Option<CoreSet>,
+    /// What the host is for the packets [default: what it looks like]
+    #[arg(long, value_enum)]
+    pub role: Option<RoleChoice>,
+    /// Audit what was recorded: a file of --save, or a folder with a machine's /proc and /sys
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+    /// Write all that was read into a file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// How long to count interrupts and watch threads; 0s for not at all
+    #[arg(long, value_name = "DURATION", default_value = "1s", conflicts_with = "from")]
+    pub watch: Duration,
+    /// Show also what is as it should be, or is not there, and why each thing matters
+    #[arg(long, short)]
+    pub all: bool,
+    /// Exit with 1 where something is broken or harmful
+    #[arg(long)]
+    pub check: bool,
+    /// Print the audit as JSON (docs/formats/audit.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a host is for the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleChoice {
+    /// The device under test runs on it
+    Bare,
+    /// The device under test runs in a virtual machine on it
+    VmHost,
+    /// A virtual machine
+    Vm,
+    /// A container
+    Container,
+}
+
+impl From<RoleChoice> for HostRole {
+    fn from(choice: RoleChoice) -> Self {
+        match choice {
+            RoleChoice::Bare => Self::Bare,
+            RoleChoice::VmHost => Self::VmHost,
+            RoleChoice::Vm => Self::Vm,
+            RoleChoice::Container => Self::Container,
+        }
+    }
+}

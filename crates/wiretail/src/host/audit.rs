@@ -1,0 +1,160 @@
+//! `wiretail host audit`: a host, this one or a recorded one, against the rules.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_analysis::audit::{CONFIG_OPTIONS, Question, TWICE, audit, files};
+use wiretail_host::{RecordPlan, record};
+use wiretail_schema::host::audit::{Audit, Finding, Verdict};
+use wiretail_schema::host::record::HostRecord;
+
+use crate::cli::host::AuditArgs;
+use crate::outputs;
+
+/// Columns of text that is wrapped.
+const WIDTH: usize = 108;
+
+/// Runs the command.
+///
+/// # Errors
+/// A record that can't be read or written.
+pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
+    let record = match &arguments.from {
+        Some(path) => recorded(path)?,
+        None => read(Path::new("/"), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),
+    };
+    if let Some(path) = &arguments.save {
+        outputs::write_file(path, record.to_string().as_bytes())?;
+    }
+    let question = Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) };
+    let audit = audit(&record, &question, env!("CARGO_PKG_VERSION"));
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &audit)?;
+        writeln!(out)?;
+    } else {
+        table(&mut out, &audit, arguments.all)?;
+    }
+    out.flush()?;
+    let bad = |finding: &Finding| matches!(finding.verdict, Verdict::Broken | Verdict::Harmful);
+    Ok(match arguments.check && audit.findings.iter().any(bad) {
+        true => ExitCode::from(1),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn read(root: &Path, interval: Duration) -> HostRecord {
+    let files = files();
+    let plan = RecordPlan { files: &files, twice: TWICE, options: CONFIG_OPTIONS, interval };
+    record(root, &plan, std::thread::sleep)
+}
+
+fn recorded(path: &Path) -> Result<HostRecord> {
+    if path.is_dir() {
+        let record = read(path, Duration::ZERO);
+        if !record.readings.contains_key("/proc/cmdline") {
+            bail!("{}: has no proc/cmdline; expected a folder with a machine's proc and sys", path.display());
+        }
+        return Ok(record);
+    }
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("{}: cannot be read; expected what --save wrote", path.display()))?;
+    HostRecord::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
+    let unknown = || "unknown".to_owned();
+    writeln!(
+        out,
+        "  {}, kernel {}, role {}",
+        audit.processor.clone().unwrap_or_else(unknown),
+        audit.kernel.clone().unwrap_or_else(unknown),
+        audit.role.name()
+    )?;
+    writeln!(out, "  cores to be left alone: {} ({})\n", some(&audit.cores), audit.cores_from)?;
+    let shown = |finding: &&Finding| all || finding.verdict.is_problem();
+    let mut group = None;
+    for finding in audit.findings.iter().filter(shown) {
+        if group != Some(finding.group) {
+            group = Some(finding.group);
+            writeln!(out, "  {}", finding.group.name().to_uppercase())?;
+        }
+        row(out, finding, all)?;
+    }
+    let count = |verdict| audit.findings.iter().filter(|finding| finding.verdict == verdict).count();
+    writeln!(
+        out,
+        "\n  {} rules: {} broken, {} harmful, {} improvable, {} good, {} not here, {} not seen",
+        audit.findings.len(),
+        count(Verdict::Broken),
+        count(Verdict::Harmful),
+        count(Verdict::Improvable),
+        count(Verdict::Good),
+        count(Verdict::NotHere),
+        count(Verdict::Unseen)
+    )?;
+    if !all {
+        for finding in audit.findings.iter().filter(|finding| finding.verdict == Verdict::Unseen) {
+            writeln!(out, "  not seen: {}: {}", finding.rule, finding.detail)?;
+        }
+    }
+    Ok(())
+}
+
+fn some(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}
+
+fn row(out: &mut impl Write, finding: &Finding, all: bool) -> io::Result<()> {
+    let verdict = finding.verdict.name();
+    writeln!(out, "    {verdict:<11} {:<18} {}", finding.rule, finding.title)?;
+    let mut line = |label: &str, text: &str| wrapped(out, label, text);
+    match (&finding.requested, &finding.effective) {
+        (None, None) => {}
+        (None, Some(effective)) => line("", &format!("in effect: {effective}"))?,
+        (Some(requested), effective) => {
+            let effective = effective.as_deref().unwrap_or("unknown");
+            line("", &format!("requested: {requested}; in effect: {effective}"))?;
+        }
+    }
+    if !finding.detail.is_empty() {
+        line("", &finding.detail)?;
+    }
+    if all {
+        line("why", &finding.why)?;
+        if let Some(effect) = &finding.effect {
+            line("effect", effect)?;
+        }
+        line("source", &finding.source)?;
+    }
+    if finding.verdict.is_problem() {
+        line("do", &finding.remedy)?;
+        line("cost", &finding.cost)?;
+    }
+    Ok(())
+}
+
+/// A text below a row, behind a label.
+fn wrapped(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
+    let indent = " ".repeat(16);
+    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+    let mut line = format!("{indent}{label}");
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = format!("{indent}{}", " ".repeat(label.len()));
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    writeln!(out, "{line}")
+}

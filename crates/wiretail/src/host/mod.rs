@@ -1,0 +1,19 @@
+//! `wiretail host`: what a host must look like for packets' cores to be left alone, and whether it does.
+
+mod audit;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::host::{HostArgs, HostCommand};
+
+/// Runs the command.
+///
+/// # Errors
+/// What the command says.
+pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
+    match &arguments.command {
+        HostCommand::Audit(arguments) => audit::run(arguments),
+    }
+}
