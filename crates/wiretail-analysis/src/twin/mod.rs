@@ -7,6 +7,7 @@
 //!
 //! - `arrivals`: when packets come;
 //! - `vacations`: when interrupts take the server away;
+//! - `random`, `exponential`: chance, the same for a seed on every machine;
 //! - `server`: the loop, batch by batch. There is no list of events: with one server, the next event is always known
 //!   (the recursion of Lindley 1952, with batches and interrupts), which is why it is fast;
 //! - `check`: what can't be simulated, and the capacity in closed form;
@@ -21,6 +22,7 @@ mod arrivals;
 pub mod calibrate;
 mod check;
 pub mod comparison;
+mod exponential;
 mod random;
 mod server;
 mod tally;
@@ -39,9 +41,6 @@ use crate::counts::Counts;
 
 /// Pages for simulated delays: 8 MiB, as wide as queues of milliseconds are.
 const PAGES: usize = 4096;
-
-/// Delays that are counted at a time: each is a miss of the cache, and a processor waits for several at once.
-const BLOCK: usize = 256;
 
 /// What becomes of `packets` packets (of recorded arrivals, as many as there are at most): calls
 /// `outcome(arrival_ns, delay_ns)` for each, without a delay where it is lost. Served packets come in their order, and lost
@@ -97,38 +96,29 @@ pub fn predict_rounds(
 ) -> Result<(TwinLoad, Counts), TwinError> {
     let capacity_pps = capacity(model)?.pps;
     let rate_pps = offered(arrivals, packets)?;
-    let mut counts = Counts::new(PAGES);
-    let mut means = BatchMeans::default();
-    let (mut block, mut filled) = ([0i64; BLOCK], 0);
-    let (mut sent, mut lost) = (0, 0);
+    let mut tally = tally::Tally::new(PAGES);
+    let mut lost = 0;
     let mut totals = Totals::default();
     for round in 0..rounds.rounds {
         let of_round = simulate(model, arrivals, packets, seed.wrapping_add(round), |at_ns, delay_ns| {
             if at_ns < rounds.warm_up_ns {
                 return;
             }
-            sent += 1;
-            let Some(delay_ns) = delay_ns else {
-                lost += 1;
-                return;
-            };
-            block[filled] = (delay_ns + 0.5) as i64;
-            means.add(delay_ns);
-            filled += 1;
-            if filled == BLOCK {
-                block.iter().for_each(|&delay_ns| counts.add(delay_ns));
-                filled = 0;
+            match delay_ns {
+                Some(delay_ns) => tally.add(delay_ns),
+                None => lost += 1,
             }
         })?;
         totals.absorb(&of_round);
     }
-    block[..filled].iter().for_each(|&delay_ns| counts.add(delay_ns));
+    let (counts, mean) = tally.finish();
+    let sent = lost + counts.count();
     let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
     // Rounding must not make an overload of a load that is met exactly.
     let margin = if check::varies(model, arrivals) { -1e-9 } else { 1e-9 };
     let overloaded = load.is_some_and(|load| load > 1.0 + margin);
     // In a queue that grows, no part is like another.
-    let error_ns = means.interval().filter(|_| !overloaded).map(|interval| interval.half);
+    let error_ns = mean.filter(|_| !overloaded).map(|interval| interval.half);
     let predicted = TwinLoad {
         rate_pps,
         capacity_pps,

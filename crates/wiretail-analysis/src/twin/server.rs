@@ -4,7 +4,7 @@ use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 
 use super::arrivals::Stream;
 use super::random::{Draw, Random, Wakes};
-use super::vacations::Vacations;
+use super::vacations::{Vacations, later};
 
 /// What a simulation counts by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -35,7 +35,7 @@ impl Totals {
     }
 }
 
-/// Packets that wait, by their arrival times: a ring that is made once.
+/// The next packets to be served by their arrival times, also such that have not come yet: a ring that is made once.
 struct Ring {
     times: Vec<f64>,
     head: usize,
@@ -56,14 +56,17 @@ impl Ring {
     }
 
     #[inline]
-    fn pop(&mut self, count: usize) {
-        self.len -= count;
-        // From the start again where nothing waits: a large ring then stays in the cache.
-        self.head = if self.len == 0 { 0 } else { (self.head + count) & (self.times.len() - 1) };
+    fn pop(&mut self) {
+        self.head = (self.head + 1) & (self.times.len() - 1);
+        self.len -= 1;
     }
 }
 
 /// The simulation itself, of a model that was checked.
+///
+/// It looks ahead by as many packets as have ever waited at once: whether more of them do, or even more than there is room
+/// for, is then seen at one arrival, and the loop has few branches that depend on chance, each of which costs a processor
+/// as much as all the sums of a packet.
 pub(super) fn serve(
     model: &TwinModel,
     arrivals: &Arrivals,
@@ -83,29 +86,27 @@ pub(super) fn serve(
     let mut ring = Ring { times: vec![0.0; room.next_power_of_two()], head: 0, len: 0 };
     let mut totals = Totals::default();
 
+    ring.push(stream.next());
+    let first_ns = ring.get(0);
+    // The first one that the ring does not hold.
     let mut arrival = stream.next();
-    let first_ns = if arrival.is_finite() { arrival } else { 0.0 };
     // Before its first packet it has been idle for ever.
     let mut free_ns = f64::NEG_INFINITY;
     loop {
+        let head_ns = ring.get(0);
+        if head_ns == f64::INFINITY {
+            break;
+        }
         // Who polls an empty ring finds the next packet when it is there.
-        if ring.len == 0 {
-            if arrival == f64::INFINITY {
-                break;
-            }
-            if arrival > free_ns {
-                let idle_ns = arrival - free_ns;
-                free_ns = arrival;
-                if let Some(wake_ns) = wakes.next(idle_ns) {
-                    let present_ns = vacations.present(arrival);
-                    free_ns = vacations.done(present_ns, wake_ns);
-                }
-            }
+        let idle_ns = head_ns - free_ns;
+        free_ns = later(free_ns, head_ns);
+        if let Some(wake_ns) = wakes.next(idle_ns) {
+            let present_ns = vacations.present(free_ns);
+            free_ns = vacations.done(present_ns, wake_ns);
         }
         let start_ns = vacations.present(free_ns);
         // Slots become free when a batch is taken: what came since then shares those that were free behind it.
         while arrival <= start_ns {
-            totals.sent += 1;
             if ring.len < room {
                 ring.push(arrival);
             } else {
@@ -114,30 +115,38 @@ pub(super) fn serve(
             }
             arrival = stream.next();
         }
-        totals.queue_max = totals.queue_max.max(ring.len as u64);
-        let taken = ring.len.min(batch);
         totals.batches += 1;
         let work_ns = overhead.next();
         totals.work_ns += work_ns;
         let mut done_ns = vacations.done(start_ns, work_ns);
-        for index in 0..taken {
+        let most = ring.len.min(batch);
+        let mut taken = 0;
+        while taken < most && ring.get(taken) <= start_ns {
             let work_ns = service.next();
             totals.work_ns += work_ns;
             done_ns = vacations.done(done_ns, work_ns);
             if immediate {
-                let at = ring.get(index);
+                let at = ring.get(taken);
                 outcome(at, Some(done_ns - at + transfer_ns));
             }
+            taken += 1;
         }
-        if !immediate {
-            for index in 0..taken {
-                let at = ring.get(index);
+        totals.sent += taken as u64;
+        for _ in 0..taken {
+            if !immediate {
+                let at = ring.get(0);
                 outcome(at, Some(done_ns - at + transfer_ns));
             }
+            ring.pop();
+            ring.push(arrival);
+            arrival = stream.next();
         }
-        ring.pop(taken);
         free_ns = done_ns;
     }
-    totals.span_ns = if totals.sent > 0 { free_ns - first_ns } else { 0.0 };
+    totals.sent += totals.lost;
+    if totals.sent > 0 {
+        totals.queue_max = ring.len as u64;
+        totals.span_ns = free_ns - first_ns;
+    }
     totals
 }

@@ -84,6 +84,50 @@ impl BatchMeans {
     }
 }
 
+/// Delays that are kept before they are counted: each is a miss of the cache, and a processor waits for several at once.
+const BLOCK: usize = 256;
+
+/// Delays one by one, as counts and as batch means.
+pub(super) struct Tally {
+    counts: Counts,
+    means: BatchMeans,
+    block: [f64; BLOCK],
+    filled: usize,
+}
+
+impl Tally {
+    /// No delay yet; the counts take memory for so many pages at most.
+    pub(super) fn new(pages_max: usize) -> Self {
+        let (counts, means) = (Counts::new(pages_max), BatchMeans::default());
+        Self { counts, means, block: [0.0; BLOCK], filled: 0 }
+    }
+
+    /// Adds the next delay, in ns.
+    #[inline]
+    pub(super) fn add(&mut self, delay_ns: f64) {
+        self.block[self.filled] = delay_ns;
+        self.filled += 1;
+        if self.filled == BLOCK {
+            self.flush();
+        }
+    }
+
+    #[inline(never)]
+    fn flush(&mut self) {
+        for &delay_ns in &self.block[..self.filled] {
+            self.means.add(delay_ns);
+            self.counts.add((delay_ns + 0.5) as i64);
+        }
+        self.filled = 0;
+    }
+
+    /// The delays, rounded to ns, as counts, and their mean.
+    pub(super) fn finish(mut self) -> (Counts, Option<Interval>) {
+        self.flush();
+        (self.counts, self.means.interval())
+    }
+}
+
 /// Summed up as in the document; None without any delay. `error_ns` is the half width of the mean's interval.
 pub(super) fn delay(counts: &Counts, error_ns: Option<f64>) -> Option<TwinDelay> {
     let found = distribution(counts);

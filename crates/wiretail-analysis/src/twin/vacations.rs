@@ -58,6 +58,12 @@ impl<'a> Source<'a> {
     }
 }
 
+/// The later one of two times, neither of them NaN: one instruction, where `f64::max` has to look for NaN.
+#[inline]
+pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
+    if a_ns > b_ns { a_ns } else { b_ns }
+}
+
 /// All interrupts in order of their starts, and the clock of a server that they take away.
 #[derive(Debug)]
 pub(super) struct Vacations<'a> {
@@ -102,7 +108,7 @@ impl<'a> Vacations<'a> {
     /// From when on an idle server is there, at `at_ns` or later.
     #[inline]
     pub(super) fn present(&mut self, at_ns: f64) -> f64 {
-        let mut present = at_ns.max(self.away_until_ns);
+        let mut present = later(at_ns, self.away_until_ns);
         while self.start_ns <= present {
             let start = self.start_ns;
             self.away_until_ns = self.away_until_ns.max(start) + self.take();
