@@ -63,6 +63,7 @@ pub mod summarize;
 pub mod tail;
 pub mod tap;
 pub mod truth;
+pub mod tuning;
 pub mod twin;
 pub mod variation;
 pub mod verdict;

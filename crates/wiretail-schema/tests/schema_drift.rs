@@ -11,6 +11,7 @@ use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
+use wiretail_schema::host::plan::{PLAN_SCHEMA, TuningPlan};
 use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
@@ -71,6 +72,11 @@ fn the_schema_of_audits_is_that_of_the_types() {
 }
 
 #[test]
+fn the_schema_of_plans_is_that_of_the_types() {
+    compare(&docs("formats/plan.schema.json"), &pretty(&schemars::schema_for!(TuningPlan)));
+}
+
+#[test]
 fn the_schema_of_explanations_is_that_of_the_types() {
     compare(&docs("formats/explanation.schema.json"), &pretty(&schemars::schema_for!(Explanation)));
     assert_eq!(EXPLANATION_SCHEMA, "wiretail.explanation/1");
@@ -128,6 +134,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/causes.md", RUN_CAUSES_SCHEMA),
         ("formats/twin.md", TWIN_SCHEMA),
         ("formats/search.md", SEARCH_SCHEMA),
+        ("formats/plan.md", PLAN_SCHEMA),
         ("formats/twin.md", TWIN_MODEL_SCHEMA),
     ] {
         let path = docs(page);

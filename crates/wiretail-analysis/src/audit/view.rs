@@ -109,6 +109,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What was read of a file; None where it is not there.
+    pub fn reading(&self, name: &str) -> Option<&'a Reading> {
+        self.record.readings.get(name)
+    }
+
     /// A number that a file holds.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.text(name)?.trim().parse().ok()

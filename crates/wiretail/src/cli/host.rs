@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use wiretail_host::CoreSet;
 use wiretail_schema::host::audit::HostRole;
+use wiretail_schema::host::plan::Profile;
 use wiretail_schema::units::Duration;
 
 use super::trace::cores;
@@ -25,6 +26,77 @@ pub enum HostCommand {
     /// Reads only, and mostly without root; what could not be seen is named, with the reason. Counts for a second what
     /// interrupts the cores and who runs on them.
     Audit(AuditArgs),
+    /// Say what to set for the cores to be left alone, how each of it is now, and what it costs
+    ///
+    /// Changes nothing. With --out it also writes what the tools of others read: GRUB, sysctl, systemd, tuned, libvirt,
+    /// LXC, OCI runtimes, resctrl.
+    Plan(PlanArgs),
+}
+
+/// What is wanted of a host.
+#[derive(Debug, Args)]
+pub struct WantedArgs {
+    /// How far it goes
+    #[arg(long, value_enum)]
+    pub profile: ProfileChoice,
+    /// What the host is for the packets [default: what it looks like]
+    #[arg(long, value_enum)]
+    pub role: Option<RoleChoice>,
+    /// The cores that are to be left alone, such as 1 or 2-3,5 [default: those that the boot line isolates, or all but the first]
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    pub cores: Option<CoreSet>,
+}
+
+/// Arguments of `wiretail host plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail host plan --profile optimized --cores 1-3
+  wiretail host plan --profile energysaving --cores 1-3 --out tuning     # also for GRUB, tuned, systemd ...
+  wiretail host plan --profile optimized --role vm-host --cores 2-5 --out tuning
+  wiretail host plan --profile optimized --from host.txt                 # for another machine: host audit --save
+
+What each profile sets: docs/tuning.md. With --json: docs/formats/plan.md.
+
+Exit code: 0 done; 2 error.")]
+pub struct PlanArgs {
+    /// Profile, role and cores.
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Plan for what was recorded: a file of `host audit --save`, or a folder with a machine's /proc and /sys
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+    /// Write the files of GRUB, sysctl, systemd, tuned and others there
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Show also what is as it shall be, or is not there
+    #[arg(long, short)]
+    pub all: bool,
+    /// Print the plan as JSON (docs/formats/plan.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How far a plan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProfileChoice {
+    /// As the distribution has it
+    Regular,
+    /// Cores are isolated, and may sleep
+    #[value(name = "energysaving")]
+    EnergySaving,
+    /// Cores are isolated, never sleep and never slow down
+    Optimized,
+}
+
+impl From<ProfileChoice> for Profile {
+    fn from(choice: ProfileChoice) -> Self {
+        match choice {
+            ProfileChoice::Regular => Self::Regular,
+            ProfileChoice::EnergySaving => Self::EnergySaving,
+            ProfileChoice::Optimized => Self::Optimized,
+        }
+    }
 }
 
 /// Arguments of `wiretail host audit`.

@@ -1,22 +1,19 @@
 //! `wiretail host audit`: a host, this one or a recorded one, against the rules.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::audit::{CONFIG_OPTIONS, Question, TWICE, audit, files};
-use wiretail_host::{RecordPlan, record};
+use anyhow::Result;
+use wiretail_analysis::audit::{Question, audit, files};
 use wiretail_schema::host::audit::{Audit, Finding, Verdict};
-use wiretail_schema::host::record::HostRecord;
 
 use crate::cli::host::AuditArgs;
 use crate::outputs;
 
-/// Columns of text that is wrapped.
-const WIDTH: usize = 108;
+use super::read::{read, recorded};
+use super::text::wrapped;
 
 /// Runs the command.
 ///
@@ -24,8 +21,8 @@ const WIDTH: usize = 108;
 /// A record that can't be read or written.
 pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
     let record = match &arguments.from {
-        Some(path) => recorded(path)?,
-        None => read(Path::new("/"), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),
+        Some(path) => recorded(path, &files())?,
+        None => read(Path::new("/"), &files(), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),
     };
     if let Some(path) = &arguments.save {
         outputs::write_file(path, record.to_string().as_bytes())?;
@@ -45,25 +42,6 @@ pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
     })
-}
-
-fn read(root: &Path, interval: Duration) -> HostRecord {
-    let files = files();
-    let plan = RecordPlan { files: &files, twice: TWICE, options: CONFIG_OPTIONS, interval };
-    record(root, &plan, std::thread::sleep)
-}
-
-fn recorded(path: &Path) -> Result<HostRecord> {
-    if path.is_dir() {
-        let record = read(path, Duration::ZERO);
-        if !record.readings.contains_key("/proc/cmdline") {
-            bail!("{}: has no proc/cmdline; expected a folder with a machine's proc and sys", path.display());
-        }
-        return Ok(record);
-    }
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("{}: cannot be read; expected what --save wrote", path.display()))?;
-    HostRecord::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
@@ -136,25 +114,4 @@ fn row(out: &mut impl Write, finding: &Finding, all: bool) -> io::Result<()> {
         line("cost", &finding.cost)?;
     }
     Ok(())
-}
-
-/// A text below a row, behind a label.
-fn wrapped(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
-    let indent = " ".repeat(16);
-    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
-    let mut line = format!("{indent}{label}");
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{line}")?;
-            line = format!("{indent}{}", " ".repeat(label.len()));
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    writeln!(out, "{line}")
 }

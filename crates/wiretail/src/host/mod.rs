@@ -1,6 +1,9 @@
 //! `wiretail host`: what a host must look like for packets' cores to be left alone, and whether it does.
 
 mod audit;
+mod plan;
+mod read;
+mod text;
 
 use std::process::ExitCode;
 
@@ -15,5 +18,6 @@ use crate::cli::host::{HostArgs, HostCommand};
 pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
     match &arguments.command {
         HostCommand::Audit(arguments) => audit::run(arguments),
+        HostCommand::Plan(arguments) => plan::run(arguments),
     }
 }

@@ -8,6 +8,8 @@ use crate::support::{fail, folder, succeed, wiretail};
 
 const OPTIMIZED: &str = include_str!("../../../wiretail-analysis/tests/hosts/optimized.txt");
 
+const GUEST: &str = include_str!("../../../wiretail-analysis/tests/hosts/guest.txt");
+
 #[test]
 fn this_machine_is_audited_and_its_record_says_the_same_again() {
     let folder = folder();
@@ -58,4 +60,51 @@ fn what_is_no_host_is_refused() {
     let message = fail(["host", "audit", "--from", &folder.path().display().to_string()]);
     assert!(message.contains("proc/cmdline"), "{message}");
     assert!(fail(["host", "audit", "--from", "/no/host"]).contains("--save"));
+}
+
+#[test]
+fn a_plan_says_what_it_changes_and_writes_files() {
+    let folder = folder();
+    let record = folder.path().join("host.txt").display().to_string();
+    fs::write(&record, GUEST).expect("written");
+    let out = folder.path().join("tuning");
+    let arguments = ["host", "plan", "--profile", "optimized", "--cores", "1", "--from", &record];
+    let shown = succeed(arguments.iter().copied().chain(["--out", &out.display().to_string()]));
+    assert!(shown.contains("change      isolcpus") && shown.contains("1 -> managed_irq,domain,1"), "{shown}");
+    assert!(shown.contains("sched_rt_runtime_us") && shown.contains("950000 -> -1"), "{shown}");
+    assert!(shown.contains("cost: a real-time thread that hangs takes its core for ever"), "{shown}");
+    assert!(!shown.contains("in effect   /proc"), "{shown}");
+    let written = fs::read_to_string(out.join("etc/default/grub.d/99-wiretail.cfg")).expect("GRUB's");
+    assert!(written.contains("idle=poll"), "{written}");
+    let plan: Value =
+        serde_json::from_str(&succeed(arguments.iter().copied().chain(["--json"]))).expect("JSON");
+    assert_eq!((&plan["schema"], &plan["cores"]), (&"wiretail.plan/1".into(), &"1".into()));
+    let refused = fail(["host", "plan", "--profile", "regular", "--cores", "0-1", "--from", &record]);
+    assert!(refused.contains("no core is left"), "{refused}");
+    let here = succeed(["host", "plan", "--profile", "regular", "--all"]);
+    assert!(here.contains("profile regular, role "), "{here}");
+}
+
+/// GRUB reads its drop-in as shell: what is in the line already and decided on goes, what is not stays.
+#[test]
+fn the_drop_in_of_grub_changes_its_words_only() {
+    let folder = folder();
+    let record = folder.path().join("host.txt").display().to_string();
+    fs::write(&record, GUEST).expect("written");
+    let out = folder.path().display().to_string();
+    for (profile, expected) in
+        [("regular", "quiet splash "), ("energysaving", "quiet splash isolcpus=managed_irq,domain,1 ")]
+    {
+        succeed(["host", "plan", "--profile", profile, "--cores", "1", "--from", &record, "--out", &out]);
+        let script = "GRUB_CMDLINE_LINUX='iommu=pt idle=poll'; GRUB_CMDLINE_LINUX_DEFAULT='quiet isolcpus=7 nosoftlockup splash'
+            . \"$0\"; echo \"$GRUB_CMDLINE_LINUX|$GRUB_CMDLINE_LINUX_DEFAULT\"";
+        let drop_in = folder.path().join("etc/default/grub.d/99-wiretail.cfg");
+        let shell =
+            std::process::Command::new("sh").args(["-euc", script]).arg(drop_in).output().expect("a shell");
+        let line = String::from_utf8_lossy(&shell.stdout).into_owned();
+        assert!(
+            line.starts_with(&format!("iommu=pt |{expected}")) && !line.contains("isolcpus=7"),
+            "{profile}: {line}"
+        );
+    }
 }

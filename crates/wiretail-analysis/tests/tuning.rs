@@ -1,0 +1,233 @@
+//! Plans of recorded hosts: what they say word for word, and that a host on which a plan was carried out needs no other.
+
+use std::fmt::Write;
+
+use wiretail_analysis::audit::{Question, audit};
+use wiretail_analysis::tuning::outputs::{Output, Place, all};
+use wiretail_analysis::tuning::plan;
+use wiretail_schema::cores::CoreSet;
+use wiretail_schema::host::audit::HostRole;
+use wiretail_schema::host::plan::{Profile, SettingState, Target, TuningPlan};
+use wiretail_schema::host::record::{HostRecord, TASKS};
+
+const OPTIMIZED: &str = include_str!("hosts/optimized.txt");
+const GUEST: &str = include_str!("hosts/guest.txt");
+const PROFILES: [Profile; 3] = [Profile::Regular, Profile::EnergySaving, Profile::Optimized];
+const ROLES: [HostRole; 4] = [HostRole::Bare, HostRole::VmHost, HostRole::Vm, HostRole::Container];
+
+fn host(text: &str) -> HostRecord {
+    HostRecord::parse(text).expect("a record")
+}
+
+fn of(record: &HostRecord, profile: Profile, cores: &str) -> TuningPlan {
+    let question = Question { cores: Some(CoreSet::parse(cores).expect("a list")), role: None };
+    plan(record, profile, &question, "0").expect("a plan")
+}
+
+fn in_role(record: &HostRecord, profile: Profile, role: HostRole) -> TuningPlan {
+    plan(record, profile, &Question { cores: None, role: Some(role) }, "0").expect("a plan")
+}
+
+fn lines(plan: &TuningPlan) -> String {
+    let mut text = format!(
+        "{}, {}, cores {}, others {}\n",
+        plan.profile.name(),
+        plan.role.name(),
+        plan.cores,
+        plan.housekeeping
+    );
+    for setting in &plan.settings {
+        let (now, wanted) = (setting.now.as_deref().unwrap_or("-"), setting.wanted.as_deref().unwrap_or("-"));
+        let state = setting.state.name();
+        writeln!(text, "  {state:<9} {}: {now} => {wanted} {}", setting.target.name(), setting.detail)
+            .expect("a String");
+    }
+    text
+}
+
+/// The record of a host on which a plan was carried out, and which was started again.
+fn carried_out(record: &HostRecord, plan: &TuningPlan) -> HostRecord {
+    let mut after = record.clone();
+    let files = all(plan, Place::default());
+    let decided = |word: &str| {
+        let name = word.split('=').next().unwrap_or("");
+        plan.settings
+            .iter()
+            .any(|setting| matches!(&setting.target, Target::BootWord { name: own } if own == name))
+    };
+    let line = text(record, "/proc/cmdline");
+    let kept: Vec<&str> = line.split_whitespace().filter(|word| !decided(word)).collect();
+    after.add("/proc/cmdline", &format!("{} {}", kept.join(" "), file(&files, "boot-line.txt").trim()));
+    for setting in &plan.settings {
+        match (&setting.target, &setting.wanted) {
+            (Target::File { path }, Some(wanted)) if setting.state != SettingState::NotHere => {
+                let choice = text(record, path).contains('[');
+                after.add(path, &if choice { format!("always [{wanted}] never") } else { wanted.clone() });
+            }
+            (Target::Service { name }, _) => {
+                let tasks = text(record, TASKS)
+                    .lines()
+                    .filter(|line| !line.ends_with(name))
+                    .collect::<Vec<_>>()
+                    .join("\n");
+                after.add(TASKS, &tasks);
+            }
+            _ => {}
+        }
+    }
+    // What the kernel makes of it.
+    let isolated = if plan.profile == Profile::Regular { "" } else { plan.cores.as_str() };
+    after.add("/sys/devices/system/cpu/isolated", isolated);
+    after
+}
+
+fn text(record: &HostRecord, name: &str) -> String {
+    use wiretail_schema::host::record::Reading;
+    match record.readings.get(name) {
+        Some(Reading::Text(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn file<'a>(files: &'a [Output], path: &str) -> &'a str {
+    &files.iter().find(|file| file.path == path).unwrap_or_else(|| panic!("no {path}")).text
+}
+
+#[test]
+fn plans_are_these_word_for_word() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/plans.txt");
+    let mut generated = String::new();
+    for (name, record) in [("optimized.txt", host(OPTIMIZED)), ("guest.txt", host(GUEST))] {
+        for profile in PROFILES {
+            let plan = plan(&record, profile, &Question::default(), "0").expect("a plan");
+            write!(generated, "{name}: {}", lines(&plan)).expect("a String");
+        }
+    }
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &generated).expect("written");
+    }
+    let golden = std::fs::read_to_string(path).expect("the golden plans");
+    for (old, new) in golden.lines().zip(generated.lines()) {
+        assert_eq!(old, new, "plans changed: UPDATE_GOLDEN=1, and say why");
+    }
+    assert_eq!(golden.lines().count(), generated.lines().count());
+}
+
+#[test]
+fn a_host_that_is_as_planned_needs_no_change() {
+    let plan = of(&host(OPTIMIZED), Profile::Optimized, "1-3");
+    let open: Vec<_> = plan.settings.iter().filter(|one| one.state == SettingState::Change).collect();
+    assert!(open.is_empty(), "{open:#?}");
+}
+
+/// From any of the hosts, by any of the profiles one after the other.
+#[test]
+fn what_was_carried_out_is_in_effect() {
+    for (text, cores) in [(OPTIMIZED, "1-3"), (OPTIMIZED, "2"), (GUEST, "1"), (GUEST, "0")] {
+        let mut record = host(text);
+        for profile in PROFILES.into_iter().chain(PROFILES.into_iter().rev()) {
+            record = carried_out(&record, &of(&record, profile, cores));
+            let again = of(&record, profile, cores);
+            let open: Vec<_> =
+                again.settings.iter().filter(|one| one.state == SettingState::Change).collect();
+            assert!(open.is_empty(), "{cores} {}: {open:#?}", profile.name());
+        }
+    }
+}
+
+/// The audit judges by rules of its own: what they find beforehand and a setting is for is gone afterwards.
+#[test]
+fn the_audit_has_nothing_to_say_against_what_was_carried_out() {
+    let before = host(GUEST);
+    let question = Question { cores: Some(CoreSet::new([1])), role: None };
+    let plan = plan(&before, Profile::Optimized, &question, "0").expect("a plan");
+    let after = carried_out(&before, &plan);
+    let problems = |record: &HostRecord| {
+        let found = audit(record, &question, "0").findings.into_iter().filter(|one| one.verdict.is_problem());
+        found.map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    let gone = [
+        "workqueue",
+        "rt-throttling",
+        "vm-stat-interval",
+        "soft-watchdog",
+        "compaction",
+        "irqbalance",
+        "hugepages",
+    ];
+    let (before, after) = (problems(&before), problems(&after));
+    for rule in gone {
+        assert!(before.iter().any(|one| one == rule), "{rule} before: {before:?}");
+        assert!(!after.iter().any(|one| one == rule), "{rule} after: {after:?}");
+    }
+}
+
+#[test]
+fn cores_that_cannot_be_had_are_refused() {
+    let refused = |cores: &str| {
+        let question = Question { cores: Some(CoreSet::parse(cores).expect("a list")), role: None };
+        plan(&host(OPTIMIZED), Profile::Optimized, &question, "0").expect_err("refused")
+    };
+    assert!(refused("3-5").contains("4-5 are not online"), "{}", refused("3-5"));
+    assert!(refused("0-3").contains("no core is left"), "{}", refused("0-3"));
+    let nothing =
+        plan(&HostRecord::default(), Profile::Regular, &Question::default(), "0").expect_err("empty");
+    assert!(nothing.contains("/sys/devices/system/cpu/online"), "{nothing}");
+}
+
+#[test]
+fn no_record_is_too_poor() {
+    for source in [OPTIMIZED, GUEST] {
+        for name in host(source).readings.keys() {
+            for text in ["", "x", "-1", "99999999999999999999", "[", "\u{0}", "0-99999999"] {
+                let mut record = host(source);
+                record.add(name, text);
+                for role in ROLES {
+                    let question = Question { cores: None, role: Some(role) };
+                    if let Ok(plan) = plan(&record, Profile::Optimized, &question, "0") {
+                        all(&plan, Place { has_cgroup2: true });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What each role's files are, and that they say the cores that were asked for.
+#[test]
+fn files_follow_the_role_and_name_the_cores() {
+    let paths = |role, profile| -> Vec<String> {
+        let plan = in_role(&host(OPTIMIZED), profile, role);
+        all(&plan, Place::default()).into_iter().map(|file| file.path).collect()
+    };
+    let has = |paths: &[String], start: &str| paths.iter().any(|path| path.starts_with(start));
+    for (role, folders) in [
+        (HostRole::Bare, vec!["resctrl/"]),
+        (HostRole::VmHost, vec!["libvirt/", "resctrl/"]),
+        (HostRole::Vm, vec![]),
+        (HostRole::Container, vec!["lxc/", "oci/", "resctrl/"]),
+    ] {
+        let found = paths(role, Profile::Optimized);
+        for folder in ["libvirt/", "lxc/", "oci/", "resctrl/"] {
+            assert_eq!(has(&found, folder), folders.contains(&folder), "{role:?} {folder}: {found:?}");
+        }
+        assert!(has(&found, "etc/default/grub.d/") && has(&found, "etc/tuned/wiretail-optimized/"));
+    }
+    assert!(!has(&paths(HostRole::Container, Profile::Regular), "lxc/"));
+    let files = all(&in_role(&host(OPTIMIZED), Profile::Optimized, HostRole::VmHost), Place::default());
+    assert!(file(&files, "boot-line.txt").contains(" iommu=pt intel_iommu=on"));
+    let domain = file(&files, "libvirt/domain.xml");
+    assert!(
+        domain.contains("<vcpupin vcpu='2' cpuset='3'/>") && domain.contains("<emulatorpin cpuset='0'/>"),
+        "{domain}"
+    );
+    let files = all(&in_role(&host(OPTIMIZED), Profile::Optimized, HostRole::Container), Place::default());
+    let oci: serde_json::Value = serde_json::from_str(file(&files, "oci/config.json")).expect("JSON");
+    assert_eq!(oci["linux"]["resources"]["cpu"]["cpus"], "1-3");
+    assert!(file(&files, "lxc/wiretail.conf").contains("lxc.cgroup.cpuset.cpus = 1-3\n"));
+    assert!(
+        file(&files, "boot-line.txt")
+            .starts_with("isolcpus=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-3")
+    );
+    assert!(file(&files, "etc/sysctl.d/99-wiretail.conf").contains("\n-kernel.sched_rt_runtime_us = -1\n"));
+}

@@ -1,0 +1,144 @@
+//! `wiretail host plan`: what to set, what it costs, and the files for those who set hosts up.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use wiretail_analysis::audit::Question;
+use wiretail_analysis::tuning::{files, outputs, plan};
+use wiretail_schema::host::plan::{Setting, SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::host::record::HostRecord;
+
+use super::read::{read, recorded};
+use super::text::wrapped;
+use crate::cli::host::{PlanArgs, WantedArgs};
+use crate::outputs::write_file;
+
+/// Runs the command.
+///
+/// # Errors
+/// A record that can't be read, cores that can't be had, a folder that can't be written.
+pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
+    let record = match &arguments.from {
+        Some(path) => recorded(path, &files())?,
+        None => read(Path::new("/"), &files(), Duration::ZERO),
+    };
+    let plan = planned(&record, &arguments.wanted)?;
+    let written = match &arguments.out {
+        Some(folder) => write_outputs(folder, &plan, &record)?,
+        None => Vec::new(),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &plan)?;
+        writeln!(out)?;
+    } else {
+        table(&mut out, &plan, arguments.all)?;
+        for file in &written {
+            writeln!(out, "  wrote {:<62} {}", file.path, file.use_it)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan of a recorded host.
+///
+/// # Errors
+/// Cores that can't be had.
+pub(super) fn planned(record: &HostRecord, wanted: &WantedArgs) -> Result<TuningPlan> {
+    let question = Question { cores: wanted.cores.clone(), role: wanted.role.map(Into::into) };
+    plan(record, wanted.profile.into(), &question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
+}
+
+/// What the outputs need to know besides the plan.
+pub(super) fn place(record: &HostRecord) -> outputs::Place {
+    outputs::Place { has_cgroup2: record.readings.contains_key("/sys/fs/cgroup/cgroup.controllers") }
+}
+
+fn write_outputs(folder: &Path, plan: &TuningPlan, record: &HostRecord) -> Result<Vec<outputs::Output>> {
+    let mut files = outputs::all(plan, place(record));
+    for file in &mut files {
+        let path = folder.join(&file.path);
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).with_context(|| format!("{}: cannot be made", parent.display()))?;
+        write_file(&path, file.text.as_bytes())?;
+        file.path = path.display().to_string();
+    }
+    Ok(files)
+}
+
+/// The plan as a table; with `all` also what needs no change.
+pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::Result<()> {
+    writeln!(
+        out,
+        "  profile {}, role {}: cores {} left alone, {} for everything else",
+        plan.profile.name(),
+        plan.role.name(),
+        plan.cores,
+        plan.housekeeping
+    )?;
+    for (when, title) in [
+        (TakesEffect::Reboot, "BOOT LINE: TAKES EFFECT WHEN THE MACHINE IS STARTED AGAIN"),
+        (TakesEffect::Now, "NOW: CAN BE CHANGED WHILE THE MACHINE RUNS"),
+    ] {
+        let is_shown = |setting: &&Setting| setting.takes_effect == when && (all || needs_change(setting));
+        let shown: Vec<&Setting> = plan.settings.iter().filter(is_shown).collect();
+        if shown.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n  {title}")?;
+        // Settings that one rule asks for stand together, with what they are for and cost once.
+        for group in shown.chunk_by(|a, b| a.title == b.title && a.cost == b.cost) {
+            group.iter().try_for_each(|setting| row(out, setting))?;
+            wrapped(out, "for", &group[0].title)?;
+            wrapped(out, "cost", &group[0].cost)?;
+        }
+    }
+    writeln!(out)?;
+    plan.notes.iter().try_for_each(|note| wrapped(out, "note", note))?;
+    let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
+    writeln!(
+        out,
+        "  {} settings: {} to change, {} broken, {} in effect, {} not here, {} not seen",
+        plan.settings.len(),
+        count(SettingState::Change),
+        count(SettingState::Broken),
+        count(SettingState::InEffect),
+        count(SettingState::NotHere),
+        count(SettingState::Unseen)
+    )
+}
+
+/// Whether something is to be done about it, or nobody knows.
+pub(super) fn needs_change(setting: &Setting) -> bool {
+    matches!(setting.state, SettingState::Change | SettingState::Broken | SettingState::Unseen)
+}
+
+/// One setting: how it is, and how it shall be.
+pub(super) fn row(out: &mut impl Write, setting: &Setting) -> io::Result<()> {
+    let value = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or("not there");
+        // A word of the boot line is shown by its value.
+        match &setting.target {
+            Target::BootWord { name } => match text.strip_prefix(name.as_str()) {
+                Some("") => "there".to_owned(),
+                Some(value) => value.trim_start_matches('=').to_owned(),
+                None => text.to_owned(),
+            },
+            _ => text.to_owned(),
+        }
+    };
+    let (now, wanted) = (value(&setting.now), value(&setting.wanted));
+    let name = setting.target.name();
+    let change = match setting.state {
+        SettingState::Change => format!("{now} -> {wanted}"),
+        SettingState::InEffect => now,
+        SettingState::Broken => format!("{now}, asked for and not in effect"),
+        SettingState::NotHere | SettingState::Unseen => String::new(),
+    };
+    writeln!(out, "    {:<11} {name:<52} {change}", setting.state.name())?;
+    if setting.detail.is_empty() { Ok(()) } else { wrapped(out, "", &setting.detail) }
+}
