@@ -17,10 +17,13 @@ fn planted_faults_are_counted_exactly() {
     let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
     assert_eq!(trial["generator"]["sent"], 100_000);
     assert_eq!(found("loss", "sent"), 100_000);
-    for (name, least) in [("faults_dropped", 900), ("faults_duplicated", 300), ("faults_swapped", 450)] {
+    // On a busy machine the device may find its ring full: these packets are its loss, too, and it counts them.
+    for (name, of_hundred_thousand) in
+        [("faults_dropped", 900), ("faults_duplicated", 300), ("faults_swapped", 450)]
+    {
+        let least = of_hundred_thousand * planted("received") / 100_000;
         assert!(planted(name) > least, "{}", trial["dut"]);
     }
-    // On a busy machine the device may find its ring full: these packets are its loss, too, and it counts them.
     let lost = planted("faults_dropped") + planted("dropped") + planted("failed");
     assert_eq!(found("matching", "lost"), lost, "{}", trial["dut"]);
     assert_eq!(found("matching", "matched"), 100_000 - lost);
