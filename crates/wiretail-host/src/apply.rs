@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{self, FileBefore};
 use crate::deploy;
 use crate::error::HostError;
 use crate::hugepages;
@@ -31,6 +32,8 @@ pub(crate) enum Before {
     Folder(FolderState),
     /// A file's content, without the end of line.
     Value(String),
+    /// A file of configuration.
+    File(FileBefore),
     /// A link outside of the run's namespaces: whether it was up, and its MTU.
     Link { up: bool, mtu: u32 },
     /// Whether a link's generic receive offload was on.
@@ -67,10 +70,11 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
                 .map(|on| Before::Gro { on })
         }
         Step::WriteFile { path, may_refuse, .. } => match fs::read_to_string(path) {
-            Ok(value) => Ok(Before::Value(value.trim_end_matches('\n').into())),
+            Ok(text) => Ok(Before::Value(written_value(path, &text).into())),
             Err(_) if *may_refuse => Ok(Before::Nothing),
             Err(error) => Err(HostError::file("read the present value", path)(error)),
         },
+        Step::AddFile { path, .. } => configuration::look(path).map(Before::File),
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
         Step::AddTraceInstance { name } => free(!tracefs::exists(name)?, step.object()),
         Step::AddContainer { container } => free(container.is_free(), step.object()),
@@ -165,6 +169,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
             other => other.map_err(HostError::file("write", path)),
         },
         Step::AddHugePages { pages } => hugepages::add(Path::new("/"), *pages),
+        Step::AddFile { path, text } => configuration::put(path, text),
         Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
         Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
         Step::AddTraceInstance { name } => tracefs::add(name),
@@ -229,6 +234,15 @@ fn set_sysctl(namespace: &str, name: &str, value: &str) -> Result<(), HostError>
     written.map_err(HostError::system("set the sysctl", format!("{namespace}:{name}")))
 }
 
+/// The value of a file as it would be written. Some files of /sys are read as a choice, `always [madvise] never`, and take the chosen
+/// word alone.
+fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
+    let text = text.trim_end_matches('\n');
+    let is_choice = path.components().any(|part| part.as_os_str() == "sys") && !text.contains('\n');
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+    chosen.filter(|chosen| is_choice && !chosen.contains(' ')).unwrap_or(text)
+}
+
 /// One `write`, because /proc and /sys take each as a value of its own. Never creates a file.
 pub(crate) fn write_value(path: &Path, value: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).truncate(true).open(path)?;
@@ -276,6 +290,9 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             restore_gro(namespace.as_deref(), link, *on)?
         }
         (Step::WriteFile { path, .. }, Before::Value(value)) => undone.remark = restore_value(path, value)?,
+        (Step::AddFile { path, text }, Before::File(before)) => {
+            undone.remark = configuration::put_back(path, text, before)?;
+        }
         (Step::AddDirectory { path }, _) => match remove_folder(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(HostError::file("remove the folder", path)(error));
@@ -309,7 +326,7 @@ fn remove_folder(path: &Path) -> io::Result<()> {
 
 fn restore_value(path: &Path, value: &str) -> Result<Option<String>, HostError> {
     match fs::read_to_string(path) {
-        Ok(present) if present.trim_end_matches('\n') == value => Ok(None),
+        Ok(present) if written_value(path, &present) == value => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(Some(format!("{} is gone; its value was {value:?}", path.display())))
         }
@@ -384,6 +401,17 @@ mod tests {
             assert!(matches!(link_is_free(None, wrong), Err(HostError::Name { .. })), "{wrong:?}");
         }
         assert!(matches!(link_is_free(None, "lo"), Err(HostError::Exists { .. })));
+    }
+
+    #[test]
+    fn of_a_choice_the_chosen_word_is_written_back() {
+        let value = |path: &str, text| written_value(Path::new(path), text).to_owned();
+        assert_eq!(
+            value("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            "madvise"
+        );
+        assert_eq!(value("/proc/irq/9/smp_affinity", "f\n"), "f");
+        assert_eq!(value("/etc/x", "a [b] c\n"), "a [b] c");
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::step::{Plan, Step};
 
 /// Where the journals are unless told otherwise.
 pub const JOURNAL_FOLDER: &str = "/run/wiretail";
+/// Where the journal of what is to stay is: on disk, and out of reach for `wiretail clean`.
+pub const KEPT_FOLDER: &str = "/var/lib/wiretail/host";
 /// Of the lines below.
 pub(crate) const FORMAT: u32 = 1;
 pub(crate) const EXTENSION: &str = "jsonl";
@@ -56,13 +58,15 @@ pub struct Undone {
     pub remarks: Vec<String>,
 }
 
-/// The journal of this run. Dropping it undoes all steps; what then fails is left to `wiretail clean`.
+/// The journal of this run. Dropping it undoes all steps, unless it is [kept](Journal::keep); what then fails is left to
+/// `wiretail clean`.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
     run: String,
     steps: Vec<(Step, Before)>,
+    is_kept: bool,
 }
 
 impl Journal {
@@ -77,10 +81,14 @@ impl Journal {
             io::ErrorKind::AlreadyExists => HostError::Exists { object: path.display().to_string() },
             _ => HostError::file("start the journal", &path)(error),
         })?;
-        let mut journal = Journal { path, file, run: run.into(), steps: Vec::new() };
+        let mut journal = Journal { path, file, run: run.into(), steps: Vec::new(), is_kept: false };
         journal.append(&Header { format: FORMAT, run: run.into(), owner: Owner::current() })?;
-        // So that the name is on disk too.
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::file("sync", folder))?;
+        // So that the name is on disk too, and those of folders that were made for it.
+        for folder in folder.ancestors().take(3).filter(|folder| !folder.as_os_str().is_empty()) {
+            File::open(folder)
+                .and_then(|folder| folder.sync_all())
+                .map_err(HostError::file("sync", folder))?;
+        }
         Ok(journal)
     }
 
@@ -103,7 +111,12 @@ impl Journal {
 
     /// Takes over what a dead run left. The file must be locked by the caller.
     pub(crate) fn adopt(path: PathBuf, file: File, run: String, steps: Vec<(Step, Before)>) -> Self {
-        Journal { path, file, run, steps }
+        Journal { path, file, run, steps, is_kept: false }
+    }
+
+    /// Leaves the steps done when this process ends. The journal stays: [`clean`](crate::clean) of its folder undoes them, whenever.
+    pub fn keep(mut self) {
+        self.is_kept = true;
     }
 
     /// Name of the run; start the names of its namespaces with it.
@@ -225,8 +238,10 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // An error has nobody to go to; the journal stays, and `clean` finds it.
-        let _ = self.undo_all();
+        if !self.is_kept {
+            // An error has nobody to go to; the journal stays, and `clean` finds it.
+            let _ = self.undo_all();
+        }
     }
 }
 
@@ -328,6 +343,20 @@ mod tests {
         journal.apply(&write(&setting, "two")).expect("written");
         drop(journal);
         assert_eq!(fs::read_to_string(&setting).expect("read"), "one\n");
+    }
+
+    #[test]
+    fn what_is_kept_stays_done_and_written_down() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = folder.path().join("setting");
+        fs::write(&setting, "one\n").expect("written");
+        let mut journal = Journal::create(&folder.path().join("journals"), "applied").expect("a journal");
+        journal.apply(&write(&setting, "two")).expect("written");
+        let path = journal.path().to_path_buf();
+        journal.keep();
+        assert_eq!(fs::read_to_string(&setting).expect("read"), "two\n");
+        let (_, steps) = read(&path).expect("read").expect("a header");
+        assert_eq!(steps[0].1, Before::Value("one".into()));
     }
 
     #[test]

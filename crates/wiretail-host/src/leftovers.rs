@@ -172,7 +172,7 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
 /// file, and stays where `/run` is on a disk; so does what was written outside of /proc and /sys.
 fn survives_reboot(step: &Step) -> bool {
     match step {
-        Step::AddNamespace { .. } => true,
+        Step::AddNamespace { .. } | Step::AddFile { .. } => true,
         Step::WriteFile { path, .. } | Step::AddDirectory { path } => {
             !path.starts_with("/proc") && !path.starts_with("/sys")
         }

@@ -12,6 +12,7 @@
 //! | `leftovers` | what dead runs left, and putting it back |
 //! | `namespace` | network namespaces with a name; running inside one |
 //! | `netlink` | links, addresses, neighbours, routes, GRO: netlink without a library |
+//! | `configuration` | files of configuration: put there, and put back |
 //! | `cores` | which cores there are, who gets which, moving others off one |
 //! | `claim` | one run at a time on a core |
 //! | `load` | how busy a core is, and with whom |
@@ -35,6 +36,7 @@
 
 mod apply;
 mod claim;
+mod configuration;
 mod cores;
 pub mod deploy;
 pub mod energy;
@@ -63,7 +65,7 @@ pub use claim::CoreClaim;
 pub use cores::{Cores, Roles, quieten};
 pub use error::HostError;
 pub use idle::{Awake, sleeps};
-pub use journal::{JOURNAL_FOLDER, Journal, Undone, name_prefix};
+pub use journal::{JOURNAL_FOLDER, Journal, KEPT_FOLDER, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
 pub use load::{CoreTimes, running_on};
 pub use loopback::own_loopback;

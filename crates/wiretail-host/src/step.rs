@@ -146,6 +146,13 @@ pub enum Step {
         /// changed and the plan goes on.
         may_refuse: bool,
     },
+    /// Put a file of configuration in its place, with the folders that it needs. What stood there is kept and put back afterwards.
+    AddFile {
+        /// Which, whole path.
+        path: PathBuf,
+        /// All of it.
+        text: String,
+    },
     /// Make a folder, of cgroups mostly. Sockets that programs have left in it are removed with it.
     AddDirectory {
         /// Not there yet.
@@ -195,7 +202,9 @@ impl Step {
             | Step::SetGro { namespace, link, .. } => place(namespace.as_deref(), link),
             Step::SetSysctl { namespace, name, .. } => place(Some(namespace), name),
             Step::DisableIpv6 { namespace } => namespace.clone(),
-            Step::WriteFile { path, .. } | Step::AddDirectory { path } => path.display().to_string(),
+            Step::WriteFile { path, .. } | Step::AddFile { path, .. } | Step::AddDirectory { path } => {
+                path.display().to_string()
+            }
             Step::MoveTasks { to, .. } => to.display().to_string(),
             Step::AddHugePages { .. } => "huge pages".into(),
             Step::AddContainer { container } => container.name.clone(),
@@ -237,6 +246,9 @@ impl fmt::Display for Step {
             Step::DisableIpv6 { .. } => write!(f, "disable IPv6 in {object}"),
             Step::WriteFile { value, may_refuse, .. } => {
                 write!(f, "write {value:?} to {object}{}", if *may_refuse { ", if allowed" } else { "" })
+            }
+            Step::AddFile { text, .. } => {
+                write!(f, "put a file of {} lines at {object}", text.lines().count())
             }
             Step::AddDirectory { .. } => write!(f, "make folder {object}"),
             Step::MoveTasks { from, .. } => write!(f, "move tasks from {} to {object}", from.display()),

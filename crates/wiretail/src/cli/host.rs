@@ -31,6 +31,14 @@ pub enum HostCommand {
     /// Changes nothing. With --out it also writes what the tools of others read: GRUB, sysctl, systemd, tuned, libvirt,
     /// LXC, OCI runtimes, resctrl.
     Plan(PlanArgs),
+    /// Change what can be changed while the machine runs; it stays changed until `revert`
+    ///
+    /// Every value is written down on disk before it is changed, so that `revert` puts it back, also after this was killed.
+    Apply(ApplyArgs),
+    /// Put back everything that `apply` changed
+    Revert(RevertArgs),
+    /// Say of each setting whether it is in effect
+    Verify(VerifyArgs),
 }
 
 /// What is wanted of a host.
@@ -75,6 +83,79 @@ pub struct PlanArgs {
     /// Print the plan as JSON (docs/formats/plan.md)
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `wiretail host apply`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail host apply --profile optimized --cores 1-3 --dry-run
+  sudo wiretail host apply --profile optimized --cores 1-3 --allow-system-changes
+  sudo wiretail host apply --profile optimized --cores 1-3 --files --allow-system-changes && sudo update-grub
+  sudo wiretail host revert
+
+Exit code: 0 done; 2 error, and nothing is changed.")]
+pub struct ApplyArgs {
+    /// Profile, role and cores.
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// Put also the files for GRUB, sysctl and systemd in their places, which take effect when the machine is started again
+    #[arg(long)]
+    pub files: bool,
+    /// Print every change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Change the host
+    #[arg(long)]
+    pub allow_system_changes: bool,
+    /// The machine's files are below this folder, to try it out
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub root: PathBuf,
+}
+
+/// Arguments of `wiretail host revert`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What was changed while the machine ran is gone when it was started again; then only files are put back.
+
+Exit code: 0 done, or nothing was applied; 2 error.")]
+pub struct RevertArgs {
+    /// Print every change that would be undone, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The machine's files are below this folder, to try it out
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub root: PathBuf,
+}
+
+/// Arguments of `wiretail host verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail host verify                                   # what was applied
+  wiretail host verify --now                             # without what needs a start of the machine
+  wiretail host verify --profile optimized --cores 1-3   # whoever has set it
+
+Exit code: 0 all is in effect; 1 something is not; 2 error.")]
+pub struct VerifyArgs {
+    /// The profile [default: the one that was applied]
+    #[arg(long, value_enum)]
+    pub profile: Option<ProfileChoice>,
+    /// What the host is for the packets [default: as applied, else what it looks like]
+    #[arg(long, value_enum, requires = "profile")]
+    pub role: Option<RoleChoice>,
+    /// The cores that are to be left alone [default: as applied, else those that the boot line isolates, or all but the first]
+    #[arg(long, value_name = "CORES", value_parser = cores, requires = "profile")]
+    pub cores: Option<CoreSet>,
+    /// Only what can be changed while the machine runs
+    #[arg(long)]
+    pub now: bool,
+    /// Print the plan as it is then as JSON (docs/formats/plan.md)
+    #[arg(long)]
+    pub json: bool,
+    /// The machine's files are below this folder, to try it out
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub root: PathBuf,
 }
 
 /// How far a plan goes.

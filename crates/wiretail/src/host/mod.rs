@@ -1,9 +1,13 @@
 //! `wiretail host`: what a host must look like for packets' cores to be left alone, and whether it does.
 
+mod applied;
+mod apply;
 mod audit;
 mod plan;
 mod read;
+mod revert;
 mod text;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -19,5 +23,8 @@ pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
     match &arguments.command {
         HostCommand::Audit(arguments) => audit::run(arguments),
         HostCommand::Plan(arguments) => plan::run(arguments),
+        HostCommand::Apply(arguments) => apply::run(arguments),
+        HostCommand::Revert(arguments) => revert::run(arguments),
+        HostCommand::Verify(arguments) => verify::run(arguments),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use wiretail_analysis::audit::Question;
 use wiretail_analysis::tuning::{files, outputs, plan};
-use wiretail_schema::host::plan::{Setting, SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
 use super::read::{read, recorded};
@@ -25,7 +25,7 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
         Some(path) => recorded(path, &files())?,
         None => read(Path::new("/"), &files(), Duration::ZERO),
     };
-    let plan = planned(&record, &arguments.wanted)?;
+    let plan = planned(&record, arguments.wanted.profile.into(), &question(&arguments.wanted))?;
     let written = match &arguments.out {
         Some(folder) => write_outputs(folder, &plan, &record)?,
         None => Vec::new(),
@@ -48,9 +48,13 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
 ///
 /// # Errors
 /// Cores that can't be had.
-pub(super) fn planned(record: &HostRecord, wanted: &WantedArgs) -> Result<TuningPlan> {
-    let question = Question { cores: wanted.cores.clone(), role: wanted.role.map(Into::into) };
-    plan(record, wanted.profile.into(), &question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
+pub(super) fn planned(record: &HostRecord, profile: Profile, question: &Question) -> Result<TuningPlan> {
+    plan(record, profile, question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
+}
+
+/// Role and cores as they were asked for.
+pub(super) fn question(wanted: &WantedArgs) -> Question {
+    Question { cores: wanted.cores.clone(), role: wanted.role.map(Into::into) }
 }
 
 /// What the outputs need to know besides the plan.

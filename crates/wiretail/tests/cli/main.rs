@@ -15,5 +15,6 @@ mod support;
 mod tail;
 mod trace;
 mod traffic;
+mod tuning;
 mod twin;
 mod twin_runs;

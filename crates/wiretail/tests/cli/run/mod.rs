@@ -14,7 +14,7 @@
 //! beside anything else; a limit on late packets or stalls would then be a limit on the machine.
 
 mod accounting;
-mod bed;
+pub mod bed;
 mod cleanliness;
 mod devices;
 mod disturbed;

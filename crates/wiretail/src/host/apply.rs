@@ -1,0 +1,169 @@
+//! `wiretail host apply`: what can be changed while the machine runs, and files for its next start.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use wiretail_analysis::audit::Question;
+use wiretail_analysis::tuning::{files, outputs};
+use wiretail_host::{Journal, Plan, Step, leftovers, privileges};
+use wiretail_schema::cores::CoreSet;
+use wiretail_schema::host::plan::{SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::host::record::HostRecord;
+
+use super::applied::{self, JOURNAL, REFUSED, below};
+use super::plan::{place, planned, question, row, table};
+use super::read::read;
+use crate::cli::host::ApplyArgs;
+
+/// Files of other programs are put in their places only where those programs are.
+const READERS: &[(&str, &[&str])] = &[
+    ("etc/default/grub.d/", &["/etc/default/grub", "/etc/default/grub.d"]),
+    ("etc/sysctl.d/", &["/etc/sysctl.d"]),
+    ("etc/systemd/", &["/etc/systemd"]),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// Privileges; something that is applied already; a file that can't be written. Then nothing is changed.
+pub fn run(arguments: &ApplyArgs) -> Result<ExitCode> {
+    let root = arguments.root.as_path();
+    let record = read(root, &files(), Duration::ZERO);
+    let plan = planned(&record, arguments.wanted.profile.into(), &question(&arguments.wanted))?;
+    let steps = steps(root, &plan, &record, arguments.files);
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.dry_run {
+        table(&mut out, &plan, false)?;
+        writeln!(out, "  apply would change the host by these steps, and revert undo them:\n{steps}")?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.allow_system_changes {
+        bail!(
+            "apply changes this host until `wiretail host revert`; look at all changes with --dry-run, then say \
+             --allow-system-changes"
+        );
+    }
+    if root == Path::new("/") && !privileges(root)?.root {
+        bail!("applying a profile needs root; run with sudo");
+    }
+    if !leftovers(&applied::folder(root))?.is_empty() {
+        bail!("a profile is applied already, or was begun with; run `wiretail host revert` first");
+    }
+    applied::refuse_runs(root, steps.steps())?;
+    let after = carry_out(root, &plan, &steps)?;
+    told(&mut out, &plan, &after, &steps, arguments.files)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does the steps; returns the plan as it is then. Until the last of them is done, an error undoes all.
+fn carry_out(root: &Path, plan: &TuningPlan, steps: &Plan) -> Result<TuningPlan> {
+    let mut journal = Journal::create(&applied::folder(root), JOURNAL)?;
+    let done = applied::save(root, plan)
+        .and_then(|()| Ok(journal.apply_all(steps)?))
+        .and_then(|()| read_again(root, plan))
+        .and_then(|after| applied::save(root, &after).map(|()| after));
+    match done {
+        Ok(after) => {
+            journal.keep();
+            Ok(after)
+        }
+        Err(error) => {
+            drop(journal);
+            applied::forget(root);
+            Err(error)
+        }
+    }
+}
+
+/// The plan anew, in which what the kernel did not take is said.
+fn read_again(root: &Path, plan: &TuningPlan) -> Result<TuningPlan> {
+    let record = read(root, &files(), Duration::ZERO);
+    let mut after = planned(&record, plan.profile, &same_question(plan))?;
+    let open = after.settings.iter_mut().filter(|setting| {
+        let is_file = matches!(setting.target, Target::File { .. });
+        is_file && setting.state == SettingState::Change
+    });
+    open.for_each(|setting| REFUSED.clone_into(&mut setting.detail));
+    Ok(after)
+}
+
+/// The question that a plan answers.
+pub(super) fn same_question(plan: &TuningPlan) -> Question {
+    Question { cores: CoreSet::parse(&plan.cores).ok(), role: Some(plan.role) }
+}
+
+/// The changes, in the order of the plan.
+fn steps(root: &Path, plan: &TuningPlan, record: &HostRecord, with_files: bool) -> Plan {
+    let mut steps = Plan::new();
+    for setting in &plan.settings {
+        if let (Target::File { path }, SettingState::Change, Some(value)) =
+            (&setting.target, setting.state, &setting.wanted)
+        {
+            // What the kernel refuses, as interrupts that belong to a core, is told at the end.
+            steps.push(Step::WriteFile { path: below(root, path), value: value.clone(), may_refuse: true });
+        }
+    }
+    if with_files {
+        for file in outputs::all(plan, place(record)).into_iter().filter(|file| file.is_installed) {
+            let reader = READERS.iter().find(|(start, _)| file.path.starts_with(start));
+            if reader.is_some_and(|(_, signs)| signs.iter().any(|sign| below(root, sign).exists())) {
+                steps.push(Step::AddFile { path: below(root, &file.path), text: file.text });
+            }
+        }
+    }
+    steps
+}
+
+fn told(
+    out: &mut impl Write,
+    plan: &TuningPlan,
+    after: &TuningPlan,
+    steps: &Plan,
+    with_files: bool,
+) -> Result<()> {
+    let refused: Vec<_> = after.settings.iter().filter(|setting| setting.detail == REFUSED).collect();
+    let put: Vec<_> = steps.steps().iter().filter(|step| matches!(step, Step::AddFile { .. })).collect();
+    let written = steps.steps().len() - put.len() - refused.len();
+    writeln!(
+        out,
+        "  profile {} applied: {written} values changed, {} refused, {} files put in their places",
+        plan.profile.name(),
+        refused.len(),
+        put.len()
+    )?;
+    refused.iter().try_for_each(|setting| row(out, setting))?;
+    put.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
+    let by_hand = |setting: &&wiretail_schema::host::plan::Setting| {
+        matches!(setting.target, Target::Service { .. }) && setting.state == SettingState::Change
+    };
+    after.settings.iter().filter(by_hand).try_for_each(|setting| row(out, setting))?;
+    let is_open = |setting: &&wiretail_schema::host::plan::Setting| {
+        setting.takes_effect == TakesEffect::Reboot && setting.state == SettingState::Change
+    };
+    let words = after.settings.iter().filter(is_open).count();
+    let has_grub = put.iter().any(|step| step.object().contains("grub"));
+    match (words, has_grub, with_files) {
+        (0, ..) => {}
+        (_, true, _) => {
+            writeln!(out, "  {words} words of the boot line: update-grub, then start the machine again")?
+        }
+        (_, false, true) => writeln!(
+            out,
+            "  {words} words of the boot line: no GRUB here; put them where your boot loader has them (plan --out: boot-line.txt)"
+        )?,
+        (_, false, false) => writeln!(
+            out,
+            "  {words} words of the boot line are not changed: --files puts them in their place, plan --out elsewhere"
+        )?,
+    }
+    writeln!(
+        out,
+        "  wiretail host verify says what is in effect; wiretail host revert puts everything back"
+    )?;
+    Ok(())
+}

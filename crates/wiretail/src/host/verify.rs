@@ -1,0 +1,75 @@
+//! `wiretail host verify`: a plan made anew, and whether anything of it is left to change.
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use wiretail_analysis::audit::Question;
+use wiretail_analysis::tuning::files;
+use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, TuningPlan};
+
+use super::applied::{self, REFUSED};
+use super::apply::same_question;
+use super::plan::{needs_change, planned, row};
+use super::read::read;
+use crate::cli::host::VerifyArgs;
+
+/// Runs the command.
+///
+/// # Errors
+/// No profile is applied and none was named; cores that can't be had.
+pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
+    let root = arguments.root.as_path();
+    let applied = applied::plan(root)?;
+    let (profile, question): (Profile, Question) = match arguments.profile {
+        Some(profile) => (
+            profile.into(),
+            Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) },
+        ),
+        None => {
+            let plan = applied.as_ref().context(
+                "no profile is applied here; say which one is meant: --profile optimized --cores 1-3",
+            )?;
+            (plan.profile, same_question(plan))
+        }
+    };
+    let mut plan = planned(&read(root, &files(), Duration::ZERO), profile, &question)?;
+    if arguments.now {
+        plan.settings.retain(|setting| setting.takes_effect == TakesEffect::Now);
+    }
+    if let Some(applied) = applied.filter(|applied| applied.profile == profile && applied.cores == plan.cores)
+    {
+        say_refused(&mut plan, &applied);
+    }
+    let is_open = |setting: &Setting| needs_change(setting) && setting.detail != REFUSED;
+    let open = plan.settings.iter().filter(|setting| is_open(setting)).count();
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &plan)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "  profile {}, cores {} left alone", plan.profile.name(), plan.cores)?;
+        plan.settings.iter().try_for_each(|setting| row(&mut out, setting))?;
+        let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
+        writeln!(
+            out,
+            "\n  {} settings: {} in effect, {open} not, {} not here",
+            plan.settings.len(),
+            count(SettingState::InEffect),
+            count(SettingState::NotHere)
+        )?;
+    }
+    out.flush()?;
+    Ok(if open == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What the kernel refused when the plan was applied is no news.
+fn say_refused(plan: &mut TuningPlan, applied: &TuningPlan) {
+    for setting in plan.settings.iter_mut().filter(|setting| setting.state == SettingState::Change) {
+        let before = applied.settings.iter().find(|before| before.target == setting.target);
+        if before.is_some_and(|before| before.detail == REFUSED) {
+            REFUSED.clone_into(&mut setting.detail);
+        }
+    }
+}
