@@ -1,8 +1,8 @@
 //! The audit of a host that is as the papers' optimized one, and of the same with one thing wrong each.
 
 use wiretail_analysis::audit::{ALL, Question, audit};
-use wiretail_schema::host::audit::{Audit, Verdict};
-use wiretail_schema::host::record::{HostRecord, Reading};
+use wiretail_schema::host::audit::{Audit, HostRole, Verdict};
+use wiretail_schema::host::record::{HOST_SCHEMA, HostRecord, Reading};
 
 const OPTIMIZED: &str = include_str!("hosts/optimized.txt");
 
@@ -15,8 +15,11 @@ fn of(record: &HostRecord) -> Audit {
 }
 
 /// Rules that found something, each with how it is.
-fn problems(record: &HostRecord) -> Vec<(String, Verdict)> {
-    let found = of(record).findings.into_iter().filter(|finding| finding.verdict.is_problem());
+fn problems(record: &HostRecord, role: Option<HostRole>) -> Vec<(String, Verdict)> {
+    let found = audit(record, &Question { role, cores: None }, "0")
+        .findings
+        .into_iter()
+        .filter(|finding| finding.verdict.is_problem());
     found.map(|finding| (finding.rule, finding.verdict)).collect()
 }
 
@@ -136,24 +139,231 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("/proc/cmdline", "irqaffinity=0", "irqaffinity=0-1")],
         &[("boot-line", Verdict::Broken)],
     ),
+    ("turbo", &[("/sys/devices/system/cpu/cpufreq/boost", "0", "1")], &[("turbo", Verdict::Improvable)]),
+    (
+        "the driver of the frequency that was to be off",
+        &[("/sys/devices/system/cpu/intel_pstate/status", "", "active")],
+        &[("turbo", Verdict::Broken)],
+    ),
+    (
+        "a hint to save energy",
+        &[("/sys/devices/system/cpu/cpu3/power/energy_perf_bias", "0", "6")],
+        &[("energy-bias", Verdict::Improvable)],
+    ),
+    ("the firmware takes a core", &[("msr/2/0x34@later", "17", "19")], &[("smi", Verdict::Harmful)]),
+    (
+        "ways of the cache that others have, too",
+        &[("/sys/fs/resctrl/schemata", "00f", "01f")],
+        &[("cache-partition", Verdict::Improvable)],
+    ),
+    (
+        "a part of the cache with a stranger in it",
+        &[("/sys/fs/resctrl/packets/cpus_list", "1-3", "0-3")],
+        &[("cache-partition", Verdict::Improvable)],
+    ),
+    (
+        "corrected errors are looked for",
+        &[("/sys/devices/system/machinecheck/machinecheck0/ignore_ce", "1", "0")],
+        &[("machine-check", Verdict::Broken)],
+    ),
+    (
+        "translation for cards",
+        &[("/sys/kernel/iommu_groups/0/type", "identity", "DMA-FQ")],
+        &[("iommu", Verdict::Broken)],
+    ),
+    (
+        "an IOMMU that the firmware has switched off",
+        &[
+            ("/proc/cmdline", "iommu=pt", "intel_iommu=on"),
+            ("/sys/kernel/iommu_groups/0/type", "identity", "DMA"),
+        ],
+        &[("iommu", Verdict::Improvable)],
+    ),
+    (
+        "a thread of the kernel that may run anywhere",
+        &[("tasks", "2 2 0 0 0 10 kernel 0 kthreadd", "2 2 0 0 0 10 kernel 0-3 kthreadd")],
+        &[("kernel-threads", Verdict::Improvable)],
+    ),
+    (
+        "a card on the other node",
+        &[
+            ("/sys/devices/system/node/node0/cpulist", "0-3", "0"),
+            ("/sys/devices/system/node/node1/cpulist", "", "1-3"),
+        ],
+        &[("nic-node", Verdict::Improvable)],
+    ),
+    (
+        "no huge pages on the node of the cores",
+        &[
+            ("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages", "", "0"),
+            ("/sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages", "", "4"),
+        ],
+        &[("hugepages", Verdict::Improvable)],
+    ),
+    (
+        "a slot with half of the lanes",
+        &[("/sys/class/net/eth0/device/current_link_width", "8", "4")],
+        &[("nic-pcie", Verdict::Improvable)],
+    ),
+    (
+        "lanes that sleep",
+        &[
+            ("/sys/class/net/eth0/device/link/l1_aspm", "0", "1"),
+            ("/sys/module/pcie_aspm/parameters/policy", "default [performance]", "[default] performance"),
+        ],
+        &[("pcie-aspm", Verdict::Improvable)],
+    ),
+    (
+        "a card that waits before it interrupts",
+        &[("ethtool/eth0", "rx-usecs 0", "rx-usecs 20")],
+        &[("nic-coalescing", Verdict::Improvable)],
+    ),
+    (
+        "pause frames",
+        &[("ethtool/eth0", "tx-pause off", "tx-pause on")],
+        &[("nic-pause", Verdict::Improvable)],
+    ),
+    (
+        "packets that are merged",
+        &[("ethtool/eth0", "features rx-gro", "features rx-lro")],
+        &[("nic-offloads", Verdict::Improvable)],
+    ),
+    ("a link that sleeps", &[("ethtool/eth0", "eee off", "eee on")], &[("nic-eee", Verdict::Improvable)]),
+    (
+        "stamps by software",
+        &[("ethtool/eth0", "hardware-receive", "software-receive")],
+        &[("nic-timestamps", Verdict::Improvable)],
+    ),
+    (
+        "a profile that saves power",
+        &[("/etc/tuned/active_profile", "", "balanced")],
+        &[("tuned", Verdict::Improvable)],
+    ),
+    (
+        "a profile that nobody applies",
+        &[("/etc/tuned/active_profile", "", "cpu-partitioning")],
+        &[("tuned", Verdict::Broken)],
+    ),
+    (
+        "no right to a real-time priority",
+        &[("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffff7fffff")],
+        &[("rights", Verdict::Improvable)],
+    ),
+    (
+        "memory on disk",
+        &[("/proc/swaps", "Filename", "Filename x\n/dev/sda2 partition 1000000 20480 -2\n")],
+        &[("swappiness", Verdict::Improvable)],
+    ),
+    (
+        "a watchdog on all cores that was to be off",
+        &[("/proc/sys/kernel/nmi_watchdog", "0", "1"), ("/proc/sys/kernel/watchdog_cpumask", "0", "0-3")],
+        &[("nmi-watchdog", Verdict::Broken)],
+    ),
 ];
+
+/// The same on a host of virtual machines and in a container, which have rules of their own.
+const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
+    (
+        "pinned, with huge pages",
+        HostRole::VmHost,
+        &[("tasks", "1 1 0", VM_TASKS), MEMORY, ("/sys/module/kvm/parameters/halt_poll_ns", "", "200000")],
+        &[],
+    ),
+    (
+        "two on one core",
+        HostRole::VmHost,
+        &[
+            ("tasks", "1 1 0", VM_TASKS),
+            ("tasks", "user 2 CPU 1", "user 1 CPU 1"),
+            MEMORY,
+            ("/sys/module/kvm/parameters/halt_poll_ns", "", "200000"),
+        ],
+        &[("vcpu-pinning", Verdict::Harmful)],
+    ),
+    (
+        "one that moves, the emulator everywhere, memory of small pages, no polling",
+        HostRole::VmHost,
+        &[
+            ("tasks", "1 1 0", VM_TASKS),
+            ("tasks", "user 2 CPU 1", "user 2-3 CPU 1"),
+            ("/proc/meminfo", "", "HugePages_Total:       4\nHugePages_Free:        4"),
+            ("/sys/module/kvm/parameters/halt_poll_ns", "", "0"),
+        ],
+        &[
+            ("vcpu-pinning", Verdict::Improvable),
+            ("guest-memory", Verdict::Improvable),
+            ("halt-polling", Verdict::Improvable),
+        ],
+    ),
+    (
+        "the emulator on a core of its guest",
+        HostRole::VmHost,
+        &[
+            ("tasks", "1 1 0", VM_TASKS),
+            ("tasks", "user 0 qemu", "user 0-1 qemu"),
+            MEMORY,
+            ("/sys/module/kvm/parameters/halt_poll_ns", "", "200000"),
+        ],
+        &[("vcpu-pinning", Verdict::Improvable)],
+    ),
+    (
+        "a partition that was taken back",
+        HostRole::Container,
+        &[(
+            "/sys/fs/cgroup/cpuset.cpus.partition",
+            "",
+            "isolated invalid (Cpu list in cpuset.cpus not exclusive)",
+        )],
+        &[("cpuset-partition", Verdict::Broken)],
+    ),
+    (
+        "a member of the host's cores, which isolates them itself",
+        HostRole::Container,
+        &[("/sys/fs/cgroup/cpuset.cpus.partition", "", "member")],
+        &[],
+    ),
+    (
+        "a member of cores that nobody isolates",
+        HostRole::Container,
+        &[
+            ("/sys/fs/cgroup/cpuset.cpus.partition", "", "member"),
+            ("/sys/devices/system/cpu/isolated", "1-3", "1-2"),
+        ],
+        &[("cpuset-partition", Verdict::Improvable), ("isolcpus", Verdict::Broken)],
+    ),
+];
+
+/// A guest with two virtual processors, each on a core of its own.
+const VM_TASKS: &str = "900 900 0 0 0 5 user 0 qemu-system-x86\n901 900 1 0 0 5 user 1 CPU 0/KVM\n902 900 2 0 0 5 user 2 CPU 1/KVM\n1 1 0";
+const MEMORY: Change = ("/proc/meminfo", "", "HugePages_Total:       4\nHugePages_Free:        1");
+
+/// The clean host with these changes; rules that then find something, in order.
+fn planted(what: &str, role: Option<HostRole>, changes: &[Change]) -> Vec<(String, Verdict)> {
+    let mut record = optimized();
+    for (name, old, new) in changes {
+        // Nothing stood there: the reading is new.
+        let text = if old.is_empty() { String::new() } else { text(&record, name) };
+        assert!(text.contains(old), "{what}: {name} has no {old:?}: {text}");
+        record.add(name, &text.replacen(old, new, 1));
+    }
+    let mut found = problems(&record, role);
+    found.sort();
+    found
+}
+
+fn sorted(expected: &[Found]) -> Vec<(String, Verdict)> {
+    let mut all: Vec<_> = expected.iter().map(|(rule, verdict)| ((*rule).to_owned(), *verdict)).collect();
+    all.sort();
+    all
+}
 
 #[test]
 fn each_planted_fault_is_found_by_its_rules_and_no_others() {
     for (what, changes, expected) in PLANTED {
-        let mut record = optimized();
-        for (name, old, new) in *changes {
-            let text = text(&record, name);
-            assert!(text.contains(old), "{what}: {name} has no {old:?}: {text}");
-            record.add(name, &text.replacen(old, new, 1));
-        }
-        let expected: Vec<(String, Verdict)> =
-            expected.iter().map(|(rule, verdict)| ((*rule).to_owned(), *verdict)).collect();
-        let mut found = problems(&record);
-        found.sort();
-        let mut wanted = expected.clone();
-        wanted.sort();
-        assert_eq!(found, wanted, "{what}");
+        assert_eq!(planted(what, None, changes), sorted(expected), "{what}");
+    }
+    for (what, role, changes, expected) in PLANTED_IN_ROLES {
+        assert_eq!(planted(what, Some(*role), changes), sorted(expected), "{what}");
     }
 }
 
@@ -165,6 +375,7 @@ fn what_may_not_be_read_is_said_and_not_taken_for_good() {
         ("/sys/kernel/debug/sched", "fair-server"),
     ] {
         let mut record = optimized();
+        record.add("/proc/sys/kernel/osrelease", "6.12.9-amd64");
         record.readings.insert(name.to_owned(), Reading::Unreadable("Permission denied".to_owned()));
         let audit = of(&record);
         let finding = audit.findings.iter().find(|finding| finding.rule == rule).expect("the rule");
@@ -188,6 +399,64 @@ fn no_record_is_too_poor() {
             record.add(name, text);
             of(&record);
         }
+    }
+}
+
+/// The recorded hosts, by the names of their files.
+fn hosts() -> Vec<(String, HostRecord)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts");
+    let entries = std::fs::read_dir(folder).expect("the folder").filter_map(|entry| Some(entry.ok()?.path()));
+    let record = |path: std::path::PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".txt")?.to_owned();
+        let text = std::fs::read_to_string(&path).expect("read");
+        if !text.starts_with(HOST_SCHEMA) {
+            return None;
+        }
+        Some((name.clone(), HostRecord::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"))))
+    };
+    let mut hosts: Vec<_> = entries.filter_map(record).collect();
+    hosts.sort_by(|a, b| a.0.cmp(&b.0));
+    hosts
+}
+
+/// A row a rule, a column a host.
+#[test]
+fn recorded_hosts_are_found_as_before() {
+    let hosts = hosts();
+    let audits: Vec<Audit> = hosts.iter().map(|(_, record)| of(record)).collect();
+    let mut table = "B broken, H harmful, i improvable, . good, ? not seen, - not here\n\n".to_owned();
+    for (column, ((name, _), audit)) in hosts.iter().zip(&audits).enumerate() {
+        table += &format!("{:>2}  {name:<20} {:<10} cores {}\n", column + 1, audit.role.name(), audit.cores);
+    }
+    let columns: String = (1..=hosts.len()).map(|column| format!("{column:>3}")).collect();
+    table += &format!("\n{:<18}{columns}\n", "");
+    for (row, rule) in ALL.iter().enumerate() {
+        let marks: String =
+            audits.iter().map(|audit| format!("  {}", mark(audit.findings[row].verdict))).collect();
+        table += &format!("{:<18}{marks}\n", rule.id);
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/golden.md");
+    let page = format!(
+        "# How the recorded hosts are found\n\nGenerated: UPDATE_DOCS=1 cargo test -p wiretail-analysis --test audit. A change needs a reason.\n\n```text\n{table}```\n"
+    );
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &page).expect("written");
+    }
+    let golden = std::fs::read_to_string(path).expect("the table");
+    for (now, before) in page.lines().zip(golden.lines()) {
+        assert_eq!(now, before, "golden.md");
+    }
+    assert_eq!(page.lines().count(), golden.lines().count());
+}
+
+fn mark(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Broken => 'B',
+        Verdict::Harmful => 'H',
+        Verdict::Improvable => 'i',
+        Verdict::Good => '.',
+        Verdict::Unseen => '?',
+        Verdict::NotHere => '-',
     }
 }
 

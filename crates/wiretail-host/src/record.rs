@@ -5,15 +5,21 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use wiretail_schema::host::record::{HostRecord, KERNEL_CONFIG, LATER, Reading, SELF, TASKS};
+use wiretail_schema::host::record::{ETHTOOL, HostRecord, KERNEL_CONFIG, LATER, MSR, Reading, SELF, TASKS};
+
+use crate::netlink::generic::GenericNetlink;
 
 /// Longer files are no settings.
 const TEXT_MAX: u64 = 512 << 10;
 /// Matches of one pattern, at most: a host may have thousands of interrupts.
 const MATCHES_MAX: usize = 4096;
+
+/// The environment of process 1, in which containers say that they are one.
+const ENVIRONMENT: &str = "/proc/1/environ";
 
 /// What is to be read.
 #[derive(Debug, Clone)]
@@ -22,6 +28,8 @@ pub struct RecordPlan<'a> {
     pub files: &'a [&'a str],
     /// Those of them that are read again.
     pub twice: &'a [&'a str],
+    /// Model-specific registers of each core: read twice, too.
+    pub registers: &'a [u64],
     /// Options of the kernel's configuration, by how they begin: `CONFIG_HZ`.
     pub options: &'a [&'a str],
     /// How long between the two readings; zero for one reading only.
@@ -33,10 +41,16 @@ pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -
     let mut record = HostRecord::default();
     for pattern in plan.files {
         for (name, path) in matches(root, pattern) {
-            add(&mut record, name, read(&path));
+            let text = read(&path);
+            let text = if name == ENVIRONMENT { text.map(|text| container_words(&text)) } else { text };
+            add(&mut record, name, text);
         }
     }
     kernel_config(root, plan.options, &mut record);
+    registers(root, plan.registers, &mut record, "");
+    if root == Path::new("/") {
+        cards(&mut record);
+    }
     tasks(root, TASKS.to_owned(), &mut record);
     if plan.interval.is_zero() {
         return record;
@@ -46,9 +60,16 @@ pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -
     read_again(root, plan.twice, &mut record, "");
     wait(plan.interval);
     read_again(root, plan.twice, &mut record, LATER);
+    registers(root, plan.registers, &mut record, LATER);
     tasks(root, format!("{TASKS}{LATER}"), &mut record);
     record.interval_ns = begun.elapsed().as_nanos() as u64;
     record
+}
+
+/// Of an environment only what says that it is a container's: the rest may hold secrets.
+fn container_words(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').filter(|word| word.starts_with("container=")).collect();
+    words.join(" ")
 }
 
 fn read_again(root: &Path, patterns: &[&str], record: &mut HostRecord, suffix: &str) {
@@ -135,6 +156,30 @@ fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     record.add(KERNEL_CONFIG, &lines.join("\n"));
 }
 
+/// Model-specific registers as decimal numbers, `msr/CORE/0x34`: /dev/cpu/CORE/msr, of which the place is the register's number (msr(4)).
+fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str) {
+    for (name, path) in matches(root, "/dev/cpu/*/msr") {
+        let core = name.trim_start_matches("/dev/cpu/").trim_end_matches("/msr");
+        for number in numbers {
+            let read = || {
+                let mut bytes = [0; 8];
+                fs::File::open(&path)?.read_exact_at(&mut bytes, *number)?;
+                Ok(u64::from_le_bytes(bytes).to_string())
+            };
+            add(record, format!("{MSR}{core}/{number:#x}{suffix}"), read());
+        }
+    }
+}
+
+/// What the cards are set to, `ethtool/LINK`: links with a device.
+fn cards(record: &mut HostRecord) {
+    for (name, _) in matches(Path::new("/"), "/sys/class/net/*/device/uevent") {
+        let link = name.split('/').nth(4).unwrap_or_default();
+        let settings = GenericNetlink::open().and_then(|mut netlink| netlink.settings(link));
+        add(record, format!("{ETHTOOL}{link}"), settings);
+    }
+}
+
 /// All threads, a line each: number, process, core it ran on last, policy, real-time priority, clock ticks that it ran for, whether the
 /// kernel's own, on which cores it may run, name.
 fn tasks(root: &Path, name: String, record: &mut HostRecord) {
@@ -202,17 +247,20 @@ mod tests {
         let stat = "7 (a (b) c) S 1 0 0 0 -1 2097152 0 0 0 0 3 4 0 0 20 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 50 1 0";
         let root = tree(&[
             ("proc/cmdline", "quiet\n"),
+            ("proc/1/environ", "PASSWORD=secret\0container=lxc\0"),
             ("proc/sys/kernel/osrelease", "6.1\n"),
             ("boot/config-6.1", "CONFIG_HZ=250\n# CONFIG_HZ_100 is not set\nCONFIG_OTHER=y\n"),
             ("sys/cpu0/governor", "performance\n"),
             ("sys/cpu1/governor", "powersave\n"),
             ("sys/online", "0-1\n"),
+            ("dev/cpu/1/msr", "-\x05\0\0\0\0\0\0\0"),
             ("proc/7/task/7/stat", stat),
             ("proc/7/task/7/status", "Name:\ta\nCpus_allowed_list:\t0-1\n"),
         ]);
         let plan = RecordPlan {
-            files: &["/proc/cmdline", "/sys/cpu*/governor", "/none", "/no*/x"],
+            files: &["/proc/cmdline", "/proc/1/environ", "/sys/cpu*/governor", "/none", "/no*/x"],
             twice: &["/sys/online"],
+            registers: &[1],
             options: &["CONFIG_HZ"],
             interval: Duration::from_nanos(1),
         };
@@ -226,7 +274,9 @@ mod tests {
         assert_eq!((text("/sys/online"), text("/sys/online@later")), ("0-1", "0"));
         assert_eq!(text(KERNEL_CONFIG), "CONFIG_HZ=250\n# CONFIG_HZ_100 is not set");
         assert_eq!(text(TASKS), "7 7 1 1 50 7 kernel 0-1 a (b) c");
-        assert_eq!(record.readings.len(), 8, "{record}");
+        assert_eq!((text("msr/1/0x1"), text("msr/1/0x1@later")), ("5", "5"));
+        assert_eq!(text("/proc/1/environ"), "container=lxc");
+        assert_eq!(record.readings.len(), 12, "{record}");
         assert_eq!(HostRecord::parse(&record.to_string()), Ok(record));
     }
 
@@ -235,6 +285,7 @@ mod tests {
         let plan = RecordPlan {
             files: &["/proc/cmdline", "/sys/devices/system/cpu/online"],
             twice: &["/proc/interrupts"],
+            registers: &[0x34],
             options: &[],
             interval: Duration::from_millis(1),
         };

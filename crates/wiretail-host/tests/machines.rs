@@ -112,6 +112,7 @@ impl Bench {
             name: journal.run().into(),
             kernel: kind,
             boot,
+            words: String::new(),
             memory_mib: 384,
             vcpus: 2,
             links: links.collect(),

@@ -15,7 +15,7 @@ mod view;
 
 pub use boot_line::BootLine;
 pub use judgement::Judgement;
-pub use rules::{ALL, CONFIG_OPTIONS, Rule, TWICE, files};
+pub use rules::{ALL, CONFIG_OPTIONS, REGISTERS, Rule, TWICE, files};
 pub use view::{Task, View};
 
 use wiretail_schema::cores::CoreSet;

@@ -15,15 +15,15 @@ const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
-const FEATURES_GET: u8 = 11;
+pub(super) const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
 const FEATURES_HEADER: u16 = 1;
 const FEATURES_WANTED: u16 = 3;
-const FEATURES_ACTIVE: u16 = 4;
+pub(super) const FEATURES_ACTIVE: u16 = 4;
 const HEADER_DEV_NAME: u16 = 2;
-const BITSET_BITS: u16 = 3;
+pub(super) const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
-const BIT_NAME: u16 = 2;
+pub(super) const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 /// Name of the feature in the kernel (`netdev_features_strings`); `ethtool` has a longer one.
 const GRO: &str = "rx-gro";
@@ -126,6 +126,18 @@ impl GenericNetlink {
             }
         })?;
         Ok(takes)
+    }
+
+    /// Asks ethtool's family about a link, and hands every attribute of the answer to `each`.
+    pub(super) fn ethtool(
+        &mut self,
+        command: u8,
+        link: &str,
+        each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        let mut request = self.request("ethtool", command)?;
+        device(&mut request, link);
+        self.objects(request, each)
     }
 
     fn request(&mut self, family: &str, command: u8) -> io::Result<Message> {

@@ -7,6 +7,7 @@
 //! A socket belongs to the network namespace of the thread that opened it, for good: open it inside
 //! with [`Namespace::inside`](crate::Namespace::inside), use it anywhere.
 
+mod ethtool;
 pub mod generic;
 pub mod message;
 mod socket;

@@ -23,6 +23,10 @@ pub const LATER: &str = "@later";
 pub const TASKS: &str = "tasks";
 /// The process that recorded, which is no disturbance.
 pub const SELF: &str = "self";
+/// Before a core and a register: `msr/1/0x34`, a decimal number.
+pub const MSR: &str = "msr/";
+/// Before a link: `ethtool/eth0`, lines of a setting and its value.
+pub const ETHTOOL: &str = "ethtool/";
 /// The name of the kernel's configuration: lines `CONFIG_A=y`.
 pub const KERNEL_CONFIG: &str = "kernel-config";
 

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::audit::{CONFIG_OPTIONS, TWICE};
+use wiretail_analysis::audit::{CONFIG_OPTIONS, REGISTERS, TWICE};
 use wiretail_host::{RecordPlan, record};
 use wiretail_schema::host::record::HostRecord;
 
 /// Reads a host under `root`, some files again after `interval`; zero for once only.
 pub(super) fn read(root: &Path, files: &[&str], interval: Duration) -> HostRecord {
-    let plan = RecordPlan { files, twice: TWICE, options: CONFIG_OPTIONS, interval };
+    let plan = RecordPlan { files, twice: TWICE, registers: REGISTERS, options: CONFIG_OPTIONS, interval };
     let mut record = record(root, &plan, std::thread::sleep);
     if interval.is_zero() {
         // What is counted says also which interrupts there are.
-        let once = RecordPlan { files: TWICE, twice: &[], options: &[], interval };
+        let once = RecordPlan { files: TWICE, twice: &[], registers: &[], options: &[], interval };
         let counted = wiretail_host::record(root, &once, std::thread::sleep).readings;
         record.readings.extend(counted.into_iter().filter(|(name, _)| TWICE.contains(&name.as_str())));
     }

@@ -1,4 +1,6 @@
-//! `wiretail host`: this machine and recorded ones.
+//! `wiretail host`: this machine and recorded ones; [`guests`], machines that are started for it.
+
+mod guests;
 
 use std::fs;
 

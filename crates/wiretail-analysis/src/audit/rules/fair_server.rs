@@ -12,7 +12,11 @@ pub(super) const RULE: Rule = Rule {
     source: "scheduler/sched-deadline.rst, docs.kernel.org; Linux 6.12 release notes (kernelnewbies.org)",
     remedy: "echo 0 > /sys/kernel/debug/sched/fair_server/cpuN/runtime; or have no ordinary thread on the core",
     cost: "ordinary threads on the core starve",
-    reads: &["/sys/kernel/debug/sched/fair_server/cpu*/runtime", "/sys/kernel/debug/sched"],
+    reads: &[
+        "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
+        "/sys/kernel/debug/sched",
+        "/proc/sys/kernel/osrelease",
+    ],
     judge,
 };
 
@@ -23,12 +27,15 @@ fn judge(view: &View<'_>) -> Judgement {
         .filter(|(core, _)| view.cores().contains(*core))
         .collect();
     if values.is_empty() {
+        if release(view).is_some_and(|release| release < (6, 12)) {
+            return Judgement::not_here("this kernel has no fair server (before 6.12)");
+        }
         let denied = !view.has("/sys/kernel/debug/sched") || view.text("/sys/kernel/debug/sched").is_none();
         return match denied {
             true => {
                 Judgement::unseen("/sys/kernel/debug/sched can't be read: it needs root, and debugfs mounted")
             }
-            false => Judgement::not_here("this kernel has no fair server (before 6.12)"),
+            false => Judgement::not_here("this kernel has no fair server"),
         };
     }
     let on: Vec<String> =
@@ -39,4 +46,11 @@ fn judge(view: &View<'_>) -> Judgement {
     };
     judged
         .effective(format!("{} ms", values.iter().map(|(_, runtime)| runtime / 1_000_000).max().unwrap_or(0)))
+}
+
+/// 6 and 1 of "6.1.0-18-amd64".
+fn release(view: &View<'_>) -> Option<(u32, u32)> {
+    let mut numbers =
+        view.text("/proc/sys/kernel/osrelease")?.split(['.', '-']).map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }

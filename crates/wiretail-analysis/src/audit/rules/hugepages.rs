@@ -1,5 +1,7 @@
 //! huge pages for packet buffers
 
+use wiretail_schema::cores::CoreSet;
+
 use super::{Rule, RuleGroup};
 use crate::audit::{Judgement, View};
 
@@ -16,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
         "/proc/cmdline",
         "/proc/sys/vm/nr_hugepages",
         "/sys/devices/system/node/node*/hugepages/*/nr_hugepages",
+        "/sys/devices/system/node/node*/cpulist",
     ],
     judge,
 };
@@ -36,7 +39,22 @@ fn judge(view: &View<'_>) -> Judgement {
             Judgement::broken(format!("{asked} were asked for, {pages} are there"))
         }
         _ if pages == 0 => Judgement::improvable("there are none: DPDK needs them, others do not"),
-        _ => Judgement::good(),
+        _ => match without(view) {
+            Some(node) => Judgement::improvable(format!("node {node} has none, and these cores are there")),
+            None => Judgement::good(),
+        },
     };
     judged.requested(word).effective(pages.to_string())
+}
+
+/// A node of memory of these cores that has none.
+fn without<'a>(view: &'a View<'_>) -> Option<&'a str> {
+    let mut nodes = view.each("/sys/devices/system/node/node", "/cpulist");
+    let empty = nodes.find(|(node, list)| {
+        let here = CoreSet::parse(list.trim()).is_ok_and(|cores| !cores.and(view.cores()).is_empty());
+        let place = format!("/sys/devices/system/node/node{node}/hugepages/");
+        let mut pages = view.each(&place, "/nr_hugepages").peekable();
+        here && pages.peek().is_some() && pages.all(|(_, text)| text.trim() == "0")
+    });
+    empty.map(|(node, _)| node)
 }

@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Judgement {
         let rate: f64 =
             rates.iter().filter(|(core, _)| view.cores().contains(**core)).map(|(_, rate)| rate).sum();
         if rate > 0.0 {
-            on.push(format!("{name} {rate:.0}"));
+            on.push(format!("{name} {rate:.1}"));
         }
     }
     let judged = match (on.is_empty(), view.boot().word("isolcpus").is_some()) {

@@ -1,26 +1,45 @@
 //! The rules, a file each, and their table.
 
 mod boot_line;
+mod cache_partition;
+mod cards;
 mod cfs_quota;
 mod clocksource;
 mod compaction;
 mod counters;
+mod cpuset_partition;
+mod energy_bias;
 mod fair_server;
 mod governor;
+mod guest_memory;
+mod halt_polling;
 mod hugepages;
 mod idle_states;
 mod interrupts;
+mod iommu;
 mod irq_affinity;
 mod irqbalance;
 mod isolcpus;
+mod kernel_threads;
 mod ksm;
+mod machine_check;
 mod mitigations;
+mod nic_coalescing;
+mod nic_eee;
+mod nic_node;
+mod nic_offloads;
+mod nic_pause;
+mod nic_pcie;
+mod nic_timestamps;
 mod nmi_watchdog;
 mod nohz_full;
 mod numa_balancing;
+mod pcie_aspm;
 mod rcu_nocbs;
 mod realtime_kernel;
+mod rights;
 mod rt_throttling;
+mod smi;
 mod smt;
 mod soft_watchdog;
 mod steal;
@@ -29,6 +48,9 @@ mod tasks;
 mod thp;
 mod tick;
 mod timer_migration;
+mod tuned;
+mod turbo;
+mod vcpu_pinning;
 mod vm_stat_interval;
 mod workqueue;
 
@@ -68,16 +90,22 @@ pub const ALL: &[Rule] = &[
     isolcpus::RULE,
     nohz_full::RULE,
     rcu_nocbs::RULE,
+    iommu::RULE,
     governor::RULE,
+    turbo::RULE,
+    energy_bias::RULE,
     idle_states::RULE,
     clocksource::RULE,
     smt::RULE,
     steal::RULE,
     mitigations::RULE,
+    cache_partition::RULE,
+    smi::RULE,
     tick::RULE,
     irq_affinity::RULE,
     interrupts::RULE,
     tasks::RULE,
+    kernel_threads::RULE,
     workqueue::RULE,
     rt_throttling::RULE,
     fair_server::RULE,
@@ -85,14 +113,29 @@ pub const ALL: &[Rule] = &[
     vm_stat_interval::RULE,
     nmi_watchdog::RULE,
     soft_watchdog::RULE,
+    machine_check::RULE,
     thp::RULE,
     ksm::RULE,
     numa_balancing::RULE,
     compaction::RULE,
     swappiness::RULE,
     hugepages::RULE,
+    nic_node::RULE,
+    nic_pcie::RULE,
+    pcie_aspm::RULE,
+    nic_coalescing::RULE,
+    nic_pause::RULE,
+    nic_offloads::RULE,
+    nic_eee::RULE,
+    nic_timestamps::RULE,
     irqbalance::RULE,
+    tuned::RULE,
     cfs_quota::RULE,
+    cpuset_partition::RULE,
+    rights::RULE,
+    vcpu_pinning::RULE,
+    guest_memory::RULE,
+    halt_polling::RULE,
 ];
 
 /// Options of the kernel's configuration that rules look at, by how they begin.
@@ -107,6 +150,9 @@ pub const CONFIG_OPTIONS: &[&str] = &[
 
 /// Files that are read a second time, to see what happens meanwhile.
 pub const TWICE: &[&str] = &["/proc/interrupts", "/proc/stat"];
+
+/// Model-specific registers that rules look at: MSR_SMI_COUNT.
+pub const REGISTERS: &[u64] = &[0x34];
 
 /// Files that every view needs, whatever the rules are.
 const ALWAYS: &[&str] = &[

@@ -12,17 +12,37 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     remedy: "sysctl kernel.nmi_watchdog=0",
     cost: "a core that hangs for ever is not reported",
-    reads: &["/proc/sys/kernel/nmi_watchdog"],
+    reads: &[PATH, WATCHED],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let Some(value) = view.number(PATH) else { return view.missing(PATH) };
+    let word = view.boot().word("nmi_watchdog").or(view.boot().word("nowatchdog"));
+    let Some(value) = view.number(PATH) else { return view.missing(PATH).requested(word) };
     let judged = match value {
         0 => Judgement::good(),
+        _ if spared(view) => Judgement::good(),
+        _ if view.boot().value("nmi_watchdog") == Some("0") => {
+            Judgement::broken("somebody has switched it on since the machine started")
+        }
         _ => Judgement::improvable("every core is interrupted every few seconds"),
     };
-    judged.effective(value.to_string())
+    judged.requested(word).effective(shown(view, value))
+}
+
+/// Whether the watchdogs leave these cores out.
+pub(super) fn spared(view: &View<'_>) -> bool {
+    view.core_list(WATCHED).is_some_and(|watched| watched.and(view.cores()).is_empty())
+}
+
+/// "1, on cores 0".
+pub(super) fn shown(view: &View<'_>, value: i64) -> String {
+    match view.text(WATCHED) {
+        Some(watched) if value != 0 => format!("{value}, on cores {}", watched.trim()),
+        _ => value.to_string(),
+    }
 }
 
 const PATH: &str = "/proc/sys/kernel/nmi_watchdog";
+/// The cores that both watchdogs look at.
+pub(super) const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";

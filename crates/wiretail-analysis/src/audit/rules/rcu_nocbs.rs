@@ -20,20 +20,21 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Judgement {
     let word = view.boot().word("rcu_nocbs");
+    let by_tick = view.boot().cores("nohz_full").and_then(Result::ok).unwrap_or_default();
+    let all = view.boot().value("rcu_nocbs") == Some("all")
+        || word.is_none() && view.config("CONFIG_RCU_NOCB_CPU_DEFAULT_ALL") == Some("y");
     let asked = match view.boot().cores("rcu_nocbs") {
-        Some(Err(fault)) if view.boot().value("rcu_nocbs") != Some("all") => {
-            return Judgement::broken(fault).requested(word);
-        }
-        Some(Ok(asked)) => asked,
-        _ => view.boot().cores("nohz_full").and_then(Result::ok).unwrap_or_default(),
+        _ if all => view.online(),
+        Some(Err(fault)) => return Judgement::broken(fault).requested(word),
+        Some(Ok(asked)) => asked.or(&by_tick),
+        None => by_tick,
     };
-    let asked = if view.boot().value("rcu_nocbs") == Some("all") { view.online() } else { asked };
-    // Each core whose callbacks are taken off it has a thread that does so: rcuop/N, rcuos/N or rcuog/N.
-    let offloaded: Vec<u32> = view.tasks().iter().filter_map(callback_thread).collect();
-    let effective = CoreSet::new(offloaded);
     if view.tasks().is_empty() {
         return Judgement::unseen("the kernel's threads were not read").requested(word);
     }
+    // Each core whose callbacks are taken off it has a thread that does so: rcuop/N, rcuos/N or rcuob/N. Kernels that can switch that
+    // while they run have one for every core as soon as one was asked for.
+    let effective = CoreSet::new(view.tasks().iter().filter_map(callback_thread)).and(&asked);
     let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
     let judged = if asked.is_empty() {
         Judgement::improvable(format!("cores {} free what RCU has collected", view.cores()))

@@ -1,5 +1,6 @@
 //! the watchdog for cores that do not schedule
 
+use super::nmi_watchdog::{WATCHED, shown, spared};
 use super::{Rule, RuleGroup};
 use crate::audit::{Judgement, View};
 
@@ -12,17 +13,20 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     remedy: "sysctl kernel.soft_watchdog=0 or boot with nosoftlockup; or kernel.watchdog_cpumask",
     cost: "threads that never let go of a core are not reported",
-    reads: &["/proc/sys/kernel/soft_watchdog"],
+    reads: &[PATH, WATCHED],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let Some(value) = view.number(PATH) else { return view.missing(PATH) };
+    let word = view.boot().word("nosoftlockup").or(view.boot().word("nowatchdog"));
+    let Some(value) = view.number(PATH) else { return view.missing(PATH).requested(word) };
     let judged = match value {
         0 => Judgement::good(),
+        _ if spared(view) => Judgement::good(),
+        _ if word.is_some() => Judgement::broken("somebody has switched it on since the machine started"),
         _ => Judgement::improvable("a thread of the highest priority runs on every core every few seconds"),
     };
-    judged.effective(value.to_string())
+    judged.requested(word).effective(shown(view, value))
 }
 
 const PATH: &str = "/proc/sys/kernel/soft_watchdog";

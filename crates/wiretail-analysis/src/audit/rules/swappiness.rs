@@ -12,17 +12,32 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     remedy: "sysctl vm.swappiness=10, or swapoff -a, or mlockall in the application",
     cost: "less room for the page cache",
-    reads: &["/proc/sys/vm/swappiness"],
+    reads: &[PATH, SWAPS],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
-    let judged = match value {
-        0..=10 => Judgement::good(),
-        _ => Judgement::improvable("pages of the application may be written to disk; locked ones are not"),
+    // Below a line of headings: name, type, size, how much of it is used, in KiB.
+    let areas: Vec<u64> = view
+        .text(SWAPS)
+        .into_iter()
+        .flat_map(|text| text.lines().skip(1))
+        .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
+        .collect();
+    if view.text(SWAPS).is_some() && areas.is_empty() {
+        return Judgement::good().effective("nowhere to swap to");
+    }
+    let used_mib = areas.iter().sum::<u64>() >> 10;
+    let judged = match (value, used_mib) {
+        (0..=10, 0) => Judgement::good(),
+        (_, 0) => {
+            Judgement::improvable("pages of the application may be written to disk; locked ones are not")
+        }
+        _ => Judgement::improvable(format!("{used_mib} MiB have been written to disk")),
     };
-    judged.effective(value.to_string())
+    judged.effective(format!("{value}, {used_mib} MiB swapped"))
 }
 
 const PATH: &str = "/proc/sys/vm/swappiness";
+const SWAPS: &str = "/proc/swaps";

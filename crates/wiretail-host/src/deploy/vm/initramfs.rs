@@ -83,6 +83,12 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
         tree.nodes.insert(path.into(), Node::Text { content, executable: false });
         names.push(name);
     }
+    // What its kernel was built with, where installed systems have it.
+    let config = format!("config-{}", kernel.release);
+    let config_path = kernel.vmlinuz.with_file_name(&config);
+    if config_path.is_file() {
+        tree.nodes.insert(Path::new("/boot").join(config), Node::File(config_path));
+    }
     tree.text("/wiretail/settings", &settings(guest, &names), false);
     tree.text("/wiretail/program", &program(guest), true);
     let argv0 = workload.argv.first().map(String::as_str).unwrap_or_default();
@@ -94,7 +100,10 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
         tree.program(&path)?;
     }
     for path in &workload.reads {
-        tree.host(path)?;
+        // What it starts in turn comes with the libraries that it is linked with.
+        let is_program =
+            fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+        if is_program { tree.program(path)? } else { tree.host(path)? }
     }
     tree.host(&workload.directory)?;
     for path in SYSTEM.iter().map(Path::new).filter(|path| path.exists()) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Backend, Guest, boot_line};
+use super::{Backend, Guest};
 use crate::deploy::vm::Accel;
 
 /// The XML of a domain like the guest, each processor pinned to the host's core at its place in `cores`, with
@@ -17,7 +17,7 @@ pub fn libvirt_xml(guest: &Guest, cores: &[u32]) -> String {
         .collect();
     let links: String = guest.links.iter().map(link).collect();
     // Real hosts have KVM.
-    let line = escaped(&boot_line(guest.boot, guest.vcpus, Accel::Kvm));
+    let line = escaped(&guest.boot_line(Accel::Kvm));
     format!(
         "<domain type='kvm'>
   <name>{name}</name>

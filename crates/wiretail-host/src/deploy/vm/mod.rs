@@ -91,6 +91,8 @@ pub struct Guest {
     pub kernel: Kernel,
     /// How it is started.
     pub boot: Boot,
+    /// Further words of the kernel's command line, with blanks between them; none is "".
+    pub words: String,
     /// At least three times what its files take.
     pub memory_mib: u32,
     /// The last one is the program's; with one it shares that.
@@ -101,6 +103,14 @@ pub struct Guest {
     pub workload: Workload,
     /// By [`accel`].
     pub accel: Accel,
+}
+
+impl Guest {
+    /// The kernel's command line, with the further words behind it: of two of a kind mostly the last one counts.
+    pub(super) fn boot_line(&self, accel: Accel) -> String {
+        let line = boot_line(self.boot, self.vcpus, accel);
+        format!("{line} {}", self.words).trim_end().to_owned()
+    }
 }
 
 /// A virtual machine that is started by running the command; there are no steps. It ends with the program,
@@ -150,7 +160,7 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
     add("-object", memory.into());
     add("-kernel", vmlinuz.into());
     add("-initrd", format!("/proc/self/fd/{archive}").into());
-    add("-append", boot_line(guest.boot, guest.vcpus, guest.accel).into());
+    add("-append", guest.boot_line(guest.accel).into());
     add("-display", "none".into());
     add("-monitor", "none".into());
     add("-serial", "stdio".into());
@@ -235,6 +245,7 @@ mod tests {
             name: "wt-1-0-dut1".into(),
             kernel: Kernel::Cloud,
             boot: Boot::Tuned,
+            words: "isolcpu=9 hugepages=1".into(),
             memory_mib: 512,
             vcpus: 2,
             links: vec![link("in", 1, Backend::Tap(tap)), link("out", 2, switch)],
@@ -251,6 +262,7 @@ mod tests {
         let has = |option: &str, value: &str| text.windows(2).any(|pair| pair == [option, value]);
         assert!(has("-accel", "tcg,thread=multi") && has("-initrd", "/proc/self/fd/7"), "{text:?}");
         assert!(has("-name", "wt-1-0-dut1,debug-threads=on"), "{text:?}");
+        assert!(text.iter().any(|text| text.ends_with(" rcu_nocb_poll isolcpu=9 hugepages=1")), "{text:?}");
         let Backend::Tap(tap) = &guest.links[0].backend else { panic!("a tap") };
         assert!(has("-netdev", &format!("tap,id=net0,fd={},vhost=off", tap.as_raw_fd())), "{text:?}");
         let device =

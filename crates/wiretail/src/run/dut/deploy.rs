@@ -181,6 +181,7 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
         name: format!("{}-dut{}", testbed.name(), site.node),
         kernel,
         boot,
+        words: String::new(),
         memory_mib: GUEST_MEMORY_MIB,
         vcpus: GUEST_CORES,
         links,

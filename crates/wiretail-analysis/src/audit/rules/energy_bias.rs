@@ -1,0 +1,50 @@
+//! performance before energy
+
+use super::listed;
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "energy-bias",
+    group: RuleGroup::Processor,
+    title: "performance before energy",
+    why: "The processor itself weighs energy against speed by this hint, when it chooses frequencies and how fast they rise.",
+    effect: None,
+    source: "admin-guide/pm/intel_epb.rst, admin-guide/pm/intel_pstate.rst, docs.kernel.org",
+    remedy: "echo 0 > /sys/devices/system/cpu/cpuN/power/energy_perf_bias; echo performance > .../cpufreq/energy_performance_preference",
+    cost: "power",
+    reads: &[
+        "/sys/devices/system/cpu/cpu*/power/energy_perf_bias",
+        "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference",
+    ],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let biases = view.each(CPU, "/power/energy_perf_bias");
+    let preferences = view.each(CPU, "/cpufreq/energy_performance_preference");
+    let values: Vec<(u32, &str)> = biases
+        .chain(preferences)
+        .filter_map(|(core, text)| Some((core.parse().ok()?, text.trim())))
+        .filter(|(core, _)| view.cores().contains(*core))
+        .collect();
+    if values.is_empty() {
+        return Judgement::not_here("these cores take no such hint");
+    }
+    let mut others: Vec<String> = values
+        .iter()
+        .filter(|(_, value)| *value != "0" && *value != "performance")
+        .map(|(core, value)| format!("{core}: {value}"))
+        .collect();
+    others.sort();
+    let judged = match others.is_empty() {
+        true => Judgement::good(),
+        false => Judgement::improvable(format!("energy counts on cores {}", listed(&others))),
+    };
+    let mut kinds: Vec<&str> = values.iter().map(|(_, value)| *value).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    judged.effective(kinds.join(", "))
+}
+
+const CPU: &str = "/sys/devices/system/cpu/cpu";

@@ -1,0 +1,39 @@
+//! cards interrupt at once
+
+use super::cards::{DRIVER, settings, shown};
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "nic-coalescing",
+    group: RuleGroup::Network,
+    title: "cards interrupt at once",
+    why: "A card that waits for more packets before it interrupts adds that time to the first one, and an adaptive one another time each moment. A core that polls does not wait for it.",
+    effect: None,
+    source: "networking/ethtool-netlink.rst (COALESCE_GET), docs.kernel.org; ethtool(8)",
+    remedy: "ethtool -C NAME adaptive-rx off rx-usecs 0",
+    cost: "an interrupt a packet: fewer packets a second",
+    reads: &[DRIVER],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let waits = match settings(view, "rx-usecs") {
+        Ok(waits) => waits,
+        Err(judged) => return judged,
+    };
+    let adaptive = settings(view, "adaptive-rx").unwrap_or_default();
+    let mut late: Vec<String> = waits
+        .iter()
+        .filter(|(_, value)| *value != "0")
+        .map(|(card, value)| format!("{card} waits {value} us"))
+        .collect();
+    late.extend(
+        adaptive.iter().filter(|(_, value)| *value == "on").map(|(card, _)| format!("{card} adapts it")),
+    );
+    let judged = match late.is_empty() {
+        true => Judgement::good(),
+        false => Judgement::improvable(super::listed(&late)),
+    };
+    judged.effective(format!("rx-usecs {}", shown(&waits)))
+}

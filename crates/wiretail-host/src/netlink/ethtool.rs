@@ -1,0 +1,113 @@
+//! What a card is set to, as `ethtool` would show it: a line a setting, in the words of the kernel's own documentation.
+//!
+//! Layouts: Documentation/networking/ethtool-netlink.rst of the kernel.
+
+use std::fmt::Write;
+use std::io;
+
+use super::generic::{BIT_NAME, BITSET_BITS, FEATURES_ACTIVE, FEATURES_GET, GenericNetlink};
+use super::message::{attributes, u32_at};
+
+/// A command, and what of its answer is wanted: attribute, name, kind.
+type Wanted = (u8, &'static [(u16, &'static str, Kind)]);
+
+/// How the value of an attribute is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// 32 bits.
+    Number,
+    /// 8 bits: on or off.
+    Switch,
+    /// Names of the bits that are set, with commas; "none".
+    Names,
+}
+
+/// Numbers of commands and attributes: include/uapi/linux/ethtool_netlink.h.
+const WANTED: [Wanted; 7] = [
+    (FEATURES_GET, &[(FEATURES_ACTIVE, "features", Kind::Names)]),
+    (15, &[(2, "rx-ring-max", Kind::Number), (6, "rx-ring", Kind::Number), (9, "tx-ring", Kind::Number)]),
+    (
+        17,
+        &[
+            (6, "rx-channels", Kind::Number),
+            (7, "tx-channels", Kind::Number),
+            (9, "combined-channels", Kind::Number),
+        ],
+    ),
+    (
+        19,
+        &[
+            (2, "rx-usecs", Kind::Number),
+            (3, "rx-frames", Kind::Number),
+            (6, "tx-usecs", Kind::Number),
+            (11, "adaptive-rx", Kind::Switch),
+            (12, "adaptive-tx", Kind::Switch),
+        ],
+    ),
+    (21, &[(3, "rx-pause", Kind::Switch), (4, "tx-pause", Kind::Switch)]),
+    (23, &[(5, "eee", Kind::Switch)]),
+    (25, &[(2, "timestamping", Kind::Names), (5, "phc-index", Kind::Number)]),
+];
+
+impl GenericNetlink {
+    /// The settings of a link. What its driver does not have is left out.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; `NotFound` for a kernel without ethtool's netlink.
+    pub(crate) fn settings(&mut self, link: &str) -> io::Result<String> {
+        let mut text = String::new();
+        for (command, wanted) in WANTED {
+            let answer = self.ethtool(command, link, |attribute, value| {
+                let Some((_, name, kind)) = wanted.iter().find(|(number, ..)| *number == attribute) else {
+                    return;
+                };
+                if let Some(value) = shown(*kind, value) {
+                    let _ = writeln!(text, "{name} {value}");
+                }
+            });
+            match answer {
+                // EOPNOTSUPP: this driver has no such thing.
+                Err(error) if error.raw_os_error() == Some(95) => {}
+                other => other?,
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn shown(kind: Kind, value: &[u8]) -> Option<String> {
+    match kind {
+        Kind::Number => u32_at(value, 0).map(|number| number.to_string()),
+        Kind::Switch => value.first().map(|on| if *on == 0 { "off" } else { "on" }.to_owned()),
+        Kind::Names => {
+            let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
+            let names = bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
+            let names: Vec<String> =
+                names.filter(|(kind, _)| *kind == BIT_NAME).map(|(_, name)| super::text(name)).collect();
+            Some(if names.is_empty() { "none".to_owned() } else { names.join(",") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_tells_without_privileges() {
+        let mut netlink = GenericNetlink::open().expect("a socket");
+        match netlink.settings("lo") {
+            Ok(text) => assert!(text.lines().any(|line| line.starts_with("features ")), "{text}"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
+        }
+        assert!(netlink.settings("no-such-link").is_err());
+    }
+
+    #[test]
+    fn values_are_written_by_their_kind() {
+        assert_eq!(shown(Kind::Number, &7_u32.to_ne_bytes()), Some("7".to_owned()));
+        assert_eq!(shown(Kind::Switch, &[1]), Some("on".to_owned()));
+        assert_eq!(shown(Kind::Names, &[]), Some("none".to_owned()));
+        assert_eq!((shown(Kind::Number, &[1]), shown(Kind::Switch, &[])), (None, None));
+    }
+}
