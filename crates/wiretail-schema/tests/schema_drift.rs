@@ -11,6 +11,7 @@ use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation
 use wiretail_schema::experiment::{json_schema, key_table};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
+use wiretail_schema::host::noise::{NOISE_SCHEMA, Noise};
 use wiretail_schema::host::plan::{PLAN_SCHEMA, TuningPlan};
 use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
@@ -74,6 +75,12 @@ fn the_schema_of_audits_is_that_of_the_types() {
 #[test]
 fn the_schema_of_plans_is_that_of_the_types() {
     compare(&docs("formats/plan.schema.json"), &pretty(&schemars::schema_for!(TuningPlan)));
+}
+
+#[test]
+fn the_schema_of_noise_is_that_of_the_types() {
+    compare(&docs("formats/noise.schema.json"), &pretty(&schemars::schema_for!(Noise)));
+    assert_eq!(NOISE_SCHEMA, "wiretail.noise/1");
 }
 
 #[test]
