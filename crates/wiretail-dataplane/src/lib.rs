@@ -10,7 +10,7 @@
 //! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
 //!
 //! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
-//! which finds out what interrupts cost.
+//! which finds out what interrupts cost; [`noise`], which watches for how long a core is taken away.
 //!
 //! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`disturb`].
 //!
@@ -32,6 +32,7 @@ pub mod frame;
 pub mod generator;
 pub mod lateness;
 pub mod marks;
+pub mod noise;
 pub mod placement;
 pub mod plan;
 pub mod port;
@@ -52,6 +53,7 @@ pub use frame::{Addresses, LongSignature, Signature, read_signature};
 pub use generator::{Generator, GeneratorReport};
 pub use lateness::Histogram;
 pub use marks::Marks;
+pub use noise::{NoiseLog, NoisePlan};
 pub use placement::{Placed, Placement, in_namespace};
 pub use plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 pub use port::af_packet::{PacketTx, TxMode, TxPlan};
