@@ -26,6 +26,8 @@
 //! What another load would do: [`capacity`] (the highest rate, by a formula) and [`sampling`] (which packets meet
 //! interrupts, by a simulation). What comes next: [`tail`] (the highest delays as a distribution of their own).
 //!
+//! What a core is taken away for, without packets: [`noise`](mod@noise), which no forwarder on it can be better than.
+//!
 //! Whether the causes are told rightly is judged by planted ones: [`truth`].
 //!
 //! What other loads would do is predicted: [`twin`], a simulation of the path.
@@ -47,6 +49,7 @@ pub mod intervals;
 pub mod live;
 pub mod matching;
 pub mod measurement;
+pub mod noise;
 pub mod overhead;
 pub mod overload;
 pub mod periodicity;

@@ -107,6 +107,11 @@ impl Costs {
         self.tails.get(usize::from(edge)).copied().unwrap_or_default()
     }
 
+    /// The longest head that is still usual, of those that are known, in ns.
+    pub fn head_ns_max(&self) -> Option<u64> {
+        self.heads.iter().filter(|head| head.gaps >= GAPS_MIN).map(|head| head.p95_ns).max()
+    }
+
     /// The costs as a table.
     pub fn table(&self, lines: &Timelines, names: &dyn TraceNames) -> Vec<EventCost> {
         let name = |edge: &Edge| match edge {

@@ -9,9 +9,12 @@
 //! 4. `own`: turns that were longer than usual though there was no event;
 //! 5. `parts`: a packet's lost time split; `table`: all of it named.
 //!
+//! Without packets, `gaps` says who took a core from a loop that only reads the clock.
+//!
 //! Nothing is read here, and nobody is asked: [`Builder`] takes the events, [`explain`] the packets.
 
 mod cost;
+mod gaps;
 mod host_tick;
 mod own;
 mod parts;
@@ -29,6 +32,7 @@ use wiretail_schema::causes::{
 use wiretail_schema::trace::{Gap, TraceInfo, TraceNames, TraceRoles};
 
 use self::cost::{Costs, within};
+pub use self::gaps::{ExplainedGaps, explain_gaps};
 use self::own::{Taken, Usual, add_excess};
 use self::parts::Split;
 use self::queue::{Passage, delays_without, passages};

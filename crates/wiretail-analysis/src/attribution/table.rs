@@ -144,6 +144,16 @@ impl<'a> Table<'a> {
         self.row_of.get(usize::from(cause)).copied().flatten()
     }
 
+    /// What a row is about: kind and name.
+    pub fn cause(&self, row: usize) -> (CauseKind, &str) {
+        (self.rows[row].kind, &self.rows[row].name)
+    }
+
+    /// A sender of the list.
+    pub fn sender_at(&self, sender: usize) -> &CauseSender {
+        &self.senders[sender]
+    }
+
     /// The sender of a span.
     pub fn sender_of(&self, span: &Span) -> Option<usize> {
         self.sender(span.sender, self.row_of(span.cause)?)

@@ -1,5 +1,6 @@
 //! Traces of which every span is known, and a server that is simulated.
 
+mod gaps;
 mod naive;
 
 use proptest::prelude::*;
