@@ -148,13 +148,21 @@ pub fn placement(arguments: &ThreadArgs) -> Placement {
 /// beside a loop of real-time priority they would starve, and the scheduler's fair server would stop the loop for
 /// them.
 pub fn stay_off(arguments: &ThreadArgs) {
-    let Some(cpu) = arguments.cpu.filter(|&cpu| cpu < CpuSet::MAX_CPU) else { return };
+    keep_off(arguments.cpu);
+}
+
+/// The same for any cores.
+pub fn keep_off(loops: impl IntoIterator<Item = usize>) {
+    let loops: Vec<usize> = loops.into_iter().filter(|&cpu| cpu < CpuSet::MAX_CPU).collect();
     // A system that refuses leaves everything as it was.
     let Ok(mut cores) = sched_getaffinity(None) else { return };
-    cores.unset(cpu);
+    if loops.is_empty() {
+        return;
+    }
+    loops.iter().for_each(|&cpu| cores.unset(cpu));
     if cores.count() == 0 {
         // Whoever started this had the loop in mind. All others, of which the kernel takes those that there are.
-        (0..CpuSet::MAX_CPU).filter(|&other| other != cpu).for_each(|other| cores.set(other));
+        (0..CpuSet::MAX_CPU).filter(|other| !loops.contains(other)).for_each(|other| cores.set(other));
     }
     let _ = sched_setaffinity(None, &cores);
 }

@@ -1,5 +1,7 @@
 //! Arguments of `wiretail host`.
 
+mod noise;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -8,6 +10,7 @@ use wiretail_schema::host::audit::HostRole;
 use wiretail_schema::host::plan::Profile;
 use wiretail_schema::units::Duration;
 
+pub use self::noise::NoiseArgs;
 use super::trace::cores;
 
 /// Arguments of `wiretail host`.
@@ -39,6 +42,11 @@ pub enum HostCommand {
     Revert(RevertArgs),
     /// Say of each setting whether it is in effect
     Verify(VerifyArgs),
+    /// Say how long cores are taken away, by whom, and what no forwarder on them can promise
+    ///
+    /// A loop on each core only reads the clock: where two readings are far apart, its core was taken from it. With
+    /// --trace the kernel's trace names who took it.
+    Noise(NoiseArgs),
 }
 
 /// What is wanted of a host.

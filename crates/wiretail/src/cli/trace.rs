@@ -53,7 +53,7 @@ pub struct TraceArgs {
 }
 
 /// A list of cores that has some.
-pub(super) fn cores(text: &str) -> Result<CoreSet, String> {
+pub(in crate::cli) fn cores(text: &str) -> Result<CoreSet, String> {
     match CoreSet::parse(text)? {
         set if set.is_empty() => Err("expected a list of cores, such as 1 or 2-3,5".to_owned()),
         set => Ok(set),

@@ -3,6 +3,7 @@
 mod applied;
 mod apply;
 mod audit;
+mod noise;
 mod plan;
 mod read;
 mod revert;
@@ -26,5 +27,6 @@ pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
         HostCommand::Apply(arguments) => apply::run(arguments),
         HostCommand::Revert(arguments) => revert::run(arguments),
         HostCommand::Verify(arguments) => verify::run(arguments),
+        HostCommand::Noise(arguments) => noise::run(arguments),
     }
 }

@@ -16,7 +16,7 @@ mod disturb;
 mod dut;
 mod energy;
 pub mod explain;
-mod interrupts;
+pub mod interrupts;
 mod lost;
 mod neighbour;
 pub mod packets;

@@ -4,6 +4,7 @@ mod corrupted;
 mod explain;
 mod forward;
 mod host;
+mod host_noise;
 mod inputs;
 mod outputs;
 mod planted;

@@ -1,0 +1,218 @@
+//! `wiretail host noise`: how long cores are taken away from a loop that never sleeps, and by whom.
+
+mod causes;
+mod peers;
+mod planting;
+mod text;
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Builder};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::noise::{buckets, floor, speed};
+use wiretail_dataplane::noise::{NoiseLog, NoisePlan, REST_NS, WATCH_NS};
+use wiretail_dataplane::placement::Placement;
+use wiretail_host::Cores;
+use wiretail_schema::host::noise::{CoreNoise, LongGap, NOISE_SCHEMA, Noise, PeerNoise};
+
+use self::causes::Tracing;
+use self::planting::Planting;
+use crate::cli::host::NoiseArgs;
+use crate::live::{self, LOOP_THREAD, ProgressLine};
+use crate::outputs;
+use crate::run::interrupts::Reading;
+
+/// Gaps that are listed one by one.
+const LONGEST: usize = 20;
+/// Fewer pieces of work than this have no percentiles.
+const RUNS_MIN: u64 = 20;
+/// Of the times at which loops work; another one each.
+const SEED: u64 = 7;
+/// Between two looks at whether all is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+///
+/// # Errors
+/// A core or a priority that can't be had, no root for a trace, a file that can't be written.
+pub fn run(arguments: &NoiseArgs) -> Result<ExitCode> {
+    let stop = live::stop_on_signals()?;
+    let noise = measure(arguments, &stop)?;
+    if let Some(path) = &arguments.out {
+        let mut text = serde_json::to_vec_pretty(&noise)?;
+        text.push(b'\n');
+        outputs::write_file(path, &text)?;
+    }
+    if arguments.json {
+        live::print_json(&serde_json::to_value(&noise)?)?;
+    } else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        text::write(&mut out, &noise)?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
+    let duration_ns = live::nanoseconds("duration", arguments.duration)?;
+    let mut noise = Noise {
+        schema: NOISE_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        fifo: arguments.fifo,
+        rest_ns: if arguments.fifo.is_some() { REST_NS } else { 0 },
+        watch_ns: if arguments.fifo.is_some() { WATCH_NS } else { 0 },
+        threshold_ns: live::nanoseconds("threshold", arguments.threshold)?,
+        traced: arguments.trace,
+        planted: arguments.plant.iter().map(|kind| kind.name().to_owned()).collect(),
+        cores: Vec::new(),
+        peers: Vec::new(),
+        remarks: Vec::new(),
+    };
+    let others = Cores::read(Path::new("/"))?.usable.without(&arguments.cores);
+    if others.is_empty() && arguments.fifo.is_some() {
+        bail!(
+            "--fifo on all cores leaves none for everybody else, who would wait for the loops; watch fewer cores, or leave \
+             --fifo out"
+        );
+    }
+    if others.is_empty() {
+        noise.remarks.push(
+            "all cores are watched: this program's own threads are among those who take them".to_owned(),
+        );
+    }
+    live::keep_off(arguments.cores.cores().iter().map(|core| *core as usize));
+    let (peers, missing) = if arguments.compare { peers::available() } else { Default::default() };
+    noise.remarks.extend(missing);
+    let peers_ns =
+        peers.iter().map(|_| peers::DURATION_NS).sum::<u64>() * arguments.cores.cores().len() as u64;
+    let planting = Planting::of(arguments, &others, duration_ns + peers_ns)?;
+    let tracing = arguments
+        .trace
+        .then(|| Tracing::start(&arguments.cores, others.cores().first().copied()))
+        .transpose()?;
+    let (logs, interrupts) = thread::scope(|scope| {
+        let planters = planting.as_ref().map(|planting| planting.start(scope)).transpose()?;
+        let before = Reading::now();
+        let logs = watch(arguments, duration_ns, stop)?;
+        let interrupts = before.until(&Reading::now(), arguments.cores.cores());
+        noise.cores = logs.iter().map(|(core, log)| of_core(*core, log)).collect();
+        if let Some(tracing) = tracing {
+            noise.remarks.extend(tracing.finish(&logs, &mut noise.cores, arguments.fifo.is_some())?);
+        }
+        noise.peers = compare(arguments, &peers, stop, &mut noise.remarks);
+        planters.map(|planters| planters.stop()).transpose()?;
+        Ok::<_, anyhow::Error>((logs, interrupts))
+    })?;
+    for core in &mut noise.cores {
+        core.interrupts = interrupts.iter().filter(|delta| delta.cpu == core.core).cloned().collect();
+    }
+    if logs.iter().any(|(_, log)| log.gaps() > log.kept().len() as u64) {
+        noise.remarks.push(
+            "not all gaps were kept one by one: of the short ones the first only; the floor is within 5 %"
+                .to_owned(),
+        );
+    }
+    Ok(noise)
+}
+
+/// Watches all cores at once, a thread each.
+fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<Vec<(u32, NoiseLog)>> {
+    let mut progress = ProgressLine::new();
+    thread::scope(|scope| {
+        let mut loops = Vec::new();
+        for core in arguments.cores.cores() {
+            let plan = NoisePlan {
+                duration_ns,
+                threshold_ns: live::nanoseconds("threshold", arguments.threshold)?,
+                rests: arguments.fifo.is_some(),
+                works: true,
+                seed: SEED + u64::from(*core),
+            };
+            let place = Placement { cpu: Some(*core as usize), fifo: arguments.fifo, lock_memory: false };
+            let mut log = NoiseLog::new(plan)?;
+            let work = move || {
+                place.apply()?;
+                log.watch(stop);
+                Ok::<_, anyhow::Error>(log)
+            };
+            let thread = Builder::new().name(LOOP_THREAD.to_owned()).spawn_scoped(scope, work);
+            loops.push((*core, thread.context("a thread for the loop can't be had")?));
+        }
+        while loops.iter().any(|(_, thread)| !thread.is_finished()) {
+            thread::sleep(LOOK_EVERY);
+            progress.show(&|| format!("watching core {}", arguments.cores));
+        }
+        progress.clear();
+        let join = |(core, thread): (u32, thread::ScopedJoinHandle<'_, Result<NoiseLog>>)| {
+            let log = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            Ok((core, log))
+        };
+        loops.into_iter().map(join).collect()
+    })
+}
+
+/// What a loop saw, without causes.
+fn of_core(core: u32, log: &NoiseLog) -> CoreNoise {
+    let lengths = log.lengths();
+    let work = &log.work;
+    let percentile = |billionths| work.percentile_ns(billionths).unwrap_or(0);
+    CoreNoise {
+        core,
+        watched_ns: log.watched_ns,
+        step_ns: log.step_ns(),
+        gaps: log.gaps(),
+        total_ns: lengths.iter().map(|(ns, count)| ns * count).sum(),
+        longest_ns: lengths.last().map_or(0, |(ns, _)| *ns),
+        preempted: log.preempted(),
+        histogram: buckets(&lengths),
+        longest: longest(log)
+            .into_iter()
+            .map(|place| &log.kept()[place])
+            .map(|gap| LongGap {
+                at_ns: gap.start_ns - log.from_ns,
+                duration_ns: gap.duration_ns,
+                preempted: gap.preempted,
+                parts: Vec::new(),
+            })
+            .collect(),
+        floor: floor(&lengths, log.watched_ns),
+        causes: None,
+        interrupts: Vec::new(),
+        speed: (work.total() >= RUNS_MIN)
+            .then(|| speed(work.total(), [100_000_000, 500_000_000, 900_000_000].map(percentile))),
+    }
+}
+
+/// The places of the longest gaps, the longest first.
+fn longest(log: &NoiseLog) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..log.kept().len()).collect();
+    places.sort_by_key(|place| (std::cmp::Reverse(log.kept()[*place].duration_ns), *place));
+    places.truncate(LONGEST);
+    places
+}
+
+/// What other programs measure on the same cores, one after another.
+fn compare(
+    arguments: &NoiseArgs,
+    peers: &[peers::Peer],
+    stop: &AtomicBool,
+    remarks: &mut Vec<String>,
+) -> Vec<PeerNoise> {
+    let mut found = Vec::new();
+    for (peer, core) in
+        peers.iter().flat_map(|peer| arguments.cores.cores().iter().map(move |core| (peer, *core)))
+    {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match peer.measure(core, arguments.fifo) {
+            Ok(noise) => found.push(noise),
+            Err(error) => remarks.push(format!("{error:#}")),
+        }
+    }
+    found
+}
