@@ -86,7 +86,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// When the device's core was taken from it, as (start, length) in ns since the first packet; None where the trial has no list.
+/// When the device's core was taken from it, as (start, length) in ns since the first packet; None where it
+/// lists none.
 fn stalls(trial: &Chosen, first_ns: i64) -> Result<Option<Vec<(f64, f64)>>> {
     let path = trial.run.join(&trial.record.directory).join(STALLS_FILE);
     let text = match fs::read_to_string(&path) {
@@ -100,7 +101,8 @@ fn stalls(trial: &Chosen, first_ns: i64) -> Result<Option<Vec<(f64, f64)>>> {
         .map(|stall| ((stall.start_ns - first_ns) as f64, (stall.end_ns - stall.start_ns) as f64))
         .collect();
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Ok(Some(spans))
+    // A device that keeps no list (another program) is not one that nothing stalled.
+    Ok((!spans.is_empty()).then_some(spans))
 }
 
 /// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
