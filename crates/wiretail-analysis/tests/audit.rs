@@ -228,6 +228,21 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("ethtool/eth0", "features rx-gro", "features rx-lro")],
         &[("nic-offloads", Verdict::Improvable)],
     ),
+    (
+        "a flag that isolcpus does not have",
+        &[("/proc/cmdline", "isolcpus=managed_irq,", "isolcpus=managed_irqs,")],
+        &[("boot-line", Verdict::Broken)],
+    ),
+    (
+        "packets steered to an isolated core",
+        &[("/sys/class/net/eth0/queues/rx-0/rps_cpus", "0", "2")],
+        &[("rps", Verdict::Improvable)],
+    ),
+    (
+        "an audit trail that was to be off",
+        &[("tasks", "2 2 0 0", "14 14 0 0 0 1 kernel 0 kauditd\n2 2 0 0")],
+        &[("audit-trail", Verdict::Broken)],
+    ),
     ("a link that sleeps", &[("ethtool/eth0", "eee off", "eee on")], &[("nic-eee", Verdict::Improvable)]),
     (
         "stamps by software",
@@ -307,6 +322,27 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("vcpu-pinning", Verdict::Improvable)],
     ),
     (
+        "guests without a function of a card that has some",
+        HostRole::VmHost,
+        &[
+            ("tasks", "1 1 0", VM_TASKS),
+            MEMORY,
+            ("/sys/module/kvm/parameters/halt_poll_ns", "", "200000"),
+            ("/sys/class/net/eth0/device/sriov_totalvfs", "", "63"),
+            ("/sys/class/net/eth0/device/sriov_numvfs", "", "0"),
+        ],
+        &[("sriov", Verdict::Improvable)],
+    ),
+    (
+        "a made-up processor and an emulated card",
+        HostRole::Vm,
+        &[
+            ("/proc/cpuinfo", "A server's processor", "QEMU Virtual CPU version 2.5+"),
+            ("/sys/class/net/eth0/device/driver", "ixgbe", "e1000"),
+        ],
+        &[("cpu-model", Verdict::Improvable), ("nic-driver", Verdict::Improvable)],
+    ),
+    (
         "a partition that was taken back",
         HostRole::Container,
         &[(
@@ -368,6 +404,20 @@ fn each_planted_fault_is_found_by_its_rules_and_no_others() {
 }
 
 #[test]
+fn what_a_host_is_and_which_cores_are_meant() {
+    let mut record = optimized();
+    record.add("/proc/1/environ", "container=lxc");
+    record.add("/sys/fs/cgroup/cpuset.cpus.effective", "2-3");
+    // The kernel's threads are seen: it is no container, whoever started it says so.
+    let audit = of(&record);
+    assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Bare, "1-3"));
+    record.add("tasks", "1 1 2 0 0 500 user 2-3 init");
+    let audit = of(&record);
+    assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Container, "2-3"));
+    assert_eq!(audit.cores_from, "the container's own");
+}
+
+#[test]
 fn what_may_not_be_read_is_said_and_not_taken_for_good() {
     for (name, rule) in [
         ("/sys/devices/system/cpu/isolated", "isolcpus"),
@@ -381,6 +431,8 @@ fn what_may_not_be_read_is_said_and_not_taken_for_good() {
         let finding = audit.findings.iter().find(|finding| finding.rule == rule).expect("the rule");
         assert_eq!(finding.verdict, Verdict::Unseen, "{finding:?}");
         assert!(finding.detail.contains(name), "{finding:?}");
+        let unreadable = audit.unreadable.iter().map(|one| (one.name.as_str(), one.why.as_str()));
+        assert_eq!(unreadable.collect::<Vec<_>>(), [(name, "Permission denied")]);
     }
 }
 

@@ -40,7 +40,7 @@ pub struct RecordPlan<'a> {
 pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -> HostRecord {
     let mut record = HostRecord::default();
     for pattern in plan.files {
-        for (name, path) in matches(root, pattern) {
+        for (name, path) in matches_or(root, pattern, |name, error| add(&mut record, name, Err(error))) {
             let text = read(&path);
             let text = if name == ENVIRONMENT { text.map(|text| container_words(&text)) } else { text };
             add(&mut record, name, text);
@@ -83,7 +83,7 @@ fn read_again(root: &Path, patterns: &[&str], record: &mut HostRecord, suffix: &
 fn add(record: &mut HostRecord, name: String, text: io::Result<String>) {
     match text {
         Ok(text) => record.add(&name, &text),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
         Err(error) => {
             record.readings.insert(name, Reading::Unreadable(error.to_string()));
         }
@@ -111,6 +111,15 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// What a pattern means under `root`: names as the host has them, and where they are; in order.
 fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
+    matches_or(root, pattern, |_, _| ())
+}
+
+/// The same; folders that can't be listed are handed to `denied`.
+fn matches_or(
+    root: &Path,
+    pattern: &str,
+    mut denied: impl FnMut(String, io::Error),
+) -> Vec<(String, PathBuf)> {
     let mut found = vec![(String::new(), root.to_path_buf())];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let Some((before, behind)) = part.split_once('*') else {
@@ -122,7 +131,16 @@ fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
         };
         let mut next = Vec::new();
         for (name, path) in &found {
-            let Ok(entries) = fs::read_dir(path) else { continue };
+            let entries = match fs::read_dir(path) {
+                Ok(entries) => entries,
+                // Only that it is there and closed is worth a word.
+                Err(error) => {
+                    if error.kind() == ErrorKind::PermissionDenied {
+                        denied(name.clone(), error);
+                    }
+                    continue;
+                }
+            };
             let mut names: Vec<String> = entries
                 .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
                 .filter(|entry| {
@@ -203,11 +221,26 @@ fn tasks(root: &Path, name: String, record: &mut HostRecord) {
             }
         }
     }
-    if !lines.is_empty() {
+    let others = lines.iter().any(|line: &String| line.starts_with("1 1 "));
+    if !others && hides_others(root) {
+        let why = "/proc is mounted with hidepid: only one's own threads are shown".to_owned();
+        record.readings.insert(name, Reading::Unreadable(why));
+    } else if !lines.is_empty() {
         record.add(&name, &lines.join("\n"));
     } else if let Some(error) = failed {
         record.readings.insert(name, Reading::Unreadable(error.to_string()));
     }
+}
+
+/// Whether processes of others are hidden: proc(5), mount options.
+fn hides_others(root: &Path) -> bool {
+    let mounts = fs::read_to_string(root.join("proc/mounts")).unwrap_or_default();
+    let mut options = mounts.lines().filter_map(|line| {
+        let mut parts = line.split(' ').skip(1);
+        (parts.next() == Some("/proc") && parts.next() == Some("proc")).then(|| parts.next())?
+    });
+    let hidden = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| how != "0" && how != "off");
+    options.any(|options| options.split(',').any(hidden))
 }
 
 fn task(path: &Path, pid: u32, tid: u32) -> io::Result<Option<String>> {
@@ -278,6 +311,20 @@ mod tests {
         assert_eq!(text("/proc/1/environ"), "container=lxc");
         assert_eq!(record.readings.len(), 12, "{record}");
         assert_eq!(HostRecord::parse(&record.to_string()), Ok(record));
+    }
+
+    #[test]
+    fn hidden_threads_are_no_idle_host() {
+        let root = tree(&[("proc/mounts", "proc /proc proc rw,relatime,hidepid=invisible 0 0\n")]);
+        let plan =
+            RecordPlan { files: &[], twice: &[], registers: &[], options: &[], interval: Duration::ZERO };
+        let record = record(root.path(), &plan, |_| ());
+        assert!(
+            matches!(&record.readings[TASKS], Reading::Unreadable(why) if why.contains("hidepid")),
+            "{record}"
+        );
+        let shown = tree(&[("proc/mounts", "proc /proc proc rw,relatime 0 0\n")]);
+        assert!(!hides_others(shown.path()));
     }
 
     #[test]

@@ -19,13 +19,13 @@ pub use rules::{ALL, CONFIG_OPTIONS, REGISTERS, Rule, TWICE, files};
 pub use view::{Task, View};
 
 use wiretail_schema::cores::CoreSet;
-use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit, Finding, HostRole};
-use wiretail_schema::host::record::HostRecord;
+use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit, Finding, HostRole, Unreadable};
+use wiretail_schema::host::record::{HostRecord, LATER, Reading};
 
 /// What an audit is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The cores that are to be left alone; None: those that the boot line isolates, or all but the first.
+    /// The cores that are to be left alone; None: a container's own, those that the boot line isolates, or all but the first.
     pub cores: Option<CoreSet>,
     /// What the host is; None: what it looks like.
     pub role: Option<HostRole>,
@@ -44,7 +44,18 @@ pub fn audit(record: &HostRecord, question: &Question, version: &str) -> Audit {
         cores: view.cores().to_string(),
         cores_from: view.cores_from().to_owned(),
         findings,
+        unreadable: unreadable(record),
     }
+}
+
+/// What could not be read, once also where it was to be read twice.
+fn unreadable(record: &HostRecord) -> Vec<Unreadable> {
+    let each = record.readings.iter().filter(|(name, _)| !name.ends_with(LATER));
+    let why = |(name, reading): (&String, &Reading)| match reading {
+        Reading::Unreadable(why) => Some(Unreadable { name: name.clone(), why: why.clone() }),
+        Reading::Text(_) => None,
+    };
+    each.filter_map(why).collect()
 }
 
 fn finding(rule: &Rule, view: &View<'_>) -> Finding {

@@ -11,6 +11,10 @@ use super::{BootLine, Judgement, Question};
 /// Clock ticks of /proc a second: USER_HZ, 100 on every architecture that Debian has.
 const USER_HZ: f64 = 100.0;
 
+/// Where a container's cores stand: version 2 and version 1 of control groups.
+const OWN_CORES: [&str; 2] =
+    ["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/cpuset/cpuset.effective_cpus"];
+
 /// A thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
@@ -57,17 +61,23 @@ impl<'a> View<'a> {
             tasks: OnceCell::new(),
         };
         view.boot = BootLine::parse(view.text("/proc/cmdline").unwrap_or(""));
+        view.role = question.role.unwrap_or_else(|| view.looks_like());
         let online = view.online();
+        let own = OWN_CORES.into_iter().find_map(|name| view.core_list(name));
+        // Who may use all of them has none of its own.
+        let own = own.filter(|own| {
+            view.role == HostRole::Container && !own.is_empty() && !online.without(own).is_empty()
+        });
         let all_but_first = CoreSet::new(online.cores().iter().skip(1).copied());
         let asked = ["isolcpus", "nohz_full"].map(|name| view.boot.cores(name).and_then(Result::ok));
         let [isolated, no_tick] = asked.map(|set| set.filter(|set| !set.is_empty()));
-        (view.cores, view.cores_from) = match (&question.cores, isolated, no_tick) {
-            (Some(cores), _, _) => (cores.clone(), "asked for"),
-            (None, Some(cores), _) => (cores, "the boot line's isolcpus"),
-            (None, None, Some(cores)) => (cores, "the boot line's nohz_full"),
-            (None, None, None) => (all_but_first, "all but the first, as the boot line isolates none"),
+        (view.cores, view.cores_from) = match (&question.cores, own, isolated, no_tick) {
+            (Some(cores), ..) => (cores.clone(), "asked for"),
+            (None, Some(cores), ..) => (cores, "the container's own"),
+            (None, None, Some(cores), _) => (cores, "the boot line's isolcpus"),
+            (None, None, None, Some(cores)) => (cores, "the boot line's nohz_full"),
+            (None, None, None, None) => (all_but_first, "all but the first, as the boot line isolates none"),
         };
-        view.role = question.role.unwrap_or_else(|| view.looks_like());
         view
     }
 
@@ -223,9 +233,12 @@ impl<'a> View<'a> {
     }
 
     fn looks_like(&self) -> HostRole {
-        let inside = ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"];
-        let lxc = self.text("/proc/1/environ").is_some_and(|text| text.contains("container="));
-        if lxc || inside.iter().any(|name| self.has(name)) {
+        let files = ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"];
+        let said = self.text("/proc/1/environ").is_some_and(|text| text.contains("container="));
+        // A whole machine may have been made of a container's files; there the kernel's own threads are seen.
+        if (said || files.iter().any(|name| self.has(name)))
+            && !self.tasks().iter().any(|task| task.is_kernel)
+        {
             HostRole::Container
         } else if self.processor_flag("hypervisor") {
             HostRole::Vm

@@ -25,6 +25,17 @@ pub struct Audit {
     pub cores_from: String,
     /// A finding a rule, in the order of the rules.
     pub findings: Vec<Finding>,
+    /// What is there and could not be read, whichever rules would have wanted it; by name.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What is there and could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unreadable {
+    /// A file, or another name of a host record.
+    pub name: String,
+    /// Why.
+    pub why: String,
 }
 
 /// What a host is for the packets.

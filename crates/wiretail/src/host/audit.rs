@@ -1,5 +1,6 @@
 //! `wiretail host audit`: a host, this one or a recorded one, against the rules.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -80,7 +81,33 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
             writeln!(out, "  not seen: {}: {}", finding.rule, finding.detail)?;
         }
     }
+    for (why, names) in denied(audit) {
+        writeln!(out, "  could not be read, {why}: {}", names.join(", "))?;
+    }
     Ok(())
+}
+
+/// What could not be read by the reason, those that differ in numbers as one: "/dev/cpu/N/msr (4)".
+fn denied(audit: &Audit) -> BTreeMap<&str, Vec<String>> {
+    let mut counted: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for one in &audit.unreadable {
+        *counted.entry((one.why.as_str(), without_numbers(&one.name))).or_default() += 1;
+    }
+    let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for ((why, name), count) in counted {
+        let name = if count > 1 { format!("{name} ({count})") } else { name };
+        all.entry(why).or_default().push(name);
+    }
+    all
+}
+
+/// Of a path the parts that are a number, or end in one, are the same: "cpu3" is "cpuN".
+fn without_numbers(name: &str) -> String {
+    let part = |part: &str| match part.trim_end_matches(|letter: char| letter.is_ascii_digit()) {
+        begin if begin.len() < part.len() => format!("{begin}N"),
+        _ => part.to_owned(),
+    };
+    name.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 fn some(text: &str) -> &str {

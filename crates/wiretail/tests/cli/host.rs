@@ -3,10 +3,13 @@
 mod guests;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use wiretail_schema::host::audit::{Audit, Verdict};
 
-use crate::support::{fail, folder, succeed, wiretail};
+use crate::support::{WIRETAIL, fail, folder, succeed, wiretail};
 
 const OPTIMIZED: &str = include_str!("../../../wiretail-analysis/tests/hosts/optimized.txt");
 
@@ -109,4 +112,57 @@ fn the_drop_in_of_grub_changes_its_words_only() {
             "{profile}: {line}"
         );
     }
+}
+
+/// What is counted or watched differs from one second to the next, and the rights are those of the one who asks.
+const NOT_THE_SAME_TWICE: [&str; 8] =
+    ["tick", "interrupts", "tasks", "kernel-threads", "steal", "smi", "irq-affinity", "rights"];
+
+#[test]
+fn without_root_what_could_not_be_seen_is_named() {
+    let test = "without_root_what_could_not_be_seen_is_named";
+    let folder = folder();
+    // Where others may start it.
+    let program = folder.path().join("wiretail");
+    fs::copy(WIRETAIL, &program).expect("copied");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("opened");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
+        command.arg(&program).args(arguments).stdin(Stdio::null()).output()
+    };
+    if !as_nobody(&["--version"]).is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: {test}: setpriv can't become nobody here; it needs root");
+        return;
+    }
+    let common = ["host", "audit", "--cores", "0", "--role", "bare", "--watch", "50ms"];
+    let ask = |more: &[&str]| {
+        let output = as_nobody(&[&common[..], more].concat()).expect("started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let nobody: Audit = serde_json::from_str(&ask(&["--json"])).expect("an audit");
+    let root: Audit = serde_json::from_str(&succeed([&common[..], &["--json"]].concat())).expect("an audit");
+    for (mine, roots) in nobody.findings.iter().zip(&root.findings) {
+        assert_eq!(mine.rule, roots.rule);
+        if mine.verdict == Verdict::Unseen {
+            assert!(!mine.detail.is_empty(), "{mine:?}");
+        } else if !NOT_THE_SAME_TWICE.contains(&mine.rule.as_str()) {
+            assert_eq!(mine.verdict, roots.verdict, "{mine:?}");
+        }
+    }
+    assert!(nobody.unreadable.iter().all(|one| !one.why.is_empty()), "{:?}", nobody.unreadable);
+    let environment =
+        nobody.unreadable.iter().find(|one| one.name == "/proc/1/environ").expect("not for nobody");
+    assert!(environment.why.contains("ermission denied"), "{environment:?}");
+    let rights = nobody.findings.iter().find(|finding| finding.rule == "rights").expect("the rule");
+    assert!(rights.detail.contains("CAP_SYS_NICE"), "{rights:?}");
+
+    let shown = ask(&[]);
+    for finding in nobody.findings.iter().filter(|finding| finding.verdict == Verdict::Unseen) {
+        assert!(shown.contains(&format!("not seen: {}: ", finding.rule)), "{shown}");
+    }
+    let line = shown.lines().find(|line| line.contains("could not be read")).expect("a line");
+    assert!(line.contains("Permission denied") && line.contains("/proc/N/environ"), "{line}");
+    println!("{test}: {} findings, {} files unreadable", nobody.findings.len(), nobody.unreadable.len());
 }

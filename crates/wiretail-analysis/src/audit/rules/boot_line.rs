@@ -28,6 +28,9 @@ fn judge(view: &View<'_>) -> Judgement {
         let near = KNOWN.iter().find(|known| near(&name, known));
         faults.extend(near.map(|known| format!("\"{name}\" is no option; {known} is")));
     }
+    for flag in view.boot().flags("isolcpus").iter().filter(|flag| !ISOLCPUS_FLAGS.contains(flag)) {
+        faults.push(format!("isolcpus has no flag {flag}; it has {}", ISOLCPUS_FLAGS.join(", ")));
+    }
     let value = |name| view.boot().value(name);
     if value("idle") == Some("poll") && value("processor.max_cstate").is_some() {
         faults.push("idle=poll never sleeps, so processor.max_cstate has no say".to_owned());
@@ -60,6 +63,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = if faults.is_empty() { Judgement::good() } else { Judgement::broken(faults.join("; ")) };
     judged.effective(format!("{} words", view.boot().words().len()))
 }
+
+/// What isolcpus may say before the list of cores.
+const ISOLCPUS_FLAGS: [&str; 3] = ["nohz", "domain", "managed_irq"];
 
 /// Options that bear on latency; others near to them in spelling are taken for misspelt.
 const KNOWN: [&str; 34] = [

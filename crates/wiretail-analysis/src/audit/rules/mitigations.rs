@@ -26,5 +26,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let word = view.boot().word("mitigations");
     // They are a choice between two goods; what they cost is for the reader to weigh.
     let judged = Judgement::good().requested(word);
-    judged.effective(if on.is_empty() { "none".to_owned() } else { format!("{}: {}", on.len(), listed(&on)) })
+    let microcode = view.processor_field("microcode").map(|version| format!(", microcode {version}"));
+    let text = if on.is_empty() { "none".to_owned() } else { format!("{}: {}", on.len(), listed(&on)) };
+    judged.effective(text + &microcode.unwrap_or_default())
 }

@@ -1,5 +1,6 @@
 //! The rules, a file each, and their table.
 
+mod audit_trail;
 mod boot_line;
 mod cache_partition;
 mod cards;
@@ -7,6 +8,7 @@ mod cfs_quota;
 mod clocksource;
 mod compaction;
 mod counters;
+mod cpu_model;
 mod cpuset_partition;
 mod energy_bias;
 mod fair_server;
@@ -25,6 +27,7 @@ mod ksm;
 mod machine_check;
 mod mitigations;
 mod nic_coalescing;
+mod nic_driver;
 mod nic_eee;
 mod nic_node;
 mod nic_offloads;
@@ -38,10 +41,12 @@ mod pcie_aspm;
 mod rcu_nocbs;
 mod realtime_kernel;
 mod rights;
+mod rps;
 mod rt_throttling;
 mod smi;
 mod smt;
 mod soft_watchdog;
+mod sriov;
 mod steal;
 mod swappiness;
 mod tasks;
@@ -120,6 +125,7 @@ pub const ALL: &[Rule] = &[
     compaction::RULE,
     swappiness::RULE,
     hugepages::RULE,
+    nic_driver::RULE,
     nic_node::RULE,
     nic_pcie::RULE,
     pcie_aspm::RULE,
@@ -128,14 +134,18 @@ pub const ALL: &[Rule] = &[
     nic_offloads::RULE,
     nic_eee::RULE,
     nic_timestamps::RULE,
+    rps::RULE,
     irqbalance::RULE,
     tuned::RULE,
+    audit_trail::RULE,
     cfs_quota::RULE,
     cpuset_partition::RULE,
     rights::RULE,
+    cpu_model::RULE,
     vcpu_pinning::RULE,
     guest_memory::RULE,
     halt_polling::RULE,
+    sriov::RULE,
 ];
 
 /// Options of the kernel's configuration that rules look at, by how they begin.
@@ -164,6 +174,8 @@ const ALWAYS: &[&str] = &[
     "/run/.containerenv",
     "/.dockerenv",
     "/run/systemd/container",
+    "/sys/fs/cgroup/cpuset.cpus.effective",
+    "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
 ];
 
 /// All files that the rules read, each once.

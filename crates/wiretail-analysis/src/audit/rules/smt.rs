@@ -44,6 +44,9 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let active = view.text("/sys/devices/system/cpu/smt/active").map(str::trim);
     let judged = match shared.is_empty() {
+        true if view.processor_flag("hypervisor") => Judgement::unseen(
+            "the hypervisor shows a core for each; whether two of them are threads of one, its host knows",
+        ),
         true => Judgement::good(),
         false if word.is_some() => Judgement::broken(format!(
             "threads share a core although nosmt was asked for: {}",

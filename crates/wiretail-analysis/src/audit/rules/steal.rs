@@ -35,9 +35,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let ticks: u64 = each.sum();
     let ever: u64 = view.cores().cores().iter().filter_map(|core| stolen(after, *core)).sum();
     let judged = match (ticks, ever) {
-        (0, 0) => {
-            Judgement::unseen("the hypervisor reports no stolen time, which may mean that it does not report")
-        }
+        (0, 0) => Judgement::unseen(
+            "none since the machine started: nothing was taken, or this hypervisor does not tell",
+        ),
         (0, _) => Judgement::good(),
         _ => Judgement::harmful(format!("{} ms were taken while they were watched", ticks * 10)),
     };

@@ -17,10 +17,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let Some(profile) = view.text(PROFILE).map(str::trim) else {
+    let Some(profile) = view.text(PROFILE).map(str::trim).filter(|profile| !profile.is_empty()) else {
         return match view.has(PROFILE) {
-            true => view.missing(PROFILE),
-            false => Judgement::not_here("tuned is not installed, or has no profile"),
+            true if view.text(PROFILE).is_none() => view.missing(PROFILE),
+            _ => Judgement::not_here("tuned is not installed, or has no profile"),
         };
     };
     let runs = view.tasks().iter().any(|task| task.name == "tuned" && !task.is_kernel);

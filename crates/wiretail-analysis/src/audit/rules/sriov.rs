@@ -1,0 +1,41 @@
+//! guests have functions of the cards
+
+use super::listed;
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+use wiretail_schema::host::audit::HostRole;
+
+pub(super) const RULE: Rule = Rule {
+    id: "sriov",
+    group: RuleGroup::Guests,
+    title: "guests have functions of the cards",
+    why: "A packet to a guest without a card of its own goes through a switch and a copy on cores of the host, which have other work, too.",
+    effect: None,
+    source: "PCI/pci-iov-howto.rst, docs.kernel.org; the papers' optimized mode gives guests functions (latency-limbo, prepare_vmhost.sh)",
+    remedy: "echo 1 > /sys/class/net/NAME/device/sriov_numvfs, and give the guest the function (libvirt, hostdev); boot with intel_iommu=on iommu=pt",
+    cost: "the guest does not move to another host; no switch sees its packets",
+    reads: &["/sys/class/net/*/device/sriov_totalvfs", "/sys/class/net/*/device/sriov_numvfs"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    if view.role() != HostRole::VmHost {
+        return Judgement::not_here("no host of virtual machines");
+    }
+    let able =
+        view.each("/sys/class/net/", "/device/sriov_totalvfs").filter(|(_, count)| count.trim() != "0");
+    let cards: Vec<(&str, i64)> = able
+        .map(|(card, _)| {
+            (card, view.number(&format!("/sys/class/net/{card}/device/sriov_numvfs")).unwrap_or(0))
+        })
+        .collect();
+    if cards.is_empty() {
+        return Judgement::not_here("no card has functions to give away");
+    }
+    let shown: Vec<String> = cards.iter().map(|(card, count)| format!("{card} {count}")).collect();
+    let judged = match cards.iter().any(|(_, count)| *count > 0) {
+        true => Judgement::good(),
+        false => Judgement::improvable("no card has given any away: guests' packets go through the host"),
+    };
+    judged.effective(listed(&shown))
+}
