@@ -193,6 +193,34 @@ fn no_record_is_too_poor() {
     }
 }
 
+/// Some of the files are read by a shell, as root, and a record may be anybody's.
+#[test]
+fn what_a_record_says_becomes_no_command() {
+    let mut record = host(GUEST);
+    let evil = "$(touch${IFS}/evil)`evil`';evil\"";
+    record.add("/proc/cmdline", &format!("hugepages=4{evil} hugepagesz={evil} isolcpus=1{evil} x={evil}"));
+    for core in ["0", "1", evil] {
+        for state in ["1", evil] {
+            let folder = format!("/sys/devices/system/cpu/cpu{core}/cpuidle/state{state}");
+            record.add(&format!("{folder}/latency"), "50");
+            record.add(&format!("{folder}/disable"), evil);
+        }
+    }
+    record.add(&format!("/proc/irq/{evil}/smp_affinity_list"), "0-1");
+    record.add("/proc/interrupts", &format!("{evil}: 1 1 x"));
+    for name in ["/proc/meminfo", "/sys/devices/virtual/workqueue/cpumask", "/proc/irq/24/smp_affinity_list"]
+    {
+        record.add(name, evil);
+    }
+    for profile in PROFILES {
+        for role in ROLES {
+            for file in all(&in_role(&record, profile, role), Place::default()) {
+                assert!(!file.text.contains("evil"), "{}: {}", file.path, file.text);
+            }
+        }
+    }
+}
+
 /// What each role's files are, and that they say the cores that were asked for.
 #[test]
 fn files_follow_the_role_and_name_the_cores() {

@@ -83,12 +83,11 @@ impl Journal {
         })?;
         let mut journal = Journal { path, file, run: run.into(), steps: Vec::new(), is_kept: false };
         journal.append(&Header { format: FORMAT, run: run.into(), owner: Owner::current() })?;
-        // So that the name is on disk too, and those of folders that were made for it.
-        for folder in folder.ancestors().take(3).filter(|folder| !folder.as_os_str().is_empty()) {
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
-                .map_err(HostError::file("sync", folder))?;
-        }
+        // So that the name is on disk too.
+        let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
+        sync(folder).map_err(HostError::file("sync", folder))?;
+        // And those of folders that were made for it; others may not be ours to open.
+        folder.ancestors().skip(1).take(2).for_each(|folder| drop(sync(folder)));
         Ok(journal)
     }
 

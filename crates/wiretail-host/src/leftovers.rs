@@ -260,6 +260,15 @@ mod tests {
     }
 
     #[test]
+    fn files_survive_a_reboot_and_the_kernels_values_do_not() {
+        let value = |path: &str| Step::WriteFile { path: path.into(), value: "1".into(), may_refuse: true };
+        assert!(!survives_reboot(&value("/proc/sys/vm/stat_interval")));
+        assert!(!survives_reboot(&value("/sys/kernel/mm/ksm/run")));
+        let path = "/etc/sysctl.d/99-wiretail.conf".into();
+        assert!(survives_reboot(&Step::AddFile { path, text: String::new() }));
+    }
+
+    #[test]
     fn no_folder_is_nothing_left() {
         assert!(leftovers(Path::new("/no/such/folder")).expect("nothing").is_empty());
     }

@@ -180,7 +180,13 @@ fn physical(ask: &Ask<'_>, wish: Wish) -> Wish {
 fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
     let line = ask.view.boot();
     if line.word("hugepages").is_some() {
-        return line.value(name).map_or(Wish::Absent, |value| Wish::Value(value.to_owned()));
+        // What others have recorded becomes a line of a shell's file: nothing but a number with its unit.
+        let is_size = |value: &&str| value.chars().all(|letter| letter.is_ascii_alphanumeric());
+        return match line.value(name) {
+            None => Wish::Absent,
+            Some(value) if is_size(&value) => Wish::Value(value.to_owned()),
+            Some(_) => Wish::NotHere("what the line has is no number of pages"),
+        };
     }
     match giant(ask) {
         true => Wish::Value(value.to_owned()),

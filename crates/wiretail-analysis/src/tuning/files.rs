@@ -104,6 +104,9 @@ fn processors(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
         }
         let before = format!("{folder}/cpuidle/state");
         for (state, latency) in ask.view.each(&before, "/latency") {
+            if state.parse::<u32>().is_err() {
+                continue;
+            }
             let deep = latency.trim().parse::<u64>().is_ok_and(|us| us > WAKE_US_MAX);
             let off = deep && ask.profile == Profile::Optimized;
             let path = format!("{before}{state}/disable");

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use wiretail_analysis::audit::{Question, audit, files};
+use wiretail_analysis::audit::{Question, audit};
+use wiretail_analysis::tuning::files;
 use wiretail_schema::host::audit::{Audit, Finding, Verdict};
 
 use crate::cli::host::AuditArgs;
@@ -21,6 +22,7 @@ use super::text::wrapped;
 /// # Errors
 /// A record that can't be read or written.
 pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
+    // Also what a plan needs, so that what is saved can be planned for.
     let record = match &arguments.from {
         Some(path) => recorded(path, &files())?,
         None => read(Path::new("/"), &files(), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),

@@ -48,7 +48,7 @@ use wiretail_analysis::overload::overloads;
 use wiretail_analysis::ranking::rankings;
 use wiretail_analysis::shares::additions;
 use wiretail_host::trace::steps as trace_steps;
-use wiretail_host::{JOURNAL_FOLDER, clean as clean_leftovers, privileges, snapshot};
+use wiretail_host::{JOURNAL_FOLDER, KEPT_FOLDER, clean as clean_leftovers, leftovers, privileges, snapshot};
 use wiretail_report::RunPage;
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::run::{RUN_SCHEMA, Run, TrialRecord, TrialState};
@@ -328,6 +328,9 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
     }
     if report.cleaned.is_empty() && report.living.is_empty() && report.faults.is_empty() {
         writeln!(out, "nothing is left of earlier runs")?;
+    }
+    if leftovers(Path::new(KEPT_FOLDER)).is_ok_and(|applied| !applied.is_empty()) {
+        writeln!(out, "a profile is applied to this host, and stays: `wiretail host revert` puts it back")?;
     }
     match report.faults.first() {
         Some(fault) => bail!("{} changes could not be undone: {fault}", report.faults.len()),

@@ -156,6 +156,26 @@ fn revert_puts_back_what_a_killed_apply_had_changed() {
     assert!(killed > 0, "none of {KILLS} was killed before its end");
 }
 
+/// A run puts back at its end what it has read at its beginning: whatever is applied or reverted in between would be lost.
+#[test]
+fn a_run_that_changed_the_same_files_comes_first() {
+    let tree = tree();
+    let root = tree.path().display().to_string();
+    succeed(apply(&root));
+    let runs = tree.path().join("run/wiretail");
+    fs::create_dir_all(&runs).expect("made");
+    // As the journal of a run that was killed.
+    let run = runs.join("wt-1-0.jsonl");
+    fs::copy(tree.path().join("var/lib/wiretail/host/applied.jsonl"), &run).expect("copied");
+    let refused = fail(["host", "revert", "--root", &root]);
+    assert!(
+        refused.contains("wt-1-0: was killed and had changed") && refused.contains("wiretail clean"),
+        "{refused}"
+    );
+    fs::remove_file(&run).expect("removed");
+    succeed(["host", "revert", "--root", &root]);
+}
+
 /// Starts `apply` and kills it at seeded moments within the time that it takes as a whole; returns how often it had not come to its end.
 fn kill_at_moments(arguments: &[&str], whole: Duration, check: impl Fn()) -> u32 {
     let mut killed = 0;
@@ -193,7 +213,13 @@ fn this_machine() -> HostState {
     let paths: Vec<String> =
         settings.filter_map(|one| one["target"]["path"].as_str()).map(str::to_owned).collect();
     let mut touched: Vec<&Path> = paths.iter().map(Path::new).collect();
-    let files = ["/etc/default/grub.d/99-wiretail.cfg", "/etc/sysctl.d/99-wiretail.conf"];
+    let files = [
+        "/etc/default/grub.d/99-wiretail.cfg",
+        "/etc/sysctl.d/99-wiretail.conf",
+        "/etc/systemd/system/wiretail-host.service",
+        "/etc/systemd/system/multi-user.target.d/99-wiretail.conf",
+        "/etc/systemd/system.conf.d/99-wiretail.conf",
+    ];
     touched.extend(files.map(Path::new));
     HostState::capture(Path::new("/"), &touched).expect("captured")
 }
@@ -220,6 +246,7 @@ fn this_machine_is_tuned_and_put_back_also_when_apply_is_killed() {
     let applied_still = before.differences(&this_machine());
     succeed(["host", "revert"]);
     assert!(!changed.is_empty() && changed == applied_still, "clean is for runs: {cleaned}");
+    assert!(cleaned.contains("a profile is applied to this host, and stays"), "{cleaned}");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     all_back();
     let killed = kill_at_moments(&apply, whole, || {
