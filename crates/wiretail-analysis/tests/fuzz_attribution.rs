@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
 use wiretail_schema::trace::{ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -182,6 +182,27 @@ fn round(random: &mut Random) {
     }
 }
 
+/// A core that is watched without packets: every gap is counted once.
+fn round_of_gaps(random: &mut Random) {
+    let mut roles = roles(random);
+    roles.stalls = random.gaps(30);
+    let mut builder = Builder::new(&roles);
+    for place in 0..random.below(200) {
+        builder.take(&event(random, place * 3_000));
+    }
+    let lost = random.gaps(3);
+    let wanted: Vec<usize> = (0..random.below(40) as usize).collect();
+    let found = explain_gaps(builder.finish(&Names), &roles, &Names, &lost, &wanted);
+    let causes = &found.causes;
+    let named: u64 = causes.causes.iter().map(|cause| cause.gaps).sum();
+    assert_eq!(named + causes.gaps_missing + causes.gaps_unnamed, roles.stalls.len() as u64);
+    assert_eq!(found.parts.len(), wanted.len());
+    assert!(found.parts.iter().flatten().all(|part| part.cause < causes.causes.len()));
+    for cause in &causes.causes {
+        assert!(cause.senders.iter().map(|sender| sender.gaps).sum::<u64>() <= cause.gaps, "{cause:?}");
+    }
+}
+
 #[test]
 fn attribution() {
     let setting = |name: &str, default: u64| match std::env::var(name) {
@@ -193,7 +214,10 @@ fn attribution() {
     let (start, mut number) = (Instant::now(), 0);
     while start.elapsed() < time {
         let mut random = Random(seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ number);
-        let ended = std::panic::catch_unwind(move || round(&mut random));
+        let ended = std::panic::catch_unwind(move || {
+            round(&mut random);
+            round_of_gaps(&mut random);
+        });
         assert!(ended.is_ok(), "failed in round {number} of WIRETAIL_FUZZ_SEED={seed}");
         number += 1;
     }

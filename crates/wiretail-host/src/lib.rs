@@ -67,7 +67,7 @@ pub use error::HostError;
 pub use idle::{Awake, sleeps};
 pub use journal::{JOURNAL_FOLDER, Journal, KEPT_FOLDER, Undone, name_prefix};
 pub use leftovers::{CleanReport, Leftover, LeftoverState, clean, leftovers};
-pub use load::{CoreTimes, running_on};
+pub use load::{CoreTimes, running_on, steal_ns};
 pub use loopback::own_loopback;
 pub use mac::MacAddress;
 pub use namespace::{NAMESPACE_FOLDER, Namespace, run_in};

@@ -32,6 +32,16 @@ impl CoreTimes {
     }
 }
 
+/// What a core's hypervisor has given of it to others since boot, in ns by steps of a clock tick (proc_stat(5): steal); None
+/// if `proc/stat` under `root` does not tell. Ticks are hundredths of a second on all machines that Linux runs on today
+/// (`USER_HZ`).
+pub fn steal_ns(root: &Path, core: u32) -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let text = fs::read_to_string(root.join("proc/stat")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} ")))?;
+    line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()?.checked_mul(TICK_NS)
+}
+
 /// Programs that run on a core right now, of other processes than `own`: "name (process 12)".
 pub fn running_on(root: &Path, core: u32, own: u32) -> Vec<String> {
     let mut found = Vec::new();
@@ -76,6 +86,7 @@ mod tests {
         let before = CoreTimes::read(root.path(), 1).expect("listed");
         assert_eq!(before, CoreTimes { busy: 20, total: 140 });
         assert_eq!(CoreTimes::read(root.path(), 2), None);
+        assert_eq!((steal_ns(root.path(), 1), steal_ns(root.path(), 2)), (Some(20_000_000), None));
         write("cpu1 25 0 5 101 24 1 2 2 9 9\n");
         let after = CoreTimes::read(root.path(), 1).expect("listed");
         assert_eq!(after.busy_share_since(&before), Some(0.75));

@@ -44,59 +44,90 @@ pub fn explain_gaps(
     let head_ns = costs.head_ns_max().unwrap_or(HEAD_NS);
     let mut found =
         GapCauses { events: lines.events, calibration: costs.table(&lines, names), ..GapCauses::default() };
-    let mut parts_of: HashMap<usize, Vec<GapPart>> = HashMap::new();
-    let mut rows: HashMap<usize, GapCause> = HashMap::new();
-    let wanted_places: BTreeSet<usize> = wanted.iter().copied().collect();
+    let mut rows = Rows { table: &table, rows: HashMap::new() };
+    let mut parts_of: HashMap<usize, Vec<RowPart>> = HashMap::new();
     for (place, gap) in roles.stalls.iter().enumerate() {
-        let length_ns = gap.to_ns.saturating_sub(gap.from_ns);
         if lost.iter().any(|lost| lost.from_ns < gap.to_ns && gap.from_ns < lost.to_ns) {
             found.gaps_missing += 1;
             continue;
         }
         let parts = parts(gap, &spans, &table, paused, head_ns);
-        let Some(first) = parts.first().copied() else { continue };
-        let row = rows.entry(first.row).or_insert_with(|| {
-            let (kind, name) = table.cause(first.row);
-            GapCause { kind, name: name.to_owned(), gaps: 0, total_ns: 0, longest_ns: 0, senders: Vec::new() }
-        });
-        row.gaps += 1;
-        row.total_ns += length_ns;
-        row.longest_ns = row.longest_ns.max(length_ns);
-        if let Some(sender) = first.sender {
-            count_sender(&mut row.senders, &table, sender, length_ns);
+        match parts.first() {
+            Some(first) => rows.count(first, gap.to_ns.saturating_sub(gap.from_ns)),
+            None => found.gaps_unnamed += 1,
         }
-        if wanted_places.contains(&place) {
-            parts_of
-                .insert(place, parts.iter().map(|part| GapPart { cause: part.row, ns: part.ns }).collect());
+        if wanted.contains(&place) {
+            // A cause may be part of a gap that is shown, and the largest part of none.
+            for part in &parts {
+                rows.row(part.row);
+            }
+            parts_of.insert(place, parts);
         }
     }
-    // A cause may be part of a gap that is shown, and the largest part of none.
-    for row in parts_of.values().flatten().map(|part| part.cause) {
-        let (kind, name) = table.cause(row);
-        let blank = || GapCause {
+    let order = rows.order();
+    let place_of: HashMap<usize, usize> = order.iter().enumerate().map(|(to, row)| (*row, to)).collect();
+    let told = |part: &RowPart| GapPart { cause: place_of[&part.row], ns: part.ns };
+    let parts_of = |place| parts_of.get(place).into_iter().flatten().map(told).collect();
+    let parts: Vec<Vec<GapPart>> = wanted.iter().map(parts_of).collect();
+    found.causes = order.iter().filter_map(|row| rows.rows.remove(row)).collect();
+    ExplainedGaps { causes: found, parts }
+}
+
+/// The causes of gaps, by rows of the table.
+struct Rows<'a> {
+    table: &'a Table<'a>,
+    rows: HashMap<usize, GapCause>,
+}
+
+impl Rows<'_> {
+    fn row(&mut self, row: usize) -> &mut GapCause {
+        let (kind, name) = self.table.cause(row);
+        self.rows.entry(row).or_insert_with(|| GapCause {
             kind,
             name: name.to_owned(),
             gaps: 0,
             total_ns: 0,
             longest_ns: 0,
             senders: Vec::new(),
+        })
+    }
+
+    /// Adds a gap to the cause, and to the sender, of its longest part.
+    fn count(&mut self, part: &RowPart, length_ns: u64) {
+        let by = part.sender.map(|sender| self.table.sender_at(sender));
+        let row = self.row(part.row);
+        row.gaps += 1;
+        row.total_ns = row.total_ns.saturating_add(length_ns);
+        row.longest_ns = row.longest_ns.max(length_ns);
+        let Some(by) = by else { return };
+        let same = |other: &GapSender| {
+            (other.pid, other.cpu, &other.system_call) == (by.pid, by.cpu, &by.system_call)
         };
-        rows.entry(row).or_insert_with(blank);
+        let place = row.senders.iter().position(same).unwrap_or_else(|| {
+            row.senders.push(GapSender {
+                pid: by.pid,
+                task: by.task.clone(),
+                cpu: by.cpu,
+                system_call: by.system_call.clone(),
+                gaps: 0,
+                total_ns: 0,
+            });
+            row.senders.len() - 1
+        });
+        let sender = &mut row.senders[place];
+        sender.gaps += 1;
+        sender.total_ns = sender.total_ns.saturating_add(length_ns);
     }
-    let mut order: Vec<usize> = rows.keys().copied().collect();
-    order.sort_by_key(|row| (std::cmp::Reverse(rows[row].total_ns), *row));
-    let place_of = |row: usize| order.iter().position(|other| *other == row).unwrap_or(0);
-    let parts = wanted.iter().map(|place| {
-        let parts = parts_of.get(place).into_iter().flatten();
-        parts.map(|part| GapPart { cause: place_of(part.cause), ns: part.ns }).collect()
-    });
-    let parts = parts.collect();
-    for row in &order {
-        let mut cause = rows[row].clone();
-        cause.senders.sort_by_key(|sender| (std::cmp::Reverse(sender.gaps), sender.pid));
-        found.causes.push(cause);
+
+    /// The rows with the most time first, and in each the senders with the most gaps.
+    fn order(&mut self) -> Vec<usize> {
+        for row in self.rows.values_mut() {
+            row.senders.sort_by_key(|sender| (std::cmp::Reverse(sender.gaps), sender.pid));
+        }
+        let mut order: Vec<usize> = self.rows.keys().copied().collect();
+        order.sort_by_key(|row| (std::cmp::Reverse(self.rows[row].total_ns), *row));
+        order
     }
-    ExplainedGaps { causes: found, parts }
 }
 
 /// A part of a gap by rows of the table.
@@ -141,25 +172,4 @@ fn parts(gap: &Gap, spans: &[Span], table: &Table<'_>, paused: Option<u16>, head
     }
     parts.sort_by_key(|part| (std::cmp::Reverse(part.ns), part.row));
     parts
-}
-
-fn count_sender(senders: &mut Vec<GapSender>, table: &Table<'_>, sender: usize, length_ns: u64) {
-    let by = table.sender_at(sender);
-    let same = |other: &&mut GapSender| {
-        (other.pid, other.cpu, &other.system_call) == (by.pid, by.cpu, &by.system_call)
-    };
-    match senders.iter_mut().find(same) {
-        Some(known) => {
-            known.gaps += 1;
-            known.total_ns += length_ns;
-        }
-        None => senders.push(GapSender {
-            pid: by.pid,
-            task: by.task.clone(),
-            cpu: by.cpu,
-            system_call: by.system_call.clone(),
-            gaps: 1,
-            total_ns: length_ns,
-        }),
-    }
 }

@@ -53,6 +53,9 @@ pub struct CoreNoise {
     pub longest_ns: u64,
     /// Gaps in which the scheduler gave the core to another thread.
     pub preempted: u64,
+    /// What its hypervisor gave of this core to others in the meantime, as the kernel was told (steal time), in ns, in
+    /// steps of 10 ms; none where it is not told.
+    pub steal_ns: Option<u64>,
     /// Gaps by their length: those buckets that have some, in ascending order.
     pub histogram: Vec<GapBucket>,
     /// The longest ones, the longest first.
@@ -118,10 +121,13 @@ pub struct FloorValue {
 /// Who took a core.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCauses {
-    /// Each gap is counted under what took the most of it; the largest sum of time first.
+    /// Each gap is counted under what took the most of it; the largest sum of time first. One without a gap is there for
+    /// [`LongGap::parts`].
     pub causes: Vec<GapCause>,
     /// Gaps in whose time events are missing, to which nothing is attributed.
     pub gaps_missing: u64,
+    /// Gaps of pieces that are too short to be told from the reading of the clock.
+    pub gaps_unnamed: u64,
     /// Gaps that were only counted by their length, and have no cause here.
     pub gaps_not_kept: u64,
     /// Events of the trace.

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use wiretail_analysis::noise::{buckets, floor, speed};
 use wiretail_dataplane::noise::{NoiseLog, NoisePlan, REST_NS, WATCH_NS};
 use wiretail_dataplane::placement::Placement;
-use wiretail_host::Cores;
+use wiretail_host::{Cores, steal_ns};
 use wiretail_schema::host::noise::{CoreNoise, LongGap, NOISE_SCHEMA, Noise, PeerNoise};
 
 use self::causes::Tracing;
@@ -96,10 +96,15 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
         .transpose()?;
     let (logs, interrupts) = thread::scope(|scope| {
         let planters = planting.as_ref().map(|planting| planting.start(scope)).transpose()?;
+        let steal = || arguments.cores.cores().iter().map(|core| steal_ns(Path::new("/"), *core));
+        let steal_before: Vec<Option<u64>> = steal().collect();
         let before = Reading::now();
         let logs = watch(arguments, duration_ns, stop)?;
         let interrupts = before.until(&Reading::now(), arguments.cores.cores());
         noise.cores = logs.iter().map(|(core, log)| of_core(*core, log)).collect();
+        for (core, (from, to)) in noise.cores.iter_mut().zip(steal_before.into_iter().zip(steal())) {
+            core.steal_ns = from.zip(to).map(|(from, to)| to.saturating_sub(from));
+        }
         if let Some(tracing) = tracing {
             noise.remarks.extend(tracing.finish(&logs, &mut noise.cores, arguments.fifo.is_some())?);
         }
@@ -168,6 +173,7 @@ fn of_core(core: u32, log: &NoiseLog) -> CoreNoise {
         total_ns: lengths.iter().map(|(ns, count)| ns * count).sum(),
         longest_ns: lengths.last().map_or(0, |(ns, _)| *ns),
         preempted: log.preempted(),
+        steal_ns: None,
         histogram: buckets(&lengths),
         longest: longest(log)
             .into_iter()

@@ -55,8 +55,9 @@ fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()>
         duration(core.longest_ns as f64),
         count(core.preempted)
     )?;
-    if !noise.planted.is_empty() {
-        writeln!(out, "    planted on the first core: {}", noise.planted.join(", "))?;
+    let is_first = noise.cores.first().is_some_and(|first| first.core == core.core);
+    if is_first && !noise.planted.is_empty() {
+        writeln!(out, "    planted on it: {}", noise.planted.join(", "))?;
     }
     writeln!(out, "\n    FLOOR  {}", floor(core))?;
     if let Some(speed) = &core.speed {
@@ -103,7 +104,7 @@ fn speed(speed: &Speed) -> String {
     if speed.varies {
         format!(
             "the same work took {p10} (p10), {p50} (p50), {p90} (p90): something shares the physical core (a second \
-             hardware thread, of another virtual machine maybe), or its frequency changes"
+             hardware thread, of another virtual machine maybe), its frequency changes, or others empty its cache"
         )
     } else {
         format!("the same work took {p10} (p10), {p50} (p50), {p90} (p90): one speed")
@@ -198,8 +199,18 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
     if found.gaps_missing > 0 {
         writeln!(out, "    {} gaps lie where events are missing in the trace", count(found.gaps_missing))?;
     }
+    if found.gaps_unnamed > 0 {
+        writeln!(out, "    {} gaps are of pieces too short to have a cause", count(found.gaps_unnamed))?;
+    }
     if found.gaps_not_kept > 0 {
         writeln!(out, "    {} gaps were only counted", count(found.gaps_not_kept))?;
+    }
+    if let Some(steal_ns) = core.steal_ns.filter(|ns| *ns > 0) {
+        writeln!(
+            out,
+            "    the kernel was told that its hypervisor gave {} to others (steal time, in steps of 10 ms)",
+            duration(steal_ns as f64)
+        )?;
     }
     for cost in &found.calibration {
         writeln!(
