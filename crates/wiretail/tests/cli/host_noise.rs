@@ -96,6 +96,9 @@ fn planted_disturbances_are_named() {
             "--duration",
             "900ms",
             "--trace",
+            // Else whoever runs on that core beside the loop is disturbed in its stead.
+            "--fifo",
+            "50",
             "--plant",
             planted,
             "--plant-every",
