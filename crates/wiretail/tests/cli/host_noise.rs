@@ -61,12 +61,31 @@ fn what_was_seen_is_told_to_a_person() {
     }
 }
 
+/// Waits until a command takes Ctrl-C for its end: on a busy machine it may take long to start.
+fn await_handler(running: &Running) {
+    let status = format!("/proc/{}/status", running.child.as_ref().expect("running").id());
+    let handles = || {
+        let text = std::fs::read_to_string(&status).ok()?;
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        // SIGINT is number 2, the second bit.
+        Some(u64::from_str_radix(mask.trim(), 16).ok()? & 2 != 0)
+    };
+    for _ in 0..600 {
+        if handles() == Some(true) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("no handler for SIGINT within 30 s");
+}
+
 #[test]
 fn an_early_end_shows_what_there_is() {
     let running = Running::start(&["host", "noise", "--cores", "0", "--duration", "1h", "--json"]);
-    thread::sleep(Duration::from_millis(700));
+    await_handler(&running);
+    thread::sleep(Duration::from_secs(1));
     let output = running.interrupt();
-    assert!(output.status.success());
+    assert!(output.status.success(), "{output:?}");
     assert!(number(&json(&output)["cores"][0]["watched_ns"]) > 0);
 }
 
