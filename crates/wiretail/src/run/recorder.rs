@@ -1,6 +1,6 @@
 //! Records what the taps see: into memory while a short trial runs, and along the way in a long one.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -39,20 +39,27 @@ pub struct Recorder<'scope> {
 
 /// What the taps have seen so far, for whoever watches; written by the recorder.
 pub struct Watched {
-    segment: Segment,
-    /// Packets at ingress minus packets at egress.
+    ways: Vec<Segment>,
+    /// Packets at ingress minus packets at egress, of all ways.
     missing: AtomicI64,
+    /// Packets at all taps.
+    seen: AtomicU64,
 }
 
 impl Watched {
-    /// Watches this segment.
-    pub fn new(segment: Segment) -> Self {
-        Self { segment, missing: AtomicI64::new(0) }
+    /// Watches these segments: the whole way, in each direction.
+    pub fn new(ways: Vec<Segment>) -> Self {
+        Self { ways, missing: AtomicI64::new(0), seen: AtomicU64::new(0) }
     }
 
     /// Packets that were seen at ingress and not yet at egress: under way, or lost.
     pub fn missing(&self) -> i64 {
         self.missing.load(Ordering::Relaxed)
+    }
+
+    /// Packets that were seen, at any tap: while that rises, the devices are not done.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 }
 
@@ -166,7 +173,9 @@ fn stream(
 fn count(timestamper: &mut Timestamper, watched: &Watched) {
     let seen = timestamper.seen();
     let at = |tap: usize| seen.get(tap).map_or(0, |packets| *packets as i64);
-    watched.missing.store(at(watched.segment.pre) - at(watched.segment.post), Ordering::Relaxed);
+    let missing = watched.ways.iter().map(|way| at(way.pre) - at(way.post)).sum();
+    watched.missing.store(missing, Ordering::Relaxed);
+    watched.seen.store(seen.iter().sum(), Ordering::Relaxed);
 }
 
 /// Gives packets to the store, but for probes; the first error is kept.

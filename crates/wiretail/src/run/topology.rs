@@ -123,6 +123,13 @@ pub struct Segment {
     pub post: usize,
 }
 
+impl Segment {
+    /// Whether it is the whole way of a direction.
+    pub fn is_whole(&self) -> bool {
+        ["forward", "back"].contains(&self.name.as_str())
+    }
+}
+
 impl Topology {
     /// That of a trial.
     pub fn of(trial: &Trial) -> Self {

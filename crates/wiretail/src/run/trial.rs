@@ -41,11 +41,11 @@ use super::tracing::{self, Traced, Tracing};
 use super::{results, traffic, validity};
 use crate::outputs;
 
-/// Time for the device to forward what is under way when the generator has ended.
+/// A device that has forwarded nothing for so long, when the generator has ended, has lost what is missing.
 const SETTLE: Duration = Duration::from_millis(500);
-/// By then a probe that is still under way has arrived.
-const UNDER_WAY: Duration = Duration::from_millis(50);
-/// By then the packets at the taps have been counted since the last one was sent.
+/// Nobody waits longer than that for a device that is behind.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+/// By then the packets at the taps have been counted since the last one was seen.
 const COUNTED: Duration = Duration::from_millis(100);
 /// So long after the last departure a stall still falls upon packets.
 const LAST_UNDER_WAY: Duration = Duration::from_millis(5);
@@ -152,7 +152,7 @@ fn measure(
     let tracing = tracing::start(trial, testbed, places, attempt.directory)?;
     let taps = testbed.topology().taps();
     let segments = testbed.topology().segments();
-    let watched = Watched::new(segments[0].clone());
+    let watched = Watched::new(segments.iter().filter(|segment| segment.is_whole()).cloned().collect());
     let shared = dut::Shared::default();
     let mut plan = traffic::plan(trial, attempt.seed)?;
     plan.end = End::DurationNs(attempt.duration_ns);
@@ -242,7 +242,8 @@ fn ready_and_send(
 ) -> Result<Sent> {
     devices.await_ready(attempt.stop)?;
     await_forwarding(attempt, testbed, devices)?;
-    std::thread::sleep(UNDER_WAY);
+    // A probe may still be under way, and would be counted.
+    settle(watched, COUNTED);
     metering.hold(EnergyState::Available, attempt.stop);
     devices.begin_counting()?;
     // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
@@ -312,15 +313,21 @@ fn ready_and_send(
             begun.elapsed().as_secs_f64()
         );
     }
-    settle(watched);
+    settle(watched, SETTLE);
     devices.end_counting()?;
     Ok(Sent { generator, thread: thread.into_inner(), traffic, interrupts, slept, noise })
 }
 
-/// Waits until everything has arrived, or is lost.
-fn settle(watched: &Watched) {
+/// Waits until everything has arrived, or is lost: nothing was seen for `patience`.
+fn settle(watched: &Watched, patience: Duration) {
     let begun = Instant::now();
-    while begun.elapsed() < SETTLE && !(begun.elapsed() > COUNTED && watched.missing() == 0) {
+    let (mut seen, mut since) = (watched.seen(), begun);
+    while begun.elapsed() < SETTLE_MAX && since.elapsed() < patience {
+        if watched.seen() != seen {
+            (seen, since) = (watched.seen(), Instant::now());
+        } else if since.elapsed() > COUNTED && watched.missing() == 0 {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
