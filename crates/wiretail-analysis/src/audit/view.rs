@@ -168,6 +168,24 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Of such files those whose names have the number of a core between, one that is to be left alone, with their trimmed text; in the
+    /// order of the cores.
+    pub fn each_core(&self, before: &str, behind: &str) -> Vec<(u32, &'a str)> {
+        let each = self.each(before, behind);
+        let mut found: Vec<(u32, &str)> = each
+            .filter_map(|(core, text)| Some((core.parse().ok()?, text.trim())))
+            .filter(|(core, _)| self.cores.contains(*core))
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Whether anybody has asked for the interrupt of that number: /proc/interrupts lists those alone. None where that can't be read.
+    pub fn is_interrupt_used(&self, number: &str) -> Option<bool> {
+        let mut lines = self.text("/proc/interrupts")?.lines();
+        Some(lines.any(|line| line.split_once(':').is_some_and(|(name, _)| name.trim() == number)))
+    }
+
     /// Whether anything of that name is there, readable or not.
     pub fn has(&self, name: &str) -> bool {
         self.record.readings.contains_key(name)

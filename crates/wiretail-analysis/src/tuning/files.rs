@@ -75,14 +75,10 @@ fn interrupts(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     if !ask.isolates() {
         return;
     }
-    let table = ask.view.text("/proc/interrupts").unwrap_or("");
-    let in_use = |number: &str| {
-        table.lines().any(|line| line.split_once(':').is_some_and(|(name, _)| name.trim() == number))
-    };
     let mut found: Vec<(u32, CoreSet)> = ask
         .view
         .each("/proc/irq/", "/smp_affinity_list")
-        .filter(|(number, _)| in_use(number))
+        .filter(|(number, _)| ask.view.is_interrupt_used(number) == Some(true))
         .filter_map(|(number, list)| Some((number.parse().ok()?, CoreSet::parse(list).ok()?)))
         .collect();
     found.sort_unstable();

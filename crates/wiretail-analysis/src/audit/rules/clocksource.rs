@@ -12,10 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "timers/timekeeping.rst, docs.kernel.org",
     remedy: "boot with tsc=reliable clocksource=tsc where the TSC is invariant",
     cost: "none where it is",
-    reads: &[
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-        "/sys/devices/system/clocksource/clocksource0/available_clocksource",
-    ],
+    reads: &[PATH, "/sys/devices/system/clocksource/clocksource0/available_clocksource"],
     judge,
 };
 

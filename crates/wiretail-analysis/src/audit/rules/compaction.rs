@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     remedy: "sysctl vm.compaction_proactiveness=0",
     cost: "large pages may be short later",
-    reads: &["/proc/sys/vm/compaction_proactiveness"],
+    reads: &[PATH],
     judge,
 };
 

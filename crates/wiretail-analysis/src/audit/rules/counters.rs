@@ -2,21 +2,48 @@
 
 use std::collections::BTreeMap;
 
-/// How often interrupts of that name came to each core between two readings, a second. None where there are none of that name.
-pub(super) fn per_second(before: &str, after: &str, name: &str, seconds: f64) -> Option<BTreeMap<u32, f64>> {
-    let (before, after) = (counts(before, name)?, counts(after, name)?);
-    let rates = after.into_iter().map(|(core, count)| {
-        let earlier = before.get(&core).copied().unwrap_or(0);
-        (core, count.saturating_sub(earlier) as f64 / seconds)
-    });
-    Some(rates.collect())
+use crate::audit::{Judgement, View};
+
+/// Two readings, and how long was counted between them.
+pub(super) struct Counters<'a> {
+    before: &'a str,
+    after: &'a str,
+    /// In s.
+    pub(super) seconds: f64,
 }
 
-/// Names of all that are counted for each core: numbers of devices' interrupts, LOC, TLB, ...
-pub(super) fn names(text: &str) -> Vec<String> {
-    // These two stand there with one number for the machine.
-    let names = text.lines().skip(1).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
-    names.filter(|name| name != "ERR" && name != "MIS").collect()
+impl<'a> Counters<'a> {
+    /// Those of a host.
+    ///
+    /// # Errors
+    /// How to judge where nothing was counted.
+    pub(super) fn of(view: &View<'a>) -> Result<Self, Judgement> {
+        let Some((before, after)) = view.both("/proc/interrupts") else {
+            return Err(Judgement::unseen("the interrupts were read once only"));
+        };
+        let Some(seconds) = view.seconds() else {
+            return Err(Judgement::unseen("it is not known how long was counted"));
+        };
+        Ok(Self { before, after, seconds })
+    }
+
+    /// How often interrupts of that name came to each core, a second. None where there are none of that name.
+    pub(super) fn per_second(&self, name: &str) -> Option<BTreeMap<u32, f64>> {
+        let (before, after) = (counts(self.before, name)?, counts(self.after, name)?);
+        let rates = after.into_iter().map(|(core, count)| {
+            let earlier = before.get(&core).copied().unwrap_or(0);
+            (core, count.saturating_sub(earlier) as f64 / self.seconds)
+        });
+        Some(rates.collect())
+    }
+
+    /// Names of all that are counted for each core: numbers of devices' interrupts, LOC, TLB, ...
+    pub(super) fn names(&self) -> Vec<String> {
+        let lines = self.after.lines().skip(1);
+        let names = lines.filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
+        // These two stand there with one number for the machine.
+        names.filter(|name| name != "ERR" && name != "MIS").collect()
+    }
 }
 
 fn counts(text: &str, name: &str) -> Option<BTreeMap<u32, u64>> {
@@ -39,9 +66,11 @@ mod tests {
                 "           CPU0       CPU2\n  9:   1   2  IO-APIC  9-fasteoi  acpi\nLOC:  100  {loc}  Local timer interrupts\nERR:  0\n"
             )
         };
-        let rates = per_second(&text(50), &text(300), "LOC", 0.5).expect("counted");
+        let (before, after) = (text(50), text(300));
+        let counters = Counters { before: &before, after: &after, seconds: 0.5 };
+        let rates = counters.per_second("LOC").expect("counted");
         assert_eq!(rates, BTreeMap::from([(0, 0.0), (2, 500.0)]));
-        assert_eq!(names(&text(1)), ["9", "LOC"]);
-        assert_eq!(per_second(&text(1), &text(1), "TLB", 1.0), None);
+        assert_eq!(counters.names(), ["9", "LOC"]);
+        assert_eq!(counters.per_second("TLB"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! performance before energy
 
-use super::listed;
 use super::{Rule, RuleGroup};
+use super::{kinds, listed};
 use crate::audit::{Judgement, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -21,30 +21,22 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let biases = view.each(CPU, "/power/energy_perf_bias");
-    let preferences = view.each(CPU, "/cpufreq/energy_performance_preference");
-    let values: Vec<(u32, &str)> = biases
-        .chain(preferences)
-        .filter_map(|(core, text)| Some((core.parse().ok()?, text.trim())))
-        .filter(|(core, _)| view.cores().contains(*core))
-        .collect();
+    let mut values = view.each_core(CPU, "/power/energy_perf_bias");
+    values.extend(view.each_core(CPU, "/cpufreq/energy_performance_preference"));
+    values.sort_unstable();
     if values.is_empty() {
         return Judgement::not_here("these cores take no such hint");
     }
-    let mut others: Vec<String> = values
+    let others: Vec<String> = values
         .iter()
         .filter(|(_, value)| *value != "0" && *value != "performance")
         .map(|(core, value)| format!("{core}: {value}"))
         .collect();
-    others.sort();
     let judged = match others.is_empty() {
         true => Judgement::good(),
         false => Judgement::improvable(format!("energy counts on cores {}", listed(&others))),
     };
-    let mut kinds: Vec<&str> = values.iter().map(|(_, value)| *value).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    judged.effective(kinds.join(", "))
+    judged.effective(kinds(&values))
 }
 
 const CPU: &str = "/sys/devices/system/cpu/cpu";

@@ -21,11 +21,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let values: Vec<(u32, i64)> = view
-        .each("/sys/kernel/debug/sched/fair_server/cpu", "/runtime")
-        .filter_map(|(core, text)| Some((core.parse().ok()?, text.trim().parse().ok()?)))
-        .filter(|(core, _)| view.cores().contains(*core))
-        .collect();
+    let each = view.each_core("/sys/kernel/debug/sched/fair_server/cpu", "/runtime");
+    let values: Vec<(u32, i64)> =
+        each.into_iter().filter_map(|(core, runtime_ns)| Some((core, runtime_ns.parse().ok()?))).collect();
     if values.is_empty() {
         if release(view).is_some_and(|release| release < (6, 12)) {
             return Judgement::not_here("this kernel has no fair server (before 6.12)");

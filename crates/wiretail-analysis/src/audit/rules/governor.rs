@@ -1,7 +1,7 @@
 //! the frequency governor
 
-use super::listed;
 use super::{Rule, RuleGroup};
+use super::{kinds, listed};
 use crate::audit::{Judgement, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -18,12 +18,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let mut values: Vec<(u32, &str)> = view
-        .each("/sys/devices/system/cpu/cpu", "/cpufreq/scaling_governor")
-        .filter_map(|(core, text)| Some((core.parse().ok()?, text.trim())))
-        .filter(|(core, _)| view.cores().contains(*core))
-        .collect();
-    values.sort_unstable();
+    let values = view.each_core("/sys/devices/system/cpu/cpu", "/cpufreq/scaling_governor");
     if values.is_empty() {
         return Judgement::not_here(
             "the kernel does not set the frequency of these cores; whoever runs the machine does",
@@ -38,8 +33,5 @@ fn judge(view: &View<'_>) -> Judgement {
         true => Judgement::good(),
         false => Judgement::improvable(format!("not performance on cores {}", listed(&others))),
     };
-    let mut kinds: Vec<&str> = values.iter().map(|(_, name)| *name).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    judged.requested(view.boot().word("cpufreq.default_governor")).effective(kinds.join(", "))
+    judged.requested(view.boot().word("cpufreq.default_governor")).effective(kinds(&values))
 }

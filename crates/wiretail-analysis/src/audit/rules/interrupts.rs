@@ -1,6 +1,6 @@
 //! interrupts of devices as they come (measured)
 
-use super::counters::{names, per_second};
+use super::counters::Counters;
 use super::listed;
 use super::{Rule, RuleGroup};
 use crate::audit::{Judgement, View};
@@ -19,16 +19,14 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let Some((before, after)) = view.both("/proc/interrupts") else {
-        return Judgement::unseen("the interrupts were read once only");
-    };
-    let Some(seconds) = view.seconds() else {
-        return Judgement::unseen("it is not known how long was counted");
+    let counters = match Counters::of(view) {
+        Ok(counters) => counters,
+        Err(judged) => return judged,
     };
     let mut on: Vec<String> = Vec::new();
-    for name in names(after) {
+    for name in counters.names() {
         // The tick has a rule of its own.
-        let Some(rates) = (name != "LOC").then(|| per_second(before, after, &name, seconds)).flatten() else {
+        let Some(rates) = (name != "LOC").then(|| counters.per_second(&name)).flatten() else {
             continue;
         };
         let rate: f64 =
@@ -42,5 +40,5 @@ fn judge(view: &View<'_>) -> Judgement {
         (false, true) => Judgement::broken(format!("a second, on isolated cores: {}", listed(&on))),
         (false, false) => Judgement::improvable(format!("a second, on these cores: {}", listed(&on))),
     };
-    judged.effective(format!("{} kinds in {seconds:.1} s", on.len()))
+    judged.effective(format!("{} kinds in {:.1} s", on.len(), counters.seconds))
 }

@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
     for (number, list) in view.each("/proc/irq/", "/effective_affinity_list") {
         seen += 1;
         let cores = CoreSet::parse(list.trim()).unwrap_or_default();
-        if !cores.and(view.cores()).is_empty() && in_use(view, number) {
+        if !cores.and(view.cores()).is_empty() && view.is_interrupt_used(number).unwrap_or(true) {
             on.push(number.to_owned());
         }
     }
@@ -47,10 +47,4 @@ fn judge(view: &View<'_>) -> Judgement {
         count => Judgement::improvable(format!("{count} go to these cores: {}", listed(&on))),
     };
     judged.requested(word).effective(format!("{} of {seen} interrupts", on.len()))
-}
-
-/// Whether anybody has asked for the interrupt: /proc/interrupts lists those alone.
-fn in_use(view: &View<'_>, number: &str) -> bool {
-    let Some(text) = view.text("/proc/interrupts") else { return true };
-    text.lines().any(|line| line.split_once(':').is_some_and(|(name, _)| name.trim() == number))
 }

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel-parameters (isolcpus=), docs.kernel.org",
     remedy: "boot with isolcpus=managed_irq,domain,{cores}",
     cost: "these cores are idle unless somebody pins a thread to them",
-    reads: &["/proc/cmdline", "/sys/devices/system/cpu/isolated", "/sys/devices/system/cpu/online"],
+    reads: &["/proc/cmdline", ISOLATED, "/sys/devices/system/cpu/online"],
     judge,
 };
 

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/mm/ksm.rst, docs.kernel.org",
     remedy: "echo 0 > /sys/kernel/mm/ksm/run",
     cost: "virtual machines take more memory",
-    reads: &["/sys/kernel/mm/ksm/run"],
+    reads: &[PATH],
     judge,
 };
 

@@ -59,6 +59,8 @@ mod vcpu_pinning;
 mod vm_stat_interval;
 mod workqueue;
 
+use std::collections::BTreeSet;
+
 pub use wiretail_schema::host::audit::RuleGroup;
 
 use super::{Judgement, View};
@@ -185,6 +187,12 @@ pub fn files() -> Vec<&'static str> {
     files.dedup();
     files.retain(|file| !TWICE.contains(file));
     files
+}
+
+/// The values that cores have, each once.
+fn kinds(values: &[(u32, &str)]) -> String {
+    let kinds: BTreeSet<&str> = values.iter().map(|(_, value)| *value).collect();
+    kinds.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The first few of a list, and how many more there are.

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     source: "timers/no_hz.rst, docs.kernel.org",
     remedy: "boot with nohz_full={cores} on a kernel with CONFIG_NO_HZ_FULL=y",
     cost: "system calls and interrupts on these cores take a little longer; the tick of all others goes on",
-    reads: &["/proc/cmdline", "/sys/devices/system/cpu/nohz_full"],
+    reads: &["/proc/cmdline", NO_TICK],
     judge,
 };
 

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     remedy: "sysctl kernel.numa_balancing=0",
     cost: "memory stays where it was first used",
-    reads: &["/proc/sys/kernel/numa_balancing"],
+    reads: &[PATH],
     judge,
 };
 

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "scheduler/sched-rt-group.rst, docs.kernel.org",
     remedy: "sysctl kernel.sched_rt_runtime_us=-1",
     cost: "a real-time thread that hangs takes its core for ever; on a shared core that may be the machine",
-    reads: &["/proc/sys/kernel/sched_rt_runtime_us"],
+    reads: &[PATH],
     judge,
 };
 

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/mm/transhuge.rst, docs.kernel.org",
     remedy: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or boot with transparent_hugepage=madvise",
     cost: "applications that do not ask for large pages have more TLB misses",
-    reads: &["/sys/kernel/mm/transparent_hugepage/enabled"],
+    reads: &[PATH],
     judge,
 };
 

@@ -1,6 +1,6 @@
 //! the tick as it comes (measured)
 
-use super::counters::per_second;
+use super::counters::Counters;
 use super::{Rule, RuleGroup};
 use crate::audit::{Judgement, View};
 
@@ -18,13 +18,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(view: &View<'_>) -> Judgement {
-    let Some((before, after)) = view.both("/proc/interrupts") else {
-        return Judgement::unseen("the interrupts were read once only");
+    let counters = match Counters::of(view) {
+        Ok(counters) => counters,
+        Err(judged) => return judged,
     };
-    let Some(seconds) = view.seconds() else {
-        return Judgement::unseen("it is not known how long was counted");
-    };
-    let Some(rates) = per_second(before, after, "LOC", seconds) else {
+    let Some(rates) = counters.per_second("LOC") else {
         return Judgement::not_here("no local timer is counted (LOC)");
     };
     let worst = view.cores().cores().iter().filter_map(|core| Some((*core, *rates.get(core)?)));

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     remedy: "sysctl kernel.timer_migration=1",
     cost: "none on isolated cores",
-    reads: &["/proc/sys/kernel/timer_migration"],
+    reads: &[PATH],
     judge,
 };
 

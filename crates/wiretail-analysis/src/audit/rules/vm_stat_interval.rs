@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     remedy: "sysctl vm.stat_interval=120",
     cost: "numbers in /proc/vmstat are older",
-    reads: &["/proc/sys/vm/stat_interval"],
+    reads: &[PATH],
     judge,
 };
 

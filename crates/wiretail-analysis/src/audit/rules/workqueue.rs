@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     source: "core-api/workqueue.rst, docs.kernel.org",
     remedy: "echo the other cores' mask > /sys/devices/virtual/workqueue/cpumask",
     cost: "the other cores do that work",
-    reads: &["/sys/devices/virtual/workqueue/cpumask"],
+    reads: &[PATH],
     judge,
 };
 
