@@ -68,7 +68,11 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
             ("/proc/irq/25/effective_affinity_list", "0", "2"),
             ("/proc/interrupts@later", "1040 0 0 0", "1000 0 40 0"),
         ],
-        &[("irq-affinity", Verdict::Broken), ("interrupts", Verdict::Broken)],
+        &[
+            ("irq-affinity", Verdict::Broken),
+            ("interrupts", Verdict::Broken),
+            ("nic-queues", Verdict::Improvable),
+        ],
     ),
     (
         "a quota",
@@ -212,6 +216,86 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
             ("/sys/module/pcie_aspm/parameters/policy", "default [performance]", "[default] performance"),
         ],
         &[("pcie-aspm", Verdict::Improvable)],
+    ),
+    (
+        "more queues than other cores",
+        &[("ethtool/eth0", "combined-channels 1", "combined-channels 4")],
+        &[("nic-queues", Verdict::Improvable)],
+    ),
+    (
+        "as many queues, said by direction",
+        &[("ethtool/eth0", "combined-channels 1", "combined-channels 0\nrx-channels 2")],
+        &[("nic-queues", Verdict::Improvable)],
+    ),
+    (
+        "a ring that an interrupt overflows",
+        &[("ethtool/eth0", "speed-mbps 10000", "speed-mbps 40000")],
+        &[("nic-rings", Verdict::Improvable)],
+    ),
+    (
+        "a ring that is as long as it may be, and a speed that nobody knows",
+        &[
+            ("ethtool/eth0", "rx-ring-max 4096", "rx-ring-max 512"),
+            ("ethtool/eth0", "speed-mbps 10000", "speed-mbps 40000"),
+        ],
+        &[],
+    ),
+    ("a speed that nobody knows", &[("ethtool/eth0", "speed-mbps 10000", "speed-mbps 4294967295")], &[]),
+    (
+        "a ring longer than the cache",
+        &[
+            ("ethtool/eth0", "rx-ring 512", "rx-ring 4096"),
+            ("/sys/devices/system/cpu/cpu0/cache/index3/size", "12288K", "8191K"),
+        ],
+        &[("nic-rings", Verdict::Improvable)],
+    ),
+    (
+        "two cards of a kind with different firmware",
+        &[
+            ("/sys/class/net/eth1/device/driver", "", "../../../../bus/pci/drivers/ixgbe"),
+            ("ethtool/eth1", "", "driver ixgbe\ndriver-version 6.1.0-18-amd64\nfirmware 0x80000001"),
+        ],
+        &[("nic-firmware", Verdict::Improvable)],
+    ),
+    (
+        "two kinds of cards",
+        &[
+            ("/sys/class/net/eth1/device/driver", "", "../../../../bus/pci/drivers/i40e"),
+            ("ethtool/eth1", "", "driver i40e\ndriver-version 6.1.0-18-amd64\nfirmware 9.20 0x8000d8c5"),
+        ],
+        &[],
+    ),
+    (
+        "neither a limit nor the right to lock memory",
+        &[("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffffffbfff")],
+        &[("rights", Verdict::Improvable), ("locked-memory", Verdict::Improvable)],
+    ),
+    (
+        "a limit that is high enough, without the right",
+        &[
+            ("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffffffbfff"),
+            ("/proc/self/limits", "8388608              8388608", "8388608              unlimited"),
+        ],
+        &[("rights", Verdict::Improvable)],
+    ),
+    (
+        "cores on two nodes",
+        &[
+            ("/sys/devices/system/node/node0/cpulist", "0-3", "0-1"),
+            ("/sys/devices/system/node/node0/distance", "10", "10 21"),
+            ("/sys/devices/system/node/node1/cpulist", "", "2-3"),
+            ("/sys/devices/system/node/node1/distance", "", "21 10"),
+        ],
+        &[("core-distance", Verdict::Improvable), ("nic-node", Verdict::Improvable)],
+    ),
+    (
+        "cores with two caches",
+        &[
+            ("/sys/devices/system/cpu/cpu1/cache/index3/shared_cpu_list", "0-3", "0-1"),
+            ("/sys/devices/system/cpu/cpu2/cache/index3/shared_cpu_list", "0-3", "2-3"),
+            ("/sys/devices/system/cpu/cpu3/cache/index3/shared_cpu_list", "0-3", "2-3"),
+        ],
+        &[("core-distance", Verdict::Improvable)],
     ),
     (
         "a card that waits before it interrupts",
@@ -408,9 +492,14 @@ fn what_a_host_is_and_which_cores_are_meant() {
     let mut record = optimized();
     record.add("/proc/1/environ", "container=lxc");
     record.add("/sys/fs/cgroup/cpuset.cpus.effective", "2-3");
-    // The kernel's threads are seen: it is no container, whoever started it says so.
+    // The kernel's threads are seen, and its first names: it is no container, whoever started it says so.
     let audit = of(&record);
     assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Bare, "1-3"));
+    // With names of its own it is one that sees its host's processes.
+    record.add("/proc/self/ns/uts", "uts:[4026532208]");
+    let audit = of(&record);
+    assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Container, "2-3"));
+    record.add("/proc/self/ns/uts", "uts:[4026531838]");
     record.add("tasks", "1 1 2 0 0 500 user 2-3 init");
     let audit = of(&record);
     assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Container, "2-3"));

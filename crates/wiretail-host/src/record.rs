@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use wiretail_schema::host::record::{ETHTOOL, HostRecord, KERNEL_CONFIG, LATER, MSR, Reading, SELF, TASKS};
 
 use crate::netlink::generic::GenericNetlink;
+use crate::sys;
 
 /// Longer files are no settings.
 const TEXT_MAX: u64 = 512 << 10;
@@ -95,6 +96,13 @@ fn read(path: &Path) -> io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_symlink() && fs::metadata(path).is_ok_and(|target| target.is_dir()) {
         return Ok(fs::read_link(path)?.to_string_lossy().into_owned());
+    }
+    // A namespace's link leads to no file: what it says is the namespace's number.
+    if meta.is_symlink()
+        && let Ok(target) = fs::read_link(path)
+        && target.to_str().is_some_and(|target| target.ends_with(']'))
+    {
+        return Ok(target.to_string_lossy().into_owned());
     }
     if fs::metadata(path)?.is_dir() {
         let mut names: Vec<String> = fs::read_dir(path)?
@@ -194,8 +202,17 @@ fn cards(record: &mut HostRecord) {
     for (name, _) in matches(Path::new("/"), "/sys/class/net/*/device/uevent") {
         let link = name.split('/').nth(4).unwrap_or_default();
         let settings = GenericNetlink::open().and_then(|mut netlink| netlink.settings(link));
+        let settings = settings.map(|text| text + &driver_lines(link));
         add(record, format!("{ETHTOOL}{link}"), settings);
     }
+}
+
+/// Driver and firmware, as lines of a card's settings; nothing of a link whose driver does not tell.
+fn driver_lines(link: &str) -> String {
+    let Ok(driver) = sys::driver::driver(link) else { return String::new() };
+    // Firmware that has no number is told, too: "none" is something else than not asked.
+    let firmware = if driver.firmware.is_empty() { "none" } else { &driver.firmware };
+    format!("driver {}\ndriver-version {}\nfirmware {firmware}\n", driver.name, driver.version)
 }
 
 /// All threads, a line each: number, process, core it ran on last, policy, real-time priority, clock ticks that it ran for, whether the

@@ -15,6 +15,9 @@ const USER_HZ: f64 = 100.0;
 const OWN_CORES: [&str; 2] =
     ["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/cpuset/cpuset.effective_cpus"];
 
+/// The namespace of the machine's names that the kernel starts with: PROC_UTS_INIT_INO, include/linux/proc_ns.h.
+const FIRST_NAMES: &str = "uts:[4026531838]";
+
 /// A thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
@@ -253,9 +256,11 @@ impl<'a> View<'a> {
     fn looks_like(&self) -> HostRole {
         let files = ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"];
         let said = self.text("/proc/1/environ").is_some_and(|text| text.contains("container="));
-        // A whole machine may have been made of a container's files; there the kernel's own threads are seen.
+        // A whole machine may have been made of a container's files; there the kernel's own threads are seen, and the names of the
+        // machine are the first ones. In a container that sees its host's processes (--pid=host) they are its own.
+        let own_names = self.text("/proc/self/ns/uts").is_some_and(|names| names.trim() != FIRST_NAMES);
         if (said || files.iter().any(|name| self.has(name)))
-            && !self.tasks().iter().any(|task| task.is_kernel)
+            && (own_names || !self.tasks().iter().any(|task| task.is_kernel))
         {
             HostRole::Container
         } else if self.processor_flag("hypervisor") {

@@ -23,7 +23,8 @@ enum Kind {
 }
 
 /// Numbers of commands and attributes: include/uapi/linux/ethtool_netlink.h.
-const WANTED: [Wanted; 7] = [
+const WANTED: [Wanted; 8] = [
+    (4, &[(5, "speed-mbps", Kind::Number)]),
     (FEATURES_GET, &[(FEATURES_ACTIVE, "features", Kind::Names)]),
     (15, &[(2, "rx-ring-max", Kind::Number), (6, "rx-ring", Kind::Number), (9, "tx-ring", Kind::Number)]),
     (

@@ -1,6 +1,7 @@
 //! The calls that need `unsafe`, alone with their reasons.
 #![allow(unsafe_code)]
 
+pub(crate) mod driver;
 pub mod tun;
 
 use std::io;

@@ -7,6 +7,7 @@ mod cards;
 mod cfs_quota;
 mod clocksource;
 mod compaction;
+mod core_distance;
 mod counters;
 mod cpu_model;
 mod cpuset_partition;
@@ -24,15 +25,19 @@ mod irqbalance;
 mod isolcpus;
 mod kernel_threads;
 mod ksm;
+mod locked_memory;
 mod machine_check;
 mod mitigations;
 mod nic_coalescing;
 mod nic_driver;
 mod nic_eee;
+mod nic_firmware;
 mod nic_node;
 mod nic_offloads;
 mod nic_pause;
 mod nic_pcie;
+mod nic_queues;
+mod nic_rings;
 mod nic_timestamps;
 mod nmi_watchdog;
 mod nohz_full;
@@ -106,6 +111,7 @@ pub const ALL: &[Rule] = &[
     smt::RULE,
     steal::RULE,
     mitigations::RULE,
+    core_distance::RULE,
     cache_partition::RULE,
     smi::RULE,
     tick::RULE,
@@ -127,10 +133,14 @@ pub const ALL: &[Rule] = &[
     compaction::RULE,
     swappiness::RULE,
     hugepages::RULE,
+    locked_memory::RULE,
     nic_driver::RULE,
+    nic_firmware::RULE,
     nic_node::RULE,
     nic_pcie::RULE,
     pcie_aspm::RULE,
+    nic_queues::RULE,
+    nic_rings::RULE,
     nic_coalescing::RULE,
     nic_pause::RULE,
     nic_offloads::RULE,
@@ -176,6 +186,7 @@ const ALWAYS: &[&str] = &[
     "/run/.containerenv",
     "/.dockerenv",
     "/run/systemd/container",
+    "/proc/self/ns/uts",
     "/sys/fs/cgroup/cpuset.cpus.effective",
     "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
 ];

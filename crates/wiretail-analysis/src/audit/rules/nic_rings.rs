@@ -1,0 +1,71 @@
+//! rings that hold what comes meanwhile, and no more than the cache
+
+use super::cards::{DRIVER, settings, shown};
+use super::listed;
+use super::{Rule, RuleGroup};
+use crate::audit::{Judgement, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "nic-rings",
+    group: RuleGroup::Network,
+    title: "rings that hold what comes meanwhile, and no more than the cache",
+    why: "While a core is away its packets wait in the card's ring: one that is too short for an interrupt loses them. One whose buffers are more than the cache gets each packet from memory, and what waits in it is late.",
+    effect: None,
+    source: "ethtool(8) (-G); IEEE 802.3 (64 bytes and 20 of preamble and gap a frame at least); Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020",
+    remedy: "ethtool -G NAME rx N: as many as come while the core is away, no more than the cache holds",
+    cost: "a short ring loses packets, a long one keeps them late",
+    reads: &[DRIVER, "/sys/devices/system/cpu/cpu0/cache/index*/size"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let rings = match settings(view, "rx-ring") {
+        Ok(rings) => rings,
+        Err(judged) => return judged,
+    };
+    let of = |name: &str, card: &str| -> Option<u64> {
+        let all = settings(view, name).ok()?;
+        all.iter().find(|(one, _)| *one == card)?.1.parse().ok()
+    };
+    let cache_kib = last_cache_kib(view);
+    let mut wrong = Vec::new();
+    for (card, entries) in &rings {
+        let Ok(entries) = entries.parse::<u64>() else { continue };
+        let speed = of("speed-mbps", card).filter(|speed| *speed > 0 && *speed < UNKNOWN_MBPS);
+        let holds_us = speed.map(|speed| entries.saturating_mul(FRAME_BITS_MIN) as f64 / speed as f64);
+        let may_grow = of("rx-ring-max", card).is_some_and(|most| most > entries);
+        match holds_us {
+            Some(us) if us < AWAY_US && may_grow => {
+                wrong.push(format!("{card} holds {us:.1} us of the smallest frames"));
+            }
+            _ => {}
+        }
+        let queues = of("combined-channels", card).or_else(|| of("rx-channels", card)).unwrap_or(1).max(1);
+        let buffers_kib = entries.saturating_mul(queues).saturating_mul(BUFFER_KIB);
+        if let Some(cache_kib) = cache_kib.filter(|cache_kib| buffers_kib > *cache_kib) {
+            wrong.push(format!(
+                "{card} has {buffers_kib} KiB of buffers in {queues} rings, the cache {cache_kib}"
+            ));
+        }
+    }
+    let judged = match wrong.is_empty() {
+        true => Judgement::good(),
+        false => Judgement::improvable(listed(&wrong)),
+    };
+    judged.effective(format!("rx {}", shown(&rings)))
+}
+
+/// The largest size of cache of the first core, which is the last level's.
+fn last_cache_kib(view: &View<'_>) -> Option<u64> {
+    let sizes = view.each("/sys/devices/system/cpu/cpu0/cache/index", "/size");
+    sizes.filter_map(|(_, size)| size.trim().strip_suffix('K')?.parse().ok()).max()
+}
+
+/// Bits that the smallest frame takes on the wire, with preamble and gap.
+const FRAME_BITS_MIN: u64 = 84 * 8;
+/// How long a device's interrupt takes a core at most, mostly.
+const AWAY_US: f64 = 20.0;
+/// A buffer of the kernel's drivers: half a page.
+const BUFFER_KIB: u64 = 2;
+/// `SPEED_UNKNOWN` as an unsigned number.
+const UNKNOWN_MBPS: u64 = u32::MAX as u64;

@@ -1,0 +1,93 @@
+//! A link's driver and the firmware of its card: the one request of ethtool that has no netlink (ETHTOOL_GDRVINFO).
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::ioctl::{Setter, ioctl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 3;
+
+/// `struct ethtool_drvinfo` (include/uapi/linux/ethtool.h).
+#[repr(C)]
+struct Information {
+    command: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    rest: [u8; 96],
+}
+
+/// `struct ifreq` with a pointer.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    data: *mut Information,
+    rest: [u8; 16],
+}
+
+/// Names as the driver has them; each may be empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Driver {
+    /// The driver.
+    pub name: String,
+    /// Its version; of one that belongs to the kernel the kernel's.
+    pub version: String,
+    /// The firmware.
+    pub firmware: String,
+}
+
+/// Asks a link's driver.
+///
+/// # Errors
+/// `ENODEV` for a link that is not there; `EOPNOTSUPP` for one without a driver that tells.
+pub(crate) fn driver(link: &str) -> io::Result<Driver> {
+    let mut information = Information {
+        command: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        version: [0; 32],
+        firmware: [0; 32],
+        rest: [0; 96],
+    };
+    let mut request = Request { name: [0; 16], data: &raw mut information, rest: [0; 16] };
+    // The last byte stays zero.
+    if link.len() >= request.name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    request.name[..link.len()].copy_from_slice(link.as_bytes());
+    let socket: OwnedFd = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: SIOCETHTOOL reads one `struct ifreq`, 40 bytes, which is what `Request` is, and a copy of it lives until the call
+    // returns. For ETHTOOL_GDRVINFO the kernel writes one `struct ethtool_drvinfo`, 196 bytes, to its pointer: that is what
+    // `Information` is, which lives until then, too, and is read afterwards only.
+    unsafe { ioctl(&socket, Setter::<SIOCETHTOOL, Request>::new(request)) }?;
+    Ok(Driver {
+        name: text(&information.driver),
+        version: text(&information.version),
+        firmware: text(&information.firmware),
+    })
+}
+
+/// Up to the first zero.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().replace(char::is_control, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_as_the_kernel_has_them() {
+        assert_eq!((size_of::<Information>(), size_of::<Request>()), (196, 40));
+    }
+
+    #[test]
+    fn a_link_tells_without_privileges() {
+        // The loopback has no driver that tells.
+        assert!(driver("lo").is_err());
+        assert!(driver("no-such-link").is_err() && driver("a-name-longer-than-any-link's").is_err());
+        assert_eq!((text(b"ixgbe\0\0x"), text(b"")), ("ixgbe".to_owned(), String::new()));
+    }
+}
