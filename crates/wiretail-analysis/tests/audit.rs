@@ -609,13 +609,18 @@ fn the_page_has_the_rules() {
     let start = page.find(begin).expect("where the table begins") + begin.len();
     let stop = page.find(end).expect("where it ends");
     let mut table =
-        "| rule | what is checked | why it matters | what helps | what that costs |\n|---|---|---|---|---|\n"
+        "| rule | what is checked | why it matters | how much, where measured | what helps | what that costs |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for rule in ALL {
         let remedy = rule.remedy.replace("{cores}", "CORES");
         table += &format!(
-            "| `{}` | {} | {} ({}) | {remedy} | {} |\n",
-            rule.id, rule.title, rule.why, rule.source, rule.cost
+            "| `{}` | {} | {} ({}) | {} | {remedy} | {} |\n",
+            rule.id,
+            rule.title,
+            rule.why,
+            rule.source,
+            rule.effect.unwrap_or(""),
+            rule.cost
         );
     }
     let generated = format!("{}{table}{}", &page[..start], &page[stop..]);
@@ -632,4 +637,15 @@ fn the_page_has_the_rules() {
 fn rules_have_names_of_their_own() {
     let names: std::collections::BTreeSet<&str> = ALL.iter().map(|rule| rule.id).collect();
     assert_eq!(names.len(), ALL.len());
+}
+
+/// An effect is a number, and who measured it.
+#[test]
+fn effects_are_measured_by_somebody() {
+    let said: Vec<(&str, &str)> = ALL.iter().filter_map(|rule| Some((rule.id, rule.effect?))).collect();
+    for (rule, effect) in &said {
+        assert!(effect.contains(|letter: char| letter.is_ascii_digit()), "{rule}: {effect}");
+        assert!(effect.ends_with(')') && effect.contains(" ("), "{rule}: {effect}");
+    }
+    assert!(said.len() > 10, "{said:?}");
 }

@@ -10,7 +10,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Processor,
     title: "a part of the last-level cache for these cores alone",
     why: "All cores share the last-level cache: what the others read displaces the tables and the packets of these.",
-    effect: None,
+    effect: Some(
+        "How much of the cache cards may write into, set to fit: up to 30 % less delay of network functions at 100 Gbit/s (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
+    ),
     source: "arch/x86/resctrl.rst, docs.kernel.org; the papers' optimized mode partitions it (latency-limbo, setup-cat.sh)",
     remedy: "mount -t resctrl resctrl /sys/fs/resctrl; give a group of its own, with ways that no other group has, cpus_list {cores}",
     cost: "the others have less cache",

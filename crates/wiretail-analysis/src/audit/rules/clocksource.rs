@@ -8,7 +8,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Processor,
     title: "the clock",
     why: "Reading any other clock than the TSC takes a microsecond and more, and in a virtual machine an exit to the host.",
-    effect: None,
+    effect: Some(
+        "A reading and its loop: 36 ns with the TSC, 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
+    ),
     source: "timers/timekeeping.rst, docs.kernel.org",
     remedy: "boot with tsc=reliable clocksource=tsc where the TSC is invariant",
     cost: "none where it is",

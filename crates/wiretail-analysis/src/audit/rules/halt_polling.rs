@@ -9,7 +9,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Guests,
     title: "the host waits a moment for a guest that sleeps",
     why: "A virtual processor that sleeps is taken off its core; to bring it back takes a wakeup and a switch. With halt polling the host looks for its next interrupt for a while first.",
-    effect: None,
+    effect: Some(
+        "None seen where threads of a guest wake each other: 2.30 to 2.60 us a switch with 10 to 500 us of polling, 2.49 without (linux-kernel, August 2017: lkml.iu.edu/hypermail/linux/kernel/1708.3/03774.html)",
+    ),
     source: "virt/kvm/halt-polling.rst, docs.kernel.org",
     remedy: "echo 200000 > /sys/module/kvm/parameters/halt_poll_ns; a guest with idle=poll has no use for it",
     cost: "power of cores that guests have to themselves",

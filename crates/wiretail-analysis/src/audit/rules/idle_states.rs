@@ -8,7 +8,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Processor,
     title: "how deep the cores sleep",
     why: "Waking from a deep state takes up to some 100 us; a core that polls never sleeps, one that waits for packets does.",
-    effect: None,
+    effect: Some(
+        "To leave C1 takes 2 us, C1E 10 us, C6 133 us on Skylake's servers, longest case (drivers/idle/intel_idle.c of the kernel, skx_cstates)",
+    ),
     source: "admin-guide/pm/cpuidle.rst, docs.kernel.org",
     remedy: "boot with processor.max_cstate=1 intel_idle.max_cstate=0, or idle=poll; or hold /dev/cpu_dma_latency at 0",
     cost: "power, and less room for the turbo of other cores",

@@ -1,6 +1,6 @@
 //! merging of equal pages
 
-use super::{Rule, RuleGroup};
+use super::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::audit::{Judgement, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Memory,
     title: "merging of equal pages",
     why: "Merging pages write-protects them on all cores (TLB shootdowns), and the next write copies them.",
-    effect: None,
+    effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/ksm.rst, docs.kernel.org",
     remedy: "echo 0 > /sys/kernel/mm/ksm/run",
     cost: "virtual machines take more memory",

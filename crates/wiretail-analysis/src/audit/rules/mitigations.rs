@@ -9,7 +9,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Processor,
     title: "mitigations against attacks through the processor",
     why: "Some of them make each system call and each switch of threads slower; a loop that polls in user space pays little.",
-    effect: None,
+    effect: Some(
+        "Page table isolation: some hundred cycles a system call or interrupt, 5 % of typical loads, 30 % of a loopback test with very many system calls (cover letter of the KAISER patches, linux-kernel, 2017)",
+    ),
     source: "admin-guide/hw-vuln, docs.kernel.org",
     remedy: "boot with mitigations=off only where nobody else's code runs",
     cost: "security: other code on the machine may read memory",

@@ -9,7 +9,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Network,
     title: "cards interrupt at once",
     why: "A card that waits for more packets before it interrupts adds that time to the first one, and an adaptive one another time each moment. A core that polls does not wait for it.",
-    effect: None,
+    effect: Some(
+        "343 us less of rx-usecs took 335 us off the round trip (D. Drown, NIC interrupt coalesce impact on NTP, blog.dan.drown.org); an e1000 with 125 us between interrupts made each round trip at least that long (E. Jones, evan-jones.appspot.com/ethernet-latency.html)",
+    ),
     source: "networking/ethtool-netlink.rst (COALESCE_GET), docs.kernel.org; ethtool(8)",
     remedy: "ethtool -C NAME adaptive-rx off rx-usecs 0",
     cost: "an interrupt a packet: fewer packets a second",

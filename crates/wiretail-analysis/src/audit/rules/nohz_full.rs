@@ -10,7 +10,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Boot,
     title: "cores without the timer tick",
     why: "The tick interrupts a busy core HZ times a second, each time for 1 to 20 us; with nohz_full a core that runs one thread has one a second at most.",
-    effect: None,
+    effect: Some(
+        "The worst packet of a DPDK forwarder at seven rates from 10 to 500 kpps: 4.1 to 4.2 us without the tick, 5.3 to 6.0 with it (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, no-hz and vanilla, runs 00 to 06)",
+    ),
     source: "timers/no_hz.rst, docs.kernel.org",
     remedy: "boot with nohz_full={cores} on a kernel with CONFIG_NO_HZ_FULL=y",
     cost: "system calls and interrupts on these cores take a little longer; the tick of all others goes on",

@@ -1,6 +1,6 @@
 //! automatic NUMA balancing
 
-use super::{Rule, RuleGroup};
+use super::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::audit::{Judgement, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Memory,
     title: "automatic NUMA balancing",
     why: "The kernel unmaps pages to see who uses them; each first access afterwards is a page fault, and moving pages shoots down TLBs on all cores.",
-    effect: None,
+    effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     remedy: "sysctl kernel.numa_balancing=0",
     cost: "memory stays where it was first used",

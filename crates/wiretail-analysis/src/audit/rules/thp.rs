@@ -1,6 +1,6 @@
 //! transparent huge pages
 
-use super::{Rule, RuleGroup};
+use super::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::audit::{Judgement, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Memory,
     title: "transparent huge pages",
     why: "A background thread collapses small pages into large ones: it holds the address space and shoots down TLBs on all cores that run it.",
-    effect: None,
+    effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/transhuge.rst, docs.kernel.org",
     remedy: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or boot with transparent_hugepage=madvise",
     cost: "applications that do not ask for large pages have more TLB misses",

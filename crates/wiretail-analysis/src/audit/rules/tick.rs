@@ -9,7 +9,9 @@ pub(super) const RULE: Rule = Rule {
     group: RuleGroup::Kernel,
     title: "the tick as it comes (measured)",
     why: "Whether the tick is gone is seen only by counting it: a second thread, a POSIX timer or the kernel's own work brings it back.",
-    effect: None,
+    effect: Some(
+        "p99.9 of Snort in a guest at 10 kpps: 15.4 us where host and guest had no tick, 58.5 where they had it, and another kernel (computed from the published captures of the papers, snort-fwd in a VM: gallenmu/hipnet21 and gallenmu/low-latency)",
+    ),
     source: "timers/no_hz.rst, docs.kernel.org",
     remedy: "boot with nohz_full={cores}; let one thread alone run on each of them",
     cost: "as nohz-full",
