@@ -114,9 +114,41 @@ fn the_drop_in_of_grub_changes_its_words_only() {
     }
 }
 
+/// The kernel takes what stands between quotes for one word, blanks and all.
+#[test]
+fn quoted_blanks_do_not_end_a_word_of_grub() {
+    let folder = folder();
+    let record = folder.path().join("host.txt").display().to_string();
+    fs::write(&record, GUEST).expect("written");
+    let out = folder.path().display().to_string();
+    succeed(["host", "plan", "--profile", "regular", "--cores", "1", "--from", &record, "--out", &out]);
+    let drop_in = folder.path().join("etc/default/grub.d/99-wiretail.cfg");
+    for (line, expected) in [
+        (r#"dyndbg="file a* +p;  idle=poll" quiet"#, r#"dyndbg="file a* +p;  idle=poll" quiet "#),
+        (r#""isolcpus=1 2" a"b c"d idle=poll"#, r#"a"b c"d "#),
+        (r#"x isolcpus="1 -3"	y"#, "x y "),
+        (r#"  x="open idle=poll"#, r#"x="open idle=poll "#),
+        ("", ""),
+    ] {
+        let script = "GRUB_CMDLINE_LINUX=\"$1\" GRUB_CMDLINE_LINUX_DEFAULT=; . \"$0\"; printf '%s' \"$GRUB_CMDLINE_LINUX\"";
+        let arguments = [std::ffi::OsStr::new("-euc"), script.as_ref(), drop_in.as_os_str(), line.as_ref()];
+        let shell = std::process::Command::new("sh").args(arguments).output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&shell.stdout), expected, "{line}: {shell:?}");
+    }
+}
+
 /// What is counted or watched differs from one second to the next, and the rights are those of the one who asks.
-const NOT_THE_SAME_TWICE: [&str; 8] =
-    ["tick", "interrupts", "tasks", "kernel-threads", "steal", "smi", "irq-affinity", "rights"];
+const NOT_THE_SAME_TWICE: [&str; 9] = [
+    "tick",
+    "interrupts",
+    "tasks",
+    "kernel-threads",
+    "steal",
+    "smi",
+    "irq-affinity",
+    "rights",
+    "locked-memory",
+];
 
 #[test]
 fn without_root_what_could_not_be_seen_is_named() {

@@ -4,29 +4,49 @@ use wiretail_schema::host::plan::TuningPlan;
 
 use super::{Output, decided, heading, words};
 
+/// Splits as the kernel does (next_arg(), lib/cmdline.c): at blanks, but not between quotes, which may stand anywhere in a word.
+const TEMPLATE: &str = r#"# HEADING.
+# Takes effect with update-grub and a start of the machine. Words that the profile decides on are taken out first,
+# whoever had put them in, so that none stands there twice. Blanks between quotes do not end a word.
+wiretail_keep() {
+	case "${1#\"}" in
+	'' | PATTERNS) ;;
+	*) printf '%s ' "$1" ;;
+	esac
+}
+wiretail_without() {
+	wiretail_rest=$1
+	wiretail_word=
+	wiretail_quoted=
+	while [ -n "$wiretail_rest" ]; do
+		wiretail_next=${wiretail_rest#?}
+		wiretail_letter=${wiretail_rest%"$wiretail_next"}
+		wiretail_rest=$wiretail_next
+		case "$wiretail_quoted$wiretail_letter" in
+		[[:space:]])
+			wiretail_keep "$wiretail_word"
+			wiretail_word=
+			continue
+			;;
+		'"') wiretail_quoted=quoted ;;
+		'quoted"') wiretail_quoted= ;;
+		esac
+		wiretail_word=$wiretail_word$wiretail_letter
+	done
+	wiretail_keep "$wiretail_word"
+}
+GRUB_CMDLINE_LINUX="$(wiretail_without "$GRUB_CMDLINE_LINUX")"
+GRUB_CMDLINE_LINUX_DEFAULT="$(wiretail_without "$GRUB_CMDLINE_LINUX_DEFAULT")WORDS"
+"#;
+
 pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let patterns: Vec<String> =
         decided(plan).flat_map(|name| [name.to_owned(), format!("{name}=*")]).collect();
     let words = words(plan).join(" ");
-    let text = format!(
-        "# {}.\n\
-         # Takes effect with update-grub and a start of the machine. Words that the profile decides on are taken out first,\n\
-         # whoever had put them in, so that none stands there twice.\n\
-         wiretail_without() {{\n\
-         \tset -f\n\
-         \tfor wiretail_word in $1; do\n\
-         \t\tcase \"$wiretail_word\" in\n\
-         \t\t{}) ;;\n\
-         \t\t*) printf '%s ' \"$wiretail_word\" ;;\n\
-         \t\tesac\n\
-         \tdone\n\
-         \tset +f\n\
-         }}\n\
-         GRUB_CMDLINE_LINUX=\"$(wiretail_without \"$GRUB_CMDLINE_LINUX\")\"\n\
-         GRUB_CMDLINE_LINUX_DEFAULT=\"$(wiretail_without \"$GRUB_CMDLINE_LINUX_DEFAULT\"){words}\"\n",
-        heading(plan),
-        patterns.join("|"),
-    );
+    let text = TEMPLATE
+        .replace("HEADING", &heading(plan))
+        .replace("PATTERNS", &patterns.join("|"))
+        .replace("WORDS", &words);
     vec![
         Output::new("etc/default/grub.d/99-wiretail.cfg", text, "GRUB: update-grub, then start again")
             .installed(),
