@@ -19,11 +19,14 @@ seconds_now() { date +%s.%3N; }
 # elapsed START: seconds since START with one decimal.
 elapsed() { awk -v from="$1" -v to="$(seconds_now)" 'BEGIN { printf "%.1f", to - from }'; }
 
+# What apt-get is started by; see ensure_quiet_packages.
+QUIETLY=()
+
 # apt_get ARGUMENTS...: apt-get without questions; its output is shown only where it fails.
 apt_get() {
 	local log
 	log=$(mktemp)
-	if DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -y "$@" </dev/null >"$log" 2>&1; then
+	if DEBIAN_FRONTEND=noninteractive "${QUIETLY[@]}" apt-get -o DPkg::Lock::Timeout=300 -y "$@" </dev/null >"$log" 2>&1; then
 		rm -f "$log"
 	else
 		tail -n 20 "$log" >&2
@@ -49,6 +52,31 @@ ensure_packages() {
 	apt_get install --no-install-recommends "${missing[@]}" 2>/dev/null && return 0
 	apt_get update || die "apt-get update failed (see above): is the network up?"
 	apt_get install --no-install-recommends "${missing[@]}" || die "apt-get install ${missing[*]} failed (see above)"
+}
+
+# ensure_quiet_packages SERVICES PACKAGE...: ensure_packages without services that start, now or at boot: SERVICES are those
+# of the packages, with blanks between. Packages start them through two programs, which are /bin/true in a mount namespace
+# that ends with apt-get.
+ensure_quiet_packages() {
+	local service new=()
+	for service in $1; do
+		[ -e "/lib/systemd/system/$service.service" ] || [ -e "/etc/init.d/$service" ] || new+=("$service")
+	done
+	shift
+	# shellcheck disable=SC2016
+	QUIETLY=(unshare --mount --propagation private sh -euc '
+		for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do
+			if [ -e "$program" ]; then mount --bind /bin/true "$program"; fi
+		done
+		exec "$@"' sh)
+	ensure_packages "$@"
+	QUIETLY=()
+	for service in "${new[@]}"; do
+		if [ -e "/lib/systemd/system/$service.service" ]; then
+			DPKG_MAINTSCRIPT_PACKAGE=wiretail deb-systemd-helper disable "$service.service" >/dev/null
+		fi
+		if [ -e "/etc/init.d/$service" ]; then update-rc.d "$service" disable; fi
+	done
 }
 
 # ensure_tools COMMAND:PACKAGE...: installs the packages whose command is not on the PATH, wherever an
