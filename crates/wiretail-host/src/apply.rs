@@ -38,6 +38,8 @@ pub(crate) enum Before {
     Link { up: bool, mtu: u32 },
     /// Whether a link's generic receive offload was on.
     Gro { on: bool },
+    /// Huge pages that no run had added ([`hugepages`]), and whether this run has added its own since.
+    HugePages { of_nobody: u64, is_added: bool },
 }
 
 /// Looks at what a step will change, and refuses what would take or overwrite somebody else's.
@@ -75,6 +77,10 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
             Err(error) => Err(HostError::file("read the present value", path)(error)),
         },
         Step::AddFile { path, .. } => configuration::look(path).map(Before::File),
+        Step::AddHugePages { .. } => {
+            // Those of other runs are among them: the journal knows how many.
+            hugepages::count(Path::new("/")).map(|of_nobody| Before::HugePages { of_nobody, is_added: false })
+        }
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
         Step::AddTraceInstance { name } => free(!tracefs::exists(name)?, step.object()),
         Step::AddContainer { container } => free(container.is_free(), step.object()),
@@ -258,8 +264,8 @@ pub(crate) struct StepUndone {
     pub remark: Option<String>,
 }
 
-/// Undoes a step.
-pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError> {
+/// Undoes a step. `of_others`: how many huge pages other runs have added.
+pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepUndone, HostError> {
     let mut undone = StepUndone::default();
     match (step, before) {
         (Step::PrepareNamespaces, Before::Folder(state)) => {
@@ -299,7 +305,15 @@ pub(crate) fn undo(step: &Step, before: &Before) -> Result<StepUndone, HostError
             }
             _ => {}
         },
-        (Step::AddHugePages { pages }, _) => hugepages::remove(Path::new("/"), *pages)?,
+        (Step::AddHugePages { pages }, before) => {
+            let (of_nobody, is_certain) = match before {
+                Before::HugePages { of_nobody, is_added } => (*of_nobody, *is_added),
+                // Of a version that did not count them.
+                _ => (0, true),
+            };
+            let added = hugepages::Added { pages: *pages, of_nobody, is_certain, of_others };
+            undone.remark = hugepages::remove(Path::new("/"), added)?;
+        }
         (Step::AddTraceInstance { name }, _) => tracefs::remove(name)?,
         (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
@@ -422,10 +436,10 @@ mod tests {
         make(&step, &Before::Nothing).expect("made");
         std::os::unix::net::UnixListener::bind(path.join("to1")).expect("a socket");
         fs::write(path.join("file"), "somebody's").expect("written");
-        undo(&step, &Before::Nothing).expect_err("somebody's file is in it");
+        undo(&step, &Before::Nothing, 0).expect_err("somebody's file is in it");
         assert!(path.join("file").exists() && !path.join("to1").exists());
         fs::remove_file(path.join("file")).expect("removed");
-        undo(&step, &Before::Nothing).expect("empty");
+        undo(&step, &Before::Nothing, 0).expect("empty");
         assert!(!path.exists());
     }
 
@@ -433,9 +447,9 @@ mod tests {
     fn undoing_what_is_not_there_is_no_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let step = Step::AddDirectory { path: folder.path().join("none") };
-        undo(&step, &Before::Nothing).expect("nothing to do");
+        undo(&step, &Before::Nothing, 0).expect("nothing to do");
         let step = Step::WriteFile { path: folder.path().join("none"), value: "1".into(), may_refuse: false };
-        let undone = undo(&step, &Before::Value("0".into())).expect("nothing to do");
+        let undone = undo(&step, &Before::Value("0".into()), 0).expect("nothing to do");
         assert!(undone.remark.is_some_and(|remark| remark.contains("is gone")));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Line {
     Step { step: Step, before: Before },
     /// The line before was not done at all, and must not be undone: somebody else had the name, or the memory.
     NotDone,
+    /// The line before was done. Only steps say so of which nobody could see it afterwards.
+    Done,
 }
 
 /// What [`Journal::undo_all`] did.
@@ -134,6 +136,7 @@ impl Journal {
     /// What was wrong with the step, or with writing it down. A step that failed is undone with the
     /// others, as far as it came.
     pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
+        let _alone = self.alone(step)?;
         let before = self.before_all_runs(apply::look(step)?);
         self.append(&Line::Step { step: step.clone(), before: before.clone() })?;
         self.steps.push((step.clone(), before));
@@ -147,12 +150,48 @@ impl Journal {
             self.append(&Line::NotDone)?;
             self.steps.pop();
         }
+        if let (Ok(()), Some((_, Before::HugePages { is_added, .. }))) = (&done, self.steps.last_mut()) {
+            *is_added = true;
+            self.append(&Line::Done)?;
+        }
         done
+    }
+
+    /// Holds other runs off while this one counts huge pages and adds or removes its own: until what is returned is dropped.
+    fn alone(&self, step: &Step) -> Result<Option<File>, HostError> {
+        let Some(folder) = self.path.parent().filter(|_| matches!(step, Step::AddHugePages { .. })) else {
+            return Ok(None);
+        };
+        let lock = |folder: &Path| {
+            let file = File::open(folder)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            Ok(Some(file))
+        };
+        lock(folder).map_err(HostError::file("lock", folder))
+    }
+
+    /// How many huge pages other runs have added.
+    fn pages_of_others(&self) -> u64 {
+        let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+        let others = entries.flatten().map(|entry| entry.path()).filter(|path| *path != self.path);
+        let steps = others.filter_map(|path| Some(read(&path).ok()??.1)).flatten();
+        let pages = steps.filter_map(|(step, before)| match (step, before) {
+            (Step::AddHugePages { .. }, Before::HugePages { is_added: false, .. }) => None,
+            (Step::AddHugePages { pages }, _) => Some(pages),
+            _ => None,
+        });
+        pages.fold(0, u64::saturating_add)
     }
 
     /// The folder of namespaces is what runs share. The first one finds it as it was before all of
     /// them; the others take that over, so that the last one to end puts it back.
     fn before_all_runs(&self, before: Before) -> Before {
+        if let Before::HugePages { of_nobody, is_added } = before {
+            return Before::HugePages {
+                of_nobody: of_nobody.saturating_sub(self.pages_of_others()),
+                is_added,
+            };
+        }
         let Before::Folder(mut state) = before else { return before };
         let others = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
         for entry in others.into_iter().flatten().flatten() {
@@ -185,7 +224,12 @@ impl Journal {
         let mut left = Vec::new();
         let mut faults = Vec::new();
         while let Some((step, before)) = self.steps.pop() {
-            match apply::undo(&step, &before) {
+            let undo = || {
+                let alone = self.alone(&step)?;
+                let of_others = if alone.is_some() { self.pages_of_others() } else { 0 };
+                apply::undo(&step, &before, of_others)
+            };
+            match undo() {
                 Ok(more) => {
                     undone.steps += 1;
                     undone.killed.extend(more.killed);
@@ -299,6 +343,11 @@ pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
         match serde_json::from_slice(line).map_err(|error| fault(number, error.to_string()))? {
             Line::Step { step, before } => steps.push((step, before)),
             Line::NotDone => drop(steps.pop()),
+            Line::Done => {
+                if let Some((_, Before::HugePages { is_added, .. })) = steps.last_mut() {
+                    *is_added = true;
+                }
+            }
         }
     }
     Ok(Some((header, steps)))
@@ -407,6 +456,32 @@ mod tests {
         first.append(&line).expect("written");
         assert_eq!(second.before_all_runs(state(true, true)), state(true, false));
         assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
+    }
+
+    /// Of each run only what is certain, whatever line it was killed behind.
+    #[test]
+    fn huge_pages_of_other_runs_are_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let counting = Journal::create(folder.path(), "wt-1-0").expect("a journal");
+        let mut adding = Journal::create(folder.path(), "wt-2-0").expect("a journal");
+        let before = Before::HugePages { of_nobody: 10, is_added: false };
+        let line = Line::Step { step: Step::AddHugePages { pages: 256 }, before: before.clone() };
+        adding.append(&line).expect("written");
+        assert_eq!(counting.pages_of_others(), 0);
+        assert_eq!(counting.before_all_runs(before.clone()), before);
+        adding.append(&Line::Done).expect("written");
+        assert_eq!((counting.pages_of_others(), adding.pages_of_others()), (256, 0));
+        let counted = Before::HugePages { of_nobody: 266, is_added: false };
+        assert_eq!(counting.before_all_runs(counted), before);
+        let (_, steps) = read(adding.path()).expect("read").expect("a header");
+        assert_eq!(steps[0].1, Before::HugePages { of_nobody: 10, is_added: true });
+        adding.append(&line).expect("written");
+        adding.append(&Line::NotDone).expect("written");
+        assert_eq!(counting.pages_of_others(), 256);
+        // Who holds the lock is alone, and it goes with what holds it.
+        let step = Step::AddHugePages { pages: 1 };
+        drop(counting.alone(&step).expect("locked").expect("a lock"));
+        drop(counting.alone(&step).expect("once more"));
     }
 
     #[test]
