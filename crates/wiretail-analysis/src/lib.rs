@@ -28,6 +28,8 @@
 //!
 //! What a core is taken away for, without packets: [`noise`](mod@noise), which no forwarder on it can be better than.
 //!
+//! What follows from all of it for whoever ran it: [`recommend`](mod@recommend), each statement with what it rests on.
+//!
 //! Whether the causes are told rightly is judged by planted ones: [`truth`].
 //!
 //! What other loads would do is predicted: [`twin`], a simulation of the path.
@@ -57,6 +59,7 @@ pub mod probe;
 pub mod published;
 pub mod quantile;
 pub mod ranking;
+pub mod recommend;
 pub mod reordering;
 pub mod sampling;
 pub mod search;

@@ -6,7 +6,8 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction` and `twin`: the documents;
+//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction`, `twin` and `recommend`: the
+//!   documents;
 //! - [`remedies`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
@@ -29,6 +30,7 @@ mod marks;
 mod page;
 mod plot;
 mod prediction;
+mod recommend;
 pub mod remedies;
 mod run;
 mod scale;
@@ -42,6 +44,7 @@ pub use explanation::{ExplanationPage, explanation};
 pub use prediction::capacity::capacity;
 pub use prediction::interrupts::{interrupts, waits};
 pub use prediction::tail::tail;
+pub use recommend::recommend;
 pub use run::{EXPLANATION_PAGE, RunPage, run};
 pub use twin::twin;
 

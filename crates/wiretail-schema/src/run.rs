@@ -14,6 +14,12 @@ use crate::shares::Shares;
 /// Name and version of the document; the number rises when a reader of the old one would be misled.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
 
+/// In the notes of a trial whose device ran in a virtual machine: the processor ran its instructions (KVM).
+pub const GUEST_ON_PROCESSOR: &str = "the virtual machine ran on the processor (kvm)";
+/// In the same place: QEMU ran them, in software.
+pub const GUEST_EMULATED: &str =
+    "the virtual machine's processor was emulated in software (tcg): its delays say little about hardware";
+
 /// A run of an experiment: what was done, on which host, with which outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {

@@ -13,6 +13,7 @@ use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
 use wiretail_schema::host::noise::{NOISE_SCHEMA, Noise};
 use wiretail_schema::host::plan::{PLAN_SCHEMA, TuningPlan};
+use wiretail_schema::host::recommend::{RECOMMEND_SCHEMA, Recommendations};
 use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
 use wiretail_schema::predict::sampling::InterruptSampling;
@@ -75,6 +76,11 @@ fn the_schema_of_audits_is_that_of_the_types() {
 #[test]
 fn the_schema_of_plans_is_that_of_the_types() {
     compare(&docs("formats/plan.schema.json"), &pretty(&schemars::schema_for!(TuningPlan)));
+}
+
+#[test]
+fn the_schema_of_recommendations_is_that_of_the_types() {
+    compare(&docs("formats/recommend.schema.json"), &pretty(&schemars::schema_for!(Recommendations)));
 }
 
 #[test]
@@ -142,6 +148,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/twin.md", TWIN_SCHEMA),
         ("formats/search.md", SEARCH_SCHEMA),
         ("formats/plan.md", PLAN_SCHEMA),
+        ("formats/recommend.md", RECOMMEND_SCHEMA),
         ("formats/twin.md", TWIN_MODEL_SCHEMA),
     ] {
         let path = docs(page);

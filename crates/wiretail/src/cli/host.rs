@@ -1,6 +1,7 @@
 //! Arguments of `wiretail host`.
 
 mod noise;
+mod recommend;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use wiretail_schema::host::plan::Profile;
 use wiretail_schema::units::Duration;
 
 pub use self::noise::NoiseArgs;
+pub use self::recommend::RecommendArgs;
 use super::trace::cores;
 
 /// Arguments of `wiretail host`.
@@ -47,6 +49,12 @@ pub enum HostCommand {
     /// A loop on each core only reads the clock: where two readings are far apart, its core was taken from it. With
     /// --trace the kernel's trace names who took it.
     Noise(NoiseArgs),
+    /// Say what the papers recommend for this host and these runs, each with its evidence
+    ///
+    /// Reads the audit and your own runs, and changes nothing: hardware timestamps, spare capacity, the kernel, the card,
+    /// virtualisation, and latency, security and resources of each deployment. What there is no evidence for is said to
+    /// have none yet, with the command that gives some.
+    Recommend(RecommendArgs),
 }
 
 /// What is wanted of a host.

@@ -6,6 +6,7 @@ mod audit;
 mod noise;
 mod plan;
 mod read;
+mod recommend;
 mod revert;
 mod text;
 mod verify;
@@ -28,5 +29,6 @@ pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
         HostCommand::Revert(arguments) => revert::run(arguments),
         HostCommand::Verify(arguments) => verify::run(arguments),
         HostCommand::Noise(arguments) => noise::run(arguments),
+        HostCommand::Recommend(arguments) => recommend::run(arguments),
     }
 }

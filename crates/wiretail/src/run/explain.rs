@@ -131,10 +131,24 @@ pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
 /// # Errors
 /// An explanation that is damaged, a page that can't be written.
 pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
+    let found = written(path, run)?;
+    for ExplainedTrial { trial, explanation } in &found {
+        let Some(record) = run.trials.iter().find(|record| record.number == *trial) else { continue };
+        let page = wiretail_report::explanation(&ExplanationPage { run, trial: record, explanation });
+        let file = path.join(&record.directory).join(EXPLANATION_PAGE);
+        outputs::write_file(&file, page.as_bytes())?;
+    }
+    Ok(found)
+}
+
+/// The explanations in a run directory.
+///
+/// # Errors
+/// One that is damaged.
+pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     let mut found = Vec::new();
     for trial in &run.trials {
-        let folder = path.join(&trial.directory);
-        let file = folder.join(CAUSES_FILE);
+        let file = path.join(&trial.directory).join(CAUSES_FILE);
         let text = match std::fs::read(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -142,8 +156,6 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
         };
         let explanation: TrialExplanation = serde_json::from_slice(&text)
             .with_context(|| format!("{}: is no explanation", file.display()))?;
-        let page = wiretail_report::explanation(&ExplanationPage { run, trial, explanation: &explanation });
-        outputs::write_file(&folder.join(EXPLANATION_PAGE), page.as_bytes())?;
         found.push(ExplainedTrial { trial: trial.number, explanation });
     }
     Ok(found)

@@ -5,6 +5,7 @@ mod explain;
 mod forward;
 mod host;
 mod host_noise;
+mod host_recommend;
 mod inputs;
 mod outputs;
 mod planted;

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use wiretail_host::deploy::vm::{
-    Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, libvirt_xml,
+    Accel, Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, libvirt_xml,
 };
 use wiretail_host::deploy::{Container, Runtime, Workload, container, open_tap};
 use wiretail_host::{CoreSet, Namespace};
@@ -25,7 +25,7 @@ pub enum Walls {
     /// A container that uses this namespace.
     Container(Container),
     /// A virtual machine: the process is QEMU, and everything else goes through its console.
-    Guest,
+    Guest(Accel),
 }
 
 /// Processors of a virtual machine: one for everything else, the last one for the program.
@@ -177,6 +177,7 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
         _ => Kernel::Cloud,
     };
     let boot = if get("boot") == "plain" { Boot::Plain } else { Boot::Tuned };
+    let accel = accel(&ensure_kernel(kernel)?)?;
     let guest = Guest {
         name: format!("{}-dut{}", testbed.name(), site.node),
         kernel,
@@ -186,7 +187,7 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
         vcpus: GUEST_CORES,
         links,
         workload: workload(&program, site, &namespace),
-        accel: accel(&ensure_kernel(kernel)?)?,
+        accel,
     };
     let domain = site.directory.join("domain.xml");
     std::fs::write(&domain, libvirt_xml(&guest, &site.cores()))
@@ -194,7 +195,7 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
     let launch = guest_launch(guest)?;
     testbed.change(&launch.plan)?;
     translate(&mut program)?;
-    Ok(Deployed { program, command: launch.command, walls: Walls::Guest, namespace })
+    Ok(Deployed { program, command: launch.command, walls: Walls::Guest(accel), namespace })
 }
 
 /// What is asked of a program in a guest goes over its console.

@@ -328,6 +328,7 @@ impl Devices<'_> {
             let stopped = match device.part {
                 Part::Kernel(_) => Ok(()),
                 Part::Program(process) => {
+                    report.notes.extend(process.guest_note().map(|note| format!("{}: {note}", device.name)));
                     report.notes.extend(process.note().map(|note| format!("{}: {note}", device.name)));
                     process.stop().map(|last| counted = counted.or(last))
                 }

@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::sched_getaffinity;
 use wiretail_dataplane::placement::Placement;
+use wiretail_host::deploy::vm::Accel;
 use wiretail_host::{Namespace, place_thread, run_in, threads_named};
+use wiretail_schema::run::{GUEST_EMULATED, GUEST_ON_PROCESSOR};
 
 use super::counts::Counts;
 use super::deploy::{Deployed, Walls};
@@ -280,7 +282,7 @@ impl Process {
     /// # Errors
     /// The guest does not tell.
     pub fn guest_timer(&self) -> Result<Option<u64>> {
-        if self.walls != Walls::Guest {
+        if !matches!(self.walls, Walls::Guest(_)) {
             return Ok(None);
         }
         let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
@@ -295,6 +297,15 @@ impl Process {
             std::thread::sleep(LOOK_EVERY);
         }
         bail!("the virtual machine does not tell its interrupts{}", last_words(&self.log));
+    }
+
+    /// Who ran the instructions of its virtual machine; None where there is none.
+    pub fn guest_note(&self) -> Option<&'static str> {
+        match self.walls {
+            Walls::Guest(Accel::Kvm) => Some(GUEST_ON_PROCESSOR),
+            Walls::Guest(Accel::Tcg) => Some(GUEST_EMULATED),
+            Walls::Bare | Walls::Container(_) => None,
+        }
     }
 
     /// Whether there is something to be noted of it.

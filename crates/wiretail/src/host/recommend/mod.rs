@@ -1,0 +1,67 @@
+//! `wiretail host recommend`: what the papers recommend, from one's own runs and audit.
+
+mod text;
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::audit::{Question, audit};
+use wiretail_analysis::recommend::{RunInput, recommend};
+use wiretail_analysis::tuning::files;
+
+use super::read::{read, recorded};
+use crate::cli::host::RecommendArgs;
+use crate::outputs::write_file;
+use crate::run::{directory, explain, search};
+
+/// How long a living host is watched for what interrupts its cores.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+///
+/// # Errors
+/// A record or a run that can't be read, a page that can't be written.
+pub fn run(arguments: &RecommendArgs) -> Result<ExitCode> {
+    // Runs first: a slip in their names is told at once.
+    let runs: Vec<RunInput> = arguments.runs.iter().map(|path| input(path)).collect::<Result<_>>()?;
+    let record = match &arguments.from {
+        Some(path) => recorded(path, &files())?,
+        None => read(Path::new("/"), &files(), WATCH),
+    };
+    let question = Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) };
+    let version = env!("CARGO_PKG_VERSION");
+    let found = recommend(&audit(&record, &question, version), &runs, version);
+    if let Some(path) = &arguments.out {
+        write_file(path, wiretail_report::recommend(&found).as_bytes())?;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &found)?;
+        writeln!(out)?;
+    } else {
+        text::print(&mut out, &found, arguments.all)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is taken from a run directory.
+fn input(path: &Path) -> Result<RunInput> {
+    if !path.is_dir() {
+        bail!(
+            "{}: is no folder; expected a directory of `wiretail run` or `wiretail search`",
+            path.display()
+        );
+    }
+    let (_, run) = directory::read(path).with_context(|| format!("{}: is no run", path.display()))?;
+    Ok(RunInput {
+        directory: path.display().to_string().trim_end_matches('/').to_owned(),
+        results: directory::results(path, &run)?,
+        searches: search::read(path)?,
+        explanations: explain::written(path, &run)?,
+        run,
+    })
+}
