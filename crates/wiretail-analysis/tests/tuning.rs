@@ -64,6 +64,18 @@ fn carried_out(record: &HostRecord, plan: &TuningPlan) -> HostRecord {
                 let choice = text(record, path).contains('[');
                 after.add(path, &if choice { format!("always [{wanted}] never") } else { wanted.clone() });
             }
+            (Target::Card { link, setting: name }, Some(wanted)) => {
+                let name_of = |line: &str| line.split(' ').next().unwrap_or("").to_owned();
+                let card = format!("ethtool/{link}");
+                let lines =
+                    text(&after, &card)
+                        .lines()
+                        .map(|line| {
+                            if name_of(line) == *name { format!("{name} {wanted}") } else { line.to_owned() }
+                        })
+                        .collect::<Vec<_>>();
+                after.add(&card, &lines.join("\n"));
+            }
             (Target::Service { name }, _) => {
                 let tasks = text(record, TASKS)
                     .lines()
@@ -208,6 +220,13 @@ fn what_a_record_says_becomes_no_command() {
     }
     record.add(&format!("/proc/irq/{evil}/smp_affinity_list"), "0-1");
     record.add("/proc/interrupts", &format!("{evil}: 1 1 x"));
+    for link in ["eth0", evil, "-evil"] {
+        record.add(&format!("/sys/class/net/{link}/device/driver"), "x");
+        let card = format!(
+            "rx-usecs {evil}\ncombined-channels {evil}\nrx-ring {evil}\nrx-ring-max {evil}\nrx-pause on"
+        );
+        record.add(&format!("ethtool/{link}"), &card);
+    }
     for name in ["/proc/meminfo", "/sys/devices/virtual/workqueue/cpumask", "/proc/irq/24/smp_affinity_list"]
     {
         record.add(name, evil);
@@ -218,6 +237,45 @@ fn what_a_record_says_becomes_no_command() {
                 assert!(!file.text.contains("evil"), "{}: {}", file.path, file.text);
             }
         }
+    }
+}
+
+/// A card with everything against it: each setting has its command, in the plan and in the file for the next start.
+#[test]
+fn cards_are_set_by_commands() {
+    let mut record = host(OPTIMIZED);
+    record.add(
+        "ethtool/eth0",
+        "speed-mbps 40000\nrx-ring-max 4096\nrx-ring 512\ncombined-channels 4\nrx-usecs 20\nadaptive-rx on\nrx-pause on\ntx-pause on\neee on",
+    );
+    let plan = of(&record, Profile::Optimized, "1-3");
+    let is_card = |one: &&wiretail_schema::host::plan::Setting| matches!(one.target, Target::Card { .. });
+    let commands: Vec<&str> =
+        plan.settings.iter().filter(is_card).filter_map(|one| one.detail.strip_prefix("by hand: ")).collect();
+    let pause = "ethtool -A eth0 autoneg off rx off tx off";
+    let expected = [
+        "ethtool -L eth0 combined 1",
+        // 20 us of 84 bytes at 40 Gbit/s are 1191.
+        "ethtool -G eth0 rx 2048",
+        "ethtool -C eth0 adaptive-rx off",
+        "ethtool -C eth0 rx-usecs 0",
+        pause,
+        pause,
+        "ethtool --set-eee eth0 eee off",
+    ];
+    assert_eq!(commands, expected);
+    let files = all(&plan, Place::default());
+    let service = file(&files, "etc/systemd/system/wiretail-cards.service");
+    assert!(service.contains("\nAfter=sys-subsystem-net-devices-eth0.device\n"), "{service}");
+    assert_eq!(service.matches("ExecStart=-/usr/sbin/ethtool ").count(), 6, "{service}");
+    assert!(expected.iter().all(|command| service.contains(command)), "{service}");
+    // Once it is carried out the file says the same, for the next start.
+    let later = all(&of(&carried_out(&record, &plan), Profile::Optimized, "1-3"), Place::default());
+    assert_eq!(file(&later, "etc/systemd/system/wiretail-cards.service"), service);
+    let balance = file(&files, "etc/systemd/system/irqbalance.service.d/99-wiretail.conf");
+    assert!(balance.contains("\nEnvironment=IRQBALANCE_BANNED_CPULIST=1-3\n"), "{balance}");
+    for (profile, role) in [(Profile::Regular, HostRole::Bare), (Profile::Optimized, HostRole::Container)] {
+        assert!(!in_role(&record, profile, role).settings.iter().any(|one| is_card(&one)), "{profile:?}");
     }
 }
 

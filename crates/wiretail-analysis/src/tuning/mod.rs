@@ -1,13 +1,14 @@
 //! The plan of a host: what its boot line, its kernel and its services must say for cores to be left alone.
 //!
 //! ```text
-//! HostRecord, profile, role, cores ─► Ask ─► boot_words, files, services ─► TuningPlan ─► outputs
+//! HostRecord, profile, role, cores ─► Ask ─► boot_words, files, cards, services ─► TuningPlan ─► outputs
 //! ```
 //!
 //! Pure: the same record gives the same plan, also another machine's. What a setting is for and what it costs is said by the audit's rule
 //! that asks for it. Whether a plan is in effect is asked by planning anew from a later record: then nothing is left to change.
 
 mod boot_words;
+mod cards;
 mod files;
 pub mod outputs;
 mod services;
@@ -92,6 +93,7 @@ pub fn plan(
     let ask = Ask { view, profile, housekeeping };
     let mut settings = boot_words::settings(&ask);
     settings.extend(files::settings(&ask));
+    settings.extend(cards::settings(&ask));
     settings.extend(services::settings(&ask));
     Ok(TuningPlan {
         schema: PLAN_SCHEMA.to_owned(),

@@ -23,7 +23,7 @@ pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     } else if tasks.iter().any(|task| task.name == "irqbalance") {
         found.state = SettingState::Change;
         found.now = Some(RUNNING.to_owned());
-        "by hand: systemctl disable --now irqbalance".clone_into(&mut found.detail);
+        "by hand: systemctl disable --now irqbalance; or restart it with the file that --files puts in its place".clone_into(&mut found.detail);
     } else {
         found.now = Some(STOPPED.to_owned());
     }

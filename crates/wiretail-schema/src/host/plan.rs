@@ -1,5 +1,7 @@
 //! How a host is to be set up for packets: `wiretail host plan --json`.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +91,13 @@ pub enum Target {
         /// Which, whole path.
         path: String,
     },
+    /// A setting of a network card, set by ethtool.
+    Card {
+        /// Which card.
+        link: String,
+        /// Which setting, by its name in a host record: "rx-usecs".
+        setting: String,
+    },
     /// A service that is to be on or off.
     Service {
         /// Of its unit, without `.service`.
@@ -98,10 +107,11 @@ pub enum Target {
 
 impl Target {
     /// As it is shown.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::BootWord { name } | Self::Service { name } => name,
-            Self::File { path } => path,
+            Self::BootWord { name } | Self::Service { name } => name.into(),
+            Self::File { path } => path.into(),
+            Self::Card { link, setting } => format!("{link} {setting}").into(),
         }
     }
 }

@@ -139,7 +139,8 @@ fn told(
     refused.iter().try_for_each(|setting| row(out, setting))?;
     put.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
     let by_hand = |setting: &&wiretail_schema::host::plan::Setting| {
-        matches!(setting.target, Target::Service { .. }) && setting.state == SettingState::Change
+        matches!(setting.target, Target::Service { .. } | Target::Card { .. })
+            && setting.state == SettingState::Change
     };
     after.settings.iter().filter(by_hand).try_for_each(|setting| row(out, setting))?;
     let is_open = |setting: &&wiretail_schema::host::plan::Setting| {

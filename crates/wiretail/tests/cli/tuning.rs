@@ -80,7 +80,7 @@ fn what_is_applied_stays_and_is_put_back() {
 
     let told = succeed(apply(&root));
     assert!(
-        told.contains("0 refused, 5 files put in their places") && told.contains("update-grub"),
+        told.contains("0 refused, 6 files put in their places") && told.contains("update-grub"),
         "{told}"
     );
     assert_eq!(read("proc/sys/kernel/sched_rt_runtime_us"), "-1\n");

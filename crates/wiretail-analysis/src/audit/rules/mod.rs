@@ -68,6 +68,8 @@ use std::collections::BTreeSet;
 
 pub use wiretail_schema::host::audit::RuleGroup;
 
+pub(crate) use nic_rings::ring_entries;
+
 use super::{Judgement, View};
 
 /// A rule.

@@ -31,14 +31,10 @@ fn judge(view: &View<'_>) -> Judgement {
     let mut wrong = Vec::new();
     for (card, entries) in &rings {
         let Ok(entries) = entries.parse::<u64>() else { continue };
-        let speed = of("speed-mbps", card).filter(|speed| *speed > 0 && *speed < UNKNOWN_MBPS);
-        let holds_us = speed.map(|speed| entries.saturating_mul(FRAME_BITS_MIN) as f64 / speed as f64);
+        let needed = of("speed-mbps", card).and_then(ring_entries);
         let may_grow = of("rx-ring-max", card).is_some_and(|most| most > entries);
-        match holds_us {
-            Some(us) if us < AWAY_US && may_grow => {
-                wrong.push(format!("{card} holds {us:.1} us of the smallest frames"));
-            }
-            _ => {}
+        if let Some(needed) = needed.filter(|needed| entries < *needed && may_grow) {
+            wrong.push(format!("{card} has {entries}; {needed} of the smallest frames come in {AWAY_US} us"));
         }
         let queues = of("combined-channels", card).or_else(|| of("rx-channels", card)).unwrap_or(1).max(1);
         let buffers_kib = entries.saturating_mul(queues).saturating_mul(BUFFER_KIB);
@@ -61,10 +57,16 @@ fn last_cache_kib(view: &View<'_>) -> Option<u64> {
     sizes.filter_map(|(_, size)| size.trim().strip_suffix('K')?.parse().ok()).max()
 }
 
+/// How many of the smallest frames come while a core is away; None where the speed, in Mbit/s, is not known.
+pub(crate) fn ring_entries(speed_mbps: u64) -> Option<u64> {
+    let is_known = speed_mbps > 0 && speed_mbps < UNKNOWN_MBPS;
+    is_known.then(|| speed_mbps.saturating_mul(AWAY_US).div_ceil(FRAME_BITS_MIN))
+}
+
 /// Bits that the smallest frame takes on the wire, with preamble and gap.
 const FRAME_BITS_MIN: u64 = 84 * 8;
 /// How long a device's interrupt takes a core at most, mostly.
-const AWAY_US: f64 = 20.0;
+const AWAY_US: u64 = 20;
 /// A buffer of the kernel's drivers: half a page.
 const BUFFER_KIB: u64 = 2;
 /// `SPEED_UNKNOWN` as an unsigned number.

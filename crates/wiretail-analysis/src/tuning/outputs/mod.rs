@@ -4,7 +4,9 @@
 //! one program stands in a folder of its own: `libvirt/`, `lxc/`, `oci/`, `systemd/`, `resctrl/`.
 
 mod boot_line;
+pub(super) mod cards;
 mod grub;
+mod irqbalance;
 mod libvirt;
 mod lxc;
 mod oci;
@@ -54,6 +56,8 @@ pub fn all(plan: &TuningPlan, place: Place) -> Vec<Output> {
     files.extend(grub::files(plan));
     files.extend(sysctl::files(plan));
     files.extend(systemd::files(plan));
+    files.extend(cards::files(plan));
+    files.extend(irqbalance::files(plan));
     files.extend(tuned::files(plan));
     if plan.profile == Profile::Regular {
         return files;
