@@ -53,7 +53,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         evidence,
         next: vec![
             step(
-                "capture both wires on a machine with a card that stamps, without the device's own load",
+                "capture both wires on a machine of its own, with a card that stamps",
                 "wiretail capture pre=eth1 post=eth2 --stamps hardware --write both.pcapng.zst",
             ),
             step(

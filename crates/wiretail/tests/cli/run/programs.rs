@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wiretail_schema::run::{GUEST_EMULATED, GUEST_ON_PROCESSOR};
 
 use super::bed::{Bed, experiment, live};
 use super::host;
@@ -90,6 +91,9 @@ fn forwards_everything(case: &Case) {
         assert_eq!((&summary["loss"]["sent"], &summary["loss"]["lost"]), (&1000.into(), &0.into()));
     }
     assert_reconciled(trial, 2000);
+    let notes = trial["notes"].to_string();
+    let said = [GUEST_ON_PROCESSOR, GUEST_EMULATED].iter().filter(|note| notes.contains(**note)).count();
+    assert_eq!(said, usize::from(case.dut.contains("\"vm\"")), "who ran a guest: {notes}");
 }
 
 /// Kills the device in its first trial; the second one is another.
