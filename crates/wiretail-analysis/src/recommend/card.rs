@@ -8,11 +8,12 @@ use super::seen::grouped;
 use super::{JNSM, Known, counted, of_trials, rule, step};
 
 /// Rules of the audit that are about a card, but for its stamps.
-const RULES: [&str; 9] = [
+const RULES: [&str; 10] = [
     "nic-driver",
     "nic-node",
     "nic-pcie",
     "pcie-aspm",
+    "nic-rings",
     "nic-coalescing",
     "nic-pause",
     "nic-offloads",
