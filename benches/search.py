@@ -3,10 +3,11 @@
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from spread import spread
 
 COMMON = {"lowest": 1_000, "highest": 100_000, "width": 0.005, "full": 10.0, "first": 1.0, "verify": 1, "burst": 20}
 PLAIN = {"trials": 1, "exceed": 0.0, "bursts": 0.0, "overload": 1.0}
@@ -46,11 +47,6 @@ def right(case, capacity, found):
         elif case.get("method") != "linear" and upper - lower > case["width"] * upper + SLACK_PPS:
             return False
     return True
-
-
-def spread(values, digits=0):
-    ordered = sorted(values)
-    return f"{statistics.median(values):,.{digits}f} ({ordered[0]:,.{digits}f} to {ordered[-1]:,.{digits}f})"
 
 
 def overlap(ours, theirs):

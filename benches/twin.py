@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spread import spread
+
 MODELS = ["m-m-1", "interrupted-batches"]
 # About as long as each other: a packet takes SimPy hundreds of times as long.
 TWIN_PACKETS = 5_000_000
@@ -22,11 +24,6 @@ def simulate(command, name, packets, seed):
     if found["sent"] != packets or found["lost"] != 0:
         sys.exit(f"{command[-1]}: sent {found['sent']} and lost {found['lost']} of {packets} packets; expected all, none")
     return packets / found["seconds"], found["mean_ns"]
-
-
-def spread(values, digits):
-    ordered = sorted(values)
-    return f"{statistics.median(values):,.{digits}f} ({ordered[0]:,.{digits}f} to {ordered[-1]:,.{digits}f})"
 
 
 def main():

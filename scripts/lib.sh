@@ -137,6 +137,21 @@ install_rustup() {
 	rm -f "$installer"
 }
 
+# ensure_python_packages DIR REQUIREMENTS WHAT [OPTION...]: Python in DIR with the packages of a file, by pip's options; kept
+# for the next time, as a build is.
+ensure_python_packages() {
+	local dir="$1" requirements="$2" what="$3"
+	shift 3
+	ensure_tools python3:python3
+	python3 -c 'import ensurepip, venv' 2>/dev/null || ensure_packages python3-venv
+	if cmp -s "$requirements" "$dir/requirements.txt"; then return; fi
+	say "Installing $what"
+	rm -rf "$dir"
+	python3 -m venv "$dir"
+	"$dir/bin/pip" install --quiet --disable-pip-version-check "$@" --requirement "$requirements"
+	cp "$requirements" "$dir/requirements.txt"
+}
+
 # release_binary: where build_release leaves the program.
 release_binary() { printf '%s/release/wiretail\n' "${CARGO_TARGET_DIR:-$PWD/target}"; }
 
