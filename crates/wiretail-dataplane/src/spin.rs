@@ -52,7 +52,7 @@ pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
     // Written once, so that no page fault of its own falls into the loop.
     let mut gaps = vec![Gap { from_ns: 1, to_ns: 1 }; GAPS_MAX];
     gaps.clear();
-    let mut steps = vec![1_u32; plan.threshold_ns as usize];
+    let mut steps = vec![1; plan.threshold_ns as usize];
     steps.fill(0);
     let span = look(plan.duration_ns, &mut gaps, &mut steps);
     let page_fault_ns = if plan.page_faults { Some(touch()?) } else { None };
@@ -68,7 +68,7 @@ pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
 }
 
 /// The loop: counts steps between two readings by their length, and keeps the longer ones as far as there is room.
-fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u32]) -> Gap {
+fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u64]) -> Gap {
     let from_ns = monotonic_ns();
     let end_ns = from_ns + duration_ns;
     let mut last_ns = from_ns;
@@ -83,12 +83,12 @@ fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u32]) -> Gap {
     Gap { from_ns, to_ns: last_ns }
 }
 
-/// The median of values that are counted by their length.
-fn median(counts: &[u32]) -> u64 {
-    let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+/// The median of values that are counted by their length; 0 without any.
+pub(crate) fn median(counts: &[u64]) -> u64 {
+    let all: u64 = counts.iter().sum();
     let mut seen = 0;
     let middle = counts.iter().position(|count| {
-        seen += u64::from(*count);
+        seen += count;
         seen * 2 >= all && seen > 0
     });
     middle.unwrap_or(0) as u64
@@ -140,13 +140,18 @@ mod tests {
 
     #[test]
     fn gaps_lie_in_its_time() {
-        let stop = AtomicBool::new(false);
-        let (spin, disturbances) = std::thread::scope(|scope| {
-            let disturbing = scope.spawn(|| disturb(Duration::from_millis(1), &stop));
-            let spin = spin(&PLAN).expect("a plan");
-            stop.store(true, Ordering::Relaxed);
-            (spin, disturbing.join().expect("no panic"))
-        });
+        let disturbed = |_| {
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let disturbing = scope.spawn(|| disturb(Duration::from_millis(1), &stop));
+                let spin = spin(&PLAN).expect("a plan");
+                stop.store(true, Ordering::Relaxed);
+                (spin, disturbing.join().expect("no panic"))
+            })
+        };
+        // On a busy machine the other thread may not have had a core meanwhile.
+        let mut tries = (0..100).map(disturbed);
+        let (spin, _) = tries.find(|(_, disturbances)| disturbances[0] > 0).expect("it disturbs");
         assert!(spin.span.to_ns - spin.span.from_ns >= PLAN.duration_ns);
         assert!(spin.gaps.iter().all(|gap| gap.to_ns - gap.from_ns >= THRESHOLD_NS));
         assert!(spin.gaps.is_sorted_by(|gap, next| gap.to_ns <= next.from_ns));
@@ -154,7 +159,6 @@ mod tests {
         assert!(spin.gaps.iter().all(within));
         assert!(spin.step_ns < THRESHOLD_NS);
         assert!(spin.page_fault_ns.is_some_and(|ns| ns > 0));
-        assert!(disturbances[0] > 0);
         assert!(
             super::spin(&SpinPlan { page_faults: false, ..PLAN }).expect("a plan").page_fault_ns.is_none()
         );
