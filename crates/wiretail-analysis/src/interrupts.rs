@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use wiretail_schema::explain::{Alignment, CpuInterrupts, InterruptTable, Interrupts, RisingCounter, Stall};
+use wiretail_schema::random::Random;
 
 /// Up to so many arrangements are all tried; of more, so many are drawn.
 const ARRANGEMENTS: u64 = 200_000;
@@ -236,12 +237,12 @@ impl Fitting<'_> {
                 }
             }
         }
-        let mut random = seed;
+        let mut random = Random::new(seed);
         let mut order: Vec<usize> = (0..intervals).collect();
         let mut hits = 0_u64;
         for _ in 0..DRAWN {
             for place in 0..count {
-                let other = place + (next_random(&mut random) % (intervals - place) as u64) as usize;
+                let other = place + (random.bits() % (intervals - place) as u64) as usize;
                 order.swap(place, other);
             }
             let mut risen = order[..count].to_vec();
@@ -266,15 +267,6 @@ fn next_arrangement(places: &mut [usize], n: usize) -> bool {
         places[place] = places[place - 1] + 1;
     }
     true
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-pub(crate) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -374,12 +366,11 @@ mod tests {
 
     #[test]
     fn the_best_offset_is_that_of_trying_all() {
-        let mut random = 7;
+        let mut random = Random::new(7);
         for _ in 0..20 {
             let at_s = readings(13);
-            let events: Vec<f64> =
-                (0..3).map(|_| (next_random(&mut random) % 5000) as f64 / 1000.0).collect();
-            let risen: Vec<usize> = (0..12).filter(|_| next_random(&mut random).is_multiple_of(3)).collect();
+            let events: Vec<f64> = (0..3).map(|_| (random.bits() % 5000) as f64 / 1000.0).collect();
+            let risen: Vec<usize> = (0..12).filter(|_| random.bits().is_multiple_of(3)).collect();
             let fitting = Fitting { at_s: &at_s, events: &events, span_s: 5.0 };
             let best = fitting.best(&risen);
             assert_eq!(best.score, best_by_trying(&at_s, &events, 5.0, &risen), "{events:?} {risen:?}");
@@ -395,13 +386,13 @@ mod tests {
         let score = (2, 0);
         let (chance, exact) = fitting.chance(score, 3, 1);
         assert!(exact);
-        let mut random = 99;
+        let mut random = Random::new(99);
         let tries = 20_000;
         let mut hits = 0;
         for _ in 0..tries {
             let mut risen: Vec<usize> = Vec::new();
             while risen.len() < 3 {
-                let place = (next_random(&mut random) % 30) as usize;
+                let place = (random.bits() % 30) as usize;
                 if !risen.contains(&place) {
                     risen.push(place);
                 }
@@ -417,15 +408,14 @@ mod tests {
     #[test]
     fn a_random_alignment_is_as_probable_as_it_says() {
         // Counters that rise at random: a chance of at most 5 % comes in at most 5 % of them.
-        let mut random = 3;
+        let mut random = Random::new(3);
         let at_s = readings(25);
         let mut small = 0;
         for _ in 0..200 {
-            let events: Vec<f64> =
-                (0..2).map(|_| (next_random(&mut random) % 9000) as f64 / 1000.0).collect();
+            let events: Vec<f64> = (0..2).map(|_| (random.bits() % 9000) as f64 / 1000.0).collect();
             let mut places: Vec<usize> = (0..24).collect();
             for place in 0..2 {
-                let other = place + (next_random(&mut random) % (24 - place) as u64) as usize;
+                let other = place + (random.bits() % (24 - place) as u64) as usize;
                 places.swap(place, other);
             }
             let mut risen = places[..2].to_vec();

@@ -5,6 +5,7 @@
 //! whole number of picoseconds apart does not drift: the pattern is all about drift.
 
 use wiretail_schema::predict::sampling::{Beat, LatePacket, SamplingCheck, SamplingOutcome};
+use wiretail_schema::random::Random;
 
 /// Picoseconds in a nanosecond.
 const PS: f64 = 1e3;
@@ -187,13 +188,9 @@ pub fn against(
     })
 }
 
-/// A phase for the interrupt in `place` that has none: evenly over its period, by the seed (SplitMix64's finaliser).
+/// A phase for the interrupt in `place` that has none: evenly over its period, by the seed.
 pub fn phase_ps(seed: u64, place: u64, uhz: u64) -> u64 {
-    let mut z = seed.wrapping_add((place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    if uhz == 0 { 0 } else { ((u128::from(z) * nth(1, uhz)) >> 64) as u64 }
+    if uhz == 0 { 0 } else { Random::behind(seed, place).below(nth(1, uhz) as u64) }
 }
 
 #[cfg(test)]

@@ -1,45 +1,32 @@
 //! Fuzzing of attribution: whatever a damaged trace, its roles or clocks that were set come to, it ends, and what it
-//! says adds up. A loop as for the readers: for `WIRETAIL_FUZZ_SECONDS` (3 unless set), from `WIRETAIL_FUZZ_SEED` (1).
-
-use std::time::{Duration, Instant};
+//! says adds up.
 
 use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
+use wiretail_schema::random::Random;
 use wiretail_schema::trace::{ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles};
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+#[path = "../../../tests/fuzz.rs"]
+mod fuzz;
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+use fuzz::fuzz;
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+/// Most times are near each other, in order or not; some are absurd.
+fn time(random: &mut Random, near: u64) -> u64 {
+    match random.below(40) {
+        0 => u64::MAX - random.below(3),
+        1 => random.below(3),
+        2 => i64::MAX as u64 - 1 + random.below(3),
+        3 => random.bits(),
+        _ => near.saturating_add(random.below(30_000)),
     }
+}
 
-    /// Most times are near each other, in order or not; some are absurd.
-    fn time(&mut self, near: u64) -> u64 {
-        match self.below(40) {
-            0 => u64::MAX - self.below(3),
-            1 => self.below(3),
-            2 => i64::MAX as u64 - 1 + self.below(3),
-            3 => self.next(),
-            _ => near.saturating_add(self.below(30_000)),
-        }
-    }
+fn gap(random: &mut Random, near: u64) -> Gap {
+    Gap { from_ns: time(random, near), to_ns: time(random, near) }
+}
 
-    fn gaps(&mut self, count: u64) -> Vec<Gap> {
-        (0..self.below(count)).map(|place| self.gap(place * 20_000)).collect()
-    }
-
-    fn gap(&mut self, near: u64) -> Gap {
-        Gap { from_ns: self.time(near), to_ns: self.time(near) }
-    }
+fn gaps(random: &mut Random, count: u64) -> Vec<Gap> {
+    (0..random.below(count)).map(|place| gap(random, place * 20_000)).collect()
 }
 
 struct Names;
@@ -82,10 +69,10 @@ const KINDS: [Kind; 16] = [
 ];
 
 fn event(random: &mut Random, near: u64) -> Event {
-    let mut arg = || if random.below(20) == 0 { random.next() } else { random.below(4) };
+    let mut arg = || if random.below(20) == 0 { random.bits() } else { random.below(4) };
     let args = [arg(), arg(), arg()];
     Event {
-        ts_ns: random.time(near),
+        ts_ns: time(random, near),
         args,
         pid: random.below(4) as i32 - i32::from(random.below(30) == 0) * i32::MAX,
         name: random.below(5) as u32,
@@ -99,9 +86,9 @@ fn roles(random: &mut Random) -> TraceRoles {
     let spin = Spin {
         core: 1,
         thread: 2,
-        span: random.gap(0),
-        gaps: random.gaps(20),
-        page_fault_ns: Some(random.time(0)),
+        span: gap(random, 0),
+        gaps: gaps(random, 20),
+        page_fault_ns: Some(time(random, 0)),
         ..Spin::default()
     };
     TraceRoles {
@@ -111,7 +98,7 @@ fn roles(random: &mut Random) -> TraceRoles {
         polls: random.below(2) == 0,
         batch: random.below(3),
         feeding: (random.below(3) > 0).then_some(0),
-        stalls: random.gaps(5),
+        stalls: gaps(random, 5),
         logs_stalls: random.below(2) == 0,
         spin: (random.below(3) > 0).then_some(spin),
         ..TraceRoles::default()
@@ -119,16 +106,16 @@ fn roles(random: &mut Random) -> TraceRoles {
 }
 
 fn info(random: &mut Random) -> TraceInfo {
-    let offset_ns = if random.below(10) == 0 { random.next() as i64 } else { 0 };
-    let offset = ClockOffset { at_ns: 0, offset_ns, uncertainty_ns: random.time(0) };
+    let offset_ns = if random.below(10) == 0 { random.bits() as i64 } else { 0 };
+    let offset = ClockOffset { at_ns: 0, offset_ns, uncertainty_ns: time(random, 0) };
     TraceInfo {
         schema: String::new(),
         wiretail_version: String::new(),
         kernel: String::new(),
         machine: String::new(),
         clock: String::new(),
-        start_ns: random.time(0),
-        end_ns: random.time(0),
+        start_ns: time(random, 0),
+        end_ns: time(random, 0),
         clock_before: offset,
         clock_after: offset,
         clock_stepped: false,
@@ -151,14 +138,14 @@ fn round(random: &mut Random) {
         builder.take(&event(random, place * 3_000));
     }
     let packet = |index| {
-        let (in_ns, delay_ns) = (random.time(index * 10_000) as i64, random.time(0) as i64);
+        let (in_ns, delay_ns) = (time(random, index * 10_000) as i64, time(random, 0) as i64);
         PacketTime { index, in_ns, delay_ns }
     };
     let mut packets: Vec<PacketTime> = (0..100).map(packet).collect();
     packets.truncate(random.below(101) as usize);
     // They are asked for in order, and whoever asks has them from a matching.
     packets.sort_unstable_by_key(|packet| packet.in_ns);
-    let lost = random.gaps(3);
+    let lost = gaps(random, 3);
     let inputs = Inputs {
         trial: "",
         segment: "",
@@ -168,7 +155,7 @@ fn round(random: &mut Random) {
         names: &Names,
         lost: &lost,
         packets: &packets,
-        first_ns: random.time(0) as i64,
+        first_ns: time(random, 0) as i64,
         evenly: random.below(2) == 0,
         worst: random.below(150) as usize,
         timelines: 10,
@@ -185,12 +172,12 @@ fn round(random: &mut Random) {
 /// A core that is watched without packets: every gap is counted once.
 fn round_of_gaps(random: &mut Random) {
     let mut roles = roles(random);
-    roles.stalls = random.gaps(30);
+    roles.stalls = gaps(random, 30);
     let mut builder = Builder::new(&roles);
     for place in 0..random.below(200) {
         builder.take(&event(random, place * 3_000));
     }
-    let lost = random.gaps(3);
+    let lost = gaps(random, 3);
     let wanted: Vec<usize> = (0..random.below(40) as usize).collect();
     let found = explain_gaps(builder.finish(&Names), &roles, &Names, &lost, &wanted);
     let causes = &found.causes;
@@ -205,21 +192,8 @@ fn round_of_gaps(random: &mut Random) {
 
 #[test]
 fn attribution() {
-    let setting = |name: &str, default: u64| match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: '{text}' is not a number")),
-        Err(_) => default,
-    };
-    let time = Duration::from_secs(setting("WIRETAIL_FUZZ_SECONDS", 3));
-    let seed = setting("WIRETAIL_FUZZ_SEED", 1);
-    let (start, mut number) = (Instant::now(), 0);
-    while start.elapsed() < time {
-        let mut random = Random(seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ number);
-        let ended = std::panic::catch_unwind(move || {
-            round(&mut random);
-            round_of_gaps(&mut random);
-        });
-        assert!(ended.is_ok(), "failed in round {number} of WIRETAIL_FUZZ_SEED={seed}");
-        number += 1;
-    }
-    println!("fuzz target attribution: {number} rounds");
+    fuzz("attribution", |random| {
+        round(random);
+        round_of_gaps(random);
+    });
 }

@@ -13,16 +13,7 @@ const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 
 fn server(service: Length) -> TwinModel {
-    TwinModel {
-        ring: 1 << 20,
-        batch: 1,
-        release: Release::Immediate,
-        service,
-        batch_overhead: Length::Constant(0.0),
-        wake: vec![],
-        interrupts: vec![],
-        transfer_ns: 0.0,
-    }
+    TwinModel::serving(service, 1 << 20, 1)
 }
 
 /// Poisson arrivals so that they take this share of a service of `service_ns`.

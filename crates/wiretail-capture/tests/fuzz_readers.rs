@@ -1,88 +1,39 @@
 //! Fuzzing of every reader, key rule and flow table, and of the reader of traces, on stable Rust.
 //!
-//! A loop of its own and not cargo-fuzz: that needs a nightly compiler, which is not available
-//! everywhere the tests run. The loop knows the formats' structure instead of learning it: it starts from
-//! valid captures and flips bits, cuts, lies about lengths, splices and repeats.
-//!
-//! Each target runs for `WIRETAIL_FUZZ_SECONDS` (3 unless set). The sequence of inputs is fixed by
-//! `WIRETAIL_FUZZ_SEED` (1 unless set); a failure prints the seed and round that lead to it.
+//! What makes the inputs knows the formats' structure instead of learning it: it starts from valid captures and flips
+//! bits, cuts, lies about lengths, splices and repeats.
 
-use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Cursor;
-use std::time::{Duration, Instant};
 
 use wiretail_capture::{
     AUTO_RULES, CaptureError, CaptureReader, FlowTable, Frame, InterfaceChoice, Keyer, LinkType, OpenOptions,
     Timestamps, published_key,
 };
 use wiretail_schema::packet::{FlowRule, KeyRule};
+use wiretail_schema::random::Random;
 
+#[path = "../../../tests/fuzz.rs"]
+mod fuzz;
 #[allow(dead_code, reason = "the unit tests use the rest")]
 #[path = "../src/test_support.rs"]
 mod test_support;
 #[path = "fuzz/trace.rs"]
 mod trace;
 
+use fuzz::fuzz;
 use test_support::{Pieces, gzip, ipv6_udp, samples, tagged, tcp4, udp4, zstd};
 
 /// The largest buffer that any input may bring a reader to hold, in bytes.
 const BUFFER_MAX: usize = 1 << 20;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`; 0 where `bound` is 0.
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
+/// A number below `bound`; 0 where `bound` is 0.
+fn below(random: &mut Random, bound: usize) -> usize {
+    random.below(bound as u64) as usize
 }
 
-/// Says which input it was, should the target panic.
-struct Round<'a> {
-    target: &'a str,
-    seed: u64,
-    number: u64,
-}
-
-impl Drop for Round<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let Self { target, seed, number } = self;
-            eprintln!("fuzz target {target}: failed in round {number} of WIRETAIL_FUZZ_SEED={seed}");
-        }
-    }
-}
-
-/// Runs a target until its time is over.
-fn fuzz(target: &str, mut run: impl FnMut(&mut Random)) {
-    let setting = |name: &str, default: u64| match env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: '{text}' is not a number")),
-        Err(_) => default,
-    };
-    let time = Duration::from_secs(setting("WIRETAIL_FUZZ_SECONDS", 3));
-    let seed = setting("WIRETAIL_FUZZ_SEED", 1);
-    let start = Instant::now();
-    let mut round = Round { target, seed, number: 0 };
-    while start.elapsed() < time {
-        let mut random = Random(seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ round.number);
-        run(&mut random);
-        round.number += 1;
-    }
-    println!("fuzz target {target}: {} rounds", round.number);
+fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[below(random, choices.len())]
 }
 
 /// Numbers that lengths, offsets and exponents break on.
@@ -123,27 +74,27 @@ const LIES: &[u32] = &[
 ];
 
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(9) {
-            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
-            1 if !bytes.is_empty() => bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+    for _ in 0..=below(random, 4) {
+        let at = below(random, bytes.len());
+        match below(random, 9) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << below(random, 8),
+            1 if !bytes.is_empty() => bytes[at] = pick(random, &[0, 1, 0x7f, 0x80, 0xff]),
             2 => bytes.truncate(at),
             // Fields stand at even offsets, most of them at multiples of four.
-            3 => overwrite(bytes, at & !3, &random.pick(LIES).to_le_bytes()),
-            4 => overwrite(bytes, at & !3, &random.pick(LIES).to_be_bytes()),
-            5 => overwrite(bytes, at & !1, &(random.pick(LIES) as u16).to_be_bytes()),
+            3 => overwrite(bytes, at & !3, &pick(random, LIES).to_le_bytes()),
+            4 => overwrite(bytes, at & !3, &pick(random, LIES).to_be_bytes()),
+            5 => overwrite(bytes, at & !1, &(pick(random, LIES) as u16).to_be_bytes()),
             6 => {
-                let from = random.below(other.len());
-                let len = random.below(other.len() - from).min(200);
+                let from = below(random, other.len());
+                let len = below(random, other.len() - from).min(200);
                 bytes.splice(at..at, other[from..from + len].iter().copied());
             }
             7 => {
-                let end = (at + random.below(100)).min(bytes.len());
+                let end = (at + below(random, 100)).min(bytes.len());
                 bytes.drain(at..end);
             }
             _ => {
-                let end = (at + random.below(300)).min(bytes.len());
+                let end = (at + below(random, 300)).min(bytes.len());
                 let repeated = bytes[at..end].to_vec();
                 bytes.splice(at..at, repeated);
             }
@@ -158,12 +109,12 @@ fn overwrite(bytes: &mut [u8], at: usize, field: &[u8]) {
 }
 
 fn options(random: &mut Random) -> OpenOptions {
-    let interface = match random.below(8) {
-        0 => Some(InterfaceChoice::Index(random.below(3) as u32)),
-        1 => Some(InterfaceChoice::Name(random.pick(&["pre", "port1", ""]).to_owned())),
+    let interface = match below(random, 8) {
+        0 => Some(InterfaceChoice::Index(below(random, 3) as u32)),
+        1 => Some(InterfaceChoice::Name(pick(random, &["pre", "port1", ""]).to_owned())),
         _ => None,
     };
-    let timestamps = if random.below(8) == 0 { Timestamps::Trailer } else { Timestamps::Header };
+    let timestamps = if below(random, 8) == 0 { Timestamps::Trailer } else { Timestamps::Header };
     OpenOptions { timestamps, interface }
 }
 
@@ -213,15 +164,15 @@ fn fuzz_format(target: &str) {
     let name = format!("fuzz.{target}");
     fuzz(target, |random| {
         let mut bytes = sample.clone();
-        let other = random.below(samples.len());
+        let other = below(random, samples.len());
         mutate(&mut bytes, &samples[other].1, random);
-        if random.below(50) == 0 {
+        if below(random, 50) == 0 {
             // Long enough to cross the end of the buffer.
             bytes = bytes.repeat(1 + 300_000 / bytes.len().max(1));
         }
         let options = options(random);
         let whole = outcome(&name, Box::new(Cursor::new(bytes.clone())), &options);
-        let sizes = [1 + random.below(50), 1 + random.below(5000), 1 + random.below(20)];
+        let sizes = [1 + below(random, 50), 1 + below(random, 5000), 1 + below(random, 20)];
         let pieces = outcome(&name, Box::new(Pieces::new(&bytes, &sizes)), &options);
         assert_eq!(whole, pieces, "what comes out depends on how the source cuts it");
     });
@@ -251,13 +202,13 @@ fn mscap() {
 fn fuzz_compression(target: &str, compress: fn(&[u8]) -> Vec<u8>) {
     let samples = samples();
     fuzz(target, |random| {
-        let (_, sample) = &samples[random.below(samples.len())];
+        let (_, sample) = &samples[below(random, samples.len())];
         let mut plain = sample.clone();
-        if random.below(2) == 0 {
+        if below(random, 2) == 0 {
             mutate(&mut plain, sample, random);
         }
         let mut bytes = compress(&plain);
-        if random.below(4) > 0 {
+        if below(random, 4) > 0 {
             let other = bytes.clone();
             mutate(&mut bytes, &other, random);
         }
@@ -286,7 +237,7 @@ const LINKS: [LinkType; 6] = [
 ];
 
 fn any_rule(random: &mut Random) -> KeyRule {
-    let mut number = |bound| random.below(bound);
+    let mut number = |bound| below(random, bound);
     match number(8) {
         rule @ 0..5 => AUTO_RULES[rule].clone(),
         5 => KeyRule::Offset { offset: number(60), len: number(10) },
@@ -317,22 +268,22 @@ fn keys_and_flows() {
     let mut tables =
         [FlowRule::FiveTuple, FlowRule::Stream, FlowRule::None].map(|r| FlowTable::with_limit(r, 16));
     fuzz("keys and flows", |random| {
-        let mut data = valid[random.below(valid.len())].clone();
-        let other = random.below(valid.len());
-        match random.below(8) {
-            0 => data = (0..random.below(120)).map(|_| random.next() as u8).collect(),
+        let mut data = valid[below(random, valid.len())].clone();
+        let other = below(random, valid.len());
+        match below(random, 8) {
+            0 => data = (0..below(random, 120)).map(|_| random.bits() as u8).collect(),
             1 => {}
             _ => mutate(&mut data, &valid[other], random),
         }
         let frame = Frame {
             ts_ns: 0,
             interface: 0,
-            link: random.pick(&LINKS),
+            link: pick(random, &LINKS),
             wire_len: data.len() as u32,
             data: &data,
         };
         let rule = any_rule(random);
-        let keyer = Keyer::with_payload_limit(&rule, random.pick(&[usize::MAX, 0, 1, 20, 1000]));
+        let keyer = Keyer::with_payload_limit(&rule, pick(random, &[usize::MAX, 0, 1, 20, 1000]));
         assert_eq!(keyer.key(&frame), keyer.key(&frame), "{rule:?}");
         let (key, len) = published_key(&data);
         assert!(len == data.len().saturating_sub(12).min(52) && key[len..].iter().all(|&byte| byte == 0));

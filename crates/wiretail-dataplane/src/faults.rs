@@ -1,8 +1,9 @@
 //! Faults that a forwarder commits on purpose, so that the accounting of a measurement can be compared
 //! with what really happened.
 
+use wiretail_schema::random::Random;
+
 use crate::error::{DataplaneError, plan};
-use crate::random::Random;
 
 /// What happens to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

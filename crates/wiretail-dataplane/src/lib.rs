@@ -16,8 +16,7 @@
 //!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
-//! [`lateness`] (what the loops count into), [`stalls`] (when a loop's core was taken from it), `random`
-//! (seeded), [`error`].
+//! [`lateness`] (what the loops count into), [`stalls`] (when a loop's core was taken from it), [`error`].
 //!
 //! Invariants: between its first and its last packet a loop allocates nothing, logs nothing, formats
 //! nothing, and makes no system call but those that move packets. It counts; others read the counters
@@ -36,7 +35,6 @@ pub mod noise;
 pub mod placement;
 pub mod plan;
 pub mod port;
-mod random;
 pub mod recording;
 pub mod redirect;
 pub mod schedule;

@@ -1,8 +1,9 @@
 //! Packets that carry a text, for devices that filter by what a packet holds: which ones do is known beforehand.
 
+use wiretail_schema::random::Random;
+
 use crate::error::{DataplaneError, plan};
 use crate::frame::mark_room;
-use crate::random::Random;
 
 /// One packet in so many carries a text behind its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]

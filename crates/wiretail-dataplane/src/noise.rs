@@ -10,14 +10,14 @@ pub mod work;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::gettid;
+use wiretail_schema::random::Random;
 
 use self::work::Work;
 use crate::clock::{monotonic_ns, sleep_until};
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::lateness::Histogram;
-use crate::port::sys::thread::preemptions;
-use crate::random::Random;
-use crate::stalls::{LONG_STALL_NS, Stall};
+use crate::spin::median;
+use crate::stalls::{KeptStalls, Preemptions, Stall};
 
 /// Gaps of this and more are kept unless asked otherwise, in ns: some thirty readings of the clock, and less than the
 /// shortest interrupt.
@@ -64,7 +64,7 @@ pub struct NoiseLog {
     /// Gaps by their length: number and sum in ns, in buckets of [`lengths`].
     lengths: Box<[[u64; 2]]>,
     steps: Vec<u64>,
-    kept: Vec<Stall>,
+    kept: KeptStalls,
     gaps: u64,
     preempted: u64,
 }
@@ -89,9 +89,7 @@ impl NoiseLog {
         if !(1..=1_000_000).contains(&plan.threshold_ns) {
             return Err(plan_error("threshold of gaps in ns", plan.threshold_ns, "1 to 1,000,000"));
         }
-        // Written once, so that no page fault of the loop's own falls into it.
-        let mut kept = vec![Stall { start_ns: 1, duration_ns: 1, preempted: true }; KEPT_MAX];
-        kept.clear();
+        // Written once, as what is kept.
         let mut steps = vec![1; plan.threshold_ns as usize];
         steps.fill(0);
         let mut lengths = vec![[1; 2]; 64 * PARTS].into_boxed_slice();
@@ -105,7 +103,7 @@ impl NoiseLog {
             work: Histogram::default(),
             lengths,
             steps,
-            kept,
+            kept: KeptStalls::with_room(KEPT_MAX),
             gaps: 0,
             preempted: 0,
         })
@@ -118,7 +116,7 @@ impl NoiseLog {
         let mut work = Work::new();
         let mut random = Random::new(self.plan.seed);
         let mut pause_ns = || WORK_EVERY_NS[0] + random.below(WORK_EVERY_NS[1] - WORK_EVERY_NS[0]);
-        let mut preemptions_before = preemptions().unwrap_or(0);
+        let mut preemptions = Preemptions::begin();
         // Its memory, and what the processor knows of its branches, is not the core's speed.
         work.run();
         self.from_ns = monotonic_ns();
@@ -132,9 +130,7 @@ impl NoiseLog {
             match self.steps.get_mut((now_ns - last_ns) as usize) {
                 Some(count) => *count += 1,
                 None => {
-                    let preemptions = preemptions().unwrap_or(preemptions_before);
-                    self.gap(last_ns, now_ns, preemptions > preemptions_before);
-                    preemptions_before = preemptions;
+                    self.gap(last_ns, now_ns, preemptions.any());
                     self.watched_ns += now_ns - since_ns;
                     since_ns = monotonic_ns();
                     last_ns = since_ns;
@@ -147,7 +143,7 @@ impl NoiseLog {
                 if now_ns >= rest_ns {
                     sleep_until(now_ns + REST_NS);
                     // Others ran meanwhile as they should: that is no gap.
-                    preemptions_before = preemptions().unwrap_or(preemptions_before);
+                    preemptions.any();
                     rest_ns = monotonic_ns() + WATCH_NS;
                 } else {
                     let before_ns = monotonic_ns();
@@ -172,16 +168,12 @@ impl NoiseLog {
         let [count, total_ns] = &mut self.lengths[bucket(duration_ns)];
         *count += 1;
         *total_ns += duration_ns;
-        // Half of the room is for long ones: in a day the ticks would take all of it.
-        let room = if duration_ns >= LONG_STALL_NS { KEPT_MAX } else { KEPT_MAX / 2 };
-        if self.kept.len() < room {
-            self.kept.push(Stall { start_ns, duration_ns, preempted });
-        }
+        self.kept.add(Stall { start_ns, duration_ns, preempted });
     }
 
     /// The gaps in their order; of very many short ones, the first ones.
     pub fn kept(&self) -> &[Stall] {
-        &self.kept
+        self.kept.all()
     }
 
     /// How many there were.
@@ -197,8 +189,8 @@ impl NoiseLog {
     /// Lengths in ns and how many gaps had them, in ascending order: exact where all are kept, else the means of
     /// buckets that are a sixteenth of an octave wide.
     pub fn lengths(&self) -> Vec<(u64, u64)> {
-        if self.kept.len() as u64 == self.gaps {
-            let mut all: Vec<u64> = self.kept.iter().map(|gap| gap.duration_ns).collect();
+        if self.kept().len() as u64 == self.gaps {
+            let mut all: Vec<u64> = self.kept().iter().map(|gap| gap.duration_ns).collect();
             all.sort_unstable();
             return all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect();
         }
@@ -208,20 +200,14 @@ impl NoiseLog {
 
     /// Median time between two readings of the clock, in ns; 0 without any.
     pub fn step_ns(&self) -> u64 {
-        let all: u64 = self.steps.iter().sum();
-        let mut seen = 0;
-        let middle = self.steps.iter().position(|count| {
-            seen += count;
-            seen * 2 >= all && seen > 0
-        });
-        middle.unwrap_or(0) as u64
+        median(&self.steps)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Placement;
+    use crate::stalls::tests::beside_a_neighbour;
 
     const PLAN: NoisePlan =
         NoisePlan { duration_ns: 60_000_000, threshold_ns: THRESHOLD_NS, rests: false, works: true, seed: 1 };
@@ -272,7 +258,7 @@ mod tests {
         let mut log = NoiseLog::new(PLAN).expect("a plan");
         let lengths: Vec<u64> = (0..3_000).map(|number| 1_000 + number * number).collect();
         lengths.iter().for_each(|length| log.gap(5, 5 + length, length % 2 == 0));
-        log.kept.clear();
+        log.kept = KeptStalls::with_room(0);
         let counted = log.lengths();
         assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), 3_000);
         assert!(counted.is_sorted_by(|a, b| a.0 < b.0));
@@ -286,23 +272,7 @@ mod tests {
 
     #[test]
     fn a_neighbour_of_the_same_core_is_a_preemption() {
-        let stop = AtomicBool::new(false);
-        let place = Placement { cpu: Some(0), ..Placement::default() };
-        let log = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                place.apply().expect("the first core");
-                while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-            let watching = scope.spawn(|| {
-                place.apply().expect("the first core");
-                watch(NoisePlan { duration_ns: 300_000_000, ..PLAN })
-            });
-            let log = watching.join().expect("the loop");
-            stop.store(true, Ordering::Relaxed);
-            log
-        });
+        let log = beside_a_neighbour(|| watch(NoisePlan { duration_ns: 300_000_000, ..PLAN }));
         assert!(log.preempted() > 0 && log.kept().iter().any(|gap| gap.preempted));
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use wiretail_schema::random::Random;
 use wiretail_schema::sizes::{CYCLE_MAX, FrameSizes, NAMED_MIXES};
 
 use crate::error::{DataplaneError, plan};
 use crate::frame::{Addresses, FRAME_LEN_MAX, FRAME_LEN_MIN, PORT_FIRST};
 use crate::marks::Marks;
-use crate::random::Random;
 use crate::recording::Recording;
 
 /// Highest rate in packets a second that can be planned.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use wiretail_schema::random::Random;
+
 use crate::plan::{End, GeneratorPlan, Pattern};
-use crate::random::Random;
 use crate::recording::Recording;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -43,7 +44,7 @@ impl Schedule {
             Pattern::Poisson { rate_pps } => {
                 if self.packet > 0 {
                     let gap_ns =
-                        self.random.exponential() * SECOND_NS as f64 / rate_pps as f64 + self.rest_ns;
+                        exponential(&mut self.random) * SECOND_NS as f64 / rate_pps as f64 + self.rest_ns;
                     self.last_ns += gap_ns as u64;
                     self.rest_ns = gap_ns.fract();
                 }
@@ -85,12 +86,26 @@ impl Iterator for Schedule {
     }
 }
 
+/// Of the exponential distribution with mean 1: -ln of a uniform number in (0, 1].
+#[inline]
+fn exponential(random: &mut Random) -> f64 {
+    let uniform = ((random.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    -uniform.ln()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn departures(pattern: Pattern, end: End) -> Vec<u64> {
         Schedule::new(pattern, end, 42).collect()
+    }
+
+    #[test]
+    fn exponential_numbers_have_mean_one() {
+        let mut random = Random::new(7);
+        let mean = (0..100_000).map(|_| exponential(&mut random)).sum::<f64>() / 100_000.0;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
     }
 
     #[test]

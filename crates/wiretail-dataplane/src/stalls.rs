@@ -10,8 +10,8 @@ pub const STALL_NS: u64 = 5_000;
 
 /// Stalls that are kept one by one; beyond, they are only counted.
 const KEPT_MAX: usize = 1 << 15;
-/// Half of that room is for stalls of at least this many ns: in a long trial the ticks would take all of it.
-pub const LONG_STALL_NS: u64 = 100_000;
+/// Half of the room is for stalls of at least this many ns: in a long trial the ticks would take all of it.
+const LONG_STALL_NS: u64 = 100_000;
 
 /// One stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,19 +24,75 @@ pub struct Stall {
     pub preempted: bool,
 }
 
+/// Stalls that are kept one by one, as far as there is room.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptStalls {
+    all: Vec<Stall>,
+    room: usize,
+}
+
+impl KeptStalls {
+    /// None yet, and room for so many.
+    pub(crate) fn with_room(room: usize) -> Self {
+        // Written once, so that no page fault of the loop's own falls into it.
+        let mut all = vec![Stall { start_ns: 1, duration_ns: 1, preempted: true }; room];
+        all.clear();
+        Self { all, room }
+    }
+
+    /// Keeps it if there is room.
+    pub(crate) fn add(&mut self, stall: Stall) {
+        let room = if stall.duration_ns >= LONG_STALL_NS { self.room } else { self.room / 2 };
+        if self.all.len() < room {
+            self.all.push(stall);
+        }
+    }
+
+    /// In their order; of very many short ones, the first ones.
+    pub(crate) fn all(&self) -> &[Stall] {
+        &self.all
+    }
+}
+
+/// Whether the scheduler gave the calling thread's core to another one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Preemptions {
+    seen: u64,
+}
+
+impl Preemptions {
+    /// From now on.
+    pub(crate) fn begin() -> Self {
+        Self { seen: preemptions().unwrap_or(0) }
+    }
+
+    /// Whether it did since the last time it was asked.
+    pub(crate) fn any(&mut self) -> bool {
+        let before = self.seen;
+        self.seen = preemptions().unwrap_or(before);
+        self.seen > before
+    }
+}
+
 /// The stalls of one loop. All its memory is taken when it is made.
 #[derive(Debug, Clone)]
 pub struct StallLog {
     last_ns: u64,
-    kept: Vec<Stall>,
+    kept: KeptStalls,
     count: u64,
     total_ns: u64,
-    preemptions: u64,
+    preemptions: Preemptions,
 }
 
 impl Default for StallLog {
     fn default() -> Self {
-        Self { last_ns: u64::MAX, kept: Vec::with_capacity(KEPT_MAX), count: 0, total_ns: 0, preemptions: 0 }
+        Self {
+            last_ns: u64::MAX,
+            kept: KeptStalls::with_room(KEPT_MAX),
+            count: 0,
+            total_ns: 0,
+            preemptions: Preemptions::default(),
+        }
     }
 }
 
@@ -44,7 +100,7 @@ impl StallLog {
     /// Begins: to be called on the loop's own thread, before its first turn.
     pub fn begin(&mut self, now_ns: u64) {
         self.last_ns = now_ns;
-        self.preemptions = preemptions().unwrap_or(0);
+        self.preemptions = Preemptions::begin();
     }
 
     /// Takes a reading of the clock; a gap since the last one may be a stall.
@@ -67,18 +123,13 @@ impl StallLog {
         let duration_ns = now_ns - self.last_ns;
         self.count += 1;
         self.total_ns += duration_ns;
-        let preemptions = preemptions().unwrap_or(self.preemptions);
-        let preempted = preemptions > self.preemptions;
-        self.preemptions = preemptions;
-        let room = if duration_ns >= LONG_STALL_NS { KEPT_MAX } else { KEPT_MAX / 2 };
-        if self.kept.len() < room {
-            self.kept.push(Stall { start_ns: self.last_ns, duration_ns, preempted });
-        }
+        let preempted = self.preemptions.any();
+        self.kept.add(Stall { start_ns: self.last_ns, duration_ns, preempted });
     }
 
     /// The stalls in their order; of very many short ones, the first ones.
     pub fn kept(&self) -> &[Stall] {
-        &self.kept
+        self.kept.all()
     }
 
     /// How many there were.
@@ -93,12 +144,23 @@ impl StallLog {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::clock::monotonic_ns;
     use crate::placement::Placement;
+
+    #[test]
+    fn half_of_the_room_is_for_long_ones() {
+        let mut kept = KeptStalls::with_room(4);
+        let lengths = [1, 2, 3, LONG_STALL_NS, 4, LONG_STALL_NS + 1, LONG_STALL_NS + 2];
+        for duration_ns in lengths {
+            kept.add(Stall { start_ns: 0, duration_ns, preempted: false });
+        }
+        let found: Vec<u64> = kept.all().iter().map(|stall| stall.duration_ns).collect();
+        assert_eq!(found, [1, 2, LONG_STALL_NS, LONG_STALL_NS + 1]);
+    }
 
     #[test]
     fn gaps_are_stalls() {
@@ -114,29 +176,35 @@ mod tests {
         assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second_ns));
     }
 
-    /// Two loops that never sleep, on one core: the scheduler has to take it from each in turn.
-    #[test]
-    fn the_scheduler_is_named() {
+    /// Runs a loop that never sleeps beside another one, on one core: the scheduler has to take it from each in turn.
+    pub(crate) fn beside_a_neighbour<T: Send>(watch: impl FnOnce() -> T + Send) -> T {
         let stop = AtomicBool::new(false);
         let place = Placement { cpu: Some(0), ..Placement::default() };
-        let log = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope.spawn(|| {
                 place.apply().expect("the first core");
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             });
-            let looping = scope.spawn(|| {
+            let watching = scope.spawn(|| {
                 place.apply().expect("the first core");
-                let (mut log, end) = (StallLog::default(), monotonic_ns() + 10_000_000_000);
-                log.begin(monotonic_ns());
-                while !log.kept().iter().any(|stall| stall.preempted) && monotonic_ns() < end {
-                    log.tick(monotonic_ns());
-                }
-                log
+                watch()
             });
-            let log = looping.join().expect("the loop");
+            let watched = watching.join().expect("the loop");
             stop.store(true, Ordering::Relaxed);
+            watched
+        })
+    }
+
+    #[test]
+    fn the_scheduler_is_named() {
+        let log = beside_a_neighbour(|| {
+            let (mut log, end) = (StallLog::default(), monotonic_ns() + 10_000_000_000);
+            log.begin(monotonic_ns());
+            while !log.kept().iter().any(|stall| stall.preempted) && monotonic_ns() < end {
+                log.tick(monotonic_ns());
+            }
             log
         });
         assert!(log.kept().iter().any(|stall| stall.preempted), "{:?}", log.kept());

@@ -16,6 +16,7 @@
 //!   [`overhead`]: what tracing changes of what it observes;
 //! - [`predict`]: what another load would do, by models, and which delays are to come;
 //! - [`host`]: what a host says of itself, and what an audit finds in it; [`cores`]: sets of its cores;
+//! - [`random`]: what everything random is made of, from the seed that is written down;
 //! - [`summary`] and [`figure`]: the results. `summary` is the document that `--json` prints and
 //!   `summary.json` holds; `figure` is the data behind every plot and its CSV.
 //!
@@ -34,6 +35,7 @@ pub mod interval;
 pub mod overhead;
 pub mod packet;
 pub mod predict;
+pub mod random;
 pub mod run;
 pub mod scenario;
 pub mod search;

@@ -17,6 +17,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
+use wiretail_schema::random;
 
 /// What to write.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,15 +195,10 @@ fn check(options: &SynthOptions) -> io::Result<()> {
 struct Random([u64; 4]);
 
 impl Random {
-    /// State from `splitmix64` (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
-    /// OOPSLA 2014), as the authors of xoshiro recommend.
-    fn new(mut seed: u64) -> Self {
-        Self(std::array::from_fn(|_| {
-            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        }))
+    /// State from SplitMix64, as the authors of xoshiro recommend.
+    fn new(seed: u64) -> Self {
+        let mut state = random::Random::new(seed);
+        Self(std::array::from_fn(|_| state.bits()))
     }
 
     fn next(&mut self) -> u64 {

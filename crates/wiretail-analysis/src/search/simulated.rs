@@ -2,6 +2,7 @@
 //!
 //! Not a model of anything real: [`twin`](crate::twin) is that. A trial is a formula, the same in `benches/search_peer.py`.
 
+use wiretail_schema::random::{Random, fraction};
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
 use super::Ask;
@@ -87,15 +88,8 @@ impl Device {
     }
 }
 
-/// In [0, 1), of these three: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), once for each.
+/// In [0, 1), of these three: a random number of each leads to that of the next.
 fn uniform(seed: u64, load: u64, number: usize) -> f64 {
-    let mixed = [load, number as u64].into_iter().fold(mix(seed), |state, word| mix(state ^ word));
-    (mixed >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    let mix = |word: u64| Random::new(word).bits();
+    fraction([load, number as u64].into_iter().fold(mix(seed), |state, word| mix(state ^ word)))
 }

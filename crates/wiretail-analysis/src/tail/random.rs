@@ -1,22 +1,22 @@
 //! Random numbers from a seed.
 
-use crate::interrupts::next_random;
+use wiretail_schema::random;
 
 /// A stream of random numbers: the same for the same seed.
 #[derive(Debug, Clone)]
 pub struct Random {
-    state: u64,
+    numbers: random::Random,
 }
 
 impl Random {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { numbers: random::Random::new(seed) }
     }
 
     /// Uniform in (0, 1), never either end.
     pub fn uniform(&mut self) -> f64 {
-        ((next_random(&mut self.state) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        ((self.numbers.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
     /// Shuffles.

@@ -1,8 +1,9 @@
 //! When packets arrive.
 
 use wiretail_schema::predict::twin::Arrivals;
+use wiretail_schema::random::Random;
 
-use super::random::Random;
+use super::exponential::exponential;
 
 const SECOND_NS: f64 = 1e9;
 
@@ -64,7 +65,7 @@ impl<'a> Stream<'a> {
                 at
             }
             Kind::Poisson { gap_ns, random, before_ns } => {
-                *before_ns += random.exponential() * *gap_ns;
+                *before_ns += exponential(random) * *gap_ns;
                 *before_ns
             }
             Kind::Recorded(times) => times[number as usize],

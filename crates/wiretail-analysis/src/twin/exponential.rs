@@ -5,7 +5,7 @@
 //! Tables and logarithm are made of additions, products and quotients only: the same numbers on every machine, unlike
 //! those of the system's library.
 
-use super::random::Random;
+use wiretail_schema::random::{Random, fraction};
 
 const LAYERS: usize = 256;
 /// Where the lowest layer ends and its tail begins: the one number for which the topmost of so many layers ends at e^0.
@@ -49,7 +49,7 @@ pub(super) fn exponential(random: &mut Random) -> f64 {
 fn point(random: &mut Random) -> (usize, f64) {
     let bits = random.bits();
     let layer = bits as usize % LAYERS;
-    (layer, Random::fraction(bits) * ZIGGURAT.widths[layer])
+    (layer, fraction(bits) * ZIGGURAT.widths[layer])
 }
 
 /// Decides on a point of a layer that is not below the curve for sure.
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_logarithm_is_that_of_the_library() {
-        let mut random = Random::new(1, 1);
+        let mut random = Random::new(1);
         let close = |x: f64| {
             let (found, expected) = (ln(x), x.ln());
             assert!((found - expected).abs() <= 1e-15 * expected.abs().max(0.1), "{x}: {found}, {expected}");
@@ -125,7 +125,7 @@ mod tests {
     /// 1.95 / sqrt(n) once in a thousand.
     #[test]
     fn numbers_are_of_the_exponential_distribution_and_so_is_their_tail() {
-        let mut random = Random::new(7, 0);
+        let mut random = Random::new(7);
         let mut found: Vec<f64> = (0..4_000_000).map(|_| exponential(&mut random)).collect();
         found.sort_unstable_by(f64::total_cmp);
         let mut near = |start: f64| {

@@ -2,50 +2,13 @@
 //! differ by what is different in their models only.
 
 use wiretail_schema::predict::twin::{Length, Wake};
+use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
 
-/// SplitMix64 (Steele, Lea and Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-#[derive(Debug, Clone)]
-pub(super) struct Random {
-    state: u64,
-}
-
-impl Random {
-    /// The generator of one stream.
-    pub(super) fn new(seed: u64, stream: u64) -> Self {
-        let mut mixed = Self { state: stream };
-        mixed.state = seed ^ mixed.bits();
-        mixed
-    }
-
-    /// 64 random bits.
-    #[inline]
-    pub(super) fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [0, 1).
-    #[inline]
-    pub(super) fn uniform(&mut self) -> f64 {
-        Self::fraction(self.bits())
-    }
-
-    /// The upper 53 of 64 bits as a number in [0, 1).
-    #[inline]
-    pub(super) fn fraction(bits: u64) -> f64 {
-        (bits >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Of the exponential distribution with mean 1.
-    #[inline]
-    pub(super) fn exponential(&mut self) -> f64 {
-        exponential(self)
-    }
+/// The generator of one stream.
+pub(super) fn generator(seed: u64, stream: u64) -> Random {
+    Random::new(seed ^ Random::new(stream).bits())
 }
 
 /// Lengths, one after the other.
@@ -65,7 +28,7 @@ impl<'a> Draw<'a> {
     pub(super) fn next(&mut self) -> f64 {
         match self.length {
             Length::Constant(ns) => *ns,
-            Length::Exponential(mean_ns) => self.random.exponential() * mean_ns,
+            Length::Exponential(mean_ns) => exponential(&mut self.random) * mean_ns,
             Length::Samples(samples) => {
                 // Rounding may make the product as large as the length; nothing is drawn of no samples.
                 let index = (self.random.uniform() * samples.len() as f64) as usize;
@@ -86,7 +49,7 @@ impl<'a> Wakes<'a> {
     /// Their streams are the last ones, so that those of the others stay what they are.
     pub(super) fn new(wakes: &'a [Wake], seed: u64) -> Self {
         let step = |(wake, stream): (&'a Wake, u64)| {
-            (wake.after_idle_ns, Draw::new(&wake.length, Random::new(seed, u64::MAX - stream)))
+            (wake.after_idle_ns, Draw::new(&wake.length, generator(seed, u64::MAX - stream)))
         };
         Self { steps: wakes.iter().zip(0..).map(step).collect() }
     }

@@ -3,7 +3,7 @@
 use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 
 use super::arrivals::Stream;
-use super::random::{Draw, Random, Wakes};
+use super::random::{Draw, Wakes, generator};
 use super::vacations::{Vacations, later};
 
 /// What a simulation counts by itself.
@@ -74,9 +74,9 @@ pub(super) fn serve(
     seed: u64,
     mut outcome: impl FnMut(f64, Option<f64>),
 ) -> Totals {
-    let mut stream = Stream::new(arrivals, packets, Random::new(seed, 0));
-    let mut service = Draw::new(&model.service, Random::new(seed, 1));
-    let mut overhead = Draw::new(&model.batch_overhead, Random::new(seed, 2));
+    let mut stream = Stream::new(arrivals, packets, generator(seed, 0));
+    let mut service = Draw::new(&model.service, generator(seed, 1));
+    let mut overhead = Draw::new(&model.batch_overhead, generator(seed, 2));
     let mut vacations = Vacations::new(&model.interrupts, seed, 3);
     let mut wakes = Wakes::new(&model.wake, seed);
     let transfer_ns = model.transfer_ns;

@@ -4,8 +4,10 @@
 //! meanwhile. So what the server loses is the sum of all lengths, whichever source they are of.
 
 use wiretail_schema::predict::twin::Interrupts;
+use wiretail_schema::random::Random;
 
-use super::random::{Draw, Random};
+use super::exponential::exponential;
+use super::random::{Draw, generator};
 
 #[derive(Debug)]
 struct Source<'a> {
@@ -24,8 +26,8 @@ enum Kind<'a> {
 
 impl<'a> Source<'a> {
     fn new(interrupts: &'a Interrupts, seed: u64, stream: u64) -> Self {
-        let mut random = Random::new(seed, stream);
-        let lengths = Random::new(seed, stream + 1);
+        let mut random = generator(seed, stream);
+        let lengths = generator(seed, stream + 1);
         let kind = match interrupts {
             Interrupts::Periodic { period_ns, phase_ns, length } => Kind::Periodic {
                 phase_ns: phase_ns.unwrap_or_else(|| random.uniform() * period_ns),
@@ -51,7 +53,7 @@ impl<'a> Source<'a> {
                 (start, draw.next())
             }
             Kind::Poisson { gap_ns, random, draw } => {
-                (self.start_ns + random.exponential() * *gap_ns, draw.next())
+                (self.start_ns + exponential(random) * *gap_ns, draw.next())
             }
             Kind::Recorded { rest } => rest.next().copied().unwrap_or((f64::INFINITY, 0.0)),
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use wiretail_capture::trace::Trace;
 use wiretail_schema::trace::TraceNames;
 
-use super::{fuzz, mutate, overwrite};
+use super::{below, fuzz, mutate, overwrite, pick};
 
 #[allow(dead_code, reason = "the unit tests and the benchmark use the rest")]
 #[path = "../../src/trace/test_support.rs"]
@@ -18,20 +18,20 @@ fn kernel_trace() {
     fuzz("kernel trace", |random| {
         let mut text = document.clone();
         let mut info = info.clone();
-        match random.below(8) {
+        match below(random, 8) {
             // Most of these are no JSON any more; those that are must be refused or read.
             0 => mutate(&mut text, &document, random),
             1 => {
-                let event = random.below(info.events.len());
-                let other = info.events[random.below(info.events.len())].format.clone().into_bytes();
+                let event = below(random, info.events.len());
+                let other = info.events[below(random, info.events.len())].format.clone().into_bytes();
                 let mut format = std::mem::take(&mut info.events[event].format).into_bytes();
                 mutate(&mut format, &other, random);
                 info.events[event].format = String::from_utf8_lossy(&format).into_owned();
             }
             2 => {
                 let mut header = std::mem::take(&mut info.header_page).into_bytes();
-                let size = random.pick(&["1", "8", "16", "112", "4079", "1048560", "99999999999999999999"]);
-                header.truncate(header.len() - random.below(header.len()));
+                let size = pick(random, &["1", "8", "16", "112", "4079", "1048560", "99999999999999999999"]);
+                header.truncate(header.len() - below(random, header.len()));
                 info.header_page = String::from_utf8_lossy(&header).replace("4080", size);
                 info.page_bytes = 16 + size.parse().unwrap_or(0);
             }
@@ -47,16 +47,16 @@ fn kernel_trace() {
         let Ok(mut trace) = Trace::new(Path::new("fuzz"), info) else { return };
         let mut damaged = pages.clone();
         for (number, pages) in damaged.iter_mut().enumerate() {
-            if random.below(3) == 0 {
+            if below(random, 3) == 0 {
                 continue;
             }
             let other = document[..200].to_vec();
             mutate(pages, &other, random);
             // Headers of records stand anywhere; the count of the page is what all else hangs on.
-            if random.below(2) == 0 {
+            if below(random, 2) == 0 {
                 continue;
             }
-            overwrite(pages, 8 + 4096 * number, &(random.next() as u16 & 0x1fff).to_le_bytes());
+            overwrite(pages, 8 + 4096 * number, &(random.bits() as u16 & 0x1fff).to_le_bytes());
         }
         let bytes: usize = damaged.iter().map(Vec::len).sum();
         let mut events = 0;

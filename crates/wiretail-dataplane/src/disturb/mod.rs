@@ -17,8 +17,7 @@ pub mod own;
 pub mod planters;
 
 use wiretail_schema::disturbance::DisturbanceKind;
-
-use crate::random::Random;
+use wiretail_schema::random::Random;
 
 /// What is to happen when.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

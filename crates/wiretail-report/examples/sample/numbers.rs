@@ -1,6 +1,7 @@
 //! Synthetic packets and the summary computed from them.
 
 use wiretail_schema::packet::FlowRule;
+use wiretail_schema::random::Random;
 use wiretail_schema::summary::*;
 use wiretail_schema::units::Budget;
 
@@ -23,34 +24,22 @@ pub struct Packets {
     pub delay_ns: Vec<i64>,
 }
 
-/// Splitmix64: small, seeded, the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        let (a, b) = (self.uniform().max(1e-300), self.uniform());
-        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-    }
+/// Standard normal (Box and Muller 1958).
+fn normal(random: &mut Random) -> f64 {
+    let (a, b) = (random.uniform().max(1e-300), random.uniform());
+    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
 /// A forwarder's delays: a body, a bend where interrupts hit, a periodic disturbance.
 fn packets(seed: u64) -> Packets {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let slower = if seed == 1 { 1.0 } else { 1.25 };
     let mut pre_ns = Vec::with_capacity(PACKETS);
     let mut delay_ns = Vec::with_capacity(PACKETS);
     for index in 0..PACKETS {
-        let jitter = 1500.0 * random.normal().abs();
+        let jitter = 1500.0 * normal(&mut random).abs();
         let time = (index as f64 * 100_000.0 + jitter) / GRID_NS;
-        let body = 11_400.0 * (0.07 * random.normal()).exp() * slower;
+        let body = 11_400.0 * (0.07 * normal(&mut random)).exp() * slower;
         let extra = match random.uniform() {
             u if u < 0.000_04 => 90_000.0 + 180_000.0 * random.uniform(),
             u if u < 0.002 => 9_000.0 * random.uniform().powi(-1).min(6.0) * slower,

@@ -1,6 +1,7 @@
 //! A made-up trial: a server on core 1 that is kept from its work, the trace of it, and the packets that suffered.
 
 use wiretail_analysis::attribution::PacketTime;
+use wiretail_schema::random::Random;
 use wiretail_schema::trace::{Gap, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
 
 use super::test_support::{
@@ -35,18 +36,6 @@ pub struct Trial {
     pub roles: TraceRoles,
     /// In order; the clocks' offset is 0.
     pub packets: Vec<PacketTime>,
-}
-
-/// Marsaglia's xorshift64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 /// Both cores while they are made up.
@@ -132,7 +121,7 @@ impl Cores {
 impl Trial {
     /// A trial of about as many events, and as many packets.
     pub fn new(events: u64, packets: u64) -> Self {
-        let random = Random(0x5eed);
+        let random = Random::new(0x5eed);
         let mut cores =
             Cores { device: Pages::default(), sends: Pages::default(), away: Vec::new(), random, events: 0 };
         let (mut slot, mut free_from_ns) = (1, 0);

@@ -4,54 +4,49 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use wiretail_schema::random::Random;
+
 use crate::support::{WIRETAIL, fail, folder, synth};
 
 /// Address space that the program may take: a bound on its memory that the kernel enforces.
 const MEMORY_KIB: u32 = 256 * 1024;
 const SECONDS: u32 = 60;
 
-/// A small generator of random numbers (Marsaglia, xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit.max(1) as u64) as usize
-    }
+/// A number below `limit`; 0 where that is 0.
+fn below(random: &mut Random, limit: usize) -> usize {
+    random.below(limit as u64) as usize
 }
 
 /// Flips bits, cuts off, tells lies about lengths, repeats or removes a stretch.
 fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    for _ in 0..=random.below(3) {
-        let at = random.below(bytes.len());
-        match random.below(6) {
-            0 => bytes[at] ^= 1 << random.below(8),
+    for _ in 0..=below(random, 3) {
+        let at = below(random, bytes.len());
+        match below(random, 6) {
+            0 => bytes[at] ^= 1 << below(random, 8),
             1 => bytes.truncate(at),
             2 => {
                 // A length field of the record header that a run of records has every 116 bytes.
-                let field = 24 + random.below(bytes.len() / 116) * 116 + 8 + 4 * random.below(2);
-                let lie = [0u32, 1, 15, 65_535, 262_145, 0x7fff_ffff, 0xffff_ffff][random.below(7)];
+                let field = 24 + below(random, bytes.len() / 116) * 116 + 8 + 4 * below(random, 2);
+                let lie = [0u32, 1, 15, 65_535, 262_145, 0x7fff_ffff, 0xffff_ffff][below(random, 7)];
                 if let Some(place) = bytes.get_mut(field..field + 4) {
                     place.copy_from_slice(&lie.to_le_bytes());
                 }
             }
             3 => {
-                let end = (at + random.below(5000)).min(bytes.len());
+                let end = (at + below(random, 5000)).min(bytes.len());
                 bytes.drain(at..end);
             }
             4 => {
-                let end = (at + random.below(500)).min(bytes.len());
+                let end = (at + below(random, 500)).min(bytes.len());
                 let stretch = bytes[at..end].to_vec();
                 bytes.splice(at..at, stretch);
             }
             _ => {
                 // The head: magic, version, link type, first stamp.
-                let at = random.below(bytes.len().min(40));
+                let at = below(random, bytes.len().min(40));
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = random.below(256) as u8;
+                    *byte = below(random, 256) as u8;
                 }
             }
         }
@@ -98,7 +93,7 @@ fn two_hundred_damaged_captures() {
         let status = Command::new("zstd").arg("-q").arg(&pre).arg("-o").arg(&packed).status();
         status.is_ok_and(|status| status.success()).then(|| fs::read(&packed).expect("the packed capture"))
     };
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     let (mut results, mut errors) = (0, 0);
     for variant in 0..200 {
         let compress = variant % 4 == 3;

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use wiretail_schema::random::Random;
+
 use super::bed::{Bed, experiment};
 use crate::support::{WIRETAIL, fail, folder, succeed, synth};
 use crate::trace::can_trace;
@@ -147,16 +149,9 @@ fn largest_raw(trace: &Path) -> PathBuf {
     raw.max_by_key(|path| fs::metadata(path).map_or(0, |data| data.len())).expect("pages")
 }
 
-/// Marsaglia's xorshift64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound.max(1) as u64) as usize
-    }
+/// A number below `bound`; 0 where that is 0.
+fn below(random: &mut Random, bound: usize) -> usize {
+    random.below(bound as u64) as usize
 }
 
 #[test]
@@ -167,18 +162,18 @@ fn a_hundred_damaged_traces_never_panic() {
     let raw = largest_raw(&trial.join("trace"));
     let files =
         [trial.join("trace/trace.json"), trial.join("trace/roles.json"), trial.join("explanation.json"), raw];
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     let mut refused = 0;
     for number in 0..100 {
         let file = &files[number % files.len()];
         let whole = fs::read(file).expect("a file");
         let mut bytes = whole.clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes[at] = b"09-\"{}\xff\0"[random.below(8)],
-                2 => drop(bytes.drain(at..(at + random.below(40)).min(bytes.len()))),
+        for _ in 0..=below(&mut random, 3) {
+            let at = below(&mut random, bytes.len());
+            match below(&mut random, 4) {
+                0 => bytes[at] ^= 1 << below(&mut random, 8),
+                1 => bytes[at] = b"09-\"{}\xff\0"[below(&mut random, 8)],
+                2 => drop(bytes.drain(at..(at + below(&mut random, 40)).min(bytes.len()))),
                 // A digit becomes several: absurd numbers.
                 _ => drop(bytes.splice(at..at, *b"99999")),
             }
