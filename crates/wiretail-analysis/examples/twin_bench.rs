@@ -10,16 +10,8 @@ use wiretail_analysis::twin::predict;
 use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, TwinModel};
 
 fn model(name: &str) -> Result<(TwinModel, Arrivals), String> {
-    let plain = TwinModel {
-        ring: 4096,
-        batch: 1,
-        release: Release::Immediate,
-        service: Length::Exponential(30_000.0),
-        batch_overhead: Length::Constant(0.0),
-        wake: vec![],
-        interrupts: vec![],
-        transfer_ns: 1000.0,
-    };
+    let plain = TwinModel::serving(Length::Exponential(30_000.0), 4096, 1);
+    let plain = TwinModel { transfer_ns: 1000.0, ..plain };
     match name {
         "m-m-1" => Ok((plain, Arrivals::Poisson { rate_pps: 0.7 / 30e-6 })),
         "interrupted-batches" => {

@@ -104,7 +104,7 @@ fn median(values: &[Percentile]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use wiretail_schema::run::{HostSnapshot, RUN_SCHEMA, StallsRecord};
+    use wiretail_schema::run::{HostSnapshot, RUN_SCHEMA};
 
     use super::*;
 
@@ -115,27 +115,8 @@ mod tests {
             number: 0,
         };
         TrialRecord {
-            number,
-            repeat: 1,
-            name: String::new(),
-            directory: String::new(),
-            state: TrialState::Valid,
-            reasons: Vec::new(),
-            notes: Vec::new(),
-            attempts: 1,
             settings: settings.iter().map(setting).collect(),
-            generator: None,
-            dut: None,
-            devices: Vec::new(),
-            taps: Vec::new(),
-            segments: Vec::new(),
-            stalls: StallsRecord::default(),
-            calibration: None,
-            accounting: None,
-            shares: Vec::new(),
-            filtering: None,
-            interrupts: Vec::new(),
-            energy: None,
+            ..TrialRecord::blank(number, 1, "", TrialState::Valid)
         }
     }
 

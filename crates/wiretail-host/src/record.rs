@@ -27,7 +27,7 @@ const ENVIRONMENT: &str = "/proc/1/environ";
 pub struct RecordPlan<'a> {
     /// Paths from the root, in each part of which `*` stands for anything.
     pub files: &'a [&'a str],
-    /// Those of them that are read again.
+    /// Paths of files that are read again after the interval.
     pub twice: &'a [&'a str],
     /// Model-specific registers of each core: read twice, too.
     pub registers: &'a [u64],
@@ -53,14 +53,14 @@ pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -
         cards(&mut record);
     }
     tasks(root, TASKS.to_owned(), &mut record);
+    let begun = Instant::now();
+    read_counted(root, plan.twice, &mut record, "");
     if plan.interval.is_zero() {
         return record;
     }
     record.add(SELF, &std::process::id().to_string());
-    let begun = Instant::now();
-    read_again(root, plan.twice, &mut record, "");
     wait(plan.interval);
-    read_again(root, plan.twice, &mut record, LATER);
+    read_counted(root, plan.twice, &mut record, LATER);
     registers(root, plan.registers, &mut record, LATER);
     tasks(root, format!("{TASKS}{LATER}"), &mut record);
     record.interval_ns = begun.elapsed().as_nanos() as u64;
@@ -73,7 +73,7 @@ fn container_words(text: &str) -> String {
     words.join(" ")
 }
 
-fn read_again(root: &Path, patterns: &[&str], record: &mut HostRecord, suffix: &str) {
+fn read_counted(root: &Path, patterns: &[&str], record: &mut HostRecord, suffix: &str) {
     for pattern in patterns {
         for (name, path) in matches(root, pattern) {
             add(record, format!("{name}{suffix}"), read(&path));

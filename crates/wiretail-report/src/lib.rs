@@ -6,8 +6,7 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction`, `twin` and `recommend`: the
-//!   documents;
+//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction` and `recommend`: the documents;
 //! - [`remedies`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
@@ -35,7 +34,6 @@ pub mod remedies;
 mod run;
 mod scale;
 mod tables;
-mod twin;
 
 pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
@@ -44,9 +42,9 @@ pub use explanation::{ExplanationPage, explanation};
 pub use prediction::capacity::capacity;
 pub use prediction::interrupts::{interrupts, waits};
 pub use prediction::tail::tail;
+pub use prediction::twin::twin;
 pub use recommend::recommend;
 pub use run::{EXPLANATION_PAGE, RunPage, run};
-pub use twin::twin;
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {

@@ -189,6 +189,23 @@ pub struct CauseRow {
     pub without_ns: Vec<i64>,
 }
 
+impl CauseRow {
+    /// One that was not seen yet.
+    pub fn blank(kind: CauseKind, name: String) -> Self {
+        Self {
+            kind,
+            name,
+            events: 0,
+            total_ns: 0,
+            tail_packets: 0,
+            tail_ns: [0; 3],
+            tail_queued_ns: 0,
+            longest_ns: 0,
+            without_ns: Vec::new(),
+        }
+    }
+}
+
 /// Who sent what packets of the tail waited for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseSender {

@@ -331,6 +331,33 @@ pub enum TrialState {
 }
 
 impl TrialRecord {
+    /// A record without settings or numbers.
+    pub fn blank(number: usize, repeat: u64, name: &str, state: TrialState) -> Self {
+        Self {
+            number,
+            repeat,
+            name: name.to_owned(),
+            directory: format!("trials/{number:04}-{name}"),
+            state,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+            attempts: 1,
+            settings: Vec::new(),
+            generator: None,
+            dut: None,
+            devices: Vec::new(),
+            taps: Vec::new(),
+            segments: Vec::new(),
+            stalls: StallsRecord::default(),
+            calibration: None,
+            accounting: None,
+            shares: Vec::new(),
+            filtering: None,
+            interrupts: Vec::new(),
+            energy: None,
+        }
+    }
+
     /// The value of a key by its full name, such as "traffic.rate".
     pub fn setting(&self, key: &str) -> Option<&SettingRecord> {
         self.settings.iter().find(|setting| setting.key == key)

@@ -202,6 +202,15 @@ pub struct SearchTrial {
 }
 
 impl Search {
+    /// The last valid trial at the load that was found for the goal in `place`, among those that met it.
+    pub fn trial_found(&self, place: usize) -> Option<&SearchTrial> {
+        let lower = self.goals.get(place)?.lower?;
+        let met = |trial: &&SearchTrial| {
+            trial.load == lower && trial.invalid.is_empty() && trial.poor.get(place) == Some(&false)
+        };
+        self.trials.iter().rev().find(met)
+    }
+
     /// The rates that were found for goals of loss; none of a search over bursts.
     pub fn rates_of_loss(&self) -> impl Iterator<Item = &GoalResult> {
         let over_rates = self.effort.over == Over::Rate;

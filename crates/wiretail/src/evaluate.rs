@@ -17,6 +17,9 @@ use crate::progress::Progress;
 use crate::recognise::{KeyChoice, recognise};
 use crate::source::Source;
 
+/// Longest delay that counts as arrived unless told otherwise, in ns: as the option `--window` of `analyze` has it.
+const WINDOW_NS: i64 = 5_000_000_000;
+
 /// What is to be evaluated, and how.
 pub struct Job<'a> {
     /// What stands at the top of the result.
@@ -43,6 +46,26 @@ pub struct Job<'a> {
     pub out: Option<&'a Path>,
     /// Whether to show progress where standard error is a terminal.
     pub progress: bool,
+}
+
+impl Job<'_> {
+    /// Two captures as they are, as `analyze` takes them unless told otherwise: the numbers alone, nothing is written.
+    pub fn of(pre: Source, post: Source) -> Self {
+        Self {
+            title: String::new(),
+            pre,
+            post,
+            key: KeyChoice::Auto,
+            window_ns: WINDOW_NS,
+            trim_ns: 0,
+            post_offset_ns: 0,
+            flows: FlowRule::None,
+            budgets: Vec::new(),
+            worst: 1,
+            out: None,
+            progress: false,
+        }
+    }
 }
 
 /// Evaluates; `each`, if given, is called with every packet's outcome, in order. Returns the result, and

@@ -5,7 +5,6 @@ mod captures;
 mod text;
 mod trial;
 
-use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -14,6 +13,7 @@ use wiretail_schema::causes::{RUN_CAUSES_SCHEMA, RunExplanation, TrialFindings};
 use wiretail_schema::explain::Periodicity;
 
 use crate::cli::explain::ExplainArgs;
+use crate::outputs;
 use crate::run::explain as traced;
 
 /// Runs the command.
@@ -48,15 +48,11 @@ fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
         let (number, name, causes, truth) = (found.number, found.name, found.causes, found.truth);
         explained.trials.push(TrialFindings { number, name, causes, truth, periodicity });
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &explained)?;
-        writeln!(out)?;
-    } else {
+    outputs::print(&explained, arguments.json, |out| {
         for findings in &explained.trials {
-            trial::write(&mut out, findings, arguments.worst)?;
+            trial::write(out, findings, arguments.worst)?;
         }
-    }
-    out.flush()?;
+        Ok(())
+    })?;
     Ok(ExitCode::SUCCESS)
 }

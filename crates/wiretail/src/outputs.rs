@@ -1,4 +1,4 @@
-//! What `--out DIR` leaves behind.
+//! What commands leave behind and print: documents, and the files of `--out DIR`.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,13 +8,35 @@
 //! | `percentiles.hgrm` | the percentile distribution in µs, for HdrHistogram's plotter |
 //! | `figures/ID.csv` | the data of each plot |
 
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use wiretail_analysis::counts::Counts;
 use wiretail_analysis::matching::{Outcome, Sent};
 use wiretail_capture::write::{Sample, SampleKind, SamplesWriter, percentile_distribution, write_atomically};
 use wiretail_schema::summary::Analysis;
+
+/// Prints a document on standard output: as JSON on a line of its own, or as `text` has it for people.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(
+    document: &impl Serialize,
+    json: bool,
+    text: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if json {
+        serde_json::to_writer(&mut out, document)?;
+        writeln!(out)?;
+    } else {
+        text(&mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}
 
 /// Writes a file whole or not at all.
 ///

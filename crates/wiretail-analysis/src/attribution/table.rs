@@ -49,7 +49,7 @@ impl<'a> Table<'a> {
             let named = table.name(raw);
             let row = named.map(|(kind, name)| {
                 *known.entry((kind, name.clone())).or_insert_with(|| {
-                    table.rows.push(blank(kind, name));
+                    table.rows.push(CauseRow::blank(kind, name));
                     table.rows.len() - 1
                 })
             });
@@ -279,18 +279,4 @@ fn ordered<K: Ord>(kept: &[bool], key: impl Fn(usize) -> K) -> (Vec<usize>, Vec<
     let mut places = vec![0; kept.len()];
     order.iter().enumerate().for_each(|(to, from)| places[*from] = to);
     (order, places)
-}
-
-fn blank(kind: CauseKind, name: String) -> CauseRow {
-    CauseRow {
-        kind,
-        name,
-        events: 0,
-        total_ns: 0,
-        tail_packets: 0,
-        tail_ns: [0; 3],
-        tail_queued_ns: 0,
-        longest_ns: 0,
-        without_ns: Vec::new(),
-    }
 }

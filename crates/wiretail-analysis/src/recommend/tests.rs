@@ -9,8 +9,8 @@ use wiretail_schema::host::recommend::{
 use wiretail_schema::host::record::HostRecord;
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::run::{
-    GUEST_EMULATED, GUEST_ON_PROCESSOR, HostSnapshot, RUN_SCHEMA, Run, SettingRecord, StallsRecord,
-    TapRecord, TrialRecord, TrialState,
+    GUEST_EMULATED, GUEST_ON_PROCESSOR, HostSnapshot, RUN_SCHEMA, Run, SettingRecord, TapRecord, TrialRecord,
+    TrialState,
 };
 use wiretail_schema::scenario::SegmentResult;
 use wiretail_schema::search::{
@@ -97,31 +97,14 @@ fn trial(number: usize, (settings, _, _, note): &Planted<'_>) -> TrialRecord {
         drops: 0,
     };
     TrialRecord {
-        number,
-        repeat: 1,
-        name: format!("trial-{number}"),
-        directory: format!("trials/{number:04}"),
-        state: TrialState::Valid,
-        reasons: Vec::new(),
         notes: Some(*note)
             .filter(|note| !note.is_empty())
             .map(|note| format!("dut1: {note}"))
             .into_iter()
             .collect(),
-        attempts: 1,
         settings: settings.iter().map(setting).collect(),
-        generator: None,
-        dut: None,
-        devices: Vec::new(),
         taps: vec![tap("pre"), tap("post")],
-        segments: Vec::new(),
-        stalls: StallsRecord::default(),
-        calibration: None,
-        accounting: None,
-        shares: Vec::new(),
-        filtering: None,
-        interrupts: Vec::new(),
-        energy: None,
+        ..TrialRecord::blank(number, 1, &format!("trial-{number}"), TrialState::Valid)
     }
 }
 

@@ -6,16 +6,7 @@ use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, Release, Twin
 use super::*;
 
 fn plain(service: Length) -> TwinModel {
-    TwinModel {
-        ring: 4096,
-        batch: 32,
-        release: Release::Immediate,
-        service,
-        batch_overhead: Length::Constant(0.0),
-        wake: vec![],
-        interrupts: vec![],
-        transfer_ns: 0.0,
-    }
+    TwinModel::serving(service, 4096, 32)
 }
 
 fn after(after_idle_ns: f64, wake_ns: f64) -> Wake {

@@ -98,17 +98,7 @@ pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
 }
 
 fn row(kind: CauseKind, name: &str, events: u64, each_ns: u64) -> CauseRow {
-    CauseRow {
-        kind,
-        name: name.to_owned(),
-        events,
-        total_ns: events * each_ns,
-        tail_packets: 0,
-        tail_ns: [0; 3],
-        tail_queued_ns: 0,
-        longest_ns: 0,
-        without_ns: Vec::new(),
-    }
+    CauseRow { events, total_ns: events * each_ns, ..CauseRow::blank(kind, name.to_owned()) }
 }
 
 fn senders() -> Vec<CauseSender> {

@@ -1,4 +1,4 @@
-//! The pages of predictions, each held against a measurement where there is one: [`capacity`], [`tail`], [`interrupts`].
+//! The pages of predictions, each held against a measurement where there is one: [`capacity`], [`tail`], [`interrupts`], [`twin`].
 //!
 //! Here is what they share: who made the page, what the prediction rests on, where its formula is from, and the document
 //! itself, which each page holds as JSON.
@@ -15,6 +15,7 @@ mod fit;
 pub mod interrupts;
 mod intervals;
 pub mod tail;
+pub mod twin;
 
 /// A page of a prediction, without what is predicted.
 struct Frame<'a> {

@@ -49,11 +49,9 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
 fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
     let result: &GoalResult = &search.goals[place];
     // The delays at the throughput rate are what RFC 2544, section 26.2, asks for.
-    let there = search.trials.iter().rev().find(|trial| {
-        let says = trial.invalid.is_empty() && !trial.poor.get(place).copied().unwrap_or(true);
-        says && Some(trial.load) == result.lower
-    });
-    let record = there.and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
+    let record = search
+        .trial_found(place)
+        .and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
     let summary = record.and_then(|record| page.summary(record, 0));
     let delay = |wanted: f64| {
         let found = summary.and_then(|summary| {

@@ -1,5 +1,7 @@
 //! Whether the numbers may be trusted: what the load generator, the taps, the device and the cores did.
 
+use std::borrow::Cow;
+
 use wiretail_schema::run::{GeneratorRecord, StallCause, StallCauseRecord, StallRecord, TrialRecord};
 
 use super::{Page, counted, energy};
@@ -180,86 +182,71 @@ fn skeleton(m: &mut Markup, page: &Page<'_>) {
 
 /// Known faults against what was measured of them.
 fn accounting(m: &mut Markup, page: &Page<'_>) {
-    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.accounting.as_ref()?)));
-    let rows: Vec<Vec<Cell>> = known
-        .map(|(trial, accounting)| {
-            let exact =
-                if accounting.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
-            let counts = [
-                accounting.packets,
-                accounting.dropped,
-                accounting.lost,
-                accounting.duplicated,
-                accounting.duplicates,
-                accounting.swapped,
-                accounting.reordered,
-            ];
-            let mut cells = vec![heading(trial)];
-            cells.extend(counts.map(Cell::count));
-            cells.push(exact);
-            cells
-        })
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
     let names =
         ["trial", "packets", "dropped", "lost", "sent twice", "duplicates", "swapped", "reordered", "exact"];
     let caption =
         "Known faults: what the device did on purpose, by its own count, and what was measured of it";
-    table(m, caption, &head(names), rows);
+    known(m, page, caption, &head(names), |trial| {
+        let accounting = trial.accounting.as_ref()?;
+        let counts = [
+            accounting.packets,
+            accounting.dropped,
+            accounting.lost,
+            accounting.duplicated,
+            accounting.duplicates,
+            accounting.swapped,
+            accounting.reordered,
+        ];
+        Some((counts.map(Cell::count).to_vec(), accounting.holds()))
+    });
 }
 
 /// Filters by a text, and which packets they took.
 fn filtering(m: &mut Markup, page: &Page<'_>) {
-    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.filtering.as_ref()?)));
-    let rows: Vec<Vec<Cell>> = known
-        .map(|(trial, filtering)| {
-            let exact =
-                if filtering.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
-            let counts = [filtering.packets, filtering.marked, filtering.marked_lost, filtering.others_lost];
-            let mut cells = vec![heading(trial)];
-            cells.extend(counts.map(Cell::count));
-            cells.push(exact);
-            cells
-        })
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
     let names = ["trial", "packets", "marked", "of these lost", "others lost", "exact"];
     let caption =
         "Filter: packets that carry the text it looks for, and those that were lost (named in lost.csv)";
-    table(m, caption, &head(names), rows);
+    known(m, page, caption, &head(names), |trial| {
+        let filtering = trial.filtering.as_ref()?;
+        let counts = [filtering.packets, filtering.marked, filtering.marked_lost, filtering.others_lost];
+        Some((counts.map(Cell::count).to_vec(), filtering.holds()))
+    });
 }
 
 /// Delays that the device added on purpose, and what of them was measured.
 fn calibration(m: &mut Markup, page: &Page<'_>) {
-    let known = page.run.trials.iter().filter_map(|trial| Some((trial, trial.calibration.as_ref()?)));
-    let rows: Vec<Vec<Cell>> = known
-        .map(|(trial, calibration)| {
-            let outcome =
-                if calibration.holds() { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
-            vec![
-                heading(trial),
-                span(calibration.injected_ns),
-                Cell::ns(calibration.recovered_ns),
-                Cell::ns(calibration.error_ns()),
-                Cell::count(calibration.delayed),
-                Cell::count(calibration.found),
-                Cell::count(calibration.in_stalls),
-                outcome,
-            ]
-        })
-        .collect();
+    let names = ["trial", "added", "recovered", "error", "delayed", "found", "in stalls", "recovered?"];
+    let caption = "Known delays: what the device added on purpose, and what was measured of it";
+    known(m, page, caption, &head(names), |trial| {
+        let calibration = trial.calibration.as_ref()?;
+        let cells = vec![
+            span(calibration.injected_ns),
+            Cell::ns(calibration.recovered_ns),
+            Cell::ns(calibration.error_ns()),
+            Cell::count(calibration.delayed),
+            Cell::count(calibration.found),
+            Cell::count(calibration.in_stalls),
+        ];
+        Some((cells, calibration.holds()))
+    });
+}
+
+/// What was done on purpose: a row for each trial that has cells, and in its last column whether that was measured exactly.
+fn known(
+    m: &mut Markup,
+    page: &Page<'_>,
+    caption: &str,
+    names: &[Cow<'_, str>],
+    cells: impl Fn(&TrialRecord) -> Option<(Vec<Cell>, bool)>,
+) {
+    let row = |trial: &TrialRecord| {
+        let (cells, holds) = cells(trial)?;
+        let exact = if holds { Cell::text("✓ yes") } else { Cell::text("✕ no").class("worse") };
+        Some([vec![heading(trial)], cells, vec![exact]].into_iter().flatten().collect())
+    };
+    let rows: Vec<Vec<Cell>> = page.run.trials.iter().filter_map(row).collect();
     if !rows.is_empty() {
-        let names = ["trial", "added", "recovered", "error", "delayed", "found", "in stalls", "recovered?"];
-        table(
-            m,
-            "Known delays: what the device added on purpose, and what was measured of it",
-            &head(names),
-            rows,
-        );
+        table(m, caption, names, rows);
     }
 }
 

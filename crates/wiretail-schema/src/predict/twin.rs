@@ -94,6 +94,22 @@ pub struct TwinModel {
     pub transfer_ns: f64,
 }
 
+impl TwinModel {
+    /// A server that is never away and awake at once: it does nothing but serve, and lets each packet go when it is done.
+    pub fn serving(service: Length, ring: u64, batch: u64) -> Self {
+        Self {
+            ring,
+            batch,
+            release: Release::Immediate,
+            service,
+            batch_overhead: Length::Constant(0.0),
+            wake: Vec::new(),
+            interrupts: Vec::new(),
+            transfer_ns: 0.0,
+        }
+    }
+}
+
 /// How packets arrive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]

@@ -1,6 +1,5 @@
 //! What late packets of two captures have in common, as far as it can be told without a trace.
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,12 +10,12 @@ use wiretail_analysis::periodicity::{self, KnownClock, Numbers, POSITION, Series
 use wiretail_capture::interrupts::parse_irq_csv;
 use wiretail_capture::{OpenOptions, fields};
 use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation, InterruptTable};
-use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::Summary;
 
 use super::text;
 use crate::cli::explain::ExplainArgs;
 use crate::evaluate::{Job, evaluate};
+use crate::outputs;
 use crate::recognise::key_choice;
 use crate::source::Source;
 
@@ -70,14 +69,7 @@ pub fn explain(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
         interrupts,
         periodicity: periodicity::find(&series, &clocks),
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &explanation)?;
-        writeln!(out)?;
-    } else {
-        text::write(&mut out, &explanation)?;
-    }
-    out.flush()?;
+    outputs::print(&explanation, arguments.json, |out| text::write(out, &explanation))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -113,18 +105,10 @@ fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> 
     let again = pre.other_tap(options.clone())?;
     let post = Source::open(post, options, false)?;
     let job = Job {
-        title: String::new(),
-        pre,
-        post,
         key: key_choice(&arguments.key, false)?,
-        window_ns: 5_000_000_000,
-        trim_ns: 0,
         post_offset_ns: arguments.post_offset.ns,
-        flows: FlowRule::None,
-        budgets: Vec::new(),
-        worst: 1,
-        out: None,
         progress: !arguments.quiet,
+        ..Job::of(pre, post)
     };
     Ok((job, again))
 }

@@ -124,9 +124,7 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
         let at = |wanted: f64| {
             let mut places = explanation.percentiles.iter().zip(&row.without_ns);
             let found = places.find(|(value, _)| value.percentile == wanted);
-            found.map_or_else(String::new, |(value, ns)| {
-                format!("{}{}", duration(*ns as f64), if value.supported { "" } else { "?" })
-            })
+            found.map_or_else(String::new, |(value, ns)| percentile(*ns, value.supported))
         };
         vec![
             share(row.tail_ns.iter().sum(), explanation.tail_lost_ns),
@@ -149,9 +147,7 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
     }
     let measured = |wanted: f64| {
         let found = explanation.percentiles.iter().find(|value| value.percentile == wanted);
-        found.map_or_else(String::new, |value| {
-            format!("{}{}", duration(value.value_ns as f64), if value.supported { "" } else { "?" })
-        })
+        found.map_or_else(String::new, |value| percentile(value.value_ns, value.supported))
     };
     let none = String::new();
     let unknown = share(explanation.tail_unknown_ns, explanation.tail_lost_ns);
@@ -228,6 +224,11 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     }
     evidence.remarks.iter().try_for_each(|remark| writeln!(out, "  note: {remark}"))?;
     writeln!(out)
+}
+
+/// A percentile, in doubt where too few packets are beyond it.
+fn percentile(ns: i64, supported: bool) -> String {
+    format!("{}{}", duration(ns as f64), if supported { "" } else { "?" })
 }
 
 fn share(part: u64, whole: u64) -> String {

@@ -1,20 +1,20 @@
 //! `wiretail host audit`: a host, this one or a recorded one, against the rules.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use wiretail_analysis::audit::{Question, audit};
+use wiretail_analysis::audit::audit;
 use wiretail_analysis::tuning::files;
 use wiretail_schema::host::audit::{Audit, Finding, Verdict};
 
 use crate::cli::host::AuditArgs;
 use crate::outputs;
 
-use super::read::{read, recorded};
+use super::read::{asked, read, recorded};
 use super::text::wrapped;
 
 /// Runs the command.
@@ -30,16 +30,9 @@ pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.save {
         outputs::write_file(path, record.to_string().as_bytes())?;
     }
-    let question = Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) };
+    let question = asked(&arguments.cores, arguments.role);
     let audit = audit(&record, &question, env!("CARGO_PKG_VERSION"));
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &audit)?;
-        writeln!(out)?;
-    } else {
-        table(&mut out, &audit, arguments.all)?;
-    }
-    out.flush()?;
+    outputs::print(&audit, arguments.json, |out| table(out, &audit, arguments.all))?;
     let bad = |finding: &Finding| matches!(finding.verdict, Verdict::Broken | Verdict::Harmful);
     Ok(match arguments.check && audit.findings.iter().any(bad) {
         true => ExitCode::from(1),

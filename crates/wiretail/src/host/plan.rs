@@ -1,6 +1,6 @@
 //! `wiretail host plan`: what to set, what it costs, and the files for those who set hosts up.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use wiretail_analysis::tuning::{files, outputs, plan};
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
-use super::read::{read, recorded};
+use super::read::{asked, read, recorded};
 use super::text::wrapped;
 use crate::cli::host::{PlanArgs, WantedArgs};
-use crate::outputs::write_file;
+use crate::outputs::{print, write_file};
 
 /// Runs the command.
 ///
@@ -30,17 +30,13 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
         Some(folder) => write_outputs(folder, &plan, &record)?,
         None => Vec::new(),
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &plan)?;
-        writeln!(out)?;
-    } else {
-        table(&mut out, &plan, arguments.all)?;
+    print(&plan, arguments.json, |out| {
+        table(out, &plan, arguments.all)?;
         for file in &written {
             writeln!(out, "  wrote {:<62} {}", file.path, file.use_it)?;
         }
-    }
-    out.flush()?;
+        Ok(())
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,9 +48,9 @@ pub(super) fn planned(record: &HostRecord, profile: Profile, question: &Question
     plan(record, profile, question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
 }
 
-/// Role and cores as they were asked for.
+/// What is asked, by the words of the command line.
 pub(super) fn question(wanted: &WantedArgs) -> Question {
-    Question { cores: wanted.cores.clone(), role: wanted.role.map(Into::into) }
+    asked(&wanted.cores, wanted.role)
 }
 
 /// What the outputs need to know besides the plan.

@@ -5,21 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::audit::{CONFIG_OPTIONS, REGISTERS, TWICE};
-use wiretail_host::{RecordPlan, record};
+use wiretail_analysis::audit::{CONFIG_OPTIONS, Question, REGISTERS, TWICE};
+use wiretail_host::{CoreSet, RecordPlan, record};
 use wiretail_schema::host::record::HostRecord;
+
+use crate::cli::host::RoleChoice;
 
 /// Reads a host under `root`, some files again after `interval`; zero for once only.
 pub(super) fn read(root: &Path, files: &[&str], interval: Duration) -> HostRecord {
     let plan = RecordPlan { files, twice: TWICE, registers: REGISTERS, options: CONFIG_OPTIONS, interval };
-    let mut record = record(root, &plan, std::thread::sleep);
-    if interval.is_zero() {
-        // What is counted says also which interrupts there are.
-        let once = RecordPlan { files: TWICE, twice: &[], registers: &[], options: &[], interval };
-        let counted = wiretail_host::record(root, &once, std::thread::sleep).readings;
-        record.readings.extend(counted.into_iter().filter(|(name, _)| TWICE.contains(&name.as_str())));
-    }
-    record
+    record(root, &plan, std::thread::sleep)
+}
+
+/// Cores and role as they were asked for.
+pub(super) fn asked(cores: &Option<CoreSet>, role: Option<RoleChoice>) -> Question {
+    Question { cores: cores.clone(), role: role.map(Into::into) }
 }
 
 /// Reads a host that was recorded, as a text or a tree.

@@ -1,6 +1,6 @@
 //! `wiretail host verify`: a plan made anew, and whether anything of it is left to change.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, T
 use super::applied::{self, REFUSED};
 use super::apply::same_question;
 use super::plan::{needs_change, planned, row};
-use super::read::read;
+use super::read::{asked, read};
 use crate::cli::host::VerifyArgs;
+use crate::outputs;
 
 /// Runs the command.
 ///
@@ -23,10 +24,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     let root = arguments.root.as_path();
     let applied = applied::plan(root)?;
     let (profile, question): (Profile, Question) = match arguments.profile {
-        Some(profile) => (
-            profile.into(),
-            Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) },
-        ),
+        Some(profile) => (profile.into(), asked(&arguments.cores, arguments.role)),
         None => {
             let plan = applied.as_ref().context(
                 "no profile is applied here; say which one is meant: --profile optimized --cores 1-3",
@@ -44,13 +42,9 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     }
     let is_open = |setting: &Setting| needs_change(setting) && setting.detail != REFUSED;
     let open = plan.settings.iter().filter(|setting| is_open(setting)).count();
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &plan)?;
-        writeln!(out)?;
-    } else {
+    outputs::print(&plan, arguments.json, |out| {
         writeln!(out, "  profile {}, cores {} left alone", plan.profile.name(), plan.cores)?;
-        plan.settings.iter().try_for_each(|setting| row(&mut out, setting))?;
+        plan.settings.iter().try_for_each(|setting| row(out, setting))?;
         let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
         writeln!(
             out,
@@ -58,9 +52,8 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
             plan.settings.len(),
             count(SettingState::InEffect),
             count(SettingState::NotHere)
-        )?;
-    }
-    out.flush()?;
+        )
+    })?;
     Ok(if open == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -1,6 +1,6 @@
 //! `wiretail predict capacity`: inputs by hand, from a file or from a run; the result as a table or JSON.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -43,14 +43,7 @@ pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::capacity(&model).as_bytes())?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &model)?;
-        writeln!(out)?;
-    } else {
-        write(&mut out, &model)?;
-    }
-    out.flush()?;
+    outputs::print(&model, arguments.json, |out| write(out, &model))?;
     Ok(ExitCode::SUCCESS)
 }
 

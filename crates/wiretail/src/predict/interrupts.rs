@@ -1,7 +1,7 @@
 //! `wiretail predict interrupts`: which packets meet interrupts, as a table, JSON and a figure; beside a measurement
 //! where there is one.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,7 +9,6 @@ use anyhow::{Result, bail};
 use wiretail_analysis::sampling::{Recurring, against, outcome, phase_ps, waits, worst};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, duration, rate, ratio};
-use wiretail_schema::packet::FlowRule;
 use wiretail_schema::predict::interrupt::InterruptSpec;
 use wiretail_schema::predict::sampling::{
     InterruptSampling, LatePacket, MeasuredLate, SAMPLING_SCHEMA, SampledInterrupt, SamplingOutcome,
@@ -46,14 +45,7 @@ pub fn run(arguments: &InterruptsArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::interrupts(&sampling).as_bytes())?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &sampling)?;
-        writeln!(out)?;
-    } else {
-        write(&mut out, &sampling)?;
-    }
-    out.flush()?;
+    outputs::print(&sampling, arguments.json, |out| write(out, &sampling))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,18 +129,10 @@ fn recurring(seed: u64, place: u64, spec: &InterruptSpec) -> Recurring {
 fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<MeasuredLate> {
     let options = OpenOptions::default();
     let job = Job {
-        title: String::new(),
-        pre: Source::open(pre, options.clone(), true)?,
-        post: Source::open(post, options, false)?,
         key: key_choice(&arguments.key, false)?,
-        window_ns: 5_000_000_000,
         trim_ns: arguments.trim.ns,
-        post_offset_ns: 0,
-        flows: FlowRule::None,
-        budgets: Vec::new(),
         worst: WORST,
-        out: None,
-        progress: false,
+        ..Job::of(Source::open(pre, options.clone(), true)?, Source::open(post, options, false)?)
     };
     let (summary, _) = evaluate(job, None)?;
     let median = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);

@@ -1,6 +1,6 @@
 //! `wiretail predict tail`: two captures to the highest delays to come.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -8,7 +8,6 @@ use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::tail::{Packets, Settings, predict};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, digits, duration, percentile};
-use wiretail_schema::packet::FlowRule;
 use wiretail_schema::predict::tail::{Basis, Fit, Forecast, TAIL_SCHEMA, Tail, TailPrediction};
 
 use crate::cli::tail::TailArgs;
@@ -52,14 +51,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::tail(&prediction).as_bytes())?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &prediction)?;
-        writeln!(out)?;
-    } else {
-        write(&mut out, &prediction.tail, delays_ns.len() as u64)?;
-    }
-    out.flush()?;
+    outputs::print(&prediction, arguments.json, |out| write(out, &prediction.tail, delays_ns.len() as u64))?;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -76,19 +68,14 @@ fn read(arguments: &TailArgs) -> Result<Read> {
     if arguments.pre.as_os_str() == "-" && arguments.post.as_os_str() == "-" {
         bail!("both captures are -: standard input holds one; give the other as a file");
     }
+    let pre = Source::open(&arguments.pre, options.clone(), true)?;
+    let post = Source::open(&arguments.post, options, false)?;
     let job = Job {
-        title: String::new(),
-        pre: Source::open(&arguments.pre, options.clone(), true)?,
-        post: Source::open(&arguments.post, options, false)?,
         key: key_choice(&arguments.key, false)?,
-        window_ns: 5_000_000_000,
         trim_ns: arguments.trim.ns,
         post_offset_ns: arguments.post_offset.ns,
-        flows: FlowRule::None,
-        budgets: Vec::new(),
-        worst: 1,
-        out: None,
         progress: !arguments.quiet,
+        ..Job::of(pre, post)
     };
     let mut matched: Vec<(u64, i64, i64)> = Vec::new();
     let (summary, _) = evaluate(

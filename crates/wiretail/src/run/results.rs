@@ -19,12 +19,9 @@ use super::topology::{Segment, TapPlace, Topology};
 use super::{budgets, explain, progress, store, table, trial, validity};
 use crate::evaluate::{Job, evaluate};
 use crate::outputs;
-use crate::recognise::KeyChoice;
 use crate::soak::{LOG_NAME, logged_ns, soak_summary};
 use crate::source::Source;
 
-/// Longest delay that counts as arrived, in ns: as `analyze` has it.
-const WINDOW_NS: i64 = 5_000_000_000;
 /// Worst packets listed for each trial.
 const WORST: usize = 5000;
 
@@ -124,17 +121,9 @@ pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<
     let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
     Ok(Job {
         title: format!("{}{name}", trial.name),
-        pre: capture(&segment.pre)?,
-        post: capture(&segment.post)?,
-        key: KeyChoice::Auto,
-        window_ns: WINDOW_NS,
         trim_ns: trial.get("trial", "warm-up").number as i64,
-        post_offset_ns: 0,
         flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
-        budgets: Vec::new(),
-        worst: 1,
-        out: None,
-        progress: false,
+        ..Job::of(capture(&segment.pre)?, capture(&segment.post)?)
     })
 }
 

@@ -27,29 +27,8 @@ const DEVICE: &str = "device under test";
 
 /// A record of a trial without numbers.
 pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
-    TrialRecord {
-        number: trial.number,
-        repeat: trial.repeat,
-        name: trial.name.clone(),
-        directory: format!("trials/{:04}-{}", trial.number, trial.name),
-        state,
-        reasons,
-        notes: Vec::new(),
-        attempts: 1,
-        settings: trial.records(),
-        generator: None,
-        dut: None,
-        devices: Vec::new(),
-        taps: Vec::new(),
-        segments: Vec::new(),
-        stalls: StallsRecord::default(),
-        calibration: None,
-        accounting: None,
-        shares: Vec::new(),
-        filtering: None,
-        interrupts: Vec::new(),
-        energy: None,
-    }
+    let blank = TrialRecord::blank(trial.number, trial.repeat, &trial.name, state);
+    TrialRecord { reasons, settings: trial.records(), ..blank }
 }
 
 /// What the load generator did, for the record.

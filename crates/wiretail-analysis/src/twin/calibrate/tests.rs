@@ -8,16 +8,7 @@ use crate::twin::{predict, simulate};
 const PACKETS: u64 = 400_000;
 
 fn model(service: Length) -> TwinModel {
-    TwinModel {
-        ring: 8192,
-        batch: 32,
-        release: Release::Immediate,
-        service,
-        batch_overhead: Length::Constant(0.0),
-        wake: vec![],
-        interrupts: vec![],
-        transfer_ns: 0.0,
-    }
+    TwinModel::serving(service, 8192, 32)
 }
 
 fn bursts(rate_pps: f64, packets: u64) -> Arrivals {

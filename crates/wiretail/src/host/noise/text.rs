@@ -148,17 +148,7 @@ fn label(cause: &GapCause) -> String {
     match (cause.kind, cause.name.as_str()) {
         (CauseKind::Paused, "") => "not the kernel: hypervisor or firmware".to_owned(),
         (CauseKind::Paused, name) => format!("not the kernel: {name}"),
-        (kind, name) => cause_name(&CauseRow {
-            kind,
-            name: name.to_owned(),
-            events: 0,
-            total_ns: 0,
-            tail_packets: 0,
-            tail_ns: [0; 3],
-            tail_queued_ns: 0,
-            longest_ns: 0,
-            without_ns: Vec::new(),
-        }),
+        (kind, name) => cause_name(&CauseRow::blank(kind, name.to_owned())),
     }
 }
 

@@ -7,7 +7,6 @@ use wiretail_analysis::twin::calibrate::{Known, Observation, by_baseline, calibr
 use wiretail_analysis::twin::capacity;
 use wiretail_capture::OpenOptions;
 use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
-use wiretail_schema::packet::FlowRule;
 use wiretail_schema::predict::calibration::{SavedTwin, TWIN_MODEL_SCHEMA, TwinCalibration};
 use wiretail_schema::predict::twin::{Release, TwinModel};
 
@@ -16,12 +15,8 @@ use crate::cli::predict::twin::TwinArgs;
 use crate::evaluate::Job;
 use crate::outputs;
 use crate::predict::capacity::traced;
-use crate::recognise::KeyChoice;
 use crate::run::packets::{Crossed, of_job, of_trial};
 use crate::source::Source;
-
-/// Longest delay that counts as arrived, in ns: as `analyze` has it.
-const WINDOW_NS: i64 = 5_000_000_000;
 
 /// Packets as the calibration takes them.
 struct Taken {
@@ -192,20 +187,8 @@ fn seen_by_trace(trial: &Chosen) -> Result<Option<String>> {
 
 fn from_captures(arguments: &TwinArgs, pre: &Path, post: &Path) -> Result<(TwinModel, TwinCalibration)> {
     let options = OpenOptions::default();
-    let crossed = of_job(Job {
-        title: String::new(),
-        pre: Source::open(pre, options.clone(), true)?,
-        post: Source::open(post, options, false)?,
-        key: KeyChoice::Auto,
-        window_ns: WINDOW_NS,
-        trim_ns: 0,
-        post_offset_ns: 0,
-        flows: FlowRule::None,
-        budgets: Vec::new(),
-        worst: 1,
-        out: None,
-        progress: false,
-    })?;
+    let job = Job::of(Source::open(pre, options.clone(), true)?, Source::open(post, options, false)?);
+    let crossed = of_job(job)?;
     let taken = Taken::of(&crossed, 0, arguments.burst.get());
     let release = arguments.release.map_or(Release::Immediate, Into::into);
     let known =

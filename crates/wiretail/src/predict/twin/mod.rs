@@ -7,7 +7,6 @@ mod replay;
 mod table;
 mod trials;
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -62,14 +61,7 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::twin(&prediction).as_bytes())?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &prediction)?;
-        writeln!(out)?;
-    } else {
-        table::write(&mut out, &prediction, &skipped)?;
-    }
-    out.flush()?;
+    outputs::print(&prediction, arguments.json, |out| table::write(out, &prediction, &skipped))?;
     if !arguments.check.is_empty() && prediction.checks.is_empty() && prediction.searches.is_empty() {
         bail!("nothing could be checked: {}", skipped.join("; "));
     }

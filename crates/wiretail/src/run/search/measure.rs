@@ -70,11 +70,8 @@ fn summary(run: &Path, record: &TrialRecord) -> Result<Option<Summary>> {
 /// # Errors
 /// The numbers of a trial can't be read.
 pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
-    for (place, result) in search.goals.iter_mut().enumerate() {
-        let met = |trial: &&SearchTrial| {
-            Some(trial.load) == result.lower && trial.invalid.is_empty() && !trial.poor[place]
-        };
-        let number = search.trials.iter().rev().find(met).map(|trial| trial.number);
+    for place in 0..search.goals.len() {
+        let number = search.trial_found(place).map(|trial| trial.number);
         let Some(record) = run.trials.iter().find(|record| Some(record.number) == number) else { continue };
         let Some(summary) = summary(path, record)? else { continue };
         let median = |gaps: &Gaps| {
@@ -82,6 +79,7 @@ pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
             found.map(|found| found.value_ns as f64).filter(|ns| *ns > 0.0)
         };
         let gaps = median(&summary.pre.gaps).zip(median(&summary.post.gaps));
+        let result = &mut search.goals[place];
         result.held =
             gaps.zip(result.lower).map(|((came, left), burst)| burst as f64 * (1.0 - came / left).max(0.0));
     }
