@@ -27,6 +27,7 @@
 //! interrupts, by a simulation). What comes next: [`tail`] (the highest delays as a distribution of their own).
 //!
 //! What a core is taken away for, without packets: [`noise`](mod@noise), which no forwarder on it can be better than.
+//! How a host should be set up: [`audit`] and [`tuning`]; what each setting is worth: [`proof`](mod@proof).
 //!
 //! What follows from all of it for whoever ran it: [`recommend`](mod@recommend), each statement with what it rests on.
 //!
@@ -56,6 +57,7 @@ pub mod overhead;
 pub mod overload;
 pub mod periodicity;
 pub mod probe;
+pub mod proof;
 pub mod published;
 pub mod quantile;
 pub mod ranking;

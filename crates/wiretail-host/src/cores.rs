@@ -111,17 +111,12 @@ impl Cores {
 
 /// The steps that move tasks, unbound kernel workers and interrupts off `quiet`, for a run of that
 /// name, read from the tree under `root`. Processes in `keep` stay where they may run on `quiet`. What
-/// the machine does not have is left out: without cpusets of cgroup v1 tasks stay.
+/// the machine does not have is left out.
 ///
 /// # Errors
 /// [`HostError::System`] if the kernel does not say which cores are online, or if none would be left.
 pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<Vec<Step>, HostError> {
-    let online = Cores::read(root)?.usable;
-    let rest = online.without(quiet);
-    if rest.is_empty() {
-        let fault = std::io::Error::new(std::io::ErrorKind::InvalidInput, "no other core is left");
-        return Err(HostError::system("move everybody off", format!("cores {quiet}"))(fault));
-    }
+    let rest = rest(root, quiet)?;
     let mut steps = Vec::new();
     let masks = [WORKQUEUE_MASK, DEFAULT_AFFINITY].map(PathBuf::from);
     for path in masks.into_iter().chain(interrupt_files(root)) {
@@ -134,6 +129,27 @@ pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<
         let wanted = if wanted.is_empty() { &rest } else { &wanted };
         steps.push(Step::WriteFile { path, value: wanted.mask(), may_refuse: true });
     }
+    steps.extend(move_tasks(root, run, quiet, keep)?);
+    Ok(steps)
+}
+
+/// The cores that are left for everything else.
+fn rest(root: &Path, quiet: &CoreSet) -> Result<CoreSet, HostError> {
+    let rest = Cores::read(root)?.usable.without(quiet);
+    if rest.is_empty() {
+        let fault = std::io::Error::new(std::io::ErrorKind::InvalidInput, "no other core is left");
+        return Err(HostError::system("move everybody off", format!("cores {quiet}"))(fault));
+    }
+    Ok(rest)
+}
+
+/// Of [`quieten`] the steps that move tasks; none without cpusets of cgroup v1.
+///
+/// # Errors
+/// As [`quieten`].
+pub fn move_tasks(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<Vec<Step>, HostError> {
+    let rest = rest(root, quiet)?;
+    let mut steps = Vec::new();
     let cpuset = Path::new(CPUSET);
     if let Ok(memory) = fs::read_to_string(below(root, &cpuset.join("cpuset.mems"))) {
         let own = cpuset.join(run);

@@ -62,7 +62,7 @@ mod threads;
 pub mod trace;
 
 pub use claim::CoreClaim;
-pub use cores::{Cores, Roles, quieten};
+pub use cores::{Cores, Roles, move_tasks, quieten};
 pub use error::HostError;
 pub use idle::{Awake, sleeps};
 pub use journal::{JOURNAL_FOLDER, Journal, KEPT_FOLDER, Undone, name_prefix};

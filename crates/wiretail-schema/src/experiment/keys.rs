@@ -114,6 +114,13 @@ impl KeyRow {
         self
     }
 
+    /// The same key with an effect only where the trial sets a profile.
+    const fn of_profile(mut self) -> Self {
+        const PROFILES: &[&str] = &["regular", "energysaving", "optimized"];
+        self.needs = Some(Needs { table: "host", name: "profile", values: PROFILES });
+        self
+    }
+
     /// The same key with an effect only where `trace.record` says yes.
     const fn of_trace(mut self) -> Self {
         self.needs = Some(Needs { table: "trace", name: "record", values: &["yes"] });
@@ -492,9 +499,9 @@ pub const KEYS: &[KeyRow] = &[
     many(
         "host",
         "neighbour",
-        Kind::Choice(&["quiet", "noisy"]),
+        Kind::Choice(&["quiet", "noisy", "crowd"]),
         Some("quiet"),
-        "Whether another program wears out caches and causes interrupts on the housekeeping core while packets are sent.",
+        "Others while packets are sent: nobody; one that wears out caches and causes interrupts, on the housekeeping core; or a crowd that computes wherever it is let, one for each core.",
     ),
     many(
         "host",
@@ -503,13 +510,28 @@ pub const KEYS: &[KeyRow] = &[
         Some("sleep"),
         "What cores do while nobody wants them: sleep, as the machine is set up, or poll, so that nobody has to wake up.",
     ),
-    one(
+    many(
         "host",
         "isolate",
         YES_NO,
         Some("yes"),
-        "Whether other tasks, kernel workers and interrupts are moved off the packets' cores during a trial.",
+        "Whether other tasks, kernel workers and interrupts are moved off the packets' cores during a trial; with a profile it is the tasks only.",
     ),
+    many(
+        "host",
+        "profile",
+        Kind::Choice(&["none", "regular", "energysaving", "optimized"]),
+        Some("none"),
+        "Profile whose settings of the running kernel are set during a trial: see [tuning](tuning.md). What each of them is worth says wiretail host prove.",
+    ),
+    many(
+        "host",
+        "settings",
+        Kind::Text,
+        Some("all"),
+        "Which of the profile's settings, by the rules of the audit that ask for them: all, or thp, workqueue, or all but thp.",
+    )
+    .of_profile(),
     many(
         "trace",
         "record",

@@ -351,6 +351,26 @@ impl Trial {
         trial
     }
 
+    /// The same trial with other values of some keys, as a proof does it: with this number, repeat and name; each key as table, name
+    /// and text.
+    ///
+    /// # Errors
+    /// A text that is no value of its key.
+    pub fn with(
+        &self,
+        number: usize,
+        repeat: u64,
+        name: String,
+        keys: &[(&str, &str, &str)],
+    ) -> Result<Self, String> {
+        let mut trial = Self { number, repeat, name, like: number, ..self.clone() };
+        for (table, name, text) in keys {
+            let place = place(table, name);
+            trial.settings[place] = parse_setting(&KEYS[place], text)?;
+        }
+        Ok(trial)
+    }
+
     /// The value of a key.
     pub fn get(&self, table: &str, name: &str) -> &Setting {
         &self.settings[place(table, name)]

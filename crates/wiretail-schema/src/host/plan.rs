@@ -54,6 +54,54 @@ impl Profile {
     }
 }
 
+/// Which settings of a profile are meant, by the rules of the audit that ask for them: `all`, `thp, workqueue`, `all but thp`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rules {
+    /// Of these rules.
+    Only(Vec<String>),
+    /// Of all rules but these.
+    AllBut(Vec<String>),
+}
+
+impl Rules {
+    /// Whether the settings of a rule are meant.
+    pub fn has(&self, rule: &str) -> bool {
+        match self {
+            Self::Only(rules) => rules.iter().any(|one| one == rule),
+            Self::AllBut(rules) => rules.iter().all(|one| one != rule),
+        }
+    }
+
+    /// The rules that it names.
+    pub fn names(&self) -> &[String] {
+        let (Self::Only(rules) | Self::AllBut(rules)) = self;
+        rules
+    }
+}
+
+impl From<&str> for Rules {
+    fn from(text: &str) -> Self {
+        let names = |list: &str| -> Vec<String> {
+            list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        };
+        match text.trim().strip_prefix("all") {
+            Some(rest) if rest.trim().is_empty() => Self::AllBut(Vec::new()),
+            Some(rest) if rest.trim().starts_with("but ") => Self::AllBut(names(&rest.trim()[4..])),
+            _ => Self::Only(names(text)),
+        }
+    }
+}
+
+impl std::fmt::Display for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AllBut(rules) if rules.is_empty() => write!(f, "all"),
+            Self::AllBut(rules) => write!(f, "all but {}", rules.join(", ")),
+            Self::Only(rules) => write!(f, "{}", rules.join(", ")),
+        }
+    }
+}
+
 /// One thing that a profile sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
@@ -153,4 +201,25 @@ pub enum TakesEffect {
     Now,
     /// When the machine is started again.
     Reboot,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_shown() {
+        for (text, has_thp, has_ksm) in [
+            ("all", true, true),
+            ("thp", true, false),
+            ("thp, workqueue", true, false),
+            ("all but thp", false, true),
+            ("all but thp, ksm", false, false),
+        ] {
+            let rules = Rules::from(text);
+            assert_eq!((rules.has("thp"), rules.has("ksm")), (has_thp, has_ksm), "{text}");
+            assert_eq!(rules.to_string(), text);
+        }
+        assert_eq!(Rules::from(""), Rules::Only(Vec::new()));
+    }
 }

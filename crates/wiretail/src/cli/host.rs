@@ -55,6 +55,11 @@ pub enum HostCommand {
     /// virtualisation, and latency, security and resources of each deployment. What there is no evidence for is said to
     /// have none yet, with the command that gives some.
     Recommend(RecommendArgs),
+    /// Measure what a profile is worth here, and each of its settings
+    ///
+    /// Runs an experiment's trials on the host as it is, with all settings that can be changed while the machine runs, and with all
+    /// but one of them, in turns; everything is put back behind each trial. Ranks the settings by their effect on p99.9 and the maximum.
+    Prove(ProveArgs),
 }
 
 /// What is wanted of a host.
@@ -172,6 +177,56 @@ pub struct VerifyArgs {
     /// The machine's files are below this folder, to try it out
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub root: PathBuf,
+}
+
+/// Arguments of `wiretail host prove`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  wiretail host prove experiments/proof.toml --dry-run                            # what would be compared, and how long it takes
+  sudo wiretail host prove experiments/proof.toml --allow-system-changes
+  sudo wiretail host prove experiments/proof.toml --only host.fifo,irq-affinity --alone --allow-system-changes
+  sudo wiretail host prove --resume runs/2026-11-20T14-03-11-proof --allow-system-changes
+
+A setting has an effect where the interval of its differences leaves out 0; all intervals hold together with 95 %. So it
+takes some repeats: more settings take more. \"No effect seen\" is an answer: its interval says how large one may be.
+Method: docs/proof.md. With --json: proof.json (docs/formats/proof.md).
+
+Exit code: 0 done; 1 a trial failed; 2 error; 130 interrupted.")]
+pub struct ProveArgs {
+    /// Experiment in TOML, whose trials are compared; stalls and late packets make none of them invalid here
+    #[arg(required_unless_present = "resume")]
+    pub experiment: Option<PathBuf>,
+    /// Go on with an interrupted proof
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out", "profile", "only", "alone", "repeats"])]
+    pub resume: Option<PathBuf>,
+    /// Run directory; without it one under runs/, named after the time and the experiment
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The profile
+    #[arg(long, value_enum, default_value = "optimized")]
+    pub profile: ProfileChoice,
+    /// Switch only these back, of the names that --dry-run shows, with commas; the others stay as in the profile
+    #[arg(long, value_name = "SETTINGS", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Measure also what each setting is worth alone, on the host as it is
+    #[arg(long)]
+    pub alone: bool,
+    /// How often each is done [default: the experiment's trial.repeats, but at least as often as it takes to see an effect]
+    #[arg(long, value_name = "N")]
+    pub repeats: Option<u64>,
+    /// Print what would be compared, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Allow the changes that --dry-run shows; all are undone behind each trial
+    #[arg(long)]
+    pub allow_system_changes: bool,
+    /// Print the proof as JSON (docs/formats/proof.md)
+    #[arg(long)]
+    pub json: bool,
+    /// No progress and no table
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// How far a plan goes.

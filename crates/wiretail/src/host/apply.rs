@@ -10,7 +10,7 @@ use wiretail_analysis::audit::Question;
 use wiretail_analysis::tuning::{files, outputs};
 use wiretail_host::{Journal, Plan, Step, leftovers, privileges};
 use wiretail_schema::cores::CoreSet;
-use wiretail_schema::host::plan::{SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::host::plan::{Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
 use super::applied::{self, JOURNAL, REFUSED, below};
@@ -97,17 +97,23 @@ pub(super) fn same_question(plan: &TuningPlan) -> Question {
     Question { cores: CoreSet::parse(&plan.cores).ok(), role: Some(plan.role) }
 }
 
+/// What can be changed while the machine runs, of the rules that are meant, in the order of the plan. What the kernel refuses, as
+/// interrupts that belong to a core, stays as it is.
+pub fn writes(root: &Path, plan: &TuningPlan, rules: &Rules) -> Vec<Step> {
+    let is_meant = |setting: &&Setting| rules.has(setting.rule.as_deref().unwrap_or_default());
+    let write = |setting: &Setting| match (&setting.target, setting.state, &setting.wanted) {
+        (Target::File { path }, SettingState::Change, Some(value)) => {
+            Some(Step::WriteFile { path: below(root, path), value: value.clone(), may_refuse: true })
+        }
+        _ => None,
+    };
+    plan.settings.iter().filter(is_meant).filter_map(write).collect()
+}
+
 /// The changes, in the order of the plan.
 fn steps(root: &Path, plan: &TuningPlan, record: &HostRecord, with_files: bool) -> Plan {
     let mut steps = Plan::new();
-    for setting in &plan.settings {
-        if let (Target::File { path }, SettingState::Change, Some(value)) =
-            (&setting.target, setting.state, &setting.wanted)
-        {
-            // What the kernel refuses, as interrupts that belong to a core, is told at the end.
-            steps.push(Step::WriteFile { path: below(root, path), value: value.clone(), may_refuse: true });
-        }
-    }
+    steps.extend(writes(root, plan, &Rules::AllBut(Vec::new())));
     if with_files {
         for file in outputs::all(plan, place(record)).into_iter().filter(|file| file.is_installed) {
             let reader = READERS.iter().find(|(start, _)| file.path.starts_with(start));
@@ -138,12 +144,12 @@ fn told(
     )?;
     refused.iter().try_for_each(|setting| row(out, setting))?;
     put.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
-    let by_hand = |setting: &&wiretail_schema::host::plan::Setting| {
+    let by_hand = |setting: &&Setting| {
         matches!(setting.target, Target::Service { .. } | Target::Card { .. })
             && setting.state == SettingState::Change
     };
     after.settings.iter().filter(by_hand).try_for_each(|setting| row(out, setting))?;
-    let is_open = |setting: &&wiretail_schema::host::plan::Setting| {
+    let is_open = |setting: &&Setting| {
         setting.takes_effect == TakesEffect::Reboot && setting.state == SettingState::Change
     };
     let words = after.settings.iter().filter(is_open).count();

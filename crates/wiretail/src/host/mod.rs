@@ -15,7 +15,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+pub use apply::writes;
+pub use plan::here;
+
 use crate::cli::host::{HostArgs, HostCommand};
+use crate::run;
 
 /// Runs the command.
 ///
@@ -30,5 +34,6 @@ pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
         HostCommand::Verify(arguments) => verify::run(arguments),
         HostCommand::Noise(arguments) => noise::run(arguments),
         HostCommand::Recommend(arguments) => recommend::run(arguments),
+        HostCommand::Prove(arguments) => run::proof::run(arguments),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use wiretail_analysis::audit::Question;
 use wiretail_analysis::tuning::{files, outputs, plan};
+use wiretail_schema::cores::CoreSet;
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
@@ -46,6 +47,15 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
 /// Cores that can't be had.
 pub(super) fn planned(record: &HostRecord, profile: Profile, question: &Question) -> Result<TuningPlan> {
     plan(record, profile, question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
+}
+
+/// The plan of this host for cores that a trial leaves alone.
+///
+/// # Errors
+/// Cores that can't be had.
+pub fn here(profile: Profile, cores: &CoreSet) -> Result<TuningPlan> {
+    let record = read(Path::new("/"), &files(), Duration::ZERO);
+    planned(&record, profile, &Question { cores: Some(cores.clone()), role: None })
 }
 
 /// What is asked, by the words of the command line.

@@ -17,6 +17,7 @@ use wiretail_schema::experiment::Experiment;
 use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::scenario::SegmentResult;
 use wiretail_schema::shares::TrialCurves;
+use wiretail_schema::summary::Summary;
 
 use super::shares;
 use crate::outputs;
@@ -132,15 +133,26 @@ pub fn read(path: &Path) -> Result<(Experiment, Run)> {
 pub fn results(path: &Path, run: &Run) -> Result<Vec<SegmentResult>> {
     let mut results = Vec::new();
     for trial in &run.trials {
-        for (place, segment) in trial.segments.iter().enumerate().filter(|(_, segment)| segment.analysed) {
-            let file = path.join(&segment.directory).join("summary.json");
-            let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-            let summary = serde_json::from_slice(&text)
-                .with_context(|| format!("{}: is no summary", file.display()))?;
-            results.push(SegmentResult { trial: trial.number, segment: place, summary });
+        for place in 0..trial.segments.len() {
+            if let Some(summary) = summary(path, trial, place)? {
+                results.push(SegmentResult { trial: trial.number, segment: place, summary });
+            }
         }
     }
     Ok(results)
+}
+
+/// The numbers of a trial's segment; None where it was not analysed.
+///
+/// # Errors
+/// A summary that is missing or damaged.
+pub fn summary(path: &Path, trial: &TrialRecord, segment: usize) -> Result<Option<Summary>> {
+    let Some(segment) = trial.segments.get(segment).filter(|segment| segment.analysed) else {
+        return Ok(None);
+    };
+    let file = path.join(&segment.directory).join("summary.json");
+    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{}: is no summary", file.display())).map(Some)
 }
 
 /// The curves of the shares of all trials that have them.

@@ -1,13 +1,13 @@
 //! `wiretail run`: from an experiment file to a report.
 //!
 //! - [`topology`]: the testbed as data, [`router`]: its routers; [`testbed`]: one that stands; [`places`]: who runs on
-//!   which core;
+//!   which core; [`profile`]: what is set on the host;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
 //! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile; [`energy`]: what it took;
 //! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown;
-//! - [`search`]: trials at rates that are chosen one after the other.
+//! - [`search`]: trials at rates that are chosen one after the other; [`proof`]: with and without settings of the host.
 //!
 //! Here: the trials of a file one after the other, and their evaluation.
 
@@ -21,7 +21,9 @@ mod lost;
 mod neighbour;
 pub mod packets;
 mod places;
+mod profile;
 mod progress;
+pub mod proof;
 mod recorder;
 mod results;
 mod router;
@@ -359,8 +361,17 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         }
         plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
         let places = places::Places::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+        if let Some(places) = &places {
+            plan.extend(profile::steps(trial, places)?);
+        }
         if let Some(places) = places.filter(|_| trial.is("host", "isolate")) {
-            plan.extend(places.isolation("wt-RUN", dut::stays(trial))?.steps().iter().cloned());
+            plan.extend(
+                places
+                    .isolation("wt-RUN", dut::stays(trial), profile::of(trial).is_some())?
+                    .steps()
+                    .iter()
+                    .cloned(),
+            );
         }
         if tracing::is_traced(trial) {
             plan.extend(trace_steps("wt-RUN"));

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use wiretail_dataplane::placement::Placement;
-use wiretail_host::{CoreClaim, CoreSet, CoreTimes, Cores, HostError, Plan, Step, quieten, running_on};
+use wiretail_host::{
+    CoreClaim, CoreSet, CoreTimes, Cores, HostError, Plan, Step, move_tasks, quieten, running_on,
+};
 
 use super::topology::Middle;
 
@@ -114,19 +116,21 @@ impl Places {
 
     /// The steps that move others off the quiet cores, for the run of that name, and let the roles keep
     /// their cores: by default the kernel throttles real-time threads that never sleep, 50 ms in each second.
-    /// `stays` is a further process that is not moved.
+    /// `stays` is a further process that is not moved. Where a profile decides on kernel workers, interrupts and throttling, tasks are
+    /// moved only.
     ///
     /// # Errors
     /// The kernel does not say which cores there are.
-    pub fn isolation(&self, run: &str, stays: Option<i32>) -> Result<Plan> {
+    pub fn isolation(&self, run: &str, stays: Option<i32>, has_profile: bool) -> Result<Plan> {
         let mut plan = Plan::new();
-        if self.fifo {
+        if self.fifo && !has_profile {
             let path = RT_RUNTIME.into();
             plan.push(Step::WriteFile { path, value: "-1".to_owned(), may_refuse: true });
         }
         if !self.quiet.is_empty() {
             let keep: Vec<i32> = stays.into_iter().chain([std::process::id() as i32]).collect();
-            plan.extend(quieten(Path::new("/"), run, &self.quiet, &keep)?);
+            let steps = if has_profile { move_tasks } else { quieten };
+            plan.extend(steps(Path::new("/"), run, &self.quiet, &keep)?);
         }
         Ok(plan)
     }

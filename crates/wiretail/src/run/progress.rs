@@ -10,7 +10,7 @@ use wiretail_schema::experiment::Trial;
 use crate::soak::LiveStats;
 
 /// What a trial takes besides sending: building the testbed, starting the device, evaluating.
-const AROUND: Duration = Duration::from_millis(1500);
+pub const AROUND: Duration = Duration::from_millis(1500);
 
 /// The line of the trial that is under way.
 pub struct Line {

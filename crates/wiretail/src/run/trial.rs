@@ -20,7 +20,7 @@ use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_dataplane::timestamper::{
     BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, StampSource, TapReport, Timestamper,
 };
-use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, sleeps};
+use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, Plan, sleeps};
 use wiretail_schema::energy::EnergyState;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::{InterruptDelta, TrialRecord, TrialState};
@@ -30,7 +30,7 @@ use super::disturb::{self, Planting};
 use super::dut::{self, DeviceReport, Devices};
 use super::energy::{self, Metering};
 use super::interrupts::Reading;
-use super::neighbour::{Noise, make_noise};
+use super::neighbour::{Neighbours, Noise};
 use super::places::Places;
 use super::progress::Line;
 use super::recorder::{self, Recorder, Watched};
@@ -38,7 +38,7 @@ use super::store::{self, Captures, LiveView, Soaks, Store};
 use super::testbed::Testbed;
 use super::topology::Topology;
 use super::tracing::{self, Traced, Tracing};
-use super::{results, traffic, validity};
+use super::{profile, results, traffic, validity};
 use crate::outputs;
 
 /// A device that has forwarded nothing for so long, when the generator has ended, has lost what is missing.
@@ -88,6 +88,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     dut::refuse(trial)?;
     disturb::refuse(trial)?;
     energy::refuse(trial)?;
+    profile::refuse(trial)?;
     tracing::refuse(trial)
 }
 
@@ -115,8 +116,12 @@ pub fn run(attempt: &Attempt<'_>) -> Result<Recorded> {
         join(scope.spawn(|| {
             if let Some(places) = &places {
                 places.for_control().apply()?;
+                let mut settings = Plan::new();
+                settings.extend(profile::steps(trial, places)?);
+                testbed.change(&settings)?;
                 if isolate {
-                    let plan = places.isolation(testbed.name(), dut::stays(trial))?;
+                    let has_profile = profile::of(trial).is_some();
+                    let plan = places.isolation(testbed.name(), dut::stays(trial), has_profile)?;
                     testbed.change(&plan)?;
                     places.check_quiet()?;
                 }
@@ -273,11 +278,10 @@ fn ready_and_send(
     let slept = |core: Option<u32>| sleeps(Path::new("/"), core?);
     let slept_before = slept(places.map(|places| places.device));
     let (begun, begun_ns) = (Instant::now(), monotonic_ns());
-    let noisy = attempt.trial.get("host", "neighbour").text == "noisy";
     let (generator, noise) = std::thread::scope(|scope| {
         let (halt, quiet, shared, thread) = (&halt, &quiet, &counters, &thread);
         let beside = places.map(Places::for_control).unwrap_or_default();
-        let noise = noisy.then(|| scope.spawn(move || beside.apply().map(|_| make_noise(quiet))));
+        let neighbours = Neighbours::start(scope, attempt.trial, beside, quiet)?;
         let sending = scope.spawn(move || {
             thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
             placement.apply().map(|_| {
@@ -298,7 +302,7 @@ fn ready_and_send(
         }
         let report = join(sending);
         quiet.store(true, Ordering::Relaxed);
-        Ok::<_, anyhow::Error>((report?, noise.map(join).transpose()?))
+        Ok::<_, anyhow::Error>((report?, neighbours.join()?))
     })?;
     let traffic = begun_ns..monotonic_ns() + LAST_UNDER_WAY.as_nanos() as u64;
     let cores = places.map(|places| vec![places.device, places.generator]).unwrap_or_default();

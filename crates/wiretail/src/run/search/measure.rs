@@ -1,13 +1,14 @@
 //! What a trial says about the goals of a search.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use wiretail_analysis::search::Ask;
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::search::{Effort, Goal, Over, Search, SearchTrial};
 use wiretail_schema::summary::{Capture, Gaps, Summary};
+
+use crate::run::directory::summary;
 
 /// The trial of this record.
 ///
@@ -34,7 +35,7 @@ pub fn of(
     if record.state != TrialState::Valid {
         trial.invalid.clone_from(&record.reasons);
     }
-    let Some(summary) = summary(run, record)? else {
+    let Some(summary) = summary(run, record, 0)? else {
         if trial.invalid.is_empty() {
             trial.invalid.push("nothing was analysed".to_owned());
         }
@@ -53,16 +54,6 @@ pub fn of(
     Ok(trial)
 }
 
-/// The numbers of the whole device; None where nothing was analysed.
-fn summary(run: &Path, record: &TrialRecord) -> Result<Option<Summary>> {
-    let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { return Ok(None) };
-    let file = run.join(&segment.directory).join("summary.json");
-    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    let summary =
-        serde_json::from_slice(&text).with_context(|| format!("{}: is no summary", file.display()))?;
-    Ok(Some(summary))
-}
-
 /// Of a search over bursts, says of each result how many packets of the burst the device held when the last one came: of b packets,
 /// g apart, forwarded h apart, b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets instead of time, where
 /// 1/g is the highest rate of the medium and 1/h the throughput. Both are medians of the gaps of one trial.
@@ -73,7 +64,7 @@ pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
     for place in 0..search.goals.len() {
         let number = search.trial_found(place).map(|trial| trial.number);
         let Some(record) = run.trials.iter().find(|record| Some(record.number) == number) else { continue };
-        let Some(summary) = summary(path, record)? else { continue };
+        let Some(summary) = summary(path, record, 0)? else { continue };
         let median = |gaps: &Gaps| {
             let found = gaps.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
             found.map(|found| found.value_ns as f64).filter(|ns| *ns > 0.0)

@@ -1,0 +1,228 @@
+//! What the settings of a profile are worth, by trials with and without them. Method and limits: `docs/proof.md`.
+//!
+//! - here: which arms there are, in which order they are done, what each is for a trial;
+//! - [`effect`]: differences between two arms, their intervals, and the ranking.
+
+mod effect;
+
+use wiretail_schema::host::plan::{Profile, Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::host::proof::{Arm, ArmKind, Lever};
+
+pub use effect::{judge, repeats_needed};
+
+/// Keys of an experiment, as table, name and value, that are levers beside the profile's settings.
+const KEYS: [(&str, &str, &str, &str, &str); 3] = [
+    (
+        "fifo",
+        "no",
+        "yes",
+        "real-time priority (SCHED_FIFO) for load generator and device",
+        "others on their cores wait; one that hangs takes its core",
+    ),
+    ("isolate", "no", "yes", "other tasks are moved off the packets' cores", "the other cores do their work"),
+    ("idle", "sleep", "poll", "cores poll instead of sleeping", "power"),
+];
+
+/// The levers of a plan: the settings that can be changed now, a lever for each rule, and the keys of an experiment that `keys` names.
+pub fn levers(plan: &TuningPlan, keys: &[&str]) -> Vec<Lever> {
+    let mut levers: Vec<Lever> = Vec::new();
+    for (name, off, on, title, cost) in KEYS.iter().filter(|(name, ..)| keys.contains(name)) {
+        levers.push(Lever {
+            name: format!("host.{name}"),
+            title: (*title).to_owned(),
+            cost: (*cost).to_owned(),
+            changes: vec![format!("host.{name} {off} -> {on}")],
+        });
+    }
+    for (setting, path) in plan.settings.iter().filter_map(|setting| Some((setting, now(setting)?))) {
+        let rule = setting.rule.as_deref().unwrap_or(path);
+        let value = |text: &Option<String>| text.clone().unwrap_or_default();
+        let change = format!("{path} {} -> {}", value(&setting.now), value(&setting.wanted));
+        match levers.iter_mut().find(|lever| lever.name == rule) {
+            Some(lever) => lever.changes.push(change),
+            None => levers.push(Lever {
+                name: rule.to_owned(),
+                title: setting.title.clone(),
+                cost: setting.cost.clone(),
+                changes: vec![change],
+            }),
+        }
+    }
+    levers
+}
+
+/// The file that a setting changes; None of one that is in effect, or takes effect later.
+fn now(setting: &Setting) -> Option<&str> {
+    match &setting.target {
+        Target::File { path } if setting.state == SettingState::Change => Some(path),
+        _ => None,
+    }
+}
+
+/// What of a plan trials can't try: it needs a start of the machine, or is set by another program.
+pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
+    let is_later = |setting: &&Setting| {
+        setting.state == SettingState::Change
+            && (setting.takes_effect == TakesEffect::Reboot
+                || matches!(setting.target, Target::Service { .. } | Target::Card { .. }))
+    };
+    plan.settings.iter().filter(is_later).map(|setting| setting.target.name().into_owned()).collect()
+}
+
+/// What is compared: the host as it is, all levers, all but each one, and on request each one alone.
+pub fn arms(levers: &[Lever], alone: bool) -> Vec<Arm> {
+    let arm = |kind, lever: Option<&Lever>| Arm { kind, lever: lever.cloned() };
+    let mut arms = vec![arm(ArmKind::AsIs, None), arm(ArmKind::All, None)];
+    arms.extend(levers.iter().map(|lever| arm(ArmKind::Without, Some(lever))));
+    if alone {
+        arms.extend(levers.iter().map(|lever| arm(ArmKind::Alone, Some(lever))));
+    }
+    arms
+}
+
+/// An arm in keys of an experiment, table `host`: those of `keys` are levers, others stay as they are. The rules of a profile are set
+/// by its own two keys.
+pub fn keys_of(arm: &Arm, profile: Profile, keys: &[&str]) -> Vec<(&'static str, String)> {
+    let lever = arm.lever.as_ref().map_or("", |lever| lever.name.as_str());
+    let is_on = |name: &str| match arm.kind {
+        ArmKind::AsIs => false,
+        ArmKind::All => true,
+        ArmKind::Without => name != lever,
+        ArmKind::Alone => name == lever,
+    };
+    let mut set: Vec<(&'static str, String)> = KEYS
+        .iter()
+        .filter(|(name, ..)| keys.contains(name))
+        .map(|(name, off, on, ..)| {
+            (*name, if is_on(&format!("host.{name}")) { *on } else { *off }.to_owned())
+        })
+        .collect();
+    let is_key = lever.starts_with("host.");
+    let rules = match arm.kind {
+        ArmKind::AsIs => None,
+        ArmKind::Alone if is_key => None,
+        ArmKind::Alone => Some(Rules::Only(vec![lever.to_owned()])),
+        ArmKind::Without if !is_key => Some(Rules::AllBut(vec![lever.to_owned()])),
+        ArmKind::All | ArmKind::Without => Some(Rules::AllBut(Vec::new())),
+    };
+    match rules {
+        Some(rules) => set.extend([("profile", profile.name().to_owned()), ("settings", rules.to_string())]),
+        None => set.push(("profile", "none".to_owned())),
+    }
+    set
+}
+
+/// In which order arms are done in a repeat under a load: by lots that the seed draws, so that no arm is always behind the same other.
+pub fn order(arms: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..arms).collect();
+    order.sort_by_key(|arm| {
+        [load as u64, repeat, *arm as u64].iter().fold(seed, |state, word| lot(state ^ word))
+    });
+    order
+}
+
+/// The mixing function of SplitMix64 (Steele, Lea and Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+fn lot(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::host::audit::HostRole;
+    use wiretail_schema::host::plan::PLAN_SCHEMA;
+
+    use super::*;
+
+    fn setting(path: &str, rule: &str, state: SettingState) -> Setting {
+        Setting {
+            target: Target::File { path: path.to_owned() },
+            title: String::new(),
+            rule: Some(rule.to_owned()),
+            now: Some("0".to_owned()),
+            wanted: Some("1".to_owned()),
+            state,
+            detail: String::new(),
+            takes_effect: TakesEffect::Now,
+            cost: String::new(),
+        }
+    }
+
+    fn plan() -> TuningPlan {
+        let word = Setting {
+            target: Target::BootWord { name: "isolcpus".to_owned() },
+            takes_effect: TakesEffect::Reboot,
+            ..setting("", "isolcpus", SettingState::Change)
+        };
+        TuningPlan {
+            schema: PLAN_SCHEMA.to_owned(),
+            version: String::new(),
+            profile: Profile::Optimized,
+            role: HostRole::Bare,
+            cores: "1".to_owned(),
+            housekeeping: "0".to_owned(),
+            settings: vec![
+                word,
+                setting("/a", "irq-affinity", SettingState::Change),
+                setting("/b", "thp", SettingState::InEffect),
+                setting("/c", "ksm", SettingState::Change),
+                setting("/d", "irq-affinity", SettingState::Change),
+            ],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_lever_is_what_a_rule_changes_here_or_a_key() {
+        let levers = levers(&plan(), &["fifo", "idle"]);
+        let names: Vec<&str> = levers.iter().map(|lever| lever.name.as_str()).collect();
+        assert_eq!(names, ["host.fifo", "host.idle", "irq-affinity", "ksm"]);
+        assert_eq!(levers[2].changes, ["/a 0 -> 1", "/d 0 -> 1"]);
+        assert_eq!(not_tried(&plan()), ["isolcpus"]);
+    }
+
+    #[test]
+    fn an_arm_sets_the_keys_that_it_is_about() {
+        let keys = ["fifo", "isolate"];
+        let arms = arms(&levers(&plan(), &keys), true);
+        let shown: Vec<String> = arms
+            .iter()
+            .map(|arm| {
+                let set = keys_of(arm, Profile::Optimized, &keys);
+                let words: Vec<String> = set.iter().map(|(name, text)| format!("{name}={text}")).collect();
+                format!("{}: {}", arm.name(), words.join(" "))
+            })
+            .collect();
+        let expected = [
+            "as it is: fifo=no isolate=no profile=none",
+            "all settings: fifo=yes isolate=yes profile=optimized settings=all",
+            "without host.fifo: fifo=no isolate=yes profile=optimized settings=all",
+            "without host.isolate: fifo=yes isolate=no profile=optimized settings=all",
+            "without irq-affinity: fifo=yes isolate=yes profile=optimized settings=all but irq-affinity",
+            "without ksm: fifo=yes isolate=yes profile=optimized settings=all but ksm",
+            "host.fifo alone: fifo=yes isolate=no profile=none",
+            "host.isolate alone: fifo=no isolate=yes profile=none",
+            "irq-affinity alone: fifo=no isolate=no profile=optimized settings=irq-affinity",
+            "ksm alone: fifo=no isolate=no profile=optimized settings=ksm",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn every_arm_comes_once_a_repeat_and_everywhere_in_it() {
+        let mut first = [0; 5];
+        for repeat in 1..=500 {
+            let order = order(5, 7, 0, repeat);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+            first[order[0]] += 1;
+        }
+        // 100 each are expected; 60 would be 4.5 standard deviations off.
+        assert!(first.iter().all(|times| (60..140).contains(times)), "{first:?}");
+        assert_eq!(order(5, 7, 0, 1), order(5, 7, 0, 1));
+        assert_ne!(order(12, 7, 0, 1), order(12, 8, 0, 1));
+    }
+}

@@ -1,0 +1,306 @@
+//! `wiretail host prove`: what a profile is worth, and each of its settings. Its trials are those of a run, in the same
+//! manifest; which arm each of them belongs to and what follows is in `proof.json`, written after each, so that
+//! `--resume` goes on from there.
+
+mod text;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_analysis::proof::{arms, judge, keys_of, levers, not_tried, order, repeats_needed};
+use wiretail_schema::experiment::{Experiment, Trial};
+use wiretail_schema::host::plan::Profile;
+use wiretail_schema::host::proof::{Level, PROOF_SCHEMA, Proof, ProofTrial, Statistic};
+use wiretail_schema::run::{Run, TrialRecord, TrialState};
+use wiretail_schema::summary::Summary;
+
+use super::directory::RunDirectory;
+use super::places::Places;
+use super::progress::Line;
+use super::topology::Topology;
+use super::{
+    attempts, begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, trial,
+};
+use crate::cli::RunArgs;
+use crate::cli::host::ProveArgs;
+use crate::host;
+use crate::live::stop_on_signals;
+use crate::outputs;
+
+/// Name of the document in a run directory.
+pub const FILE: &str = "proof.json";
+/// More repeats than an interval needs: so many may contradict the others.
+const SPARE_REPEATS: u64 = 6;
+/// Keys that every trial of a proof has: what stalls and delays the generator is what is measured.
+const JUDGED: [(&str, &str, &str); 3] =
+    [("trial", "late-share", "100 %"), ("trial", "stall-share", "100 %"), ("trial", "attempts", "1")];
+/// Keys by which arms differ, for the tables of the run's report.
+const FACTORS: [&str; 5] = ["host.fifo", "host.idle", "host.isolate", "host.profile", "host.settings"];
+
+/// Runs a proof.
+///
+/// # Errors
+/// An experiment that can't be read, a profile that changes nothing, a host that can't be changed, a full disk. A trial that fails
+/// has no say, and the others go on.
+pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
+    let (experiment, earlier) = match (&arguments.resume, &arguments.experiment) {
+        (Some(path), _) => {
+            let (directory, experiment, run) = RunDirectory::open(path)?;
+            let proof =
+                read(path)?.ok_or_else(|| anyhow!("{}: holds no proof; expected {FILE}", path.display()))?;
+            (experiment, Some((directory, run, proof)))
+        }
+        (None, Some(file)) => (read_file(file)?, None),
+        (None, None) => bail!("which experiment? wiretail host prove EXPERIMENT.toml"),
+    };
+    let bases = bases(&experiment)?;
+    let (proof, earlier) = match earlier {
+        Some((directory, run, proof)) => (proof, Some((directory, run))),
+        None => (planned(arguments, &experiment, &bases)?, None),
+    };
+    let trials = trials(&proof, &bases)?;
+    if arguments.dry_run {
+        text::plan(&mut io::stdout().lock(), &proof, &trials)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (directory, mut run) = begin(&run_arguments(arguments), &experiment, earlier, trials.len())?;
+    run.factors = FACTORS.iter().map(|key| (*key).to_owned()).chain(run.factors).collect();
+    run.factors.dedup();
+    prove(&directory, run, proof, &trials, arguments)
+}
+
+/// All trials that are not done yet, and what follows.
+fn prove(
+    directory: &RunDirectory,
+    mut run: Run,
+    mut proof: Proof,
+    trials: &[Planned],
+    arguments: &ProveArgs,
+) -> Result<ExitCode> {
+    let stop = stop_on_signals()?;
+    directory.write_manifest(&run)?;
+    write(directory, &proof)?;
+    let done = |proof: &Proof, number| proof.trials.iter().any(|trial| trial.number == number);
+    let mut left: Vec<&Planned> = trials.iter().filter(|one| !done(&proof, one.trial.number)).collect();
+    while let Some(one) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
+        let waiting: Vec<&Trial> = left.iter().map(|one| &one.trial).collect();
+        let line = Line::new(&waiting, trials.len(), arguments.quiet);
+        // The same packets in every arm: the seed is that of the repeat.
+        let seed = run.seed.wrapping_add(one.repeat);
+        let Some(measured) = measured(directory, &mut run, (one, seed), &line, arguments.quiet, &stop)?
+        else {
+            break;
+        };
+        proof.trials.push(measured);
+        proof.results = judge(&proof);
+        proof.complete = proof.trials.len() == trials.len();
+        write(directory, &proof)?;
+        left.remove(0);
+    }
+    conclude(directory.path(), &run, false, true)?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut out, &proof)?;
+        writeln!(out)?;
+    } else if !arguments.quiet {
+        text::table(&mut out, &proof)?;
+        writeln!(out, "\n  report  {}", directory.path().join("report.html").display())?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(interrupted("host prove", directory.path()));
+    }
+    let all_valid = proof.trials.iter().all(|trial| trial.invalid.is_empty());
+    Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The proof of a run directory; None where there is none.
+///
+/// # Errors
+/// A file that is damaged.
+pub fn read(path: &Path) -> Result<Option<Proof>> {
+    let file = path.join(FILE);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{}: holds no proof", file.display())).map(Some)
+}
+
+fn write(directory: &RunDirectory, proof: &Proof) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(proof)?;
+    text.push(b'\n');
+    outputs::write_file(&directory.path().join(FILE), &text)
+}
+
+/// The loads: the experiment's trials without repeats.
+///
+/// # Errors
+/// One that can't be done, or that chooses a profile itself.
+fn bases(experiment: &Experiment) -> Result<Vec<Trial>> {
+    let bases: Vec<Trial> = experiment.trials().into_iter().filter(|trial| trial.repeat == 1).collect();
+    for base in &bases {
+        trial::refuse(base)?;
+        if profile::of(base).is_some() || super::tracing::is_traced(base) {
+            bail!(
+                "a proof sets host.profile by itself and takes no traces; leave host.profile and trace.record out"
+            );
+        }
+    }
+    Ok(bases)
+}
+
+/// What is to be compared on this host.
+fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> Result<Proof> {
+    let profile = Profile::from(arguments.profile);
+    if profile == Profile::Regular {
+        bail!(
+            "the regular profile is what the others are held against; expected --profile energysaving or optimized"
+        );
+    }
+    let places = Places::assign(Path::new("/"), Topology::of(&bases[0]).middle, true)?;
+    let cores = places.map(|places| places.quiet).filter(|quiet| !quiet.is_empty());
+    let cores = cores
+        .ok_or_else(|| anyhow!("a profile leaves cores alone; expected a second core on this machine"))?;
+    let plan = host::here(profile, &cores)?;
+    let mut levers = levers(&plan, &keys(&bases[0], profile));
+    if let Some(unknown) = arguments.only.iter().find(|name| levers.iter().all(|lever| lever.name != **name))
+    {
+        let names: Vec<&str> = levers.iter().map(|lever| lever.name.as_str()).collect();
+        bail!(
+            "--only {unknown}: the profile changes no such thing here; expected some of {}",
+            names.join(", ")
+        );
+    }
+    if !arguments.only.is_empty() {
+        levers.retain(|lever| arguments.only.contains(&lever.name));
+    }
+    let arms = arms(&levers, arguments.alone);
+    let compared = arms.iter().filter(|arm| arm.lever.is_some()).count();
+    let enough = repeats_needed(compared) + SPARE_REPEATS;
+    let repeats = experiment.first("trial", "repeats").number.max(enough);
+    let run = new_run(experiment, 0);
+    Ok(Proof {
+        schema: PROOF_SCHEMA.to_owned(),
+        wiretail_version: run.wiretail_version,
+        title: run.title,
+        seed: run.seed,
+        started_s: run.started_s,
+        profile,
+        cores: cores.to_string(),
+        repeats: arguments.repeats.unwrap_or(repeats).max(1),
+        arms,
+        not_tried: not_tried(&plan),
+        loads: bases.iter().map(|base| base.name.trim_end_matches("-repeat1").to_owned()).collect(),
+        trials: Vec::new(),
+        results: Vec::new(),
+        complete: false,
+    })
+}
+
+/// The keys of table `host` that are levers: those that the experiment does not forbid; polling where the profile asks for it.
+fn keys(base: &Trial, profile: Profile) -> Vec<&'static str> {
+    let mut keys: Vec<&str> = ["fifo", "isolate"].into_iter().filter(|key| base.is("host", key)).collect();
+    keys.extend(Some("idle").filter(|_| profile == Profile::Optimized));
+    keys
+}
+
+/// A trial that is to be done.
+struct Planned {
+    load: usize,
+    arm: usize,
+    repeat: u64,
+    trial: Trial,
+}
+
+/// All trials, in the order in which they are done.
+fn trials(proof: &Proof, bases: &[Trial]) -> Result<Vec<Planned>> {
+    let mut trials = Vec::new();
+    for repeat in 1..=proof.repeats {
+        for (load, base) in bases.iter().enumerate() {
+            let switched = keys(base, proof.profile);
+            for arm in order(proof.arms.len(), proof.seed, load, repeat) {
+                let set = keys_of(&proof.arms[arm], proof.profile, &switched);
+                let own = set.iter().map(|(name, text)| ("host", *name, text.as_str()));
+                let keys: Vec<_> = own.chain(JUDGED).collect();
+                let number = trials.len() + 1;
+                let words = proof.arms[arm].name().replace("host.", "").replace(' ', "-");
+                let name = format!("{}-{words}-repeat{repeat}", proof.loads[load]);
+                let trial = base.with(number, repeat, name, &keys).map_err(|error| anyhow!(error))?;
+                trials.push(Planned { load, arm, repeat, trial });
+            }
+        }
+    }
+    Ok(trials)
+}
+
+/// One trial; None where it was interrupted.
+fn measured(
+    directory: &RunDirectory,
+    run: &mut Run,
+    (planned, seed): (&Planned, u64),
+    line: &Line,
+    quiet: bool,
+    stop: &AtomicBool,
+) -> Result<Option<ProofTrial>> {
+    let trial = &planned.trial;
+    let record = attempts(directory, trial, seed.wrapping_sub(trial.like as u64), line, stop)?;
+    if record.state == TrialState::Interrupted || stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let summary = directory::summary(directory.path(), &record, 0)?;
+    let found = proof_trial(planned, &record, summary.as_ref());
+    if !quiet {
+        line.end(&text::trial(&found));
+    }
+    insert(run, record);
+    directory.write_manifest(run)?;
+    Ok(Some(found))
+}
+
+fn proof_trial(planned: &Planned, record: &TrialRecord, summary: Option<&Summary>) -> ProofTrial {
+    let mut invalid = match record.state {
+        TrialState::Valid => Vec::new(),
+        _ => record.reasons.clone(),
+    };
+    if summary.is_none_or(|summary| summary.delay.count == 0) && invalid.is_empty() {
+        invalid.push("no packet came through".to_owned());
+    }
+    let level = |statistic: Statistic| {
+        let delay = &summary?.delay;
+        let (value_ns, supported) = match statistic.percentile() {
+            None => (delay.max_ns, false),
+            Some(asked) => {
+                let found = delay.percentiles.iter().find(|found| found.percentile == asked)?;
+                (found.value_ns, found.supported)
+            }
+        };
+        Some(Level { statistic, value_ns, supported })
+    };
+    ProofTrial {
+        number: record.number,
+        load: planned.load,
+        arm: planned.arm,
+        repeat: planned.repeat,
+        invalid,
+        packets: summary.map_or(0, |summary| summary.delay.count),
+        lost: summary.map_or(0, |summary| summary.loss.lost),
+        levels: Statistic::ALL.iter().filter_map(|statistic| level(*statistic)).collect(),
+    }
+}
+
+/// As those of a run.
+fn run_arguments(arguments: &ProveArgs) -> RunArgs {
+    RunArgs {
+        experiment: arguments.experiment.clone(),
+        resume: arguments.resume.clone(),
+        out: arguments.out.clone(),
+        dry_run: arguments.dry_run,
+        allow_system_changes: arguments.allow_system_changes,
+        json: arguments.json,
+        quiet: arguments.quiet,
+    }
+}
