@@ -67,6 +67,7 @@ impl Sample {
             explanations: &self.explanations,
             overheads: &self.overheads,
             searches: None,
+            proof: None,
         })
     }
 }

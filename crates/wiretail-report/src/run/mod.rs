@@ -5,11 +5,12 @@
 //! median p99.9. Numbers of invalid trials are never left out silently: they stay, marked as such.
 //!
 //! - [`series`]: which trials go into which figure, and under which names;
-//! - `search`: which rate the devices take; `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
+//! - `search`: which rate the devices take; `proof`: what settings of the host are worth; `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
 //!   offered rate; `shares`: whose the delay is; `explain`: what delayed the worst packets; `energy`: what packets take
 //!   of it; `validity`: whether to trust it.
 
 use wiretail_schema::causes::ExplainedTrial;
+use wiretail_schema::host::proof::Proof;
 use wiretail_schema::overhead::Overhead;
 use wiretail_schema::run::{HostSnapshot, Run, TrialRecord, TrialState};
 use wiretail_schema::scenario::{OverloadMark, Ranking, SegmentResult};
@@ -26,6 +27,7 @@ mod explain;
 pub mod figures;
 mod load;
 mod numbers;
+mod proof;
 mod ranking;
 mod search;
 mod series;
@@ -55,6 +57,8 @@ pub struct RunPage<'a> {
     pub overheads: &'a [Overhead],
     /// What was searched, if anything was.
     pub searches: Option<&'a Searches>,
+    /// What settings of the host are worth, if that was measured.
+    pub proof: Option<&'a Proof>,
 }
 
 use RunPage as Page;
@@ -90,10 +94,11 @@ pub fn run(page: &RunPage<'_>) -> String {
             banner(m, page);
             let mut count = 0;
             search::section(m, page, &mut count);
+            proof::section(m, page);
             numbers::whole_device(m, page);
             ranking::section(m, page);
-            // The trials of a search differ in their rates alone, of which there are many.
-            if page.searches.is_none() {
+            // The trials of a search differ in their rates alone, of which there are many; those of a proof in the host.
+            if page.searches.is_none() && page.proof.is_none() {
                 figures::percentiles(m, page, &mut count);
             }
             load::section(m, page, &mut count);

@@ -265,6 +265,7 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let curves = directory::curves(path, run)?;
     let explanations = explain::pages(path, run)?;
     let searches = search::read(path)?;
+    let proof = proof::read(path)?;
     let page = RunPage {
         run,
         results: &results,
@@ -275,6 +276,7 @@ fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
         explanations: &explanations,
         overheads: &overheads(run, &results),
         searches: searches.as_ref(),
+        proof: proof.as_ref(),
     };
     outputs::write_file(&report, wiretail_report::run(&page).as_bytes())?;
     let mut out = io::stdout().lock();

@@ -1,0 +1,270 @@
+//! What each setting of the host is worth: intervals in rows, and the numbers behind them.
+
+use wiretail_schema::host::proof::{
+    Arm, ArmKind, Effect, EffectVerdict, LeverEffect, LoadResult, Proof, Statistic,
+};
+
+use super::Page;
+use crate::cells::{Cell, head, table};
+use crate::format;
+use crate::html::Markup;
+use crate::legend::{shortened, text_width};
+use crate::marks::{n, shape};
+use crate::page;
+use crate::plot::text;
+
+/// Width of a drawing, height of a row and of the axis below.
+const WIDTH: f64 = 960.0;
+const ROW: f64 = 26.0;
+const FOOT: f64 = 42.0;
+/// Below this the scale is about linear, above about logarithmic, in ns: effects reach from 0.1 us to 10 ms, both ways.
+const LINEAR_NS: f64 = 1_000.0;
+/// What settings are ranked by.
+const RANKED: [Statistic; 2] = [Statistic::P999, Statistic::Max];
+
+/// The section; without it where nothing was proved.
+pub fn section(m: &mut Markup, page: &Page<'_>) {
+    let Some(proof) = page.proof.filter(|proof| !proof.results.is_empty()) else { return };
+    page::section(m, "proof", "What each setting is worth", |m| {
+        m.tag("p").class("hint").text(format_args!(
+            "Profile {} on cores {}, as far as it can be set while the machine runs. All states of the host took turns, {} times, in an \
+             order that was drawn; differences are of the same repeat. A setting has an effect where the interval of its median difference \
+             leaves out 0.",
+            proof.profile.name(),
+            proof.cores,
+            proof.repeats
+        ));
+        for result in &proof.results {
+            load(m, proof, result);
+        }
+        m.tag("p").class("rests").text(
+            "Intervals are of the sign test: they hold whatever the distribution. Those of a list are wide enough to hold all together with 95\u{a0}% \
+             (Bonferroni). Ranks are ranges where intervals overlap. A maximum is one packet of a trial: its median over the trials is what counts here. \
+             Packets that were lost are in no percentile.",
+        );
+        if !proof.not_tried.is_empty() {
+            m.tag("p").class("rests").text(format_args!(
+                "Not tried, as they need a start of the machine or are another program's: {}.",
+                proof.not_tried.join(", ")
+            ));
+        }
+    });
+}
+
+fn load(m: &mut Markup, proof: &Proof, result: &LoadResult) {
+    let name = proof.loads.get(result.load).map_or("", String::as_str);
+    if proof.loads.len() > 1 {
+        m.tag("h3").text(name);
+    }
+    for (kind, title) in [
+        (ArmKind::Without, "beside all others: how much more without it"),
+        (ArmKind::Alone, "alone: how much less than the host as it is"),
+    ] {
+        let levers: Vec<&LeverEffect> = result
+            .levers
+            .iter()
+            .filter(|lever| arm(proof, lever.arm).is_some_and(|arm| arm.kind == kind))
+            .collect();
+        if levers.is_empty() {
+            continue;
+        }
+        for statistic in RANKED {
+            let caption = format!("{} of {name}, {title}", statistic.name());
+            forest(m, &caption, &lanes(proof, result, &levers, statistic));
+        }
+        let names = head([
+            "setting",
+            "what it does",
+            "rank by p99.9",
+            "p99.9",
+            "rank by max",
+            "max",
+            "p50",
+            "what it costs",
+        ]);
+        let rows = levers.iter().map(|lever| row(proof, lever));
+        m.tag("div").class("broad").body(|m| table(m, &format!("Settings {title}"), &names, rows));
+    }
+    medians(m, proof, result);
+}
+
+fn arm(proof: &Proof, place: usize) -> Option<&Arm> {
+    proof.arms.get(place)
+}
+
+fn lever_name(proof: &Proof, place: usize) -> &str {
+    arm(proof, place).and_then(|arm| arm.lever.as_ref()).map_or("", |lever| lever.name.as_str())
+}
+
+fn row(proof: &Proof, lever: &LeverEffect) -> Vec<Cell> {
+    let described = arm(proof, lever.arm).and_then(|arm| arm.lever.as_ref());
+    let title = described.map_or("", |lever| lever.title.as_str());
+    let cost = described.map_or("", |lever| lever.cost.as_str());
+    let changes = described.map_or(String::new(), |lever| lever.changes.join("\n"));
+    let [p999, max, p50] = [Statistic::P999, Statistic::Max, Statistic::P50]
+        .map(|statistic| Effect::of(&lever.effects, statistic));
+    vec![
+        Cell::text(lever_name(proof, lever.arm)),
+        Cell::text(title).exact(changes),
+        rank(p999),
+        value(p999),
+        rank(max),
+        value(max),
+        value(p50),
+        Cell::text(cost),
+    ]
+}
+
+fn rank(effect: Option<&Effect>) -> Cell {
+    match effect.and_then(|effect| effect.ranks) {
+        Some((best, worst)) if best == worst => Cell::number(best),
+        Some((best, worst)) => Cell::number(format!("{best}–{worst}")),
+        None => Cell::text(effect.map_or("", said)).class("number zero"),
+    }
+}
+
+fn said(effect: &Effect) -> &'static str {
+    match effect.verdict {
+        EffectVerdict::Helps => "helps",
+        EffectVerdict::Harms => "harms",
+        EffectVerdict::NotSeen => "no effect seen",
+        EffectVerdict::TooFew => "too few repeats",
+    }
+}
+
+/// With its sign: more is what the setting saves.
+fn change(ns: i64) -> String {
+    format!("{}{}", if ns > 0 { "+" } else { "" }, format::duration(ns as f64))
+}
+
+fn value(effect: Option<&Effect>) -> Cell {
+    let Some((effect, difference)) = effect.and_then(|effect| Some((effect, effect.difference_ns?))) else {
+        return super::numbers::none();
+    };
+    let cell = Cell::number(change(difference)).exact(format::exact_ns(difference));
+    match effect.interval_ns {
+        Some((low, high)) => cell.note(format!("{} to {}", change(low), change(high))),
+        None => cell.note(format!("{} pairs", effect.pairs)),
+    }
+}
+
+fn medians(m: &mut Markup, proof: &Proof, result: &LoadResult) {
+    let names = head(["host", "trials", "p50", "p99", "p99.9", "max"]);
+    let rows = result.arms.iter().map(|medians| {
+        let mut cells = vec![
+            Cell::text(arm(proof, medians.arm).map(Arm::name).unwrap_or_default()),
+            Cell::count(medians.trials as u64),
+        ];
+        cells.extend(Statistic::ALL.iter().map(|statistic| {
+            match medians.medians.iter().find(|level| level.statistic == *statistic) {
+                Some(level) if level.supported || *statistic == Statistic::Max => Cell::ns(level.value_ns),
+                Some(level) => Cell::ns(level.value_ns).class("number weak"),
+                None => super::numbers::none(),
+            }
+        }));
+        cells
+    });
+    table(m, "Medians of the trials", &names, rows);
+}
+
+/// A row of a drawing.
+struct Lane {
+    name: String,
+    class: &'static str,
+    difference: f64,
+    interval: (f64, f64),
+    tip: String,
+}
+
+/// The whole first, then the settings by the size of their effect.
+fn lanes(proof: &Proof, result: &LoadResult, levers: &[&LeverEffect], statistic: Statistic) -> Vec<Lane> {
+    let lane = |name: &str, effect: &Effect| {
+        let (low, high) = effect.interval_ns?;
+        let difference = effect.difference_ns?;
+        Some(Lane {
+            name: name.to_owned(),
+            class: match effect.verdict {
+                EffectVerdict::Helps => "s2",
+                EffectVerdict::Harms => "s1",
+                EffectVerdict::NotSeen | EffectVerdict::TooFew => "s5",
+            },
+            difference: difference as f64,
+            interval: (low as f64, high as f64),
+            tip: format!(
+                "{name}: {}\n{} ({} to {}), {} pairs, {:.1} %",
+                said(effect),
+                change(difference),
+                change(low),
+                change(high),
+                effect.pairs,
+                effect.confidence
+            ),
+        })
+    };
+    let mut own: Vec<(bool, Lane)> = levers
+        .iter()
+        .filter_map(|lever| {
+            let effect = Effect::of(&lever.effects, statistic)?;
+            Some((effect.verdict.is_seen(), lane(lever_name(proof, lever.arm), effect)?))
+        })
+        .collect();
+    own.sort_by(|(a_seen, a), (b_seen, b)| {
+        b_seen.cmp(a_seen).then(b.difference.abs().total_cmp(&a.difference.abs()))
+    });
+    let whole = Effect::of(&result.whole, statistic).and_then(|effect| lane("all together", effect));
+    whole.into_iter().chain(own.into_iter().map(|(_, lane)| lane)).collect()
+}
+
+/// Intervals in rows, on a scale with both signs; nothing without any.
+fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
+    if lanes.is_empty() {
+        return;
+    }
+    let scaled = |ns: f64| (ns / LINEAR_NS).asinh();
+    let ends = || lanes.iter().flat_map(|lane| [lane.interval.0, lane.interval.1, 0.0]);
+    let low = scaled(ends().fold(-LINEAR_NS, f64::min));
+    let high = scaled(ends().fold(LINEAR_NS, f64::max));
+    let left = lanes.iter().map(|lane| text_width(&shortened(&lane.name))).fold(60.0, f64::max) * 1.08 + 24.0;
+    let right = WIDTH - 16.0;
+    let x = |ns: f64| left + (scaled(ns) - low) / (high - low) * (right - left);
+    let bottom = ROW * lanes.len() as f64 + 8.0;
+    m.tag("figure").body(|m| {
+        m.tag("figcaption").text(caption);
+        let svg =
+            m.tag("svg").class("plot tips").attr("viewBox", format_args!("0 0 {WIDTH} {}", n(bottom + FOOT)));
+        let said: Vec<String> = lanes.iter().map(|lane| lane.tip.replace('\n', " ")).collect();
+        svg.attr("role", "img").attr("aria-label", said.join(". ")).body(|m| {
+            let decades = (0..6).map(|power| 1_000.0 * 10_f64.powi(power));
+            let ticks = decades.flat_map(|ns| [-ns, ns]).filter(|ns| (low..=high).contains(&scaled(*ns)));
+            for ns in ticks {
+                path(m, "grid", format!("M{} 0V{}", n(x(ns)), n(bottom)));
+                text(m, "label", x(ns), bottom + 17.0, "middle", &change(ns as i64));
+            }
+            path(m, "axis", format!("M{} 0V{}", n(x(0.0)), n(bottom)));
+            text(m, "label", x(0.0), bottom + 17.0, "middle", "0");
+            path(m, "axis", format!("M{} {}H{}", n(left), n(bottom), n(right)));
+            text(m, "name", right, bottom + 36.0, "end", "what it saves");
+            for (place, lane) in lanes.iter().enumerate() {
+                let y = ROW * (place as f64 + 0.5) + 4.0;
+                m.tag("g").attr("data-tip", &lane.tip).body(|m| {
+                    let catch = m.tag("rect").class("catch").attr("x", 0).attr("y", n(y - ROW / 2.0));
+                    catch.attr("width", n(WIDTH)).attr("height", n(ROW)).close();
+                    text(m, "name", 0.0, y + 4.0, "start", &shortened(&lane.name));
+                    m.tag("g").class(lane.class).body(|m| {
+                        let (from, to) = (x(lane.interval.0), x(lane.interval.1));
+                        path(m, "line", format!("M{} {}H{}", n(from), n(y), n(to)));
+                        [from, to]
+                            .iter()
+                            .for_each(|at| path(m, "line", format!("M{} {}v8", n(*at), n(y - 4.0))));
+                        path(m, "knot", shape(0, x(lane.difference), y));
+                    });
+                });
+            }
+        });
+    });
+    m.line();
+}
+
+fn path(m: &mut Markup, class: &str, d: String) {
+    m.tag("path").class(class).attr("d", d).close();
+}
