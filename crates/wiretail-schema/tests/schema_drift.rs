@@ -13,6 +13,7 @@ use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
 use wiretail_schema::host::noise::{NOISE_SCHEMA, Noise};
 use wiretail_schema::host::plan::{PLAN_SCHEMA, TuningPlan};
+use wiretail_schema::host::proof::{PROOF_SCHEMA, Proof};
 use wiretail_schema::host::recommend::{RECOMMEND_SCHEMA, Recommendations};
 use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
 use wiretail_schema::predict::capacity::CapacityModel;
@@ -71,6 +72,11 @@ fn the_schema_of_summaries_is_that_of_the_types() {
 fn the_schema_of_audits_is_that_of_the_types() {
     compare(&docs("formats/audit.schema.json"), &pretty(&schemars::schema_for!(Audit)));
     assert_eq!(AUDIT_SCHEMA, "wiretail.audit/1");
+}
+
+#[test]
+fn the_schema_of_proofs_is_that_of_the_types() {
+    compare(&docs("formats/proof.schema.json"), &pretty(&schemars::schema_for!(Proof)));
 }
 
 #[test]
@@ -149,6 +155,7 @@ fn the_pages_name_the_versions_that_are_written() {
         ("formats/search.md", SEARCH_SCHEMA),
         ("formats/plan.md", PLAN_SCHEMA),
         ("formats/recommend.md", RECOMMEND_SCHEMA),
+        ("formats/proof.md", PROOF_SCHEMA),
         ("formats/twin.md", TWIN_MODEL_SCHEMA),
     ] {
         let path = docs(page);

@@ -98,20 +98,20 @@ fn lever_name(proof: &Proof, place: usize) -> &str {
 
 fn row(proof: &Proof, lever: &LeverEffect) -> Vec<Cell> {
     let described = arm(proof, lever.arm).and_then(|arm| arm.lever.as_ref());
-    let title = described.map_or("", |lever| lever.title.as_str());
-    let cost = described.map_or("", |lever| lever.cost.as_str());
+    let said = described.map_or(String::new(), |lever| match lever.cost.as_str() {
+        "" => lever.title.clone(),
+        cost => format!("{}; costs: {cost}", lever.title),
+    });
     let changes = described.map_or(String::new(), |lever| lever.changes.join("\n"));
     let [p999, max, p50] = [Statistic::P999, Statistic::Max, Statistic::P50]
         .map(|statistic| Effect::of(&lever.effects, statistic));
     vec![
-        Cell::text(lever_name(proof, lever.arm)),
-        Cell::text(title).exact(changes),
+        Cell::text(lever_name(proof, lever.arm)).note(said).exact(changes),
         rank(p999),
         value(p999),
         rank(max),
         value(max),
         value(p50),
-        Cell::text(cost),
     ]
 }
 
@@ -235,10 +235,12 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
         let said: Vec<String> = lanes.iter().map(|lane| lane.tip.replace('\n', " ")).collect();
         svg.attr("role", "img").attr("aria-label", said.join(". ")).body(|m| {
             let decades = (0..6).map(|power| 1_000.0 * 10_f64.powi(power));
-            let ticks = decades.flat_map(|ns| [-ns, ns]).filter(|ns| (low..=high).contains(&scaled(*ns)));
+            // Labels beside 0 need room for themselves.
+            let has_room = |ns: &f64| (low..=high).contains(&scaled(*ns)) && (x(*ns) - x(0.0)).abs() > 60.0;
+            let ticks = decades.flat_map(|ns| [-ns, ns]).filter(has_room);
             for ns in ticks {
                 path(m, "grid", format!("M{} 0V{}", n(x(ns)), n(bottom)));
-                text(m, "label", x(ns), bottom + 17.0, "middle", &change(ns as i64));
+                text(m, "label", x(ns), bottom + 17.0, "middle", &tick(ns));
             }
             path(m, "axis", format!("M{} 0V{}", n(x(0.0)), n(bottom)));
             text(m, "label", x(0.0), bottom + 17.0, "middle", "0");
@@ -263,6 +265,11 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
         });
     });
     m.line();
+}
+
+/// A round number, short: "+10 us".
+fn tick(ns: f64) -> String {
+    format!("{}{}", if ns > 0.0 { "+" } else { "" }, format::about(ns))
 }
 
 fn path(m: &mut Markup, class: &str, d: String) {

@@ -39,7 +39,7 @@ const SPARE_REPEATS: u64 = 6;
 const JUDGED: [(&str, &str, &str); 3] =
     [("trial", "late-share", "100 %"), ("trial", "stall-share", "100 %"), ("trial", "attempts", "1")];
 /// Keys by which arms differ, for the tables of the run's report.
-const FACTORS: [&str; 5] = ["host.fifo", "host.idle", "host.isolate", "host.profile", "host.settings"];
+const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
 
 /// Runs a proof.
 ///
@@ -68,8 +68,10 @@ pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (directory, mut run) = begin(&run_arguments(arguments), &experiment, earlier, trials.len())?;
-    run.factors = FACTORS.iter().map(|key| (*key).to_owned()).chain(run.factors).collect();
-    run.factors.dedup();
+    for key in FACTORS.iter().filter(|key| !experiment.factors().iter().any(|other| other == *key)) {
+        run.factors.retain(|other| other != key);
+        run.factors.push((*key).to_owned());
+    }
     prove(&directory, run, proof, &trials, arguments)
 }
 

@@ -115,7 +115,13 @@ impl Bed {
 
     /// The same for another verb that takes an experiment.
     pub fn command_of(&self, verb: &str) -> Command {
-        self.prepare(&[verb, self.path("test.toml").to_str().unwrap(), "--out", self.out().to_str().unwrap()])
+        self.command_of_words(&[verb])
+    }
+
+    /// The same for a verb of several words.
+    pub fn command_of_words(&self, verb: &[&str]) -> Command {
+        let (file, out) = (self.path("test.toml"), self.out());
+        self.prepare(&[verb, &[file.to_str().unwrap(), "--out", out.to_str().unwrap()]].concat())
     }
 
     fn prepare(&self, arguments: &[&str]) -> Command {
@@ -147,7 +153,14 @@ impl Bed {
 
     /// The same for another verb that goes on.
     pub fn resume_of(&self, verb: &str) -> Finished {
-        Running::start(self, self.prepare(&[verb, "--resume", self.out().to_str().unwrap()])).end()
+        self.resume_of_words(&[verb])
+    }
+
+    /// The same for a verb of several words.
+    pub fn resume_of_words(&self, verb: &[&str]) -> Finished {
+        let out = self.out();
+        let arguments = [verb, &["--resume", out.to_str().unwrap()]].concat();
+        Running::start(self, self.prepare(&arguments)).end()
     }
 
     pub fn manifest(&self) -> Value {

@@ -28,6 +28,7 @@ mod in_kernel;
 mod patterns;
 mod plans;
 mod programs;
+mod proofs;
 mod searches;
 mod shares;
 mod soaks;
