@@ -187,3 +187,6 @@ host_state() {
 	grep -sH . /sys/devices/virtual/workqueue/cpumask /proc/sys/kernel/sched_rt_runtime_us || true
 	pgrep -g 0 -x wiretail || true
 }
+
+# added BEFORE AFTER: what of a later host_state is in no earlier one; what others took away meanwhile is theirs.
+added() { comm -13 <(sort <<<"$1") <(sort <<<"$2"); }

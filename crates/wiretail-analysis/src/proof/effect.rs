@@ -165,6 +165,7 @@ fn rank_effects(levers: &mut [LeverEffect], is_meant: impl Fn(usize) -> bool, st
 mod tests {
     use wiretail_schema::host::plan::Profile;
     use wiretail_schema::host::proof::{Lever, PROOF_SCHEMA};
+    use wiretail_schema::random::Random;
 
     use super::*;
 
@@ -257,7 +258,7 @@ mod tests {
     /// Noise with outliers of a thousand times its body, from SplitMix64's mixing.
     fn heavy(seed: u64) -> impl Fn(usize, u64) -> i64 {
         move |arm, repeat| {
-            let bits = [arm as u64, repeat].iter().fold(seed, |state, word| super::super::lot(state ^ word));
+            let bits = [arm as u64, repeat].iter().fold(seed, |state, word| Random::new(state ^ word).bits());
             let body = (bits % 21) as i64 - 10;
             if bits >> 58 == 0 { body * 1000 } else { body }
         }

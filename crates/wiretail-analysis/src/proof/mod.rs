@@ -7,6 +7,7 @@ mod effect;
 
 use wiretail_schema::host::plan::{Profile, Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::proof::{Arm, ArmKind, Lever};
+use wiretail_schema::random::Random;
 
 pub use effect::{judge, repeats_needed};
 
@@ -116,17 +117,9 @@ pub fn keys_of(arm: &Arm, profile: Profile, keys: &[&str]) -> Vec<(&'static str,
 pub fn order(arms: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..arms).collect();
     order.sort_by_key(|arm| {
-        [load as u64, repeat, *arm as u64].iter().fold(seed, |state, word| lot(state ^ word))
+        [load as u64, repeat, *arm as u64].iter().fold(seed, |state, word| Random::new(state ^ word).bits())
     });
     order
-}
-
-/// The mixing function of SplitMix64 (Steele, Lea and Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-fn lot(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

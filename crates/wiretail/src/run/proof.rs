@@ -104,13 +104,11 @@ fn prove(
         left.remove(0);
     }
     conclude(directory.path(), &run, false, true)?;
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        serde_json::to_writer(&mut out, &proof)?;
-        writeln!(out)?;
-    } else if !arguments.quiet {
-        text::table(&mut out, &proof)?;
-        writeln!(out, "\n  report  {}", directory.path().join("report.html").display())?;
+    if arguments.json || !arguments.quiet {
+        outputs::print(&proof, arguments.json, |out| {
+            text::table(out, &proof)?;
+            writeln!(out, "\n  report  {}", directory.path().join("report.html").display())
+        })?;
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(interrupted("host prove", directory.path()));
