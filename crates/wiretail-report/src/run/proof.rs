@@ -28,8 +28,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     page::section(m, "proof", "What each setting is worth", |m| {
         m.tag("p").class("hint").text(format_args!(
             "Profile {} on cores {}, as far as it can be set while the machine runs. All states of the host took turns, {} times, in an \
-             order that was drawn; differences are of the same repeat. A setting has an effect where the interval of its median difference \
-             leaves out 0.",
+             order that was drawn; differences are of the same repeat. A setting has an effect where the interval of its differences leaves out 0.",
             proof.profile.name(),
             proof.cores,
             proof.repeats
@@ -38,7 +37,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             load(m, proof, result);
         }
         m.tag("p").class("rests").text(
-            "Intervals are of the sign test: they hold whatever the distribution. Those of a list are wide enough to hold all together with 95\u{a0}% \
+            "Intervals are of the signed-rank test: outliers do not rule them. Those of a list are wide enough to hold all together with 95\u{a0}% \
              (Bonferroni). Ranks are ranges where intervals overlap. A maximum is one packet of a trial: its median over the trials is what counts here. \
              Packets that were lost are in no percentile.",
         );
@@ -72,16 +71,7 @@ fn load(m: &mut Markup, proof: &Proof, result: &LoadResult) {
             let caption = format!("{} of {name}, {title}", statistic.name());
             forest(m, &caption, &lanes(proof, result, &levers, statistic));
         }
-        let names = head([
-            "setting",
-            "what it does",
-            "rank by p99.9",
-            "p99.9",
-            "rank by max",
-            "max",
-            "p50",
-            "what it costs",
-        ]);
+        let names = head(["setting", "rank by p99.9", "p99.9", "rank by max", "max", "p99", "p50"]);
         let rows = levers.iter().map(|lever| row(proof, lever));
         m.tag("div").class("broad").body(|m| table(m, &format!("Settings {title}"), &names, rows));
     }
@@ -103,7 +93,7 @@ fn row(proof: &Proof, lever: &LeverEffect) -> Vec<Cell> {
         cost => format!("{}; costs: {cost}", lever.title),
     });
     let changes = described.map_or(String::new(), |lever| lever.changes.join("\n"));
-    let [p999, max, p50] = [Statistic::P999, Statistic::Max, Statistic::P50]
+    let [p999, max, p99, p50] = [Statistic::P999, Statistic::Max, Statistic::P99, Statistic::P50]
         .map(|statistic| Effect::of(&lever.effects, statistic));
     vec![
         Cell::text(lever_name(proof, lever.arm)).note(said).exact(changes),
@@ -111,6 +101,7 @@ fn row(proof: &Proof, lever: &LeverEffect) -> Vec<Cell> {
         value(p999),
         rank(max),
         value(max),
+        value(p99),
         value(p50),
     ]
 }

@@ -191,9 +191,10 @@ pub struct Effect {
     pub statistic: Statistic,
     /// Repeats in which both arms have a valid trial.
     pub pairs: usize,
-    /// Median of the differences within repeats, in ns: more than 0 where it helps. None without pairs.
+    /// What the differences within repeats are about, in ns: the median of the means of all pairs of them (Hodges, Lehmann). More than 0
+    /// where it helps. None without pairs.
     pub difference_ns: Option<i64>,
-    /// The interval of that median, in ns; None where there are too few pairs for one.
+    /// The interval of that, in ns; None where there are too few pairs for one.
     pub interval_ns: Option<(i64, i64)>,
     /// With which confidence, in percent, at least: so that all intervals of the same statistic and load hold together with 95 %.
     pub confidence: f64,

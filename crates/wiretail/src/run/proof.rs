@@ -33,8 +33,8 @@ use crate::outputs;
 
 /// Name of the document in a run directory.
 pub const FILE: &str = "proof.json";
-/// More repeats than an interval needs: so many may contradict the others.
-const SPARE_REPEATS: u64 = 6;
+/// More repeats than an interval needs, so that some may contradict the others.
+const SPARE_REPEATS: u64 = 15;
 /// Keys that every trial of a proof has: what stalls and delays the generator is what is measured.
 const JUDGED: [(&str, &str, &str); 3] =
     [("trial", "late-share", "100 %"), ("trial", "stall-share", "100 %"), ("trial", "attempts", "1")];
@@ -84,6 +84,7 @@ fn prove(
     arguments: &ProveArgs,
 ) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
+    proof.results = judge(&proof);
     directory.write_manifest(&run)?;
     write(directory, &proof)?;
     let done = |proof: &Proof, number| proof.trials.iter().any(|trial| trial.number == number);

@@ -131,17 +131,24 @@ fn effects(
     let levers: Vec<_> = result.levers.iter().filter(|lever| proof.arms[lever.arm].kind == kind).collect();
     let Some(first) = levers.first().and_then(|lever| lever.effects.first()) else { return Ok(()) };
     writeln!(out, "\n    {title}")?;
-    for statistic in [Statistic::P999, Statistic::Max] {
-        let name = |arm: usize| proof.arms[arm].lever.as_ref().map_or("", |lever| lever.name.as_str());
+    let name = |arm: usize| proof.arms[arm].lever.as_ref().map_or("", |lever| lever.name.as_str());
+    for statistic in [Statistic::P999, Statistic::Max, Statistic::P99, Statistic::P50] {
+        // Settings are ranked by the first two; of the others what is seen.
+        let is_ranked = matches!(statistic, Statistic::P999 | Statistic::Max);
         let mut rows: Vec<(&str, &Effect)> = levers
             .iter()
             .filter_map(|lever| Some((name(lever.arm), Effect::of(&lever.effects, statistic)?)))
+            .filter(|(_, effect)| is_ranked || effect.verdict.is_seen())
             .collect();
+        if rows.is_empty() {
+            continue;
+        }
         rows.sort_by_key(|(_, effect)| {
             let size = effect.difference_ns.map_or(0, i64::abs);
             (!effect.verdict.is_seen(), std::cmp::Reverse(size))
         });
-        writeln!(out, "      by {}", statistic.name())?;
+        let seen = if is_ranked { "" } else { ", where an effect is seen" };
+        writeln!(out, "      by {}{seen}", statistic.name())?;
         for (name, effect) in rows {
             let rank = match effect.ranks {
                 Some((best, worst)) if best == worst => best.to_string(),
