@@ -5,10 +5,19 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::bed::{Bed, Running, experiment, json, live};
+use super::bed::{Bed, Running, Turn, experiment, json, live};
 use crate::support::wiretail;
 
 const STAT_INTERVAL: &str = "/proc/sys/vm/stat_interval";
+
+fn live_with_two_cores() -> Option<Turn> {
+    let turn = live()?;
+    let has_two = std::thread::available_parallelism().map_or(1, usize::from) > 1;
+    if !has_two {
+        println!("SKIPPED: one core only: none can be left alone");
+    }
+    Some(turn).filter(|_| has_two)
+}
 
 fn bed() -> Bed {
     Bed::new(&experiment(
@@ -27,11 +36,7 @@ fn prove(bed: &Bed, more: &[&str]) -> std::process::Command {
 
 #[test]
 fn arms_take_turns_and_the_host_is_as_before() {
-    let Some(_alone) = live() else { return };
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        println!("SKIPPED: one core only: none can be left alone");
-        return;
-    }
+    let Some(_alone) = live_with_two_cores() else { return };
     let before = fs::read_to_string(STAT_INTERVAL).expect("a number");
     let bed = bed();
     let more = ["--only", "vm-stat-interval,host.idle", "--repeats", "2"];
@@ -90,11 +95,7 @@ fn arms_take_turns_and_the_host_is_as_before() {
 
 #[test]
 fn a_killed_proof_is_undone_by_clean() {
-    let Some(_alone) = live() else { return };
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        println!("SKIPPED: one core only: none can be left alone");
-        return;
-    }
+    let Some(_alone) = live_with_two_cores() else { return };
     let before = fs::read_to_string(STAT_INTERVAL).expect("a number");
     let bed = bed();
     let mut running = Running::start(&bed, prove(&bed, &["--only", "vm-stat-interval", "--repeats", "9"]));
