@@ -69,8 +69,7 @@ pub fn compare(summaries: &[&Summary]) -> Vec<Row> {
     ];
     let shown = summaries.first().map_or(&[][..], |first| &first.delay.percentiles);
     for percentile in shown {
-        let find =
-            |s: &Summary| s.delay.percentiles.iter().find(|p| p.percentile == percentile.percentile).copied();
+        let find = |s: &Summary| s.delay.percentile(percentile.percentile).copied();
         if summaries.iter().all(|s| find(s).is_some_and(|p| !p.supported)) {
             continue;
         }

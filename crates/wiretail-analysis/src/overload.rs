@@ -55,7 +55,7 @@ pub fn overloads(run: &Run, results: &[SegmentResult]) -> Vec<OverloadMark> {
     let valid = run.trials.iter().filter(|trial| trial.state == TrialState::Valid);
     let points = valid.filter_map(|trial| {
         let result = results.iter().find(|r| r.trial == trial.number && r.segment == 0)?;
-        let p50 = result.summary.delay.percentiles.iter().find(|p| p.percentile == 50.0);
+        let p50 = result.summary.delay.percentile(50.0);
         let point = LoadPoint {
             rate_pps: trial.setting(RATE)?.number,
             loss_ratio: result.summary.loss.ratio,

@@ -38,8 +38,7 @@ pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
             let places = devices.iter().filter_map(|(device, trials)| {
                 let of = |trial: &&TrialRecord| {
                     let result = results.iter().find(|r| r.trial == trial.number && r.segment == 0)?;
-                    let found =
-                        result.summary.delay.percentiles.iter().find(|p| p.percentile == percentile)?;
+                    let found = result.summary.delay.percentile(percentile)?;
                     Some((trial.number, *found))
                 };
                 place(device, trials.iter().filter_map(of).collect())
@@ -60,19 +59,31 @@ fn add<'a>(groups: &mut Vec<(Scenario, Vec<&'a TrialRecord>)>, scenario: Scenari
     }
 }
 
+/// A percentile of repeats, which are not pooled: the median of theirs (of an even number the lower middle one), with an interval from their lowest
+/// bound to their highest. None without repeats.
+pub(crate) fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
+    repeats.sort_by_key(|p| p.value_ns);
+    let median = *repeats.get(repeats.len().checked_sub(1)? / 2)?;
+    let highs: Option<Vec<i64>> = repeats.iter().map(|p| p.high_ns).collect();
+    Some(Percentile {
+        low_ns: repeats.iter().map(|p| p.low_ns).min()?,
+        high_ns: highs.and_then(|highs| highs.into_iter().max()),
+        supported: repeats.iter().all(|p| p.supported),
+        ..median
+    })
+}
+
 /// A device without its rank; None without trials.
-fn place(device: &Scenario, mut repeats: Vec<(usize, Percentile)>) -> Option<Place> {
-    let trials = repeats.iter().map(|(number, _)| *number).collect();
-    repeats.sort_by_key(|(_, p)| p.value_ns);
-    let median = repeats.get(repeats.len().checked_sub(1)? / 2)?.1.value_ns;
-    let highs: Option<Vec<i64>> = repeats.iter().map(|(_, p)| p.high_ns).collect();
+fn place(device: &Scenario, repeats: Vec<(usize, Percentile)>) -> Option<Place> {
+    let (trials, repeats): (Vec<usize>, Vec<Percentile>) = repeats.into_iter().unzip();
+    let found = of_repeats(repeats)?;
     Some(Place {
         device: device.clone(),
         trials,
-        value_ns: median,
-        low_ns: repeats.iter().map(|(_, p)| p.low_ns).min()?,
-        high_ns: highs.and_then(|highs| highs.into_iter().max()),
-        supported: repeats.iter().all(|(_, p)| p.supported),
+        value_ns: found.value_ns,
+        low_ns: found.low_ns,
+        high_ns: found.high_ns,
+        supported: found.supported,
         best: 0,
         worst: 0,
         alike: Vec::new(),

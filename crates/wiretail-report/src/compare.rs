@@ -188,7 +188,7 @@ fn union<T: PartialEq>(results: &[(String, Summary)], values: impl Fn(&Summary) 
 }
 
 fn percentile(summary: &Summary, wanted: f64) -> Cell {
-    match summary.delay.percentiles.iter().find(|p| p.percentile == wanted) {
+    match summary.delay.percentile(wanted) {
         Some(p) => percentile_cell(p).note(tables::interval(p)),
         None => Cell::number("none"),
     }

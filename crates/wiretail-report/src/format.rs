@@ -39,6 +39,11 @@ pub fn duration(ns: f64) -> String {
     format!("{}{SPACE}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
 }
 
+/// A difference of spans of time, with its sign: "+1.250 ms".
+pub fn difference(ns: i64) -> String {
+    format!("{}{}", if ns > 0 { "+" } else { "" }, duration(ns as f64))
+}
+
 /// A span of time in passing, with three digits that count and no zeros behind them: "612 µs", "1.25 ms".
 pub fn about(ns: f64) -> String {
     // Rounded first: 999.6 µs is 1 ms, not 1 000 µs.

@@ -438,7 +438,8 @@ fn description(figure: &Figure) -> String {
     text
 }
 
-fn path(m: &mut Markup, class: &str, d: String) {
+/// A path of this class, unless it is empty.
+pub fn path(m: &mut Markup, class: &str, d: String) {
     if !d.is_empty() {
         m.tag("path").class(class).attr("d", d).close();
     }

@@ -335,6 +335,13 @@ pub struct Delay {
     pub drift_error_ns_per_s: Option<f64>,
 }
 
+impl Delay {
+    /// A percentile, in percent; None where it is not among those that the packets reach.
+    pub fn percentile(&self, percent: f64) -> Option<&Percentile> {
+        self.percentiles.iter().find(|found| found.percentile == percent)
+    }
+}
+
 /// A nearest-rank percentile with its distribution-free confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentile {

@@ -150,7 +150,7 @@ fn overloaded(seen: &[&Seen<'_>]) -> Option<u64> {
     let point = |one: &&Seen<'_>| LoadPoint {
         rate_pps: one.rate_pps(),
         loss_ratio: one.summary.loss.ratio,
-        p50_ns: one.summary.delay.percentiles.iter().find(|p| p.percentile == 50.0).map(|p| p.value_ns),
+        p50_ns: one.summary.delay.percentile(50.0).map(|p| p.value_ns),
     };
     overload(&seen.iter().map(point).collect::<Vec<_>>()).map(|found| found.rate_pps)
 }

@@ -4,9 +4,9 @@
 //! reaches from the lowest bound of theirs to the highest, so that what changes from trial to trial widens it, too.
 
 use wiretail_schema::host::recommend::{DelayOf, TrialsOf};
-use wiretail_schema::summary::Percentile;
 
 use super::seen::Seen;
+use crate::ranking::of_repeats;
 
 /// The maximum, as a percentile.
 pub const MAXIMUM: f64 = 100.0;
@@ -33,20 +33,16 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
         };
         return Some(none);
     }
-    let find = |one: &&Seen<'_>| {
-        one.summary.delay.percentiles.iter().find(|found| found.percentile == percentile).copied()
-    };
-    let mut found: Vec<Percentile> = seen.iter().map(find).collect::<Option<_>>()?;
-    found.sort_by_key(|one| one.value_ns);
-    let highs: Option<Vec<i64>> = found.iter().map(|one| one.high_ns).collect();
+    let find = |one: &&Seen<'_>| one.summary.delay.percentile(percentile).copied();
+    let found = of_repeats(seen.iter().map(find).collect::<Option<_>>()?)?;
     Some(DelayOf {
         of,
         percentile,
-        value_ns: found.get(found.len().checked_sub(1)? / 2)?.value_ns,
-        low_ns: found.iter().map(|one| one.low_ns).min(),
-        high_ns: highs.and_then(|highs| highs.into_iter().max()),
+        value_ns: found.value_ns,
+        low_ns: Some(found.low_ns),
+        high_ns: found.high_ns,
         packets,
-        supported: found.iter().all(|one| one.supported),
+        supported: found.supported,
         trials,
     })
 }

@@ -87,8 +87,7 @@ pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for (trial, percentile) in run.trials.iter().flat_map(|trial| [(trial, 99.9), (trial, 50.0)]) {
         let result = results.iter().find(|r| r.trial == trial.number && r.segment == 0);
-        let found =
-            result.and_then(|r| r.summary.delay.percentiles.iter().find(|p| p.percentile == percentile));
+        let found = result.and_then(|r| r.summary.delay.percentile(percentile));
         let Some(p) = found.filter(|_| trial.state == TrialState::Valid) else {
             continue;
         };

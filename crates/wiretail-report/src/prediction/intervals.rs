@@ -7,7 +7,7 @@ use crate::format;
 use crate::html::Markup;
 use crate::legend::{shortened, text_width};
 use crate::marks::{n, shape};
-use crate::plot::text;
+use crate::plot::{path, text};
 use crate::run::figures::axis;
 use crate::scale::{self, Extent, Ruler};
 
@@ -157,8 +157,4 @@ fn stretch(m: &mut Markup, from: f64, to: f64, y: f64, half: f64) {
 
 fn edge(m: &mut Markup, at: f64, y: f64, half: f64) {
     path(m, "line", format!("M{} {}v{}", n(at), n(y - half), n(2.0 * half)));
-}
-
-fn path(m: &mut Markup, class: &str, d: String) {
-    m.tag("path").class(class).attr("d", d).close();
 }

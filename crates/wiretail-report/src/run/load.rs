@@ -100,7 +100,7 @@ fn of_lines(page: &Page<'_>, index: usize, group: &[Curve<'_>], lines: &[&Vec<Cu
 type Point = (f64, f64, f64, bool);
 
 fn percentile(summary: &Summary, wanted: f64) -> Option<Point> {
-    let p = summary.delay.percentiles.iter().find(|p| p.percentile == wanted)?;
+    let p = summary.delay.percentile(wanted)?;
     let high = p.high_ns.map_or(f64::INFINITY, |ns| ns as f64);
     Some((p.value_ns as f64, p.low_ns as f64, high, p.supported))
 }

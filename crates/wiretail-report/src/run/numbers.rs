@@ -194,9 +194,7 @@ fn values(summary: &Summary) -> Vec<Cell> {
     let arrived = delay.count > 0;
     cells.push(if arrived { Cell::ns(delay.min_ns) } else { none() });
     cells.push(if arrived { Cell::ns_mean(delay.mean_ns) } else { none() });
-    cells.extend(PERCENTILES.map(|wanted| {
-        delay.percentiles.iter().find(|p| p.percentile == wanted).map_or_else(none, percentile_cell)
-    }));
+    cells.extend(PERCENTILES.map(|wanted| delay.percentile(wanted).map_or_else(none, percentile_cell)));
     cells.push(if arrived { Cell::ns(delay.max_ns) } else { none() });
     cells
 }

@@ -11,7 +11,7 @@ use crate::html::Markup;
 use crate::legend::{shortened, text_width};
 use crate::marks::{n, shape};
 use crate::page;
-use crate::plot::text;
+use crate::plot::{path, text};
 
 /// Width of a drawing, height of a row and of the axis below.
 const WIDTH: f64 = 960.0;
@@ -108,8 +108,7 @@ fn row(proof: &Proof, lever: &LeverEffect) -> Vec<Cell> {
 
 fn rank(effect: Option<&Effect>) -> Cell {
     match effect.and_then(|effect| effect.ranks) {
-        Some((best, worst)) if best == worst => Cell::number(best),
-        Some((best, worst)) => Cell::number(format!("{best}–{worst}")),
+        Some((best, worst)) => Cell::number(super::ranking::places(best, worst)),
         None => Cell::text(effect.map_or("", said)).class("number zero"),
     }
 }
@@ -123,18 +122,15 @@ fn said(effect: &Effect) -> &'static str {
     }
 }
 
-/// With its sign: more is what the setting saves.
-fn change(ns: i64) -> String {
-    format!("{}{}", if ns > 0 { "+" } else { "" }, format::duration(ns as f64))
-}
-
 fn value(effect: Option<&Effect>) -> Cell {
     let Some((effect, difference)) = effect.and_then(|effect| Some((effect, effect.difference_ns?))) else {
         return super::numbers::none();
     };
-    let cell = Cell::number(change(difference)).exact(format::exact_ns(difference));
+    let cell = Cell::number(format::difference(difference)).exact(format::exact_ns(difference));
     match effect.interval_ns {
-        Some((low, high)) => cell.note(format!("{} to {}", change(low), change(high))),
+        Some((low, high)) => {
+            cell.note(format!("{} to {}", format::difference(low), format::difference(high)))
+        }
         None => cell.note(format!("{} pairs", effect.pairs)),
     }
 }
@@ -184,9 +180,9 @@ fn lanes(proof: &Proof, result: &LoadResult, levers: &[&LeverEffect], statistic:
             tip: format!(
                 "{name}: {}\n{} ({} to {}), {} pairs, {:.1} %",
                 said(effect),
-                change(difference),
-                change(low),
-                change(high),
+                format::difference(difference),
+                format::difference(low),
+                format::difference(high),
                 effect.pairs,
                 effect.confidence
             ),
@@ -261,8 +257,4 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
 /// A round number, short: "+10 us".
 fn tick(ns: f64) -> String {
     format!("{}{}", if ns > 0.0 { "+" } else { "" }, format::about(ns))
-}
-
-fn path(m: &mut Markup, class: &str, d: String) {
-    m.tag("path").class(class).attr("d", d).close();
 }

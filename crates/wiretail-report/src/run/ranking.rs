@@ -71,11 +71,12 @@ fn one(m: &mut Markup, rankings: &[&Ranking]) {
     m.tag("div").class("broad").body(|m| table(m, &load, &names, rows));
 }
 
+/// A rank that is a range where it can't be told more exactly: "2", "2–3".
+pub fn places(best: usize, worst: usize) -> String {
+    if best == worst { best.to_string() } else { format!("{best}–{worst}") }
+}
+
 fn values(place: &Place) -> [Cell; 2] {
-    let rank = match (place.best, place.worst) {
-        (best, worst) if best == worst => best.to_string(),
-        (best, worst) => format!("{best}–{worst}"),
-    };
     let low = format::duration(place.low_ns as f64);
     let interval = match place.high_ns {
         Some(high) => format!("{low} to {}", format::duration(high as f64)),
@@ -83,7 +84,7 @@ fn values(place: &Place) -> [Cell; 2] {
     };
     let value = Cell::ns(place.value_ns).note(interval);
     let value = if place.supported { value } else { value.class("number weak") };
-    [Cell::number(rank), value]
+    [Cell::number(places(place.best, place.worst)), value]
 }
 
 fn alike(ranking: &Ranking, place: &Place) -> Cell {

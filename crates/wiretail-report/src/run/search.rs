@@ -54,9 +54,7 @@ fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
         .and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
     let summary = record.and_then(|record| page.summary(record, 0));
     let delay = |wanted: f64| {
-        let found = summary.and_then(|summary| {
-            summary.delay.percentiles.iter().find(|percentile| percentile.percentile == wanted)
-        });
+        let found = summary.and_then(|summary| summary.delay.percentile(wanted));
         match found {
             Some(found) if found.supported => Cell::ns(found.value_ns),
             Some(found) => Cell::ns(found.value_ns).class("number weak"),

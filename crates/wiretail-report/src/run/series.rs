@@ -74,7 +74,7 @@ pub fn representatives<'a>(page: &Page<'a>) -> Vec<Curve<'a>> {
 }
 
 fn p99_9(summary: &Summary) -> i64 {
-    let found = summary.delay.percentiles.iter().find(|p| p.percentile == 99.9);
+    let found = summary.delay.percentile(99.9);
     found.map_or(summary.delay.max_ns, |p| p.value_ns)
 }
 

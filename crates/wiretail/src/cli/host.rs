@@ -13,6 +13,7 @@ use wiretail_schema::units::Duration;
 
 pub use self::noise::NoiseArgs;
 pub use self::recommend::RecommendArgs;
+use super::RunArgs;
 use super::trace::cores;
 
 /// Arguments of `wiretail host`.
@@ -194,39 +195,21 @@ Method: docs/proof.md. With --json: proof.json (docs/formats/proof.md).
 
 Exit code: 0 done; 1 a trial failed; 2 error; 130 interrupted.")]
 pub struct ProveArgs {
-    /// Experiment in TOML, whose trials are compared; stalls and late packets make none of them invalid here
-    #[arg(required_unless_present = "resume")]
-    pub experiment: Option<PathBuf>,
-    /// Go on with an interrupted proof
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out", "profile", "only", "alone", "repeats"])]
-    pub resume: Option<PathBuf>,
-    /// Run directory; without it one under runs/, named after the time and the experiment
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    /// The experiment, whose trials are compared, and where its run goes; stalls and late packets make no trial invalid here.
+    #[command(flatten)]
+    pub run: RunArgs,
     /// The profile
-    #[arg(long, value_enum, default_value = "optimized")]
+    #[arg(long, value_enum, default_value = "optimized", conflicts_with = "resume")]
     pub profile: ProfileChoice,
     /// Switch only these back, of the names that --dry-run shows, with commas; the others stay as in the profile
-    #[arg(long, value_name = "SETTINGS", value_delimiter = ',')]
+    #[arg(long, value_name = "SETTINGS", value_delimiter = ',', conflicts_with = "resume")]
     pub only: Vec<String>,
     /// Measure also what each setting is worth alone, on the host as it is
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub alone: bool,
     /// How often each is done [default: the experiment's trial.repeats, but at least as often as it takes to see an effect]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub repeats: Option<u64>,
-    /// Print what would be compared, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Allow the changes that --dry-run shows; all are undone behind each trial
-    #[arg(long)]
-    pub allow_system_changes: bool,
-    /// Print the proof as JSON (docs/formats/proof.md)
-    #[arg(long)]
-    pub json: bool,
-    /// No progress and no table
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// How far a plan goes.

@@ -113,7 +113,7 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     let text = std::fs::read(&file).with_context(|| format!("{shown}: cannot be read"))?;
     let summary: Summary =
         serde_json::from_slice(&text).with_context(|| format!("{shown}: is no summary"))?;
-    let found = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+    let found = summary.delay.percentile(50.0);
     let found = found.filter(|_| summary.delay.count > 0);
     let found = found.with_context(|| format!("{shown}: has no median, as no packet was matched"))?;
     let median = Estimate {

@@ -135,7 +135,7 @@ fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<Measu
         ..Job::of(Source::open(pre, options.clone(), true)?, Source::open(post, options, false)?)
     };
     let (summary, _) = evaluate(job, None)?;
-    let median = summary.delay.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+    let median = summary.delay.percentile(50.0);
     let median_ns = median.map_or(0, |percentile| percentile.value_ns);
     let first_ns = summary.pre.first_ns;
     let late = |packet: &wiretail_schema::summary::Worst| LatePacket {

@@ -13,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use wiretail_schema::experiment::Experiment;
 use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::scenario::SegmentResult;
@@ -103,10 +105,31 @@ impl RunDirectory {
     /// # Errors
     /// A file system that is full or read-only.
     pub fn write_manifest(&self, run: &Run) -> Result<()> {
-        let mut text = serde_json::to_vec_pretty(run)?;
-        text.push(b'\n');
-        outputs::write_file(&self.path.join(MANIFEST), &text)
+        self.write_document(MANIFEST, run)
     }
+
+    /// Writes a document of this name, whole or not at all.
+    ///
+    /// # Errors
+    /// A file system that is full or read-only.
+    pub fn write_document(&self, name: &str, document: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(document)?;
+        text.push(b'\n');
+        outputs::write_file(&self.path.join(name), &text)
+    }
+}
+
+/// The document of this name in a run directory, `what` in words; None where there is none.
+///
+/// # Errors
+/// A file that is damaged.
+pub fn document<T: DeserializeOwned>(path: &Path, name: &str, what: &str) -> Result<Option<T>> {
+    let file = path.join(name);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{}: holds no {what}", file.display())).map(Some)
 }
 
 /// The experiment and the manifest of a run directory, also of a run that is still going on.

@@ -357,7 +357,8 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         }
         let topology = Topology::of(trial);
         let mut plan = dut::needs(trial, &topology, "wt-RUN");
-        let key = (topology, plan.clone(), tracing::is_traced(trial));
+        let of_host = ["isolate", "profile", "settings"].map(|key| trial.get("host", key).text.clone());
+        let key = (topology, plan.clone(), tracing::is_traced(trial), of_host);
         if shown.contains(&key) {
             continue;
         }

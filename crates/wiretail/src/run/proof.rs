@@ -4,13 +4,12 @@
 
 mod text;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use wiretail_analysis::proof::{arms, judge, keys_of, levers, not_tried, order, repeats_needed};
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::host::plan::Profile;
@@ -25,7 +24,6 @@ use super::topology::Topology;
 use super::{
     attempts, begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, trial,
 };
-use crate::cli::RunArgs;
 use crate::cli::host::ProveArgs;
 use crate::host;
 use crate::live::stop_on_signals;
@@ -47,7 +45,7 @@ const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.
 /// An experiment that can't be read, a profile that changes nothing, a host that can't be changed, a full disk. A trial that fails
 /// has no say, and the others go on.
 pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
-    let (experiment, earlier) = match (&arguments.resume, &arguments.experiment) {
+    let (experiment, earlier) = match (&arguments.run.resume, &arguments.run.experiment) {
         (Some(path), _) => {
             let (directory, experiment, run) = RunDirectory::open(path)?;
             let proof =
@@ -63,11 +61,11 @@ pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         None => (planned(arguments, &experiment, &bases)?, None),
     };
     let trials = trials(&proof, &bases)?;
-    if arguments.dry_run {
+    if arguments.run.dry_run {
         text::plan(&mut io::stdout().lock(), &proof, &trials)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (directory, mut run) = begin(&run_arguments(arguments), &experiment, earlier, trials.len())?;
+    let (directory, mut run) = begin(&arguments.run, &experiment, earlier, trials.len())?;
     for key in FACTORS.iter().filter(|key| !experiment.factors().iter().any(|other| other == *key)) {
         run.factors.retain(|other| other != key);
         run.factors.push((*key).to_owned());
@@ -86,27 +84,27 @@ fn prove(
     let stop = stop_on_signals()?;
     proof.results = judge(&proof);
     directory.write_manifest(&run)?;
-    write(directory, &proof)?;
+    directory.write_document(FILE, &proof)?;
     let done = |proof: &Proof, number| proof.trials.iter().any(|trial| trial.number == number);
     let mut left: Vec<&Planned> = trials.iter().filter(|one| !done(&proof, one.trial.number)).collect();
     while let Some(one) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
         let waiting: Vec<&Trial> = left.iter().map(|one| &one.trial).collect();
-        let line = Line::new(&waiting, trials.len(), arguments.quiet);
+        let line = Line::new(&waiting, trials.len(), arguments.run.quiet);
         // The same packets in every arm: the seed is that of the repeat.
         let seed = run.seed.wrapping_add(one.repeat);
-        let Some(measured) = measured(directory, &mut run, (one, seed), &line, arguments.quiet, &stop)?
+        let Some(measured) = measured(directory, &mut run, (one, seed), &line, arguments.run.quiet, &stop)?
         else {
             break;
         };
         proof.trials.push(measured);
         proof.results = judge(&proof);
         proof.complete = proof.trials.len() == trials.len();
-        write(directory, &proof)?;
+        directory.write_document(FILE, &proof)?;
         left.remove(0);
     }
     conclude(directory.path(), &run, false, true)?;
-    if arguments.json || !arguments.quiet {
-        outputs::print(&proof, arguments.json, |out| {
+    if arguments.run.json || !arguments.run.quiet {
+        outputs::print(&proof, arguments.run.json, |out| {
             text::table(out, &proof)?;
             writeln!(out, "\n  report  {}", directory.path().join("report.html").display())
         })?;
@@ -123,18 +121,7 @@ fn prove(
 /// # Errors
 /// A file that is damaged.
 pub fn read(path: &Path) -> Result<Option<Proof>> {
-    let file = path.join(FILE);
-    if !file.exists() {
-        return Ok(None);
-    }
-    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{}: holds no proof", file.display())).map(Some)
-}
-
-fn write(directory: &RunDirectory, proof: &Proof) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(proof)?;
-    text.push(b'\n');
-    outputs::write_file(&directory.path().join(FILE), &text)
+    directory::document(path, FILE, "proof")
 }
 
 /// The loads: the experiment's trials without repeats.
@@ -275,7 +262,7 @@ fn proof_trial(planned: &Planned, record: &TrialRecord, summary: Option<&Summary
         let (value_ns, supported) = match statistic.percentile() {
             None => (delay.max_ns, false),
             Some(asked) => {
-                let found = delay.percentiles.iter().find(|found| found.percentile == asked)?;
+                let found = delay.percentile(asked)?;
                 (found.value_ns, found.supported)
             }
         };
@@ -290,18 +277,5 @@ fn proof_trial(planned: &Planned, record: &TrialRecord, summary: Option<&Summary
         packets: summary.map_or(0, |summary| summary.delay.count),
         lost: summary.map_or(0, |summary| summary.loss.lost),
         levels: Statistic::ALL.iter().filter_map(|statistic| level(*statistic)).collect(),
-    }
-}
-
-/// As those of a run.
-fn run_arguments(arguments: &ProveArgs) -> RunArgs {
-    RunArgs {
-        experiment: arguments.experiment.clone(),
-        resume: arguments.resume.clone(),
-        out: arguments.out.clone(),
-        dry_run: arguments.dry_run,
-        allow_system_changes: arguments.allow_system_changes,
-        json: arguments.json,
-        quiet: arguments.quiet,
     }
 }

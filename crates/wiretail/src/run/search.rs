@@ -6,14 +6,13 @@
 mod measure;
 mod text;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use wiretail_analysis::search::{Ask, conclude as judge, next};
 use wiretail_report::format::{count, duration};
 use wiretail_schema::experiment::{Experiment, KEYS, Trial};
@@ -23,12 +22,11 @@ use wiretail_schema::search::{
     Effort, Ending, Goal, Method, Over, SEARCH_SCHEMA, Search, SearchTrial, Searches,
 };
 
-use super::directory::RunDirectory;
+use super::directory::{self, RunDirectory};
 use super::progress::Line;
 use super::{attempts, begin, conclude, experiment, insert, interrupted, print_plan, trial};
 use crate::cli::RunArgs;
 use crate::live::stop_on_signals;
-use crate::outputs;
 
 /// Name of the document in a run directory.
 pub const FILE: &str = "search.json";
@@ -83,20 +81,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
 /// # Errors
 /// A file that is damaged.
 pub fn read(path: &Path) -> Result<Option<Searches>> {
-    let file = path.join(FILE);
-    if !file.exists() {
-        return Ok(None);
-    }
-    let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    let searches =
-        serde_json::from_slice(&text).with_context(|| format!("{}: holds no searches", file.display()))?;
-    Ok(Some(searches))
-}
-
-fn write(directory: &RunDirectory, searches: &Searches) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(searches)?;
-    text.push(b'\n');
-    outputs::write_file(&directory.path().join(FILE), &text)
+    directory::document(path, FILE, "searches")
 }
 
 /// One search, to its end or to where it is interrupted; what it had done before is not done again.
@@ -143,7 +128,7 @@ fn one(
                 .iter()
                 .for_each(|goal| eprintln!("{}: {}", template.name, text::result(search.effort.over, goal)));
         }
-        write(directory, searches)?;
+        directory.write_document(FILE, searches)?;
         if ended {
             return Ok(());
         }

@@ -204,7 +204,7 @@ fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
 
 /// A percentile, marked where too few packets support it.
 pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
-    let found = summary.delay.percentiles.iter().find(|found| found.percentile == percentile);
+    let found = summary.delay.percentile(percentile);
     match found {
         Some(found) if found.supported => (duration(found.value_ns as f64), true),
         Some(found) => (format!("{}?", duration(found.value_ns as f64)), false),

@@ -2,19 +2,18 @@
 
 mod text;
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::audit::{Question, audit};
+use wiretail_analysis::audit::audit;
 use wiretail_analysis::recommend::{RunInput, recommend};
 use wiretail_analysis::tuning::files;
 
-use super::read::{read, recorded};
+use super::read::{asked, read, recorded};
 use crate::cli::host::RecommendArgs;
-use crate::outputs::write_file;
+use crate::outputs::{print, write_file};
 use crate::run::{directory, explain, search};
 
 /// How long a living host is watched for what interrupts its cores.
@@ -31,20 +30,13 @@ pub fn run(arguments: &RecommendArgs) -> Result<ExitCode> {
         Some(path) => recorded(path, &files())?,
         None => read(Path::new("/"), &files(), WATCH),
     };
-    let question = Question { cores: arguments.cores.clone(), role: arguments.role.map(Into::into) };
+    let question = asked(&arguments.cores, arguments.role);
     let version = env!("CARGO_PKG_VERSION");
     let found = recommend(&audit(&record, &question, version), &runs, version);
     if let Some(path) = &arguments.out {
         write_file(path, wiretail_report::recommend(&found).as_bytes())?;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        serde_json::to_writer(&mut out, &found)?;
-        writeln!(out)?;
-    } else {
-        text::print(&mut out, &found, arguments.all)?;
-    }
-    out.flush()?;
+    print(&found, arguments.json, |out| text::print(out, &found, arguments.all))?;
     Ok(ExitCode::SUCCESS)
 }
 

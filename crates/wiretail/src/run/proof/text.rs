@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use wiretail_report::format::{count, duration};
+use wiretail_report::format::{self, count, duration};
 use wiretail_schema::host::proof::{
     ArmKind, Effect, EffectVerdict, Level, LoadResult, Proof, ProofTrial, Statistic,
 };
@@ -167,8 +167,7 @@ fn effects(
 
 /// An effect in words: "helps: +820 us (+400 us ... +1.2 ms) in 20 pairs".
 fn in_words(effect: &Effect) -> String {
-    let change = |ns: i64| format!("{}{}", if ns > 0 { "+" } else { "" }, duration(ns as f64));
-    let difference = effect.difference_ns.map_or("nothing known".to_owned(), change);
+    let difference = effect.difference_ns.map_or("nothing known".to_owned(), format::difference);
     let Some((low, high)) = effect.interval_ns else {
         return format!("{difference}; {} pairs are too few to tell", effect.pairs);
     };
@@ -179,8 +178,8 @@ fn in_words(effect: &Effect) -> String {
     };
     format!(
         "{verdict:<14} {difference:>10}  ({} ... {}) in {} pairs",
-        change(low),
-        change(high),
+        format::difference(low),
+        format::difference(high),
         effect.pairs
     )
 }
