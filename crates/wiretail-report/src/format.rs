@@ -44,6 +44,14 @@ pub fn difference(ns: i64) -> String {
     format!("{}{}", if ns > 0 { "+" } else { "" }, duration(ns as f64))
 }
 
+/// The first of many names, and how many others there are; few are all told.
+pub fn first_of(names: &[String]) -> String {
+    match names {
+        [first, _, _, _, ..] => format!("{first} and {} others", names.len() - 1),
+        few => few.join(", "),
+    }
+}
+
 /// A span of time in passing, with three digits that count and no zeros behind them: "612 µs", "1.25 ms".
 pub fn about(ns: f64) -> String {
     // Rounded first: 999.6 µs is 1 ms, not 1 000 µs.

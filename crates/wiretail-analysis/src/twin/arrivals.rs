@@ -4,6 +4,7 @@ use wiretail_schema::predict::twin::Arrivals;
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
+use super::vacations::Vacations;
 
 const SECOND_NS: f64 = 1e9;
 
@@ -13,6 +14,8 @@ pub(super) struct Stream<'a> {
     kind: Kind<'a>,
     number: u64,
     packets: u64,
+    /// What holds the sender.
+    held: Option<Vacations<'a>>,
 }
 
 #[derive(Debug)]
@@ -25,7 +28,12 @@ enum Kind<'a> {
 
 impl<'a> Stream<'a> {
     /// `packets` arrivals, or as many as were recorded, if that is less.
-    pub(super) fn new(arrivals: &'a Arrivals, packets: u64, random: Random) -> Self {
+    pub(super) fn new(
+        arrivals: &'a Arrivals,
+        packets: u64,
+        random: Random,
+        held: Option<Vacations<'a>>,
+    ) -> Self {
         let gap = |rate_pps: f64| SECOND_NS / rate_pps;
         let kind = match *arrivals {
             Arrivals::Constant { rate_pps } => Kind::Constant { gap_ns: gap(rate_pps) },
@@ -43,11 +51,21 @@ impl<'a> Stream<'a> {
             Arrivals::Recorded { times_ns } => packets.min(times_ns.len() as u64),
             _ => packets,
         };
-        Self { kind, number: 0, packets }
+        Self { kind, number: 0, packets, held }
     }
 
     #[inline]
     pub(super) fn next(&mut self) -> f64 {
+        let due_ns = self.due();
+        match &mut self.held {
+            // What is due while it is held leaves when it is not.
+            Some(held) if due_ns < f64::INFINITY => held.present(due_ns),
+            _ => due_ns,
+        }
+    }
+
+    #[inline]
+    fn due(&mut self) -> f64 {
         if self.number >= self.packets {
             return f64::INFINITY;
         }

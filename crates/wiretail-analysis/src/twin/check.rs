@@ -63,7 +63,7 @@ pub fn capacity(model: &TwinModel) -> Result<Capacity, TwinError> {
     wake(model)?;
     transfer(model)?;
     let mut interrupt_share = 0.0;
-    for interrupts in &model.interrupts {
+    for interrupts in model.away() {
         interrupt_share += share(interrupts)?;
     }
     if interrupt_share > INTERRUPT_SHARE_MAX {
@@ -133,8 +133,7 @@ pub(super) fn affordable(
     packets: u64,
 ) -> Result<(), TwinError> {
     let per_second: f64 = model
-        .interrupts
-        .iter()
+        .away()
         .map(|interrupts| match interrupts {
             Interrupts::Periodic { period_ns, .. } => 1e9 / period_ns,
             Interrupts::Poisson { per_second, .. } => *per_second,
@@ -158,7 +157,7 @@ pub(super) fn varies(model: &TwinModel, arrivals: &Arrivals) -> bool {
     matches!(arrivals, Arrivals::Poisson { .. })
         || varies(&model.service)
         || varies(&model.batch_overhead)
-        || !model.interrupts.is_empty()
+        || model.away().next().is_some()
 }
 
 fn time(what: &str, ns: f64) -> Result<(), TwinError> {

@@ -12,18 +12,61 @@ pub const LIMITS: [(u64, Option<f64>); 3] =
 /// How far the predicted capacity may be off.
 pub const CAPACITY_LIMIT: f64 = 0.1;
 
-/// The judged percentiles of a prediction and of the repeats of a measurement, of which the median counts, and the curves:
-/// that of the repeat with the median p99. A percentile that a repeat does not support is not judged.
-pub fn compare(predicted: &Counts, repeats: &[Counts]) -> (Vec<ComparedPercentile>, Vec<ComparedPercentile>) {
+/// A load as predicted: the delays of all rounds, and the judged percentiles of each round by itself.
+#[derive(Debug, Clone)]
+pub struct Predicted {
+    counts: Counts,
+    rounds: Vec<Vec<i64>>,
+}
+
+impl Predicted {
+    /// Of the delays of each round, and of all together; without any round, all are one.
+    pub fn new(counts: Counts, mut rounds: Vec<Vec<i64>>) -> Self {
+        if rounds.is_empty() {
+            rounds.push(judged(&counts));
+        }
+        Self { counts, rounds }
+    }
+
+    /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.
+    fn typical(&self, place: usize) -> Option<[i64; 3]> {
+        let mut values: Vec<i64> = self.rounds.iter().filter_map(|round| round.get(place).copied()).collect();
+        values.sort_unstable();
+        let at = |share: f64| {
+            values.get((share * values.len().saturating_sub(1) as f64).round() as usize).copied()
+        };
+        Some([values.get(middle(values.len())).copied()?, at(0.05)?, at(0.95)?])
+    }
+}
+
+/// The judged percentiles of a round, in ns; none without a delay.
+pub fn judged(counts: &Counts) -> Vec<i64> {
+    percentiles_at(counts, &LIMITS.map(|limit| limit.0)).into_iter().map(|one| one.value_ns).collect()
+}
+
+/// The judged percentiles of a prediction and of the repeats of a measurement, and the curves: that of the repeat with the median
+/// p99. Of either the median counts: the percentile of a typical trial, which is another one than that of all trials together,
+/// as one long pause of a machine delays one packet in a hundred of a trial or none. A percentile that a repeat does not support
+/// is not judged.
+pub fn compare(
+    predicted: &Predicted,
+    repeats: &[Counts],
+) -> (Vec<ComparedPercentile>, Vec<ComparedPercentile>) {
     let shares = LIMITS.map(|limit| limit.0);
     let each: Vec<Vec<ComparedPercentile>> =
-        repeats.iter().map(|measured| at(predicted, measured, &shares)).collect();
+        repeats.iter().map(|measured| at(&predicted.counts, measured, &shares)).collect();
     let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
         let ones: Option<Vec<ComparedPercentile>> = each.iter().map(|one| one.get(place).copied()).collect();
         let mut ones = ones.filter(|ones| !ones.is_empty())?;
         ones.sort_by_key(|one| one.measured_ns);
         let supported = ones.iter().all(|one| one.supported);
+        let [predicted_ns, predicted_low_ns, predicted_high_ns] = predicted.typical(place)?;
+        let measured_ns = ones[middle(ones.len())].measured_ns;
         Some(ComparedPercentile {
+            predicted_ns,
+            predicted_low_ns,
+            predicted_high_ns,
+            error: error(predicted_ns, measured_ns),
             measured_low_ns: ones[0].measured_ns,
             measured_high_ns: ones[ones.len() - 1].measured_ns,
             limit: limit.filter(|_| supported),
@@ -35,7 +78,7 @@ pub fn compare(predicted: &Counts, repeats: &[Counts]) -> (Vec<ComparedPercentil
     let mut order: Vec<usize> = (0..repeats.len()).collect();
     order.sort_by_key(|&place| each[place].get(1).map(|one| one.measured_ns));
     let typical = order.get(middle(order.len())).map(|&place| &repeats[place]);
-    let curve = typical.map(|one| at(predicted, one, &curve_shares(one.count().max(1))));
+    let curve = typical.map(|one| at(&predicted.counts, one, &curve_shares(one.count().max(1))));
     (judged, curve.unwrap_or_default())
 }
 
@@ -67,20 +110,25 @@ fn middle(count: usize) -> usize {
     count.saturating_sub(1) / 2
 }
 
+fn error(predicted_ns: i64, measured_ns: i64) -> f64 {
+    (predicted_ns - measured_ns) as f64 / measured_ns.max(1) as f64
+}
+
 fn at(predicted: &Counts, measured: &Counts, shares: &[u64]) -> Vec<ComparedPercentile> {
     let both = percentiles_at(predicted, shares).into_iter().zip(percentiles_at(measured, shares));
     let compared = |(predicted, measured): (
         wiretail_schema::summary::Percentile,
         wiretail_schema::summary::Percentile,
     )| {
-        let off = (predicted.value_ns - measured.value_ns) as f64;
         ComparedPercentile {
             percentile: measured.percentile,
             predicted_ns: predicted.value_ns,
+            predicted_low_ns: predicted.value_ns,
+            predicted_high_ns: predicted.value_ns,
             measured_ns: measured.value_ns,
             measured_low_ns: measured.value_ns,
             measured_high_ns: measured.value_ns,
-            error: off / measured.value_ns.max(1) as f64,
+            error: error(predicted.value_ns, measured.value_ns),
             limit: None,
             supported: measured.supported,
         }
@@ -98,9 +146,28 @@ mod tests {
         counts
     }
 
+    fn all(values: impl Iterator<Item = i64>) -> Predicted {
+        Predicted::new(counts(values), vec![])
+    }
+
+    #[test]
+    fn of_rounds_the_median_counts_and_not_what_all_come_to() {
+        // Of five rounds one has a long pause: all of them together have their p99 in it.
+        let usual = || (1..=2000).map(|value| value * 10);
+        let paused = || (1..=2000).map(|value| if value > 1500 { 5_000_000 } else { value * 10 });
+        let rounds: Vec<Counts> =
+            (0..5).map(|number| if number == 3 { counts(paused()) } else { counts(usual()) }).collect();
+        let mut together = Counts::new(64);
+        rounds.iter().for_each(|round| together.absorb(round));
+        let predicted = Predicted::new(together, rounds.iter().map(judged).collect());
+        let (judged, _) = compare(&predicted, &[counts(usual())]);
+        assert_eq!((judged[1].predicted_ns, judged[1].error), (19_800, 0.0));
+        assert_eq!((judged[1].predicted_low_ns, judged[1].predicted_high_ns), (19_800, 5_000_000));
+    }
+
     #[test]
     fn errors_are_parts_of_the_measured() {
-        let (judged, curve) = compare(&counts(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
+        let (judged, curve) = compare(&all(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
         assert_eq!((judged[0].predicted_ns, judged[0].measured_ns), (10_000, 8000));
         assert_eq!((judged[0].error, judged[0].limit), (0.25, Some(0.1)));
         // Two packets are beyond p99.9 of the measured 2000, which is not judged anyway.
@@ -110,10 +177,10 @@ mod tests {
 
     #[test]
     fn too_few_packets_are_not_judged_and_none_are_no_fault() {
-        let (judged, _) = compare(&counts(1..=100), &[counts(1..=100)]);
+        let (judged, _) = compare(&all(1..=100), &[counts(1..=100)]);
         assert_eq!((judged[0].limit, judged[1].limit), (Some(0.1), None));
-        assert_eq!(compare(&counts(1..=100), &[counts(0..0)]), (vec![], vec![]));
-        assert_eq!(compare(&counts(1..=100), &[]), (vec![], vec![]));
+        assert_eq!(compare(&all(1..=100), &[counts(0..0)]), (vec![], vec![]));
+        assert_eq!(compare(&all(1..=100), &[]), (vec![], vec![]));
     }
 
     #[test]
@@ -134,7 +201,7 @@ mod tests {
     #[test]
     fn of_repeats_the_median_counts() {
         let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
-        let (judged, curve) = compare(&counts(1..=20_000), &[repeat(30), repeat(8), repeat(10)]);
+        let (judged, curve) = compare(&all(1..=20_000), &[repeat(30), repeat(8), repeat(10)]);
         let p50 = judged[0];
         assert_eq!((p50.measured_low_ns, p50.measured_ns, p50.measured_high_ns), (8000, 10_000, 30_000));
         assert_eq!((p50.error, judged[1].error), (0.0, 0.0));

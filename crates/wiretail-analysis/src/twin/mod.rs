@@ -41,6 +41,8 @@ use crate::counts::Counts;
 
 /// Pages for simulated delays: 8 MiB, as wide as queues of milliseconds are.
 const PAGES: usize = 4096;
+/// The same of one round among many.
+const ROUND_PAGES: usize = 256;
 
 /// What becomes of `packets` packets (of recorded arrivals, as many as there are at most): calls
 /// `outcome(arrival_ns, delay_ns)` for each, without a delay where it is lost. Served packets come in their order, and lost
@@ -80,10 +82,18 @@ pub fn predict(
     packets: u64,
     seed: u64,
 ) -> Result<(TwinLoad, Counts), TwinError> {
-    predict_rounds(model, arrivals, packets, seed, Rounds { rounds: 1, warm_up_ns: f64::NEG_INFINITY })
+    predict_rounds(
+        model,
+        arrivals,
+        packets,
+        seed,
+        Rounds { rounds: 1, warm_up_ns: f64::NEG_INFINITY },
+        |_| (),
+    )
 }
 
-/// The same of a load that ends after so many packets, and is simulated several times: a trial that is repeated.
+/// The same of a load that ends after so many packets, and is simulated several times: a trial that is repeated. Calls `round`
+/// with the delays of each, where there are more than one.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -93,23 +103,34 @@ pub fn predict_rounds(
     packets: u64,
     seed: u64,
     rounds: Rounds,
+    mut round: impl FnMut(&Counts),
 ) -> Result<(TwinLoad, Counts), TwinError> {
     let capacity_pps = capacity(model)?.pps;
     let rate_pps = offered(arrivals, packets)?;
     let mut tally = tally::Tally::new(PAGES);
     let mut lost = 0;
     let mut totals = Totals::default();
-    for round in 0..rounds.rounds {
-        let of_round = simulate(model, arrivals, packets, seed.wrapping_add(round), |at_ns, delay_ns| {
+    let repeats = rounds.rounds > 1;
+    for number in 0..rounds.rounds {
+        let mut delays = Counts::new(ROUND_PAGES);
+        let of_round = simulate(model, arrivals, packets, seed.wrapping_add(number), |at_ns, delay_ns| {
             if at_ns < rounds.warm_up_ns {
                 return;
             }
             match delay_ns {
-                Some(delay_ns) => tally.add(delay_ns),
+                Some(delay_ns) => {
+                    tally.add(delay_ns);
+                    if repeats {
+                        delays.add(tally::rounded(delay_ns));
+                    }
+                }
                 None => lost += 1,
             }
         })?;
         totals.absorb(&of_round);
+        if repeats {
+            round(&delays);
+        }
     }
     let (counts, mean) = tally.finish();
     let sent = lost + counts.count();

@@ -116,7 +116,7 @@ impl Tally {
     fn flush(&mut self) {
         for &delay_ns in &self.block[..self.filled] {
             self.means.add(delay_ns);
-            self.counts.add((delay_ns + 0.5) as i64);
+            self.counts.add(rounded(delay_ns));
         }
         self.filled = 0;
     }
@@ -126,6 +126,12 @@ impl Tally {
         self.flush();
         (self.counts, self.means.interval())
     }
+}
+
+/// A delay as counts have it, to the nearest ns.
+#[inline]
+pub(super) fn rounded(delay_ns: f64) -> i64 {
+    (delay_ns + 0.5) as i64
 }
 
 /// Summed up as in the document; None without any delay. `error_ns` is the half width of the mean's interval.

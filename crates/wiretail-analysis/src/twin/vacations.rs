@@ -3,11 +3,14 @@
 //! An interrupt that comes while another one is served waits for it, as it does on a core that masks interrupts
 //! meanwhile. So what the server loses is the sum of all lengths, whichever source they are of.
 
-use wiretail_schema::predict::twin::Interrupts;
+use wiretail_schema::predict::twin::{Interrupts, TwinModel};
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
 use super::random::{Draw, generator};
+
+/// First stream of random numbers of the first source.
+const STREAM: u64 = 3;
 
 #[derive(Debug)]
 struct Source<'a> {
@@ -79,10 +82,20 @@ pub(super) struct Vacations<'a> {
 }
 
 impl<'a> Vacations<'a> {
-    /// Streams of random numbers from `stream` on belong to them.
-    pub(super) fn new(interrupts: &'a [Interrupts], seed: u64, stream: u64) -> Self {
-        let sources: Vec<_> =
-            interrupts.iter().zip(0..).map(|(one, i)| Source::new(one, seed, stream + 2 * i)).collect();
+    /// Of a server: all that takes it away.
+    pub(super) fn of_server(model: &'a TwinModel, seed: u64) -> Self {
+        Self::new(model.away().zip(0..), seed)
+    }
+
+    /// Of the sender: those of the server that hold it, too, at the same times. None where nothing does.
+    pub(super) fn of_sender(model: &'a TwinModel, seed: u64) -> Option<Self> {
+        let shared = model.away().zip(0..).skip(model.interrupts.len());
+        (!model.shared_interrupts.is_empty()).then(|| Self::new(shared, seed))
+    }
+
+    /// Sources with their numbers: each has streams of random numbers of its own, the same ones wherever it is asked for.
+    fn new(sources: impl Iterator<Item = (&'a Interrupts, u64)>, seed: u64) -> Self {
+        let sources = sources.map(|(one, number)| Source::new(one, seed, STREAM + 2 * number)).collect();
         let mut vacations =
             Self { sources, next: 0, start_ns: f64::INFINITY, away_until_ns: f64::NEG_INFINITY };
         vacations.choose();

@@ -1,15 +1,17 @@
 //! The page of predicted capacities: where each lies against what was measured, and what it was computed from.
 
+use wiretail_schema::figure::{Scale, Unit};
 use wiretail_schema::predict::capacity::{
     CapacityModel, Deployment, Estimate, Judgement, MedianBasis, SearchCheck,
 };
 
-use super::intervals::{Lane, draw};
+use super::intervals::{self, Lane, draw};
 use super::{Formula, Frame, basis, error, error_cell, none, sentence};
 use crate::cells::{Cell, Row, head, table};
 use crate::format;
 use crate::html::Markup;
 use crate::page::{answer, section};
+use crate::run::figures::axis;
 
 /// A page of deployments with their highest rates.
 pub fn capacity(model: &CapacityModel) -> String {
@@ -36,10 +38,14 @@ pub fn capacity(model: &CapacityModel) -> String {
             ),
         },
     };
+    let drawing = intervals::Frame {
+        axis: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
+        key: ["predicted, with its 95\u{a0}% interval", "measured: carried up to, overloaded from"],
+    };
     super::page(&frame, &document, |m| {
         verdicts(m, model);
         section(m, "rates", "Predicted and measured rates", |m| {
-            m.tag("div").class("frame").body(|m| draw(m, &lanes(model)));
+            m.tag("div").class("frame").body(|m| draw(m, &drawing, &lanes(model)));
             comparisons(m, model);
         });
         section(m, "inputs", "What it was computed from", |m| {
@@ -147,7 +153,11 @@ fn bracket([carried, over]: [Option<u64>; 2]) -> String {
 
 fn lanes(model: &CapacityModel) -> Vec<Lane> {
     let of = |found: &Deployment| {
-        let lane = |name: String, measured| Lane { name, predicted: found.capacity.max_pps, measured };
+        let lane = |name: String, measured: [Option<u64>; 2]| {
+            let predicted = found.capacity.max_pps;
+            let bounds = measured.map(|pps| pps.map(|pps| pps as f64));
+            Lane { name, tip: tip(predicted, measured), predicted, measured: bounds, middle: None }
+        };
         let name = &found.inputs.name;
         let searched = found
             .searched
@@ -159,6 +169,23 @@ fn lanes(model: &CapacityModel) -> Vec<Lane> {
         first.into_iter().chain(searched).collect::<Vec<_>>()
     };
     model.deployments.iter().flat_map(of).collect()
+}
+
+fn tip(predicted: Estimate, measured: [Option<u64>; 2]) -> String {
+    let mut text = format!("predicted {}", format::rate(predicted.value));
+    if !predicted.is_exact() {
+        let high = predicted.high.map_or_else(|| "unbounded".to_owned(), format::rate);
+        text.push_str(&format!(" ({} to {high})", format::rate(predicted.low)));
+    }
+    let pps = |pps: u64| format::rate(pps as f64);
+    match measured {
+        [Some(carried), Some(over)] => {
+            text + &format!("\nmeasured: carried {}, overloaded at {}", pps(carried), pps(over))
+        }
+        [Some(carried), None] => text + &format!("\nmeasured: carried {}", pps(carried)),
+        [None, Some(over)] => text + &format!("\nmeasured: overloaded at {}", pps(over)),
+        [None, None] => text,
+    }
 }
 
 fn comparisons(m: &mut Markup, model: &CapacityModel) {

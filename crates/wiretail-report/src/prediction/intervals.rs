@@ -1,14 +1,12 @@
-//! Rates in rows: the predicted one with its interval, over the stretch in which the measured one lies.
+//! Values in rows: the predicted one with its interval, over the stretch in which the measured one lies.
 
-use wiretail_schema::figure::{Scale, Unit};
+use wiretail_schema::figure::{Axis, Scale};
 use wiretail_schema::predict::capacity::Estimate;
 
-use crate::format;
 use crate::html::Markup;
 use crate::legend::{shortened, text_width};
 use crate::marks::{n, shape};
 use crate::plot::{path, text};
-use crate::run::figures::axis;
 use crate::scale::{self, Extent, Ruler};
 
 /// Width of the drawing.
@@ -20,40 +18,51 @@ const FOOT: f64 = 42.0;
 /// Half the height of the measured stretch.
 const HALF: f64 = 11.0;
 
+/// What the rows are drawn on and called.
+pub struct Frame<'a> {
+    /// What is predicted, and its unit and scale.
+    pub axis: Axis,
+    /// What the predicted mark is, what the measured stretch.
+    pub key: [&'a str; 2],
+}
+
 /// A row.
 pub struct Lane {
     /// What it is about.
     pub name: String,
-    /// The predicted rate.
+    /// All of it in words, a line each.
+    pub tip: String,
+    /// The predicted value and its bounds, in the axis' unit.
     pub predicted: Estimate,
-    /// The highest rate that was carried and the lowest that was not, as far as they are known.
-    pub measured: [Option<u64>; 2],
+    /// Between what the measured one lies, as far as that is known.
+    pub measured: [Option<f64>; 2],
+    /// The measured one, where it is one value.
+    pub middle: Option<f64>,
 }
 
 /// The rows; nothing without any.
-pub fn draw(m: &mut Markup, lanes: &[Lane]) {
-    let rates = axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear);
+pub fn draw(m: &mut Markup, frame: &Frame<'_>, lanes: &[Lane]) {
+    let axis = &frame.axis;
     let values = lanes.iter().flat_map(|lane| {
         let Estimate { value, low, high } = lane.predicted;
-        [
-            Some(value),
-            Some(low),
-            high,
-            lane.measured[0].map(|pps| pps as f64),
-            lane.measured[1].map(|pps| pps as f64),
-        ]
+        [Some(value), Some(low), high, lane.measured[0], lane.measured[1], lane.middle]
     });
-    let Some(extent) = Extent::of(values.flatten(), Scale::Linear) else { return };
-    let air = (extent.high - extent.low).max(extent.high * 0.1) * 0.06;
-    let extent = Extent { low: (extent.low - air).max(0.0), high: extent.high + air };
-    let domain = scale::domain(&rates, extent, extent.low < 0.35 * extent.high, true);
+    let Some(extent) = Extent::of(values.flatten(), axis.scale) else { return };
+    let extent = match axis.scale {
+        Scale::Linear => {
+            let air = (extent.high - extent.low).max(extent.high * 0.1) * 0.06;
+            Extent { low: (extent.low - air).max(0.0), high: extent.high + air }
+        }
+        _ => extent,
+    };
+    let domain = scale::domain(axis, extent, extent.low < 0.35 * extent.high, true);
     let widest = lanes.iter().map(|lane| text_width(&shortened(&lane.name))).fold(60.0, f64::max);
-    let ruler = Ruler::new(Scale::Linear, domain, (widest * 1.08 + 18.0).min(WIDTH / 2.0), WIDTH - 14.0);
+    let ruler = Ruler::new(axis.scale, domain, (widest * 1.08 + 18.0).min(WIDTH / 2.0), WIDTH - 14.0);
     let height = KEY + ROW * lanes.len() as f64 + FOOT;
     let svg = m.tag("svg").class("plot tips").attr("viewBox", format_args!("0 0 {WIDTH} {}", n(height)));
     svg.attr("role", "img").attr("aria-label", said(lanes)).body(|m| {
-        key(m, ruler.start);
-        grid(m, &ruler, domain, KEY + ROW * lanes.len() as f64);
+        key(m, frame.key, ruler.start);
+        grid(m, axis, &ruler, domain, KEY + ROW * lanes.len() as f64);
         for (place, one) in lanes.iter().enumerate() {
             lane(m, &ruler, one, KEY + ROW * (place as f64 + 0.5));
         }
@@ -65,34 +74,13 @@ pub fn draw(m: &mut Markup, lanes: &[Lane]) {
 fn said(lanes: &[Lane]) -> String {
     lanes
         .iter()
-        .map(|lane| format!("{}: {}.", lane.name, tip(lane).replace('\n', "; ")))
+        .map(|lane| format!("{}: {}.", lane.name, lane.tip.replace('\n', "; ")))
         .collect::<Vec<_>>()
         .join(" ")
 }
 
-fn tip(lane: &Lane) -> String {
-    let Estimate { value, low, high } = lane.predicted;
-    let mut text = format!("predicted {}", format::rate(value));
-    if !lane.predicted.is_exact() {
-        let high = high.map_or_else(|| "unbounded".to_owned(), format::rate);
-        text.push_str(&format!(" ({} to {high})", format::rate(low)));
-    }
-    let pps = |pps: u64| format::rate(pps as f64);
-    match lane.measured {
-        [Some(carried), Some(over)] => {
-            text + &format!("\nmeasured: carried {}, overloaded at {}", pps(carried), pps(over))
-        }
-        [Some(carried), None] => text + &format!("\nmeasured: carried {}", pps(carried)),
-        [None, Some(over)] => text + &format!("\nmeasured: overloaded at {}", pps(over)),
-        [None, None] => text,
-    }
-}
-
-fn key(m: &mut Markup, left: f64) {
-    let entries = [
-        ("s0", "predicted, with its 95\u{a0}% interval"),
-        ("s1", "measured: carried up to, overloaded from"),
-    ];
+fn key(m: &mut Markup, [predicted, measured]: [&str; 2], left: f64) {
+    let entries = [("s0", predicted), ("s1", measured)];
     let mut x = left;
     for (place, (class, name)) in entries.into_iter().enumerate() {
         m.tag("g").class(format_args!("key {class}")).body(|m| {
@@ -108,29 +96,33 @@ fn key(m: &mut Markup, left: f64) {
     }
 }
 
-fn grid(m: &mut Markup, ruler: &Ruler, domain: Extent, bottom: f64) {
-    let rates = axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear);
-    let ticks = scale::ticks(&rates, domain, ruler.end - ruler.start, 72.0);
+fn grid(m: &mut Markup, axis: &Axis, ruler: &Ruler, domain: Extent, bottom: f64) {
+    let ticks = scale::ticks(axis, domain, ruler.end - ruler.start, 72.0);
     for tick in &ticks.major {
         let Some(at) = ruler.at(tick.value) else { continue };
         path(m, "grid", format!("M{} {}V{}", n(at), n(KEY), n(bottom)));
         text(m, "label", at, bottom + 17.0, "middle", &tick.label);
     }
     path(m, "axis", format!("M{} {}H{}", n(ruler.start), n(bottom), n(ruler.end)));
-    text(m, "name", ruler.end, bottom + 36.0, "end", &format!("rate [{}]", ticks.unit));
+    text(m, "name", ruler.end, bottom + 36.0, "end", &format!("{} [{}]", axis.label, ticks.unit));
 }
 
 fn lane(m: &mut Markup, ruler: &Ruler, lane: &Lane, y: f64) {
-    m.tag("g").attr("data-tip", format!("{}\n{}", lane.name, tip(lane))).body(|m| {
+    m.tag("g").attr("data-tip", format!("{}\n{}", lane.name, lane.tip)).body(|m| {
         // The whole row answers to the pointer.
         let catch = m.tag("rect").class("catch").attr("x", 0).attr("y", n(y - ROW / 2.0));
         catch.attr("width", n(WIDTH)).attr("height", n(ROW)).close();
         text(m, "name", 0.0, y + 4.0, "start", &shortened(&lane.name));
-        let at = |pps: Option<u64>| pps.map(|pps| ruler.clamped(pps as f64));
-        m.tag("g").class("s1").body(|m| match lane.measured.map(at) {
-            [Some(from), Some(to)] => stretch(m, from, to, y, HALF),
-            [Some(one), None] | [None, Some(one)] => edge(m, one, y, HALF),
-            [None, None] => {}
+        let at = |value: Option<f64>| value.map(|value| ruler.clamped(value));
+        m.tag("g").class("s1").body(|m| {
+            match lane.measured.map(at) {
+                [Some(from), Some(to)] => stretch(m, from, to, y, HALF),
+                [Some(one), None] | [None, Some(one)] => edge(m, one, y, HALF),
+                [None, None] => {}
+            }
+            if let Some(middle) = at(lane.middle) {
+                path(m, "knot", shape(1, middle, y));
+            }
         });
         m.tag("g").class("s0").body(|m| {
             let Estimate { value, low, high } = lane.predicted;

@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 
-use wiretail_schema::figure::{Axis, Figure, Mark, Scale, Series, Unit};
+use wiretail_schema::figure::{Figure, Mark, Scale, Series, Unit};
 use wiretail_schema::predict::calibration::{
     ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
 };
+use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::TwinPrediction;
 
+use super::intervals::{self, Lane, draw};
 use crate::cells::{Cell, head, table};
 use crate::format;
 use crate::html::Markup;
 use crate::page::{self, section};
 use crate::plot::Size;
+use crate::run::figures::axis;
 
 /// A page of the trials that a model was held against.
 pub fn twin(prediction: &TwinPrediction) -> String {
@@ -28,6 +31,9 @@ pub fn twin(prediction: &TwinPrediction) -> String {
             ));
         });
         m.tag("main").body(|m| {
+            section(m, "percentiles", "Percentiles", |m| {
+                [50.0, 99.0].into_iter().for_each(|percentile| overview(m, checks, percentile));
+            });
             section(m, "errors", "Errors", |m| {
                 if !checks.is_empty() {
                     errors(m, checks);
@@ -53,6 +59,48 @@ pub fn twin(prediction: &TwinPrediction) -> String {
     })
 }
 
+/// A percentile of all loads.
+fn overview(m: &mut Markup, checks: &[TwinCheck], percentile: f64) {
+    let lane = |check: &TwinCheck| {
+        let one = check.percentiles.iter().find(|one| one.percentile == percentile)?;
+        let ns = |ns: i64| ns as f64;
+        let range = |low_ns: i64, high_ns: i64| {
+            format!("{} to {}", format::duration(ns(low_ns)), format::duration(ns(high_ns)))
+        };
+        Some(Lane {
+            name: check.name.clone(),
+            tip: format!(
+                "predicted {} (nine of ten repeats {})\nmeasured {} ({} repeats, {})\n{:+.1} %",
+                format::duration(ns(one.predicted_ns)),
+                range(one.predicted_low_ns, one.predicted_high_ns),
+                format::duration(ns(one.measured_ns)),
+                check.trials.len(),
+                range(one.measured_low_ns, one.measured_high_ns),
+                one.error * 100.0
+            ),
+            predicted: Estimate {
+                value: ns(one.predicted_ns),
+                low: ns(one.predicted_low_ns),
+                high: Some(ns(one.predicted_high_ns)),
+            },
+            measured: [Some(ns(one.measured_low_ns)), Some(ns(one.measured_high_ns))],
+            middle: Some(ns(one.measured_ns)),
+        })
+    };
+    let lanes: Vec<Lane> = checks.iter().filter_map(lane).collect();
+    let frame = intervals::Frame {
+        axis: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        key: [
+            "predicted, and between what nine of ten repeats are to lie",
+            "measured: the repeats and their median",
+        ],
+    };
+    m.tag("figure").body(|m| {
+        m.tag("figcaption").text(format_args!("p{} of each load", format::short(percentile)));
+        draw(m, &frame, &lanes);
+    });
+}
+
 fn errors(m: &mut Markup, checks: &[TwinCheck]) {
     let mut names: Vec<Cow<'_, str>> = head(["trial", "load"]).to_vec();
     for one in checks.first().map_or(&[][..], |check| &check.percentiles) {
@@ -73,7 +121,8 @@ fn errors(m: &mut Markup, checks: &[TwinCheck]) {
         });
         cells
     });
-    let title = "Predicted / measured, of repeats the median; in italics: fewer than ten measured packets, not judged";
+    let title = "Predicted / measured, of repeats the median; below: between what nine of ten predicted repeats lie / the smallest and \
+                 the largest measured; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
     replays(m, checks);
     for check in checks.iter().filter(|check| !check.within) {
@@ -132,12 +181,16 @@ fn compared(one: &ComparedPercentile) -> [Cell; 2] {
         (true, false) => "number",
     };
     let [predicted, measured] = [one.predicted_ns, one.measured_ns].map(|ns| format::duration(ns as f64));
+    let range = |low_ns: i64, high_ns: i64| match low_ns == high_ns {
+        true => format::duration(low_ns as f64),
+        false => format!("{} to {}", format::duration(low_ns as f64), format::duration(high_ns as f64)),
+    };
     let spread = match one.measured_low_ns == one.measured_high_ns {
         true => String::new(),
         false => format!(
-            "{} to {}",
-            format::duration(one.measured_low_ns as f64),
-            format::duration(one.measured_high_ns as f64)
+            "{} / {}",
+            range(one.predicted_low_ns, one.predicted_high_ns),
+            range(one.measured_low_ns, one.measured_high_ns)
         ),
     };
     let both = Cell::number(format!("{predicted} / {measured}"))
@@ -158,19 +211,13 @@ fn figure(place: usize, check: &TwinCheck) -> Figure {
         supported: check.curve.iter().map(|one| one.supported).collect(),
         bar_width: None,
     };
-    let axis = |label: &str, column: &str, unit, scale| Axis {
-        label: label.to_owned(),
-        column: column.to_owned(),
-        unit,
-        scale,
-    };
     Figure {
         id: format!("twin-{place}"),
         title: check.name.clone(),
         caption: format!(
             "{}: {} measured packets, {} simulated; of repeats the one with the median p99 is drawn; dashed parts rest on fewer than \
              ten measured packets.",
-            check.trials.join(", "),
+            format::first_of(&check.trials),
             format::count(check.measured_packets),
             format::count(check.predicted.sent)
         ),
@@ -200,8 +247,9 @@ fn evidence(m: &mut Markup, prediction: &TwinPrediction, found: &TwinCalibration
             "interrupts a second",
             format::digits(found.interrupts.per_second.value, 3),
             format!(
-                "{} were seen; they take {} of the time",
+                "{} were seen, {} of which held the sender as well; they take {} of the time",
                 format::count(found.interrupts.count),
+                format::count(found.interrupts.shared),
                 format::ratio(found.interrupts.share)
             ),
         ),
@@ -217,7 +265,7 @@ fn evidence(m: &mut Markup, prediction: &TwinPrediction, found: &TwinCalibration
     }));
     table(
         m,
-        &format!("Calibrated by {}", found.trials.join(", ")),
+        &format!("Calibrated by {}", format::first_of(&found.trials)),
         &head(["what", "value", "rests on"]),
         rows,
     );

@@ -78,6 +78,9 @@ pub struct InterruptEvidence {
     pub above_ns: Option<f64>,
     /// How many.
     pub count: u64,
+    /// How many of them held the sender as well.
+    #[serde(default)]
+    pub shared: u64,
     /// How many a second.
     pub per_second: Estimate,
     /// Share of the time that they take.
@@ -143,8 +146,12 @@ pub struct TwinReplay {
 pub struct ComparedPercentile {
     /// p in percent: 99.9.
     pub percentile: f64,
-    /// As predicted, in ns.
+    /// As predicted, in ns; of a load that was simulated several times the median.
     pub predicted_ns: i64,
+    /// Of such a load, one time in twenty it is below this, in ns.
+    pub predicted_low_ns: i64,
+    /// Of such a load, one time in twenty it is above this, in ns.
+    pub predicted_high_ns: i64,
     /// As measured, in ns; of repeats the median.
     pub measured_ns: i64,
     /// The smallest of the repeats, in ns.

@@ -89,6 +89,10 @@ pub struct TwinModel {
     pub wake: Vec<Wake>,
     /// What takes the server away, also in the middle of a packet, which goes on behind it.
     pub interrupts: Vec<Interrupts>,
+    /// The same, of interrupts that hold the sender as long: the tick of a kernel whose cores all have it at once, a pause of the
+    /// whole machine. What was to be sent meanwhile comes behind them, so that fewer packets wait for these than for the others.
+    #[serde(default)]
+    pub shared_interrupts: Vec<Interrupts>,
     /// Everything else on the way that is always as long, in ns. Negative where a packet has left before the server is done
     /// with it; the whole delay is never below 0.
     pub transfer_ns: f64,
@@ -105,8 +109,19 @@ impl TwinModel {
             batch_overhead: Length::Constant(0.0),
             wake: Vec::new(),
             interrupts: Vec::new(),
+            shared_interrupts: Vec::new(),
             transfer_ns: 0.0,
         }
+    }
+
+    /// All that takes the server away: its own interrupts, then those that it shares with the sender.
+    pub fn away(&self) -> impl Iterator<Item = &Interrupts> {
+        self.interrupts.iter().chain(&self.shared_interrupts)
+    }
+
+    /// The same device with a sender that nothing holds, as on a machine of its own.
+    pub fn with_own_sender(&self) -> Self {
+        Self { interrupts: self.away().cloned().collect(), shared_interrupts: Vec::new(), ..self.clone() }
     }
 }
 

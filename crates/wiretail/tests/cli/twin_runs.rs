@@ -177,10 +177,7 @@ fn runs_that_say_too_little_are_refused_with_what_would_do() {
     run(&folder.path().join("lone"), "rate = \"5 kpps\"", "9 us", SERVICE_NS);
     run(&folder.path().join("idle"), "rate = \"5 kpps\"", "0 ns", 400);
     let message = fail(["predict", "twin", "--calibrate", &at("lone")]);
-    assert!(
-        message.contains("experiments/twin-calibration.toml") && message.contains("--baseline"),
-        "{message}"
-    );
+    assert!(message.contains("experiments/twin.toml") && message.contains("--baseline"), "{message}");
     let weak = ["--baseline", &at("idle"), "--rate", "50kpps"];
     let shown = succeed(["predict", "twin", "--calibrate", &at("lone")].iter().chain(&weak));
     assert!(shown.contains("weak evidence"), "{shown}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::Length;
 
-use super::service::{Work, limit, median, moments};
+use super::service::{Work, limit, median, moments, shared};
 use super::{Lone, Observation};
 
 /// Departures nearer than this part of the mean gap are one clump's.
@@ -34,9 +34,11 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Lone>
         for pair in found.windows(2) {
             // The batch was taken when the one before had left: whoever is in it was there.
             if pair[1].first_ns < pair[0].left_ns {
-                busy.push((pair[1].packets, pair[1].left_ns - pair[0].left_ns));
+                let held_ns = one.held_between(pair[0].left_ns, pair[1].left_ns);
+                busy.push(Batch { packets: pair[1].packets, ns: pair[1].left_ns - pair[0].left_ns, held_ns });
             } else {
-                first.push((pair[1], pair[1].first_ns - pair[0].left_ns));
+                let held_ns = one.held_between(pair[1].first_ns, pair[1].left_ns);
+                first.push((pair[1], pair[1].first_ns - pair[0].left_ns, held_ns));
             }
         }
     }
@@ -44,8 +46,9 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Lone>
         return None;
     }
     let work = work(&busy);
-    let lone = first.iter().map(|(clump, idle_ns)| Lone {
+    let lone = first.iter().map(|(clump, idle_ns, held_ns)| Lone {
         idle_ns: *idle_ns,
+        held_ns: *held_ns,
         // Less the work of the others in it.
         delay_ns: clump.left_ns
             - clump.first_ns
@@ -53,6 +56,14 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Lone>
     });
     let lone = lone.collect();
     Some((work, lone))
+}
+
+/// What a batch took that had waited, and for how long of it the sender was held.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    packets: u64,
+    ns: f64,
+    held_ns: f64,
 }
 
 fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
@@ -77,18 +88,19 @@ fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
 
 /// Time of a batch of n is overhead + n x service: a line through the medians of each size, from which those far above are
 /// interrupted; then through the means of the others.
-fn work(busy: &[(u64, f64)]) -> Work {
+fn work(busy: &[Batch]) -> Work {
     let rough = line(busy, |times| median(times).map_or(0.0, |found| found.value));
-    let rest = |(n, time): &(u64, f64), of: &Line| time - of.overhead_ns - *n as f64 * of.service_ns;
+    let rest = |batch: &Batch, of: &Line| batch.ns - of.overhead_ns - batch.packets as f64 * of.service_ns;
     // A batch's deviation in that of one packet, and near the service, so that the limit has something to be a part of.
-    let one = |batch: &(u64, f64), of: &Line| of.service_ns + rest(batch, of) / (batch.0 as f64).sqrt();
+    let one = |batch: &Batch, of: &Line| of.service_ns + rest(batch, of) / (batch.packets as f64).sqrt();
     let single: Vec<f64> = busy.iter().map(|batch| one(batch, &rough)).collect();
     let above_ns = limit(&single);
-    let bulk: Vec<(u64, f64)> =
+    let bulk: Vec<Batch> =
         busy.iter().zip(&single).filter(|(_, one)| **one <= above_ns).map(|(batch, _)| *batch).collect();
     let line = line(&bulk, |times| moments(times).0);
     let interrupted = busy.iter().zip(&single).filter(|(_, one)| **one > above_ns);
-    let excesses: Vec<f64> = interrupted.map(|(batch, _)| rest(batch, &line).max(0.0)).collect();
+    let (shared, excesses) =
+        shared(interrupted.map(|(batch, _)| (rest(batch, &line).max(0.0), batch.held_ns)));
     let mut services: Vec<f64> = bulk.iter().map(|batch| one(batch, &line).max(0.0)).collect();
     let median_ns = median(&mut services).unwrap_or(Estimate::exact(0.0));
     let (mean_ns, variance) = moments(&services);
@@ -101,7 +113,8 @@ fn work(busy: &[(u64, f64)]) -> Work {
         variance,
         above_ns,
         excesses,
-        busy_ns: busy.iter().map(|batch| batch.1).sum(),
+        shared,
+        busy_ns: busy.iter().map(|batch| batch.ns).sum(),
         gaps: busy.len() as u64,
         remark: line.alone.then(|| {
             "batches were of one size only: what a batch costs besides its packets can't be told, and is in their service".to_owned()
@@ -118,9 +131,9 @@ struct Line {
 
 /// Least squares through one value a size, weighted by how often it was seen; through the origin where there is one size, or the
 /// overhead would be negative.
-fn line(batches: &[(u64, f64)], value: impl Fn(&mut [f64]) -> f64) -> Line {
+fn line(batches: &[Batch], value: impl Fn(&mut [f64]) -> f64) -> Line {
     let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    batches.iter().for_each(|&(n, time)| sizes.entry(n).or_default().push(time));
+    batches.iter().for_each(|batch| sizes.entry(batch.packets).or_default().push(batch.ns));
     let mut points: Vec<(f64, f64, f64)> =
         sizes.into_iter().map(|(n, mut times)| (n as f64, value(&mut times), times.len() as f64)).collect();
     if points.iter().any(|point| point.2 >= SIZE_MIN as f64) {

@@ -1,17 +1,16 @@
 //! Which packet waited for which: gaps of a busy server, and packets that found it idle.
 
 use super::service::median;
-use super::{GAPS_MIN, Lone, Observation};
+use super::{GAPS_MIN, Gap, Lone, Observation};
 
-/// Gaps right behind a packet that found the server idle are left out where their median is so much above that of the others: the
-/// caches are cold for longer than one packet.
+/// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
 const COLD: f64 = 1.05;
 
 /// What the packets of trials say of a server that releases each at once.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// Times between two departures, the second of a packet that had come before the first, in ns.
-    pub gaps: Vec<f64>,
+    /// Between two departures, the second of a packet that had come before the first.
+    pub gaps: Vec<Gap>,
     /// Packets that had nobody before them.
     pub lone: Vec<Lone>,
     /// Gaps that were left out, as the server was still cold.
@@ -19,36 +18,56 @@ pub(super) struct Busy {
 }
 
 impl Busy {
+    /// Of all trials, as if the machine had computed as fast in each of them as in the typical one: their medians are
+    /// laid upon each other.
     pub(super) fn of(observations: &[Observation<'_>]) -> Self {
+        let each: Vec<Self> = observations.iter().map(Self::of_trial).collect();
+        let speeds: Vec<Option<f64>> = each.iter().map(Self::speed).collect();
+        let mut known: Vec<f64> = speeds.iter().flatten().copied().collect();
+        let typical_ns = median(&mut known).map(|found| found.value);
         let mut all = Self::default();
-        observations.iter().for_each(|one| all.add(one.packets));
+        for (mut one, speed_ns) in each.into_iter().zip(speeds) {
+            let slower_ns = speed_ns.zip(typical_ns).map_or(0.0, |(own, typical)| own - typical);
+            one.gaps.iter_mut().for_each(|gap| gap.ns = (gap.ns - slower_ns).max(0.0));
+            one.lone.iter_mut().for_each(|lone| lone.delay_ns = (lone.delay_ns - slower_ns).max(0.0));
+            all.gaps.append(&mut one.gaps);
+            all.lone.append(&mut one.lone);
+            all.cold += one.cold;
+        }
         all
     }
 
-    fn add(&mut self, packets: &[(f64, f64)]) {
+    fn of_trial(one: &Observation<'_>) -> Self {
+        let mut found = Self::default();
         let (mut second, mut later) = (Vec::new(), Vec::new());
         let mut position = 0;
-        for pair in packets.windows(2) {
+        for pair in one.packets.windows(2) {
             let (left, leaves) = (pair[0].0 + pair[0].1, pair[1].0 + pair[1].1);
             if pair[1].0 >= left {
                 position = 0;
-                self.lone.push(Lone { idle_ns: pair[1].0 - left, delay_ns: pair[1].1 });
+                let held_ns = one.held_between(pair[1].0, leaves);
+                found.lone.push(Lone { idle_ns: pair[1].0 - left, delay_ns: pair[1].1, held_ns });
                 continue;
             }
             position += 1;
             let gaps = if position == 1 { &mut second } else { &mut later };
-            gaps.push((leaves - left).max(0.0));
+            gaps.push(Gap { ns: (leaves - left).max(0.0), held_ns: one.held_between(left, leaves) });
         }
-        let cold = match (median(&mut second), median(&mut later)) {
-            (Some(second), Some(other)) => later.len() >= GAPS_MIN && second.value > COLD * other.value,
-            _ => false,
-        };
-        if cold {
-            self.cold += second.len();
+        // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
+        if later.len() >= GAPS_MIN {
+            let slower =
+                middle(&second).zip(middle(&later)).is_some_and(|(second, other)| second > COLD * other);
+            found.cold += if slower { second.len() } else { 0 };
         } else {
-            self.gaps.append(&mut second);
+            found.gaps.append(&mut second);
         }
-        self.gaps.append(&mut later);
+        found.gaps.append(&mut later);
+        found
+    }
+
+    /// The median gap of a trial, in ns, where there are enough to tell.
+    fn speed(&self) -> Option<f64> {
+        middle(&self.gaps).filter(|_| self.gaps.len() >= GAPS_MIN)
     }
 
     pub(super) fn remark(&self) -> Option<String> {
@@ -62,8 +81,12 @@ impl Busy {
     }
 }
 
+fn middle(gaps: &[Gap]) -> Option<f64> {
+    median(&mut gaps.iter().map(|gap| gap.ns).collect::<Vec<_>>()).map(|found| found.value)
+}
+
 /// Median gap of the sender within bursts, in ns; None where none were sent.
-pub(super) fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
+pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
     let mut gaps = Vec::new();
     for one in observations.iter().filter(|one| one.burst > 1) {
         let arrivals: Vec<f64> = one.packets.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();

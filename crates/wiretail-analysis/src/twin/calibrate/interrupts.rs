@@ -19,6 +19,8 @@ const SAMPLES: usize = 512;
 /// The interrupts of a device.
 pub(super) struct Found {
     pub sources: Vec<Interrupts>,
+    /// Those that hold the sender as well.
+    pub shared: Vec<Interrupts>,
     pub evidence: InterruptEvidence,
 }
 
@@ -58,23 +60,37 @@ pub(super) fn of(work: &Work, idle: &[Lone], late: &[f64]) -> Found {
         let length = Length::Samples(drawn(&long, &weights));
         sources.push(Interrupts::Poisson { per_second: long_rate, length });
     }
+    let of_shared = counted(work.shared.len() as u64, seconds);
+    let mut shared = Vec::new();
+    if !work.shared.is_empty() {
+        let (per_second, length) = (of_shared.value, Length::Samples(work.shared.clone()));
+        shared.push(Interrupts::Poisson { per_second, length });
+    }
     let of_long = counted(long.len() as u64, long.len().max(1) as f64).times(long_rate);
     let of_short = counted(excesses.len() as u64, seconds);
-    let share = excesses.iter().sum::<f64>() / work.busy_ns
+    let share_of = |lengths: &[f64]| lengths.iter().sum::<f64>() / work.busy_ns;
+    let share = share_of(&excesses)
+        + share_of(&work.shared)
         + long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum::<f64>();
     let evidence = InterruptEvidence {
         source: "gaps".to_owned(),
         above_ns: Some(work.above_ns),
-        count: (excesses.len() + long.len()) as u64,
-        per_second: Estimate {
-            value: of_short.value + of_long.value,
-            low: of_short.low + of_long.low,
-            high: of_short.high.zip(of_long.high).map(|(short, long)| short + long),
-        },
+        count: (excesses.len() + long.len() + work.shared.len()) as u64,
+        shared: work.shared.len() as u64,
+        per_second: sum([of_short, of_long, of_shared]),
         share,
-        longest_ns: long.iter().copied().fold(0.0, f64::max),
+        longest_ns: long.iter().chain(&work.shared).copied().fold(0.0, f64::max),
     };
-    Found { sources, evidence }
+    Found { sources, shared, evidence }
+}
+
+/// Of independent ones, bounds added to bounds: wider than need be.
+fn sum(estimates: [Estimate; 3]) -> Estimate {
+    Estimate {
+        value: estimates.iter().map(|one| one.value).sum(),
+        low: estimates.iter().map(|one| one.low).sum(),
+        high: estimates.iter().map(|one| one.high).sum(),
+    }
 }
 
 /// Samples in which each length is as often as its weight says.

@@ -28,6 +28,7 @@ use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::{Length, Release, TwinModel};
 
 use self::busy::Busy;
+pub use self::busy::spacing;
 use super::TwinError;
 use super::check::{least, refuse};
 use crate::capacity::counted;
@@ -48,6 +49,17 @@ pub struct Observation<'a> {
     pub lost: u64,
     /// Packets that were sent together; 1 if none were.
     pub burst: u64,
+    /// When the sender was held, as (start, end) in ns of the same clock; in order, none within another. Empty: never, or not known.
+    pub held: &'a [(f64, f64)],
+}
+
+impl Observation<'_> {
+    /// For how long the sender was held between two times, in ns.
+    fn held_between(&self, from_ns: f64, to_ns: f64) -> f64 {
+        let first = self.held.partition_point(|span| span.1 <= from_ns);
+        let spans = self.held[first..].iter().take_while(|span| span.0 < to_ns);
+        spans.map(|span| span.1.min(to_ns) - span.0.max(from_ns)).sum()
+    }
 }
 
 /// What is known of a device without measuring it.
@@ -97,7 +109,7 @@ pub fn calibrate(
     if lone.len() < LONE_MIN {
         return Err(refuse(format!(
             "{} packets found the device idle, so what a lone packet costs is not known; expected {LONE_MIN} or more: calibrate at \
-             a lower rate (experiments/twin-calibration.toml)",
+             a lower rate (experiments/twin.toml)",
             lone.len()
         )));
     }
@@ -109,6 +121,7 @@ pub fn calibrate(
         batch_overhead: Length::Constant(work.overhead_ns),
         wake: found.wakes,
         interrupts: found.interrupts.sources,
+        shared_interrupts: found.interrupts.shared,
         transfer_ns: found.transfer_ns,
         service: work.service.clone(),
     };
@@ -131,7 +144,7 @@ pub fn calibrate(
         interrupts: found.interrupts.evidence,
         lone: lone.len() as u64,
         wakes: found.evidence,
-        spacing_ns: busy::spacing(observations),
+        spacing_ns: spacing(observations),
         remarks,
     };
     Ok((model, calibration))
@@ -168,6 +181,7 @@ pub fn by_baseline(
         batch_overhead: Length::Constant(0.0),
         wake: vec![],
         interrupts: vec![],
+        shared_interrupts: vec![],
         transfer_ns: baseline_median_ns,
     };
     let shift = |ns: f64| (ns - baseline_median_ns).max(0.0);
@@ -184,16 +198,17 @@ pub fn by_baseline(
             source: "none".to_owned(),
             above_ns: None,
             count: 0,
+            shared: 0,
             per_second: Estimate::exact(0.0),
             share: 0.0,
             longest_ns: 0.0,
         },
         lone: 0,
         wakes: vec![],
-        spacing_ns: busy::spacing(observations),
+        spacing_ns: spacing(observations),
         remarks: vec![
             "weak evidence: the service is the difference of two medians, taken as constant; its spread and the interrupts are \
-             not known, so the tail is missing. Bursts tell both: experiments/twin-calibration.toml"
+             not known, so the tail is missing. Bursts tell both: experiments/twin.toml"
                 .to_owned(),
         ],
     };
@@ -231,7 +246,7 @@ fn enough(gaps: usize) -> Result<(), TwinError> {
     }
     Err(refuse(format!(
         "only {gaps} packets waited for one before them, so what a packet costs can't be told; expected {GAPS_MIN} or more: \
-         calibrate with bursts at a low mean rate (experiments/twin-calibration.toml), or give a forwarder without work: \
+         calibrate with bursts at a low mean rate (experiments/twin.toml), or give a forwarder without work: \
          --baseline RUN"
     )))
 }
@@ -242,4 +257,13 @@ fn enough(gaps: usize) -> Result<(), TwinError> {
 struct Lone {
     idle_ns: f64,
     delay_ns: f64,
+    /// For how long the sender was held between its arrival and its departure.
+    held_ns: f64,
+}
+
+/// A time between two departures, and for how long of it the sender was held, in ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Gap {
+    ns: f64,
+    held_ns: f64,
 }

@@ -3,6 +3,8 @@
 use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::Length;
 
+use super::Gap;
+
 /// So many deviations above the median, a gap is taken for interrupted. Of normal ones, one in 10^15 is; of exponential
 /// ones one in 600, which changes little: such work comes as often as such an interrupt would.
 const DEVIATIONS: f64 = 8.0;
@@ -10,6 +12,10 @@ const DEVIATIONS: f64 = 8.0;
 const MAD: f64 = 1.4826;
 /// Never nearer to the median than this part of it.
 const APART: f64 = 0.05;
+/// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
+const OWN: f64 = 0.5;
+/// The sender is held for this part of an interrupt at least, where that is the sender's, too.
+const SHARED: f64 = 0.5;
 /// Where work spreads by less than this part of it, it is taken as constant.
 const SPREAD_MIN: f64 = 1e-3;
 
@@ -27,6 +33,8 @@ pub(super) struct Work {
     pub above_ns: f64,
     /// What interrupts took, each.
     pub excesses: Vec<f64>,
+    /// What interrupts took that held the sender as well.
+    pub shared: Vec<f64>,
     pub busy_ns: f64,
     pub gaps: u64,
     pub remark: Option<String>,
@@ -42,11 +50,13 @@ pub(super) fn limit(values: &[f64]) -> f64 {
 }
 
 /// Gaps as work, and those far above the others as work and an interrupt: its length is what the gap has above the mean of the bulk.
-pub(super) fn of_gaps(gaps: &[f64]) -> Work {
-    let above_ns = limit(gaps);
-    let mut bulk: Vec<f64> = gaps.iter().copied().filter(|gap| *gap <= above_ns).collect();
+pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
+    let lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
+    let above_ns = limit(&lengths) + OWN * median(&mut lengths.clone()).map_or(0.0, |found| found.value);
+    let mut bulk: Vec<f64> = lengths.iter().copied().filter(|gap| *gap <= above_ns).collect();
     let (mean_ns, variance) = moments(&bulk);
-    let excesses: Vec<f64> = gaps.iter().filter(|gap| **gap > above_ns).map(|gap| gap - mean_ns).collect();
+    let excesses = gaps.iter().filter(|gap| gap.ns > above_ns);
+    let (shared, excesses) = shared(excesses.map(|gap| (gap.ns - mean_ns, gap.held_ns)));
     let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
     let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
     Work {
@@ -57,10 +67,25 @@ pub(super) fn of_gaps(gaps: &[f64]) -> Work {
         variance,
         above_ns,
         excesses,
-        busy_ns: gaps.iter().sum(),
+        shared,
+        busy_ns: lengths.iter().sum(),
         gaps: gaps.len() as u64,
         remark: None,
     }
+}
+
+/// Interrupts apart, of (length, how long the sender was held meanwhile): those that it shares, and the others.
+pub(super) fn shared(interrupts: impl Iterator<Item = (f64, f64)>) -> (Vec<f64>, Vec<f64>) {
+    let (mut shared, mut own) = (Vec::new(), Vec::new());
+    for (length_ns, held_ns) in interrupts {
+        if is_shared(length_ns, held_ns) { &mut shared } else { &mut own }.push(length_ns);
+    }
+    (shared, own)
+}
+
+/// Whether the sender was held for most of it.
+pub(super) fn is_shared(length_ns: f64, held_ns: f64) -> bool {
+    held_ns >= SHARED * length_ns
 }
 
 /// Mean and variance; zeros of nothing.

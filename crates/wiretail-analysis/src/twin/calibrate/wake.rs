@@ -4,7 +4,7 @@
 use wiretail_schema::predict::calibration::WakeEvidence;
 use wiretail_schema::predict::twin::{Length, Wake};
 
-use super::service::{Work, at, limit, median, moments};
+use super::service::{Work, at, limit, median, moments, shared};
 use super::{Lone, interrupts};
 
 /// The smallest delays are compared at this share: the very first may be a stamp's fault.
@@ -42,9 +42,12 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
     let mut idle: Vec<Lone> = idle.filter(|one| one.idle_ns > 0.0).collect();
     idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
     let classes = classes(&idle);
+    // What held the sender as well is known from gaps alone: nothing was sent while it took an idle server.
     let late: Vec<f64> = classes.iter().flat_map(|class| late(class)).collect();
     let interrupts = interrupts::of(work, &idle, &late);
     let hits = interrupts.hits(work.mean_ns);
+    let transfer_ns =
+        classes.iter().fold(transfer_ns, |least, class| least.min(most(class, work, hits))).max(-least_ns);
     let (mut wakes, mut evidence) = (Vec::new(), Vec::new());
     for class in classes {
         let after_idle_ns = if wakes.is_empty() { 0.0 } else { class[0].idle_ns };
@@ -63,7 +66,8 @@ fn late(class: &[Lone]) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     let middle = median(&mut delays).map_or(0.0, |found| found.value);
     let above = limit(&delays);
-    delays.iter().filter(|delay| **delay > above).map(|delay| delay - middle).collect()
+    let late = class.iter().map(|one| (one.delay_ns, one.held_ns)).filter(|(delay_ns, _)| *delay_ns > above);
+    shared(late.map(|(delay_ns, held_ns)| (delay_ns - middle, held_ns))).1
 }
 
 /// Consecutive packets, by powers of [`CLASS`], each class with enough of them.
@@ -88,15 +92,29 @@ fn classes(sorted: &[Lone]) -> Vec<&[Lone]> {
     found
 }
 
-/// Delays less service and transfer. Both vary, and only their sum was seen: mean and variance of the sum are those of the parts,
-/// so what is left is stretched to the variance that is left. As many of the longest as interrupts hit are left out.
-fn length(class: &[Lone], work: &Work, transfer_ns: f64, hit: f64) -> Length {
+/// No packet waits for less than nothing, so the transfer is at most what the packets of a class took on average, two standard errors
+/// added, less the service.
+fn most(class: &[Lone], work: &Work, hit: f64) -> f64 {
+    let delays = undisturbed(class, hit);
+    let (delay_ns, variance) = moments(&delays);
+    delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
+}
+
+/// The delays of a class in order, without as many of the longest as interrupts hit.
+fn undisturbed(class: &[Lone], hit: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
     let above = limit(&delays);
     let late = delays.iter().filter(|delay| **delay > above).count();
     let hits = late.min((hit * delays.len() as f64).ceil() as usize);
     delays.truncate(delays.len() - hits);
+    delays
+}
+
+/// Delays less service and transfer. Both vary, and only their sum was seen: mean and variance of the sum are those of the parts,
+/// so what is left is stretched to the variance that is left.
+fn length(class: &[Lone], work: &Work, transfer_ns: f64, hit: f64) -> Length {
+    let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
     let mean_ns = delay_ns - work.mean_ns - transfer_ns;
     if mean_ns <= NEGLIGIBLE * work.mean_ns {

@@ -21,10 +21,11 @@ Examples:
   wiretail predict twin --rate 60kpps --service 11.4us --service-dist exponential --arrivals poisson --json | jq .loads
 
 From a measured run, and against others:
-  wiretail run experiments/twin-calibration.toml --out runs/calibration --allow-system-changes
-  wiretail predict twin --calibrate runs/calibration --rate 20kpps,50kpps,80kpps
-  wiretail predict twin --calibrate runs/calibration --save device.json
-  wiretail predict twin --model device.json --check runs/check --report twin.html
+  wiretail run experiments/twin.toml --out runs/twin --allow-system-changes
+  wiretail predict twin --calibrate 'runs/twin:*-14.99kpps-*' --rate 20kpps,50kpps,80kpps     # another load, another sender
+  wiretail predict twin --calibrate 'runs/twin:*-14.99kpps-*' --check runs/twin --report twin.html
+  wiretail predict twin --calibrate 'runs/twin:*-14.99kpps-*' --save device.json
+  wiretail predict twin --model device.json --check runs/later
 
 Exit code: 0 fine; 1 a checked prediction is beyond its limit; 2 error.
 Model, formulas and limits: docs/kpi/twin.md.")]
@@ -98,10 +99,11 @@ pub struct TwinArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub transfer: Duration,
 
-    /// Take the device from the valid trials of a run, or the one of that number or name; may be repeated
+    /// Take the device from the valid trials of a run, or those of that number, name or pattern of names ('*-5kpps-*'); may be
+    /// repeated
     ///
     /// Needs packets that waited for others, and some that found the device idle: bursts or Poisson arrivals at a low mean rate
-    /// (experiments/twin-calibration.toml).
+    /// (experiments/twin.toml).
     #[arg(
         long,
         value_name = "RUN[:TRIAL]",
@@ -125,10 +127,11 @@ pub struct TwinArgs {
     /// Write the device into a file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Hold it against the valid trials of a run, or the one of that number or name; may be repeated
+    /// Hold it against the valid trials of a run, or those of that number, name or pattern; may be repeated
     ///
-    /// Each trial's load, batch and release are simulated as often as makes a million packets. The median must be within 10 %,
-    /// the 99th percentile within 20 %. Beside that, each is replayed: with the arrivals at its ingress tap, and with the stalls
+    /// Loads by which it was calibrated are left out. The others are simulated, with batch and release, as often as makes a
+    /// million packets; of repeats the median counts, measured and simulated. The median delay must be within 10 %, the 99th
+    /// percentile within 20 %. Beside that, each is replayed: with the arrivals at its ingress tap, and with the stalls
     /// of its device where it lists them (stalls.csv).
     #[arg(long, value_name = "RUN[:TRIAL]")]
     pub check: Vec<String>,

@@ -9,6 +9,7 @@ use wiretail_capture::OpenOptions;
 use wiretail_schema::causes::{CAUSES_FILE, TrialExplanation};
 use wiretail_schema::predict::calibration::{SavedTwin, TWIN_MODEL_SCHEMA, TwinCalibration};
 use wiretail_schema::predict::twin::{Release, TwinModel};
+use wiretail_schema::stalls::StalledRole;
 
 use super::trials::{Chosen, RING_DEFAULT, choose};
 use crate::cli::predict::twin::TwinArgs;
@@ -19,26 +20,37 @@ use crate::run::packets::{Crossed, of_job, of_trial};
 use crate::source::Source;
 
 /// Packets as the calibration takes them.
-struct Taken {
+pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
     burst: u64,
+    held: Vec<(f64, f64)>,
 }
 
 impl Taken {
+    /// Of a trial, with what held its load generator.
+    fn of_trial(trial: &Chosen) -> Result<Self> {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let stalls = trial.stalls(StalledRole::Generator, first_ns)?;
+        let held = stalls.iter().map(|(start, length)| (*start, start + length)).collect();
+        Ok(Self { held, ..Self::of(&crossed, trial.warm_up_ns(), trial.burst()) })
+    }
+
     /// Behind the warm-up, with times since the first packet.
-    fn of(crossed: &[Crossed], warm_up_ns: i64, burst: u64) -> Self {
+    pub fn of(crossed: &[Crossed], warm_up_ns: i64, burst: u64) -> Self {
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let counted = crossed.iter().filter(|packet| packet.at_ns - first_ns >= warm_up_ns);
         let packets = counted
             .clone()
             .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
         let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
-        Self { packets: packets.collect(), lost, burst }
+        Self { packets: packets.collect(), lost, burst, held: Vec::new() }
     }
 
-    fn seen(&self) -> Observation<'_> {
-        Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
+    /// The same, as it is calibrated by.
+    pub fn seen(&self) -> Observation<'_> {
+        Observation { packets: &self.packets, lost: self.lost, burst: self.burst, held: &self.held }
     }
 }
 
@@ -90,8 +102,7 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
     }
     let mut taken = Vec::new();
     for trial in &trials {
-        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
-        taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
+        taken.push(Taken::of_trial(trial)?);
     }
     let all = trials.len();
     let is_typical = typical(&trials, &taken);
@@ -123,15 +134,15 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
     }
     if left_out > 0 {
         calibration.remarks.push(format!(
-            "of trials that repeat each other the one with the median p99 is used: {left_out} were left out"
+            "of trials that repeat each other those with the lowest and the highest p99 are left out, a quarter each: {left_out}"
         ));
     }
     calibration.remarks.extend(skipped.into_iter().map(|reason| format!("not used: {reason}")));
     Ok((model, calibration))
 }
 
-/// Which trials are used: of three repeats and more the one with the median p99. What disturbs the machine in one of them would
-/// else be in every prediction.
+/// Which trials are used: of three repeats and more those in the middle by their p99, without a quarter at either end. What disturbs
+/// the machine in one of them would else be in every prediction.
 fn typical(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
@@ -141,11 +152,12 @@ fn typical(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns: Vec<f64> = taken.iter().map(p99_ns).collect();
     let mut is_typical = vec![true; trials.len()];
     for (place, trial) in trials.iter().enumerate() {
-        let alike = |other: &usize| trials[*other].record.settings == trial.record.settings;
+        let alike = |other: &usize| trials[*other].repeats(trial);
         let mut repeats: Vec<usize> = (0..trials.len()).filter(alike).collect();
         if repeats.len() >= 3 {
             repeats.sort_by(|a, b| p99_ns[*a].total_cmp(&p99_ns[*b]));
-            is_typical[place] = repeats[(repeats.len() - 1) / 2] == place;
+            let ends = (repeats.len() + 1) / 4;
+            is_typical[place] = repeats[ends..repeats.len() - ends].contains(&place);
         }
     }
     is_typical

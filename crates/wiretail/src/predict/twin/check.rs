@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use wiretail_analysis::capacity::place;
 use wiretail_analysis::counts::Counts;
-use wiretail_analysis::twin::comparison::{CAPACITY_LIMIT, compare};
+use wiretail_analysis::twin::calibrate::{Observation, spacing};
+use wiretail_analysis::twin::comparison::{CAPACITY_LIMIT, Predicted, compare, judged};
 use wiretail_analysis::twin::{Rounds, capacity, predict_rounds};
 use wiretail_report::format::{duration, short};
 use wiretail_schema::predict::calibration::{
@@ -14,6 +15,7 @@ use wiretail_schema::predict::calibration::{
 use wiretail_schema::predict::twin::{Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
 
+use super::calibrated::Taken;
 use super::replay::Replay;
 use super::trials::{Chosen, choose};
 use crate::cli::predict::twin::TwinArgs;
@@ -36,6 +38,11 @@ pub fn all(
 ) -> Result<(Vec<TwinCheck>, Vec<String>)> {
     let mut skipped = Vec::new();
     let mut groups: Vec<Vec<Chosen>> = Vec::new();
+    let mut known = Vec::new();
+    for text in &arguments.calibrate {
+        known.extend(choose(text)?.0);
+    }
+    let mut by_these = 0;
     for text in arguments.check.iter().filter(|text| !is_search(text)) {
         let (trials, others) = choose(text)?;
         skipped.extend(others);
@@ -46,11 +53,18 @@ pub fn all(
                 skipped.push(format!("{}: {reason}", trial.name()));
                 continue;
             }
-            match groups.iter_mut().find(|group| group[0].record.settings == trial.record.settings) {
+            if known.iter().any(|one| one.repeats(&trial)) {
+                by_these += 1;
+                continue;
+            }
+            match groups.iter_mut().find(|group| group[0].repeats(&trial)) {
                 Some(group) => group.push(trial),
                 None => groups.push(vec![trial]),
             }
         }
+    }
+    if by_these > 0 {
+        skipped.push(format!("{by_these} trials of the loads by which it was calibrated"));
     }
     let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
     Ok((checks.collect::<Result<_>>()?, skipped))
@@ -129,6 +143,7 @@ fn one(
     let trial = &repeats[0];
     let model = of_trial_settings(model, calibration, trial);
     let (mut all, mut sent, mut lost) = (Vec::new(), 0u64, 0u64);
+    let mut taken = Vec::new();
     let mut replay = Replay::new(arguments, &model, calibration, repeats);
     for trial in repeats {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
@@ -143,18 +158,22 @@ fn one(
             }
         }
         replay.simulate(trial, &crossed)?;
+        taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
         all.push(measured);
     }
-    let spacing_ns = arguments.spacing.map(|spacing| spacing.ns as f64);
-    let spacing_ns = spacing_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
-    let (arrivals, packets) = trial.intended(spacing_ns)?;
+    // How fast a sender's packets follow one another is the load's, not the device's.
+    let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
+    let spacing_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
+    let (arrivals, packets) = trial.intended(spacing_ns.unwrap_or(0.0))?;
     let rounds = Rounds {
         rounds: arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX),
         warm_up_ns: trial.warm_up_ns() as f64,
     };
-    let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds)
+    let mut typical = Vec::new();
+    let each = |delays: &Counts| typical.push(judged(delays));
+    let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (percentiles, curve) = compare(&counts, &all);
+    let (percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
         failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));

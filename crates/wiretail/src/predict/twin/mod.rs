@@ -39,9 +39,11 @@ pub fn run(arguments: &TwinArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.save {
         calibrated::save(path, &model, calibration.as_ref())?;
     }
+    // What is asked for is the device, whoever sends. What is checked was sent from the same machine.
+    let alone = model.with_own_sender();
     let mut loads = Vec::new();
     for arrivals in arrivals(arguments, calibration.as_ref())? {
-        let (load, _) = predict(&model, &arrivals, arguments.packets.get(), arguments.seed)
+        let (load, _) = predict(&alone, &arrivals, arguments.packets.get(), arguments.seed)
             .with_context(|| format!("{} can't be simulated", named(&arrivals)))?;
         loads.push(load);
     }
@@ -98,6 +100,7 @@ fn by_hand(arguments: &TwinArgs) -> Result<TwinModel> {
         batch_overhead: Length::Constant(arguments.overhead.ns as f64),
         wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
         interrupts,
+        shared_interrupts: vec![],
         transfer_ns: arguments.transfer.ns as f64,
     })
 }

@@ -1,16 +1,13 @@
 //! Trials replayed: the device as calibrated, with the arrivals at its ingress tap and the stalls that it saw itself. So an
 //! error of the prediction is either the device's, or of the load generator and the machine.
 
-use std::fs;
-use std::io::ErrorKind;
-
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use wiretail_analysis::counts::Counts;
 use wiretail_analysis::twin::comparison::compare_each;
 use wiretail_analysis::twin::{Rounds, predict_rounds};
 use wiretail_schema::predict::calibration::{TwinCalibration, TwinReplay};
 use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, TwinModel};
-use wiretail_schema::stalls::{STALLS_FILE, StallSpan, StalledRole};
+use wiretail_schema::stalls::StalledRole;
 
 use super::trials::Chosen;
 use crate::cli::predict::twin::TwinArgs;
@@ -60,18 +57,15 @@ impl<'a> Replay<'a> {
         let (packets, warm_up_ns) = (times_ns.len() as u64, trial.warm_up_ns() as f64);
         let rounds = self.arguments.packets.get() / packets.max(1) / self.repeats as u64;
         let rounds = Rounds { rounds: rounds.max(1), warm_up_ns };
-        let stalls = stalls(trial, first_ns)?;
-        self.stalls &= stalls.is_some();
-        let stalled;
-        let model = match stalls {
-            Some(spans) => {
-                stalled = with_stalls(self.model, spans, self.threshold_ns);
-                &stalled
-            }
-            None => self.model,
+        let stalls = trial.stalls(StalledRole::Device, first_ns)?;
+        // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
+        self.stalls &= !stalls.is_empty();
+        let model = match stalls.is_empty() {
+            true => self.model.with_own_sender(),
+            false => with_stalls(self.model, stalls, self.threshold_ns),
         };
         let arrivals = Arrivals::Recorded { times_ns };
-        let (_, counts) = predict_rounds(model, &arrivals, packets, self.arguments.seed, rounds)
+        let (_, counts) = predict_rounds(&model, &arrivals, packets, self.arguments.seed, rounds, |_| ())
             .with_context(|| format!("{}: what it recorded can't be simulated", trial.name()))?;
         self.simulated.push(counts);
         Ok(())
@@ -86,34 +80,15 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// When the device's core was taken from it, as (start, length) in ns since the first packet; None where it
-/// lists none.
-fn stalls(trial: &Chosen, first_ns: i64) -> Result<Option<Vec<(f64, f64)>>> {
-    let path = trial.run.join(&trial.record.directory).join(STALLS_FILE);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
-    };
-    let list = StallSpan::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let of_device = list.iter().filter(|stall| stall.role == StalledRole::Device);
-    let mut spans: Vec<(f64, f64)> = of_device
-        .map(|stall| ((stall.start_ns - first_ns) as f64, (stall.end_ns - stall.start_ns) as f64))
-        .collect();
-    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // A device that keeps no list (another program) is not one that nothing stalled.
-    Ok((!spans.is_empty()).then_some(spans))
-}
-
 /// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
 fn with_stalls(model: &TwinModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> TwinModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =
-        model.interrupts.iter().filter_map(|source| below(source, threshold_ns)).collect();
+        model.away().filter_map(|source| below(source, threshold_ns)).collect();
     if !spans.is_empty() {
         interrupts.push(Interrupts::Recorded { spans });
     }
-    TwinModel { interrupts, ..model.clone() }
+    TwinModel { interrupts, shared_interrupts: Vec::new(), ..model.clone() }
 }
 
 /// What of a source is shorter than a stall; None where nothing is.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use wiretail_report::format::{count, digits, duration, rate, ratio, short};
+use wiretail_report::format::{count, digits, duration, first_of, rate, ratio, short};
 use wiretail_schema::predict::calibration::{
     ComparedPercentile, TwinCalibration, TwinCheck, TwinSearchCheck,
 };
@@ -40,13 +40,16 @@ fn model(out: &mut impl Write, prediction: &TwinPrediction) -> io::Result<()> {
     for source in &model.interrupts {
         write!(out, ", interrupts {}", interrupts(source))?;
     }
+    for source in &model.shared_interrupts {
+        write!(out, ", interrupts of device and sender {}", interrupts(source))?;
+    }
     let capacity = wiretail_analysis::twin::capacity(model).ok().and_then(|found| found.pps);
     writeln!(out, ": capacity {}", capacity.map_or_else(|| "without limit".to_owned(), rate))
 }
 
 /// What a calibrated model rests on.
 fn evidence(out: &mut impl Write, model: &TwinModel, found: &TwinCalibration) -> io::Result<()> {
-    writeln!(out, "\n  CALIBRATED by {}", found.trials.join(", "))?;
+    writeln!(out, "\n  CALIBRATED by {}", first_of(&found.trials))?;
     let high = found.service_ns.high.map_or("open".to_owned(), duration);
     writeln!(
         out,
@@ -69,6 +72,14 @@ fn evidence(out: &mut impl Write, model: &TwinModel, found: &TwinCalibration) ->
         seen.above_ns
             .map_or(String::new(), |above| format!("; packets that took longer than {}", duration(above)))
     )?;
+    if seen.shared > 0 {
+        writeln!(
+            out,
+            "                {} of them held the sender as well: fewer packets of a sender on this machine wait for them than of one \
+             elsewhere",
+            count(seen.shared)
+        )?;
+    }
     writeln!(
         out,
         "    transfer    {}: {} packets found it idle",
@@ -176,7 +187,7 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         )?;
     }
     for check in failed {
-        writeln!(out, "    {} ({}): {}", check.name, check.trials.join(", "), check.failures.join("; "))?;
+        writeln!(out, "    {} ({}): {}", check.name, first_of(&check.trials), check.failures.join("; "))?;
     }
     replays(out, checks, width)?;
     if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {

@@ -1,12 +1,15 @@
 //! Trials of a run, as calibration and check want them: which, what they sent through what, and their packets.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use wiretail_dataplane::skeleton::RING_SLOTS;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::predict::twin::{Arrivals, Release};
 use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
+use wiretail_schema::stalls::{STALLS_FILE, StallSpan, StalledRole};
 
 use crate::run::directory;
 use crate::run::packets::missing;
@@ -34,6 +37,14 @@ impl Chosen {
 
     fn number(&self, table: &str, name: &str) -> u64 {
         self.trial.get(table, name).number
+    }
+
+    /// Whether it repeats another trial, of this run or of another: they differ in what chance is seeded by, and nothing else.
+    pub fn repeats(&self, other: &Self) -> bool {
+        let of = |one: &'_ Self| -> Vec<SettingRecord> {
+            one.record.settings.iter().filter(|setting| setting.key != "seed").cloned().collect()
+        };
+        of(self) == of(other)
     }
 
     /// Packets that are taken at a time; of a device without such a setting, the default.
@@ -77,6 +88,27 @@ impl Chosen {
             .collect()
     }
 
+    /// When the core of one was taken from it, as (start, length) in ns since the first packet, in order; empty where it lists none.
+    ///
+    /// # Errors
+    /// A list that can't be read.
+    pub fn stalls(&self, role: StalledRole, first_ns: i64) -> Result<Vec<(f64, f64)>> {
+        let path = self.run.join(&self.record.directory).join(STALLS_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        let list = StallSpan::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+        let mut spans: Vec<(f64, f64)> = list
+            .iter()
+            .filter(|stall| stall.role == role)
+            .map(|stall| ((stall.start_ns - first_ns) as f64, (stall.end_ns - stall.start_ns) as f64))
+            .collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(spans)
+    }
+
     /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next.
     ///
     /// # Errors
@@ -117,18 +149,17 @@ impl Chosen {
     }
 }
 
-/// The trials that RUN[:TRIAL] means, and why the others are none: those that are valid, through one device, one way.
+/// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are none: those that are valid, through one device, one way.
 ///
 /// # Errors
 /// No such run; no such trial; the trial that was named is of no use.
 pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
     let (path, wanted) = split(text);
     let (experiment, run) = directory::read(&path)?;
-    if let Some(wanted) = wanted {
-        let found = run.trials.iter().find(|record| is(record, wanted));
-        found.with_context(|| {
-            format!("{}: has no trial '{wanted}'; it has {}", path.display(), trials(&run))
-        })?;
+    if let Some(wanted) = wanted
+        && !run.trials.iter().any(|record| is(record, wanted))
+    {
+        bail!("{}: has no trial '{wanted}'; it has {}", path.display(), trials(&run));
     }
     let planned = experiment.trials();
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
@@ -158,7 +189,14 @@ fn split(text: &str) -> (PathBuf, Option<&str>) {
 }
 
 fn is(record: &TrialRecord, wanted: &str) -> bool {
-    record.name == wanted || wanted.parse() == Ok(record.number)
+    matches(wanted, &record.name) || wanted.parse() == Ok(record.number)
+}
+
+/// Whether a name is of a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    (0..=name.len()).filter_map(|at| name.get(at..)).any(|tail| matches(rest, tail))
 }
 
 fn trials(run: &Run) -> String {
@@ -188,4 +226,28 @@ fn useless(one: &Chosen) -> Option<String> {
         return Some("its device delays or drops on purpose".to_owned());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name) in [
+            ("*-15kpps-*", "skeleton-15kpps-burst4-repeat1"),
+            ("a*", "a"),
+            ("*", ""),
+            ("*b*b", "abab"),
+            ("µ*s", "µ5 µs"),
+            ("a", "a"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("*-5kpps-*", "skeleton-15kpps-burst4"), ("a*b", "ab1"), ("", "a"), ("a", "ab")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
 }
