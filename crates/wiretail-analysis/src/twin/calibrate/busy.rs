@@ -51,7 +51,8 @@ impl Busy {
             }
             position += 1;
             let gaps = if position == 1 { &mut second } else { &mut later };
-            gaps.push(Gap { ns: (leaves - left).max(0.0), held_ns: one.held_between(left, leaves) });
+            let held_ns = one.held_between(left, leaves);
+            gaps.push(Gap { ns: (leaves - left).max(0.0), held_ns, together: one.burst > 1 });
         }
         // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
         if later.len() >= GAPS_MIN {

@@ -266,4 +266,6 @@ struct Lone {
 struct Gap {
     ns: f64,
     held_ns: f64,
+    /// The second packet was sent together with others: it waited whatever had happened before.
+    together: bool,
 }

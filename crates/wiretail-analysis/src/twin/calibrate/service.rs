@@ -3,7 +3,7 @@
 use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::Length;
 
-use super::Gap;
+use super::{GAPS_MIN, Gap};
 
 /// So many deviations above the median, a gap is taken for interrupted. Of normal ones, one in 10^15 is; of exponential
 /// ones one in 600, which changes little: such work comes as often as such an interrupt would.
@@ -35,6 +35,7 @@ pub(super) struct Work {
     pub excesses: Vec<f64>,
     /// What interrupts took that held the sender as well.
     pub shared: Vec<f64>,
+    /// All gaps together in which interrupts were looked for.
     pub busy_ns: f64,
     pub gaps: u64,
     pub remark: Option<String>,
@@ -55,8 +56,11 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     let above_ns = limit(&lengths) + OWN * median(&mut lengths.clone()).map_or(0.0, |found| found.value);
     let mut bulk: Vec<f64> = lengths.iter().copied().filter(|gap| *gap <= above_ns).collect();
     let (mean_ns, variance) = moments(&bulk);
-    let excesses = gaps.iter().filter(|gap| gap.ns > above_ns);
-    let (shared, excesses) = shared(excesses.map(|gap| (gap.ns - mean_ns, gap.held_ns)));
+    // A packet that was sent alone waits where the one before it was late: such gaps lie near interrupts, which come in company.
+    let together = gaps.iter().filter(|gap| gap.together).count() >= GAPS_MIN;
+    let watched = || gaps.iter().filter(move |gap| gap.together || !together);
+    let interrupted = watched().filter(|gap| gap.ns > above_ns);
+    let (shared, excesses) = shared(interrupted.map(|gap| (gap.ns - mean_ns, gap.held_ns)));
     let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
     let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
     Work {
@@ -68,7 +72,7 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
         above_ns,
         excesses,
         shared,
-        busy_ns: lengths.iter().sum(),
+        busy_ns: watched().map(|gap| gap.ns).sum(),
         gaps: gaps.len() as u64,
         remark: None,
     }
