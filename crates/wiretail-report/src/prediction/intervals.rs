@@ -57,7 +57,7 @@ pub fn draw(m: &mut Markup, frame: &Frame<'_>, lanes: &[Lane]) {
     };
     let domain = scale::domain(axis, extent, extent.low < 0.35 * extent.high, true);
     let widest = lanes.iter().map(|lane| text_width(&shortened(&lane.name))).fold(60.0, f64::max);
-    let ruler = Ruler::new(axis.scale, domain, (widest * 1.08 + 18.0).min(WIDTH / 2.0), WIDTH - 14.0);
+    let ruler = Ruler::new(axis.scale, domain, (widest * 1.08 + 18.0).min(WIDTH / 2.0), WIDTH - 24.0);
     let height = KEY + ROW * lanes.len() as f64 + FOOT;
     let svg = m.tag("svg").class("plot tips").attr("viewBox", format_args!("0 0 {WIDTH} {}", n(height)));
     svg.attr("role", "img").attr("aria-label", said(lanes)).body(|m| {
@@ -104,7 +104,12 @@ fn grid(m: &mut Markup, axis: &Axis, ruler: &Ruler, domain: Extent, bottom: f64)
         text(m, "label", at, bottom + 17.0, "middle", &tick.label);
     }
     path(m, "axis", format!("M{} {}H{}", n(ruler.start), n(bottom), n(ruler.end)));
-    text(m, "name", ruler.end, bottom + 36.0, "end", &format!("{} [{}]", axis.label, ticks.unit));
+    // Where the labels have units of their own, there is none for all.
+    let name = match ticks.unit {
+        "" => axis.label.clone(),
+        unit => format!("{} [{unit}]", axis.label),
+    };
+    text(m, "name", ruler.end, bottom + 36.0, "end", &name);
 }
 
 fn lane(m: &mut Markup, ruler: &Ruler, lane: &Lane, y: f64) {

@@ -90,10 +90,7 @@ fn overview(m: &mut Markup, checks: &[TwinCheck], percentile: f64) {
     let lanes: Vec<Lane> = checks.iter().filter_map(lane).collect();
     let frame = intervals::Frame {
         axis: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
-        key: [
-            "predicted, and between what nine of ten repeats are to lie",
-            "measured: the repeats and their median",
-        ],
+        key: ["predicted, with nine of ten repeats", "measured: repeats and their median"],
     };
     m.tag("figure").body(|m| {
         m.tag("figcaption").text(format_args!("p{} of each load", format::short(percentile)));
