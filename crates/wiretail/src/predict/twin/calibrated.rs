@@ -137,7 +137,11 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
             "of trials that repeat each other those with the lowest and the highest p99 are left out, a quarter each: {left_out}"
         ));
     }
-    calibration.remarks.extend(skipped.into_iter().map(|reason| format!("not used: {reason}")));
+    let others = skipped.len().saturating_sub(1);
+    if let Some(reason) = skipped.into_iter().next() {
+        let more = if others > 0 { format!("; and {others} others") } else { String::new() };
+        calibration.remarks.push(format!("not used: {reason}{more}"));
+    }
     Ok((model, calibration))
 }
 

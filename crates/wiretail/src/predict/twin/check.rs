@@ -64,7 +64,7 @@ pub fn all(
         }
     }
     if by_these > 0 {
-        skipped.push(format!("{by_these} trials of the loads by which it was calibrated"));
+        skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
     }
     let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
     Ok((checks.collect::<Result<_>>()?, skipped))

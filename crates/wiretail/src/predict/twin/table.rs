@@ -9,6 +9,8 @@ use wiretail_schema::predict::calibration::{
 use wiretail_schema::predict::twin::{Interrupts, Length, TwinLoad, TwinModel, TwinPrediction};
 use wiretail_schema::units::Duration;
 
+/// Reasons why something was not checked, at most.
+const SKIPPED: usize = 4;
 /// Percentiles in the table; JSON has more.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
@@ -30,7 +32,11 @@ pub fn write(out: &mut impl Write, prediction: &TwinPrediction, skipped: &[Strin
     if !prediction.searches.is_empty() {
         searches(out, &prediction.searches)?;
     }
-    skipped.iter().try_for_each(|reason| writeln!(out, "  not checked: {reason}"))
+    skipped.iter().take(SKIPPED).try_for_each(|reason| writeln!(out, "  not checked: {reason}"))?;
+    match skipped.len().saturating_sub(SKIPPED) {
+        0 => Ok(()),
+        others => writeln!(out, "  not checked: {others} others"),
+    }
 }
 
 /// The model in a line.
