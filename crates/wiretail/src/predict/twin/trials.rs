@@ -41,10 +41,9 @@ impl Chosen {
 
     /// Whether it repeats another trial, of this run or of another: they differ in what chance is seeded by, and nothing else.
     pub fn repeats(&self, other: &Self) -> bool {
-        let of = |one: &'_ Self| -> Vec<SettingRecord> {
-            one.record.settings.iter().filter(|setting| setting.key != "seed").cloned().collect()
-        };
-        of(self) == of(other)
+        let counts = |one: &SettingRecord| one.key != "seed";
+        let [own, its] = [self, other].map(|trial| trial.record.settings.iter().filter(|one| counts(one)));
+        own.eq(its)
     }
 
     /// Packets that are taken at a time; of a device without such a setting, the default.
@@ -149,7 +148,8 @@ impl Chosen {
     }
 }
 
-/// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are none: those that are valid, through one device, one way.
+/// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
+/// none: those that are valid, through one device, one way.
 ///
 /// # Errors
 /// No such run; no such trial; the trial that was named is of no use.
