@@ -208,9 +208,9 @@ impl Timestamper {
         self.taps.iter().map(Tap::report).collect()
     }
 
-    /// Hands over all that was recorded (as [`Timestamper::collect`] does) and says what it rests on.
-    /// To be called when traffic has stopped; takes up to half a second for the last packets.
-    pub fn drain(mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
+    /// Hands over all that was recorded (as [`Timestamper::collect`] does) and says what it rests on; what comes later is
+    /// counted anew. To be called when traffic has stopped; takes up to half a second for the last packets.
+    pub fn drain(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
         let end = Instant::now() + self.patience;
         loop {
             self.collect(sink);
@@ -220,7 +220,9 @@ impl Timestamper {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.reports()
+        let reports = self.reports();
+        self.taps.iter_mut().for_each(Tap::restart);
+        reports
     }
 }
 
@@ -293,6 +295,11 @@ impl Tap {
 
     fn report(&self) -> TapReport {
         TapReport { missing: self.missing(), ..self.report.clone() }
+    }
+
+    fn restart(&mut self) {
+        self.seen_by_kernel = 0;
+        (self.report.packets, self.report.drops, self.report.other_stamps) = (0, 0, 0);
     }
 
     fn missing(&self) -> u64 {

@@ -86,7 +86,7 @@ fn outgoing_taps_see_what_passes_the_queueing_discipline() {
             timeout_ms: BLOCK_TIMEOUT_MS,
         };
         for (qdisc_bypass, seen) in [(false, 500), (true, 0)] {
-            let taps = Timestamper::open(&[bed.tap("g0", Direction::Out, 7)], &ring).unwrap();
+            let mut taps = Timestamper::open(&[bed.tap("g0", Direction::Out, 7)], &ring).unwrap();
             let mut trial = Trial::new(Pattern::Constant { rate_pps: 10_000 }, 500);
             trial.generator_tx.qdisc_bypass = qdisc_bypass;
             assert_nothing_lost(&run(bed, &trial).unwrap(), 500);
@@ -110,7 +110,7 @@ fn a_full_tap_counts_its_own_drops() {
             source: StampSource::KernelSoftware,
             timeout_ms: BLOCK_TIMEOUT_MS,
         };
-        let taps = Timestamper::open(&[bed.tap("in0", Direction::In, 0)], &ring).unwrap();
+        let mut taps = Timestamper::open(&[bed.tap("in0", Direction::In, 0)], &ring).unwrap();
         let outcome = run(bed, &Trial::new(Pattern::Constant { rate_pps: 50_000 }, 10_000)).unwrap();
         assert_nothing_lost(&outcome, 10_000);
         let report = &taps.drain(&mut |_, _, _, _| {})[0];

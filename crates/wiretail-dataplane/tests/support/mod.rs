@@ -329,7 +329,7 @@ fn run_testpmd(
 }
 
 /// What both taps recorded.
-fn read(taps: Timestamper) -> (Vec<TapReport>, [Vec<Record>; 2]) {
+fn read(mut taps: Timestamper) -> (Vec<TapReport>, [Vec<Record>; 2]) {
     let mut seen: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
     let taps = taps.drain(&mut |tap, ts_ns, wire_len, frame| {
         seen[usize::from(tap)].push(Record { ts_ns, wire_len, frame: frame.to_vec() });

@@ -466,6 +466,13 @@ pub const KEYS: &[KeyRow] = &[
     many("trial", "duration", Kind::Duration, Some("2 s"), "How long each trial sends."),
     one("trial", "warm-up", Kind::Duration, Some("200 ms"), "First part of each trial that is left out."),
     one("trial", "repeats", Kind::Count(1), Some("1"), "How often each trial is done."),
+    one(
+        "trial",
+        "device",
+        Kind::Choice(&["fresh", "kept"]),
+        Some("fresh"),
+        "Whether each trial has a device of its own, or trials that differ in their traffic alone share one that is started once.",
+    ),
     one("trial", "attempts", Kind::Count(1), Some("2"), "How often a trial that fails or is invalid is tried."),
     one("trial", "late-share", Kind::Percent, Some("1 %"), "More late packets than this make a trial invalid."),
     one(

@@ -244,9 +244,19 @@ impl Experiment {
     /// The trials, in the order they are done: all combinations, then all again for each repeat, so
     /// that what changes on the machine meanwhile falls on all combinations alike. Where a key has no
     /// effect (the batch of a bridge), its values make no further trials. A traced trial is followed by its untraced
-    /// twin, so that both have the same machine.
+    /// twin, so that both have the same machine. Trials that share a device follow one another.
     pub fn trials(&self) -> Vec<Trial> {
-        let combinations = self.combinations();
+        let mut combinations = self.combinations();
+        if self.first("trial", "device").text == "kept" {
+            // Those that share a device, one behind the other.
+            let devices: Vec<Vec<Setting>> =
+                combinations.iter().map(|settings| of_device(settings)).collect();
+            let first = |settings: &[Setting]| {
+                let device = of_device(settings);
+                devices.iter().position(|other| *other == device)
+            };
+            combinations.sort_by_cached_key(|settings| first(settings));
+        }
         let untraced = self.untraced();
         let mut trials = Vec::new();
         for repeat in 1..=self.first("trial", "repeats").number {
@@ -306,6 +316,17 @@ impl Experiment {
     }
 }
 
+/// Keys that nobody but the load generator knows of.
+const OF_SENDER: [&str; 10] =
+    ["rate", "pattern", "burst", "on", "off", "replay", "size", "flows", "streams", "pacing"];
+
+/// The values of all keys that are not about what is sent.
+fn of_device(settings: &[Setting]) -> Vec<Setting> {
+    let of_sender = |row: &KeyRow| row.table == "traffic" && OF_SENDER.contains(&row.name);
+    let both = KEYS.iter().zip(settings).filter(|(row, _)| !of_sender(row));
+    both.map(|(_, setting)| setting.clone()).collect()
+}
+
 /// Whether a key has an effect beside these values of the others.
 fn meets(settings: &[Setting], row: &KeyRow) -> bool {
     row.needs
@@ -316,6 +337,12 @@ impl Trial {
     /// Whether a key has an effect in this trial.
     pub fn applies(&self, row: &KeyRow) -> bool {
         meets(&self.settings, row)
+    }
+
+    /// Whether the device of this trial may be kept for the other one: it is asked for, and they differ in nothing but what is sent.
+    pub fn shares_device(&self, other: &Self) -> bool {
+        let kept = self.get("trial", "device").text == "kept";
+        kept && of_device(&self.settings) == of_device(&other.settings)
     }
 
     /// Every key that has an effect, with its value.

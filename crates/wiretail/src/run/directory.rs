@@ -91,7 +91,8 @@ impl RunDirectory {
             let measured_ns = logged_ns(&folder)?;
             return Ok((folder, measured_ns));
         }
-        if folder.exists() {
+        // One that was made for an attempt that was not begun is empty, and goes.
+        if folder.exists() && fs::remove_dir(&folder).is_err() {
             let free = (1..).map(aside).find(|path| !path.exists()).context("no name is free")?;
             fs::rename(&folder, &free)
                 .with_context(|| format!("{}: cannot be renamed to {}", folder.display(), free.display()))?;

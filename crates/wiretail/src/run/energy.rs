@@ -40,7 +40,13 @@ fn source(trial: &Trial) -> &str {
     &trial.get("energy", "source").text
 }
 
+/// Whether a trial asks for a source by its name, not for what there may be.
+pub fn is_asked(trial: &Trial) -> bool {
+    !["auto", "none"].contains(&source(trial))
+}
+
 /// The meter of a trial.
+#[derive(Default)]
 pub struct Metering {
     /// None where there is no source.
     meter: Option<Meter>,

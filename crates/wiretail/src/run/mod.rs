@@ -4,7 +4,7 @@
 //!   which core; [`profile`]: what is set on the host;
 //! - [`traffic`]: what is sent; [`device`]: what forwards; [`recorder`] and [`store`]: what is seen;
 //! - [`tracing`] and [`interrupts`]: what the kernel did meanwhile; [`energy`]: what it took;
-//! - [`trial`]: one attempt, all of these together; [`validity`]: whether it says anything; [`results`]: what;
+//! - [`sitting`]: all of these together; [`take`]: a trial's packets; [`validity`]: whether it says anything; [`results`]: what;
 //!   [`shares`]: whose the delay is;
 //! - [`directory`]: what stays; [`progress`] and [`table`]: what is shown;
 //! - [`search`]: trials at rates that are chosen one after the other; [`proof`]: with and without settings of the host.
@@ -29,13 +29,14 @@ mod results;
 mod router;
 pub mod search;
 mod shares;
+mod sitting;
 mod store;
 mod table;
+mod take;
 mod testbed;
 mod topology;
 mod tracing;
 mod traffic;
-mod trial;
 mod validity;
 
 use std::io::{self, Write};
@@ -62,8 +63,8 @@ use crate::live::stop_on_signals;
 use crate::outputs;
 use directory::RunDirectory;
 use progress::Line;
+use sitting::{Attempt, Recorded, Sitting};
 use topology::Topology;
-use trial::Attempt;
 
 /// Values of `dut.rules` that are not the name of a file.
 const RULE_SETS: [&str; 3] = ["none", "packaged", "emerging"];
@@ -207,16 +208,21 @@ fn all(
     let done: Vec<usize> =
         run.trials.iter().filter(|record| is_done(record)).map(|record| record.number).collect();
     let mut left: Vec<&Trial> = trials.iter().filter(|trial| !done.contains(&trial.number)).collect();
-    while let Some(trial) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
-        let line = Line::new(&left, trials.len(), quiet);
-        let record = attempts(directory, trial, run.seed, &line, stop)?;
-        if !quiet {
-            line.end(&results::outcome(directory.path(), &record));
+    while !left.is_empty() && !stop.load(Ordering::Relaxed) {
+        let together = sitting::share(&left);
+        let lines: Vec<Line> =
+            (0..together).map(|place| Line::new(&left[place..], trials.len(), quiet)).collect();
+        let records = sittings(directory, &left[..together], run.seed, &lines, stop)?;
+        for record in records {
+            let line = left.iter().zip(&lines).find(|(trial, _)| trial.number == record.number);
+            if let Some((_, line)) = line.filter(|_| !quiet) {
+                line.end(&results::outcome(directory.path(), &record));
+            }
+            insert(run, record);
         }
-        insert(run, record);
-        // After every trial: what was measured is not lost with what comes.
+        // After every sitting: what was measured is not lost with what comes.
         directory.write_manifest(run)?;
-        left.remove(0);
+        left.drain(..together);
     }
     Ok(())
 }
@@ -237,25 +243,84 @@ fn attempts(
     line: &Line,
     stop: &AtomicBool,
 ) -> Result<TrialRecord> {
-    let most = trial.get("trial", "attempts").number as u32;
-    let mut number = 1;
+    let mut records = sittings(directory, &[trial], seed, std::slice::from_ref(line), stop)?;
+    records.pop().context("a trial left no record")
+}
+
+/// The same of trials that share a device, a line for each: those that are not valid are tried again together. A trial that was not
+/// begun when the run was told to end has no record.
+fn sittings(
+    directory: &RunDirectory,
+    trials: &[&Trial],
+    seed: u64,
+    lines: &[Line],
+    stop: &AtomicBool,
+) -> Result<Vec<TrialRecord>> {
+    let mut records: Vec<Option<TrialRecord>> = trials.iter().map(|_| None).collect();
     loop {
-        let blank = validity::blank(trial, TrialState::Failed, Vec::new());
-        let whole_ns = trial.get("trial", "duration").number;
-        let (folder, measured_ns) = directory.for_attempt(&blank, number == 1 && store::is_soak(trial))?;
-        let duration_ns = whole_ns.saturating_sub(measured_ns).max(1);
-        let seed = seed.wrapping_add(trial.like as u64);
-        let attempt = Attempt { trial, seed, duration_ns, directory: &folder, stop, line };
-        let mut record = trial::run(&attempt)
-            .and_then(|recorded| results::evaluate_all(directory.path(), trial, seed, recorded))
-            .unwrap_or_else(|error| TrialRecord { reasons: vec![crate::message(&error)], ..blank });
-        record.attempts = number;
-        let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
-        if !again || number >= most || stop.load(Ordering::Relaxed) {
-            return Ok(record);
+        let is_open = |place: &usize| {
+            let most = trials[*place].get("trial", "attempts").number as u32;
+            records[*place].as_ref().is_none_or(|record| {
+                let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
+                again && record.attempts < most
+            })
+        };
+        let open: Vec<usize> = (0..trials.len()).filter(is_open).collect();
+        if open.is_empty() {
+            break;
         }
-        number += 1;
+        sitting(directory, trials, &open, seed, lines, stop, &mut records)?;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
+    Ok(records.into_iter().flatten().collect())
+}
+
+/// Tries the trials at these places once, with one device; puts what became of them into `records`.
+fn sitting(
+    directory: &RunDirectory,
+    trials: &[&Trial],
+    open: &[usize],
+    seed: u64,
+    lines: &[Line],
+    stop: &AtomicBool,
+    records: &mut [Option<TrialRecord>],
+) -> Result<()> {
+    let blank = |place: usize| validity::blank(trials[place], TrialState::Failed, Vec::new());
+    let tried = |records: &[Option<TrialRecord>], place: usize| {
+        records[place].as_ref().map_or(0, |record| record.attempts)
+    };
+    let mut folders = Vec::new();
+    for place in open {
+        let goes_on = tried(records, *place) == 0 && store::is_soak(trials[*place]);
+        folders.push(directory.for_attempt(&blank(*place), goes_on)?);
+    }
+    let seed_of = |trial: &Trial| seed.wrapping_add(trial.like as u64);
+    let mut attempts = Vec::new();
+    for (&place, (folder, measured_ns)) in open.iter().zip(&folders) {
+        let trial = trials[place];
+        let duration_ns = trial.get("trial", "duration").number.saturating_sub(*measured_ns).max(1);
+        let (seed, line) = (seed_of(trial), &lines[place]);
+        attempts.push(Attempt { trial, seed, duration_ns, directory: folder, stop, line });
+    }
+    let Sitting { done, ended } = sitting::run(&attempts);
+    let begun = done.len() + usize::from(ended.is_err());
+    let mut outcomes: Vec<Result<Recorded>> = done.into_iter().map(Ok).collect();
+    if let Err(error) = ended {
+        // What fails when all is done is a fault of the last one.
+        outcomes.truncate(open.len() - 1);
+        outcomes.push(Err(error));
+    }
+    for (&place, outcome) in open[..begun.min(open.len())].iter().zip(outcomes) {
+        let trial = trials[place];
+        let mut record = outcome
+            .and_then(|recorded| results::evaluate_all(directory.path(), trial, seed_of(trial), recorded))
+            .unwrap_or_else(|error| TrialRecord { reasons: vec![crate::message(&error)], ..blank(place) });
+        record.attempts = tried(records, place) + 1;
+        records[place] = Some(record);
+    }
+    Ok(())
 }
 
 /// The report, and the table on standard output.
@@ -303,7 +368,7 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
     let mut code = ExitCode::SUCCESS;
     for trial in &trials {
-        if let Err(error) = trial::refuse(trial) {
+        if let Err(error) = sitting::refuse(trial) {
             writeln!(out, "  {:4}  {}: fails, {error}", trial.number, trial.name)?;
             code = ExitCode::from(1);
         }
@@ -346,13 +411,13 @@ fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {} trials", experiment.first("", "title").text, trials.len())?;
     for trial in trials {
-        let refused = trial::refuse(trial).err().map(|error| format!(": fails, {error}"));
+        let refused = sitting::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
     writeln!(out, "Each trial changes the host by these steps, and undoes them at its end:")?;
     let mut shown = Vec::new();
     for trial in trials {
-        if trial::refuse(trial).is_err() {
+        if sitting::refuse(trial).is_err() {
             continue;
         }
         let topology = Topology::of(trial);

@@ -22,7 +22,7 @@ use super::places::Places;
 use super::progress::Line;
 use super::topology::Topology;
 use super::{
-    attempts, begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, trial,
+    attempts, begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, sitting,
 };
 use crate::cli::host::ProveArgs;
 use crate::host;
@@ -131,7 +131,7 @@ pub fn read(path: &Path) -> Result<Option<Proof>> {
 fn bases(experiment: &Experiment) -> Result<Vec<Trial>> {
     let bases: Vec<Trial> = experiment.trials().into_iter().filter(|trial| trial.repeat == 1).collect();
     for base in &bases {
-        trial::refuse(base)?;
+        sitting::refuse(base)?;
         if profile::of(base).is_some() || super::tracing::is_traced(base) {
             bail!(
                 "a proof sets host.profile by itself and takes no traces; leave host.profile and trace.record out"

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use wiretail_dataplane::clock::realtime_ns;
 use wiretail_dataplane::placement::Placement;
 use wiretail_dataplane::timestamper::{
@@ -32,9 +32,10 @@ const COUNT_EVERY: Duration = Duration::from_millis(50);
 pub const SOURCE: StampSource = StampSource::KernelSoftware;
 
 /// Taps that record until they are told to end.
-pub struct Recorder<'scope> {
+pub struct Recorder<'scope, 'env> {
     thread: ScopedJoinHandle<'scope, Result<Vec<TapReport>>>,
-    end: Sender<()>,
+    next: Sender<Box<dyn Store + 'env>>,
+    reports: Receiver<Vec<TapReport>>,
 }
 
 /// What the taps have seen so far, for whoever watches; written by the recorder.
@@ -55,6 +56,12 @@ impl Watched {
     /// Packets that were seen at ingress and not yet at egress: under way, or lost.
     pub fn missing(&self) -> i64 {
         self.missing.load(Ordering::Relaxed)
+    }
+
+    /// Nothing was seen yet of what comes.
+    fn restart(&self) {
+        self.missing.store(0, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
     }
 
     /// Packets that were seen, at any tap: while that rises, the devices are not done.
@@ -99,38 +106,53 @@ pub fn start<'scope, 'env: 'scope>(
     store: Box<dyn Store + 'env>,
     placement: Placement,
     watched: &'env Watched,
-) -> Result<Recorder<'scope>> {
+) -> Result<Recorder<'scope, 'env>> {
     let (ring, streaming) = plan;
     let mut timestamper = Timestamper::open(taps, &ring)?;
-    let (end, ended) = channel();
+    let (next, asked) = channel();
+    let (tell, reports) = channel();
     let taps = taps.len();
     let thread = scope.spawn(move || {
-        let mut intake = Intake { store, failure: Ok(()), probes: vec![0; taps] };
         if streaming {
             placement.apply()?;
-            stream(&mut timestamper, &mut intake, &ended, ring.handed_over_after(), watched)?;
-        } else {
-            wait(&mut timestamper, &ended, watched);
         }
-        let mut reports =
-            timestamper.drain(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
-        intake.failure?;
-        for (report, probes) in reports.iter_mut().zip(intake.probes) {
-            report.packets -= probes;
+        let mut store = store;
+        loop {
+            let mut intake = Intake { store, failure: Ok(()), probes: vec![0; taps] };
+            let next = if streaming {
+                stream(&mut timestamper, &mut intake, &asked, ring.handed_over_after(), watched)?
+            } else {
+                wait(&mut timestamper, &asked, watched)
+            };
+            let reports = intake.finish(&mut timestamper)?;
+            watched.restart();
+            // Nobody waits for these where there is no next one.
+            let Some(next) = next else { return Ok(reports) };
+            let _ = tell.send(reports);
+            store = next;
         }
-        intake.store.finish(&reports)?;
-        Ok(reports)
     });
-    Ok(Recorder { thread, end })
+    Ok(Recorder { thread, next, reports })
 }
 
-impl Recorder<'_> {
+impl<'env> Recorder<'_, 'env> {
+    /// Records into another store from now on, as the traffic of one trial has stopped and that of the next one has not begun;
+    /// returns what each tap saw for the first.
+    ///
+    /// # Errors
+    /// What was recorded can't be written; [`Recorder::end`] says why.
+    pub fn next(&self, store: Box<dyn Store + 'env>) -> Result<Vec<TapReport>> {
+        let asked = self.next.send(store).is_ok();
+        let reports = self.reports.recv().ok().filter(|_| asked);
+        reports.context("what the taps saw can't be recorded any more")
+    }
+
     /// Ends recording when traffic has stopped; returns what each tap saw.
     ///
     /// # Errors
     /// What was recorded can't be written.
     pub fn end(self) -> Result<Vec<TapReport>> {
-        let _ = self.end.send(());
+        drop(self.next);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
@@ -140,23 +162,37 @@ impl Recorder<'_> {
     }
 }
 
+/// Where to record next; None: nowhere.
+type Next<'a> = Option<Box<dyn Store + 'a>>;
+
 /// Nobody reads: the rings hold everything.
-fn wait(timestamper: &mut Timestamper, ended: &Receiver<()>, watched: &Watched) {
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(COUNT_EVERY) {
-        count(timestamper, watched);
+fn wait<'a>(
+    timestamper: &mut Timestamper,
+    asked: &Receiver<Box<dyn Store + 'a>>,
+    watched: &Watched,
+) -> Next<'a> {
+    loop {
+        match asked.recv_timeout(COUNT_EVERY) {
+            Err(RecvTimeoutError::Timeout) => count(timestamper, watched),
+            asked => return asked.ok(),
+        }
     }
 }
 
 /// Reads what is complete, again and again.
-fn stream(
+fn stream<'a>(
     timestamper: &mut Timestamper,
     intake: &mut Intake<'_>,
-    ended: &Receiver<()>,
+    asked: &Receiver<Box<dyn Store + 'a>>,
     handed_over_after: Duration,
     watched: &Watched,
-) -> Result<()> {
+) -> Result<Next<'a>> {
     let mut counted = Instant::now();
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(READ_EVERY) {
+    loop {
+        match asked.recv_timeout(READ_EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            asked => return Ok(asked.ok()),
+        }
         // Read before the taps are: what was seen so much earlier has been handed over by then.
         let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
         timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
@@ -167,7 +203,6 @@ fn stream(
             count(timestamper, watched);
         }
     }
-    Ok(())
 }
 
 fn count(timestamper: &mut Timestamper, watched: &Watched) {
@@ -193,6 +228,18 @@ impl Intake<'_> {
         } else if self.failure.is_ok() {
             self.failure = self.store.packet(tap, ts_ns, wire_len, frame);
         }
+    }
+
+    /// Takes what is left, now that no packet comes, and ends the store.
+    fn finish(mut self, timestamper: &mut Timestamper) -> Result<Vec<TapReport>> {
+        let mut reports =
+            timestamper.drain(&mut |tap, ts_ns, wire_len, frame| self.take(tap, ts_ns, wire_len, frame));
+        self.failure?;
+        for (report, probes) in reports.iter_mut().zip(self.probes) {
+            report.packets -= probes;
+        }
+        self.store.finish(&reports)?;
+        Ok(reports)
     }
 }
 

@@ -15,8 +15,9 @@ use wiretail_schema::summary::Summary;
 use super::lost::LostList;
 use super::recorder::SOURCE;
 use super::shares::{self, Joining};
+use super::sitting::Recorded;
 use super::topology::{Segment, TapPlace, Topology};
-use super::{budgets, explain, progress, store, table, trial, validity};
+use super::{budgets, explain, progress, store, table, validity};
 use crate::evaluate::{Job, evaluate};
 use crate::outputs;
 use crate::soak::{LOG_NAME, logged_ns, soak_summary};
@@ -26,8 +27,8 @@ use crate::source::Source;
 const WORST: usize = 5000;
 
 /// Evaluates every segment of a trial with this seed into its directory.
-pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: trial::Recorded) -> Result<TrialRecord> {
-    let trial::Recorded { mut record, stalls } = recorded;
+pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) -> Result<TrialRecord> {
+    let Recorded { mut record, stalls } = recorded;
     let folder = run.join(&record.directory);
     let mut tally = if store::is_soak(trial) { None } else { calibration(trial) };
     let mut joining = Joining::of(trial, &Topology::of(trial));

@@ -24,7 +24,7 @@ use wiretail_schema::search::{
 
 use super::directory::{self, RunDirectory};
 use super::progress::Line;
-use super::{attempts, begin, conclude, experiment, insert, interrupted, print_plan, trial};
+use super::{attempts, begin, conclude, experiment, insert, interrupted, print_plan, sitting};
 use crate::cli::RunArgs;
 use crate::live::stop_on_signals;
 
@@ -41,7 +41,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let templates = experiment.trials();
     let goals = Goal::list(&experiment.first("search", "goals").text)?;
     for template in &templates {
-        trial::refuse(template)?;
+        sitting::refuse(template)?;
         refuse(template, &effort(template)?)?;
     }
     if arguments.dry_run {

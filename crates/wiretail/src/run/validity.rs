@@ -103,10 +103,7 @@ pub fn stalls(
 ) -> Stalls {
     let logs = [(GENERATOR, Some(generator)), (DEVICE, device)];
     let notes = logs.into_iter().filter_map(|(role, log)| uncaused(role, log?)).collect();
-    let device = device.map_or(&[][..], StallLog::kept);
-    let first = device.partition_point(|stall| stall.start_ns + stall.duration_ns <= traffic.start);
-    let device = &device[first..];
-    let device = &device[..device.partition_point(|stall| stall.start_ns < traffic.end)];
+    let device = device.map_or(&[][..], |log| during(log, traffic));
     let mut found = Vec::new();
     let mut paired = vec![false; device.len()];
     let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
@@ -156,20 +153,32 @@ pub fn stalls(
     Stalls { record: StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans, long_ns, notes }
 }
 
-/// The stalls of both loops one by one, in order of their starts, for `stalls.csv`.
-pub fn list(generator: &StallLog, device: Option<&StallLog>, clock: &ClockOffset) -> Vec<StallSpan> {
+/// The stalls of a device that fell into the time of the traffic.
+fn during<'a>(device: &'a StallLog, traffic: &Range<u64>) -> &'a [Stall] {
+    let kept = device.kept();
+    let kept = &kept[kept.partition_point(|stall| stall.start_ns + stall.duration_ns <= traffic.start)..];
+    &kept[..kept.partition_point(|stall| stall.start_ns < traffic.end)]
+}
+
+/// The stalls of both loops one by one while packets were sent, in order of their starts, for `stalls.csv`.
+pub fn list(
+    generator: &StallLog,
+    device: Option<&StallLog>,
+    traffic: &Range<u64>,
+    clock: &ClockOffset,
+) -> Vec<StallSpan> {
     let unix = |ns: u64| ns as i64 + clock.realtime_minus_monotonic_ns;
-    let of = |role: StalledRole, log: &StallLog| {
+    let of = |role: StalledRole, stalls: &[Stall]| {
         let row = move |stall: &Stall| StallSpan {
             role,
             start_ns: unix(stall.start_ns),
             end_ns: unix(stall.start_ns + stall.duration_ns),
             preempted: stall.preempted,
         };
-        log.kept().iter().map(row).collect::<Vec<_>>()
+        stalls.iter().map(row).collect::<Vec<_>>()
     };
-    let mut list = of(StalledRole::Generator, generator);
-    list.extend(device.into_iter().flat_map(|log| of(StalledRole::Device, log)));
+    let mut list = of(StalledRole::Generator, generator.kept());
+    list.extend(device.into_iter().flat_map(|log| of(StalledRole::Device, during(log, traffic))));
     list.sort_by_key(|stall| stall.start_ns);
     list
 }

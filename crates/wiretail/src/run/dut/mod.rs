@@ -69,11 +69,9 @@ struct Device<'scope> {
     /// The nodes that it forwards in.
     nodes: Vec<usize>,
     part: Part<'scope>,
-    /// Its counters before the first packet.
+    /// Its counters before the trial's first packet.
     before: Option<Counts>,
-    /// What it counted of the trial's packets.
-    counted: Option<Counts>,
-    /// Timer interrupts of a guest's isolated core: before the first packet, and since.
+    /// Timer interrupts of a guest's isolated core: before the first packet of all trials, and since.
     timer: (Option<u64>, Option<u64>),
 }
 
@@ -103,8 +101,17 @@ pub struct DeviceReport {
     pub disturbances: Vec<Planted>,
     /// What the reader should know of them.
     pub notes: Vec<String>,
-    /// What each counted of the trial's packets.
-    counts: Vec<(String, Vec<usize>, Counts)>,
+    /// What those counted of all packets that tell it at their end.
+    pub counts: Vec<Counted>,
+}
+
+/// What a device counted.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    device: String,
+    /// The nodes that it forwards in.
+    nodes: Vec<usize>,
+    counts: Counts,
 }
 
 /// What a thread needs while it runs; outlives it.
@@ -281,24 +288,28 @@ impl Devices<'_> {
     pub fn begin_counting(&mut self) -> Result<()> {
         self.devices.iter_mut().try_for_each(|device| {
             device.before = device.counts()?;
-            device.timer.0 = device.guest_timer()?;
+            if device.timer.0.is_none() {
+                device.timer.0 = device.guest_timer()?;
+            }
             Ok(())
         })
     }
 
-    /// Reads them again after the last one.
+    /// Reads them again after the last one: what those counted meanwhile that tell it while they run.
     ///
     /// # Errors
     /// A program that does not tell them.
-    pub fn end_counting(&mut self) -> Result<()> {
-        self.devices.iter_mut().try_for_each(|device| {
+    pub fn end_counting(&mut self) -> Result<Vec<Counted>> {
+        let mut all = Vec::new();
+        for device in &mut self.devices {
             if let Some(before) = device.timer.0 {
                 device.timer.1 = device.guest_timer()?.map(|now| now.saturating_sub(before));
             }
-            let Some(before) = &device.before else { return Ok(()) };
-            device.counted = device.counts()?.map(|now| now.since(before));
-            Ok(())
-        })
+            let Some(before) = &device.before else { continue };
+            let counts = device.counts()?.map(|now| now.since(before));
+            all.extend(counts.map(|counts| device.counted(counts)));
+        }
+        Ok(all)
     }
 
     /// Numbers of the threads that move packets, as far as they are there: not the kernel's, nor a switch's.
@@ -312,11 +323,8 @@ impl Devices<'_> {
         threads.collect()
     }
 
-    /// Stops all, and returns what they did.
-    ///
-    /// # Errors
-    /// One could not run, or ended before; the others are stopped all the same.
-    pub fn stop(self) -> Result<DeviceReport> {
+    /// Stops all: what they did, and whether one could not run, or ended before; the others are stopped all the same.
+    pub fn stop(self) -> (DeviceReport, Result<()>) {
         let mut report = DeviceReport::default();
         let mut fault = Ok(());
         for device in self.devices {
@@ -324,13 +332,15 @@ impl Devices<'_> {
                 let name = &device.name;
                 report.notes.push(format!("{name}: {interrupts} timer interrupts on the program's core of the virtual machine, from the first packet to the last"));
             }
-            let mut counted = device.counted;
+            let counted = device.counted(Counts::default());
             let stopped = match device.part {
                 Part::Kernel(_) => Ok(()),
                 Part::Program(process) => {
                     report.notes.extend(process.guest_note().map(|note| format!("{}: {note}", device.name)));
                     report.notes.extend(process.note().map(|note| format!("{}: {note}", device.name)));
-                    process.stop().map(|last| counted = counted.or(last))
+                    process.stop().map(|last| {
+                        report.counts.extend(last.map(|counts| Counted { counts, ..counted }));
+                    })
                 }
                 Part::Skeleton { thread, shared } => {
                     shared.stop.store(true, Ordering::Relaxed);
@@ -343,25 +353,24 @@ impl Devices<'_> {
                 }
             };
             fault = fault.and(stopped);
-            if let Some(counted) = counted {
-                report.counts.push((device.name, device.nodes, counted));
-            }
         }
-        fault.map(|()| report)
+        (report, fault)
     }
 }
 
-impl DeviceReport {
-    /// What each device counted, beside what the taps around it saw.
-    pub fn reconciled(&self, topology: &Topology, taps: &[TapRecord]) -> Vec<DeviceCounts> {
-        let counts = self.counts.iter();
-        counts.map(|(device, nodes, counts)| reconcile(device, nodes, counts, topology, taps)).collect()
-    }
+/// What devices counted, beside what the taps around each saw.
+pub fn reconciled(counted: &[Counted], topology: &Topology, taps: &[TapRecord]) -> Vec<DeviceCounts> {
+    let beside = |one: &Counted| reconcile(&one.device, &one.nodes, &one.counts, topology, taps);
+    counted.iter().map(beside).collect()
 }
 
 impl<'scope> Device<'scope> {
     fn new(name: String, nodes: Vec<usize>, part: Part<'scope>) -> Self {
-        Self { name, nodes, part, before: None, counted: None, timer: (None, None) }
+        Self { name, nodes, part, before: None, timer: (None, None) }
+    }
+
+    fn counted(&self, counts: Counts) -> Counted {
+        Counted { device: self.name.clone(), nodes: self.nodes.clone(), counts }
     }
 
     /// Timer interrupts of the program's core so far, where it is in a virtual machine.

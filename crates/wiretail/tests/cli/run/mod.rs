@@ -3,7 +3,7 @@
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
 //! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
-//! - [`energy`]: what it took;
+//! - [`kept`]: devices that several trials share; [`energy`]: what it took;
 //! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
 //! - [`ids`]: intrusion prevention systems, where they are installed;
 //! - [`searches`]: which rate a device takes;
@@ -25,6 +25,7 @@ mod failing;
 mod host;
 mod ids;
 mod in_kernel;
+mod kept;
 mod patterns;
 mod plans;
 mod programs;
