@@ -4,7 +4,7 @@ use wiretail_schema::predict::twin::Arrivals;
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
-use super::vacations::Vacations;
+use super::vacations::{Vacations, later};
 
 const SECOND_NS: f64 = 1e9;
 
@@ -16,6 +16,10 @@ pub(super) struct Stream<'a> {
     packets: u64,
     /// What holds the sender.
     held: Option<Vacations<'a>>,
+    /// What it needs from one packet to the next.
+    spacing_ns: f64,
+    /// When it can send again.
+    ready_ns: f64,
 }
 
 #[derive(Debug)]
@@ -27,12 +31,13 @@ enum Kind<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// `packets` arrivals, or as many as were recorded, if that is less.
+    /// `packets` arrivals, or as many as were recorded, if that is less; of a sender that these interrupts hold, and that needs so
+    /// long for a packet.
     pub(super) fn new(
         arrivals: &'a Arrivals,
         packets: u64,
         random: Random,
-        held: Option<Vacations<'a>>,
+        (held, spacing_ns): (Option<Vacations<'a>>, f64),
     ) -> Self {
         let gap = |rate_pps: f64| SECOND_NS / rate_pps;
         let kind = match *arrivals {
@@ -51,17 +56,24 @@ impl<'a> Stream<'a> {
             Arrivals::Recorded { times_ns } => packets.min(times_ns.len() as u64),
             _ => packets,
         };
-        Self { kind, number: 0, packets, held }
+        Self { kind, number: 0, packets, held, spacing_ns, ready_ns: f64::NEG_INFINITY }
     }
 
     #[inline]
     pub(super) fn next(&mut self) -> f64 {
-        let due_ns = self.due();
-        match &mut self.held {
+        let due_ns = later(self.due(), self.ready_ns);
+        let at_ns = match &mut self.held {
             // What is due while it is held leaves when it is not.
             Some(held) if due_ns < f64::INFINITY => held.present(due_ns),
             _ => due_ns,
-        }
+        };
+        self.ready_ns = at_ns + self.spacing_ns;
+        at_ns
+    }
+
+    /// The last one that was told leaves as late as this.
+    pub(super) fn hold(&mut self, at_ns: f64) {
+        self.ready_ns = later(self.ready_ns, at_ns + self.spacing_ns);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wiretail_schema::predict::twin::{Arrivals, Interrupts, Length, TwinModel};
+use wiretail_schema::predict::twin::{Arrivals, First, Interrupts, Length, TwinModel};
 
 /// Slots of a ring at most: 128 MiB of arrival times.
 pub const RING_MAX: u64 = 1 << 24;
@@ -61,7 +61,14 @@ pub fn capacity(model: &TwinModel) -> Result<Capacity, TwinError> {
     let service_ns = mean("the service time", &model.service)?;
     let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
     wake(model)?;
+    first(&model.first)?;
+    for pace in &model.paces {
+        mean("the service time at a pace", &pace.service)?;
+        first(&pace.first)?;
+    }
     transfer(model)?;
+    time("the length of interrupts that first packets met", model.first_met_ns)?;
+    time("what the sender needs for a packet", model.sender_spacing_ns)?;
     let mut interrupt_share = 0.0;
     for interrupts in model.away() {
         interrupt_share += share(interrupts)?;
@@ -157,6 +164,7 @@ pub(super) fn varies(model: &TwinModel, arrivals: &Arrivals) -> bool {
     matches!(arrivals, Arrivals::Poisson { .. })
         || varies(&model.service)
         || varies(&model.batch_overhead)
+        || !model.first.is_empty()
         || model.away().next().is_some()
 }
 
@@ -176,17 +184,25 @@ fn near_zero(mut times_ns: impl Iterator<Item = f64>) -> Result<(), TwinError> {
     }
 }
 
+/// The mean of a length that was found to be one; 0 of no samples.
+pub(super) fn mean_of(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) | Length::Exponential(ns) => *ns,
+        Length::Samples(samples) => samples.iter().sum::<f64>() / samples.len().max(1) as f64,
+    }
+}
+
 fn mean(what: &str, length: &Length) -> Result<f64, TwinError> {
     match length {
-        Length::Constant(ns) | Length::Exponential(ns) => time(what, *ns).map(|()| *ns),
+        Length::Constant(ns) | Length::Exponential(ns) => time(what, *ns)?,
         Length::Samples(samples) => {
             if samples.is_empty() {
                 return Err(refuse(format!("{what} has no samples; expected one or more")));
             }
             samples.iter().try_for_each(|ns| time(what, *ns))?;
-            Ok(samples.iter().sum::<f64>() / samples.len() as f64)
         }
     }
+    Ok(mean_of(length))
 }
 
 fn wake(model: &TwinModel) -> Result<(), TwinError> {
@@ -196,6 +212,30 @@ fn wake(model: &TwinModel) -> Result<(), TwinError> {
     }
     if !model.wake.is_sorted_by_key(|wake| wake.after_idle_ns) {
         return Err(refuse("times to wake up are out of order; expected them in the order of the idle time"));
+    }
+    Ok(())
+}
+
+fn first(firsts: &[First]) -> Result<(), TwinError> {
+    let what = "what a packet takes that finds the server idle";
+    for first in firsts {
+        time("the idle time before a packet", first.idle_ns)?;
+        if first.samples_ns.is_empty() {
+            return Err(refuse(format!("{what} has no samples; expected one or more")));
+        }
+        first.samples_ns.iter().chain(&first.tail_ns).try_for_each(|ns| time(what, *ns))?;
+        if !(0.0..=1.0).contains(&first.met) {
+            return Err(refuse(format!(
+                "a share of {} of them met an interrupt; expected 0 to 1",
+                first.met
+            )));
+        }
+        if !first.samples_ns.is_sorted() || !first.tail_ns.is_sorted() {
+            return Err(refuse(format!("{what} is out of order; expected the shortest first")));
+        }
+    }
+    if !firsts.is_sorted_by_key(|first| first.idle_ns) {
+        return Err(refuse(format!("{what} is out of order; expected it in the order of the idle time")));
     }
     Ok(())
 }

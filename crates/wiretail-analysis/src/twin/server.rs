@@ -3,8 +3,12 @@
 use wiretail_schema::predict::twin::{Arrivals, Release, TwinModel};
 
 use super::arrivals::Stream;
-use super::random::{Draw, Wakes, generator};
+use super::check::mean_of;
+use super::random::{Draw, Firsts, Wakes, generator};
 use super::vacations::{Vacations, later};
+
+/// The stream of what first packets take: far from those of interrupts, and of wakes, which are counted from the end.
+const FIRSTS: u64 = u64::MAX / 2;
 
 /// What a simulation counts by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -55,6 +59,20 @@ impl Ring {
         self.times[(self.head + index) & (self.times.len() - 1)]
     }
 
+    /// Moves those behind the first one that come sooner than the sender can send them: at this time, and each so much later than the
+    /// one before. When it can send what is not in the ring yet; None where it is held for none of these.
+    fn hold(&mut self, mut ready_ns: f64, spacing_ns: f64) -> Option<f64> {
+        for index in 1..self.len {
+            let slot = (self.head + index) & (self.times.len() - 1);
+            if self.times[slot] >= ready_ns {
+                return None;
+            }
+            self.times[slot] = ready_ns;
+            ready_ns += spacing_ns;
+        }
+        Some(ready_ns)
+    }
+
     #[inline]
     fn pop(&mut self) {
         self.head = (self.head + 1) & (self.times.len() - 1);
@@ -75,11 +93,15 @@ pub(super) fn serve(
     mut outcome: impl FnMut(f64, Option<f64>),
 ) -> Totals {
     let held = Vacations::of_sender(model, seed);
-    let mut stream = Stream::new(arrivals, packets, generator(seed, 0), held);
+    let mut stream = Stream::new(arrivals, packets, generator(seed, 0), (held, model.sender_spacing_ns));
     let mut service = Draw::new(&model.service, generator(seed, 1));
     let mut overhead = Draw::new(&model.batch_overhead, generator(seed, 2));
     let mut vacations = Vacations::of_server(model, seed);
     let mut wakes = Wakes::new(&model.wake, seed);
+    let mut firsts = Firsts::new(&model.first, generator(seed, FIRSTS));
+    // So much of what a first packet takes is its service; it waits for the rest.
+    let served_ns = mean_of(&model.service);
+    let met_ns = model.first_met_ns;
     let transfer_ns = model.transfer_ns;
     let room = model.ring.min(packets.max(1)) as usize;
     let batch = model.batch.min(room as u64) as usize;
@@ -88,7 +110,7 @@ pub(super) fn serve(
     let mut totals = Totals::default();
 
     ring.push(stream.next());
-    let first_ns = ring.get(0);
+    let begun_ns = ring.get(0);
     // The first one that the ring does not hold.
     let mut arrival = stream.next();
     // Before its first packet it has been idle for ever.
@@ -101,11 +123,29 @@ pub(super) fn serve(
         // Who polls an empty ring finds the next packet when it is there.
         let idle_ns = head_ns - free_ns;
         free_ns = later(free_ns, head_ns);
-        if let Some(wake_ns) = wakes.next(idle_ns) {
-            let present_ns = vacations.present(free_ns);
-            free_ns = vacations.done(present_ns, wake_ns);
+        let first = firsts.next(idle_ns);
+        let mut first_ns = first.map(|(first_ns, _)| first_ns);
+        if let Some((_, held_ns)) = first
+            && held_ns > 0.0
+            && model.sender_spacing_ns > 0.0
+            && let Some(ready_ns) = ring.hold(head_ns + held_ns, model.sender_spacing_ns)
+        {
+            arrival = later(arrival, ready_ns);
+            stream.hold(arrival);
         }
-        let start_ns = vacations.present(free_ns);
+        let start_ns = if let Some(first_ns) = &mut first_ns {
+            let wake_ns = (*first_ns - served_ns).max(0.0);
+            *first_ns -= wake_ns;
+            let present_ns = vacations.present_after(free_ns, met_ns);
+            let awake_ns = vacations.done_after(present_ns, wake_ns, met_ns);
+            vacations.present_after(awake_ns, met_ns)
+        } else {
+            if let Some(wake_ns) = wakes.next(idle_ns) {
+                let present_ns = vacations.present(free_ns);
+                free_ns = vacations.done(present_ns, wake_ns);
+            }
+            vacations.present(free_ns)
+        };
         // Slots become free when a batch is taken: what came since then shares those that were free behind it.
         while arrival <= start_ns {
             if ring.len < room {
@@ -119,13 +159,19 @@ pub(super) fn serve(
         totals.batches += 1;
         let work_ns = overhead.next();
         totals.work_ns += work_ns;
-        let mut done_ns = vacations.done(start_ns, work_ns);
+        let overhead_met_ns = if first_ns.is_some() { met_ns } else { 0.0 };
+        let mut done_ns = vacations.done_after(start_ns, work_ns, overhead_met_ns);
         let most = ring.len.min(batch);
         let mut taken = 0;
         while taken < most && ring.get(taken) <= start_ns {
-            let work_ns = service.next();
-            totals.work_ns += work_ns;
-            done_ns = vacations.done(done_ns, work_ns);
+            if let Some(first_ns) = first_ns.take() {
+                totals.work_ns += first_ns;
+                done_ns = vacations.done_after(done_ns, first_ns, met_ns);
+            } else {
+                let work_ns = service.next();
+                totals.work_ns += work_ns;
+                done_ns = vacations.done(done_ns, work_ns);
+            }
             if immediate {
                 let at = ring.get(taken);
                 outcome(at, Some(done_ns - at + transfer_ns));
@@ -147,7 +193,7 @@ pub(super) fn serve(
     totals.sent += totals.lost;
     if totals.sent > 0 {
         totals.queue_max = ring.len as u64;
-        totals.span_ns = free_ns - first_ns;
+        totals.span_ns = free_ns - begun_ns;
     }
     totals
 }

@@ -49,6 +49,9 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Lone>
     let lone = first.iter().map(|(clump, idle_ns, held_ns)| Lone {
         idle_ns: *idle_ns,
         held_ns: *held_ns,
+        holds_ns: 0.0,
+        before_ns: 0.0,
+        late: false,
         // Less the work of the others in it.
         delay_ns: clump.left_ns
             - clump.first_ns

@@ -5,6 +5,12 @@ use super::{GAPS_MIN, Gap, Lone, Observation};
 
 /// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
 const COLD: f64 = 1.05;
+/// A packet before which the sender was held for most of the idle time came late, and the machine stood still before it.
+const HELD_BEFORE: f64 = 0.5;
+/// Of shorter idle times nothing is said so, in ns: a sender that has to wake the device up is listed as held, too.
+const LATE_NS: f64 = 100_000.0;
+/// Steps until the least gap of a sender does not change any more.
+const STEPS: usize = 20;
 
 /// What the packets of trials say of a server that releases each at once.
 #[derive(Debug, Default)]
@@ -37,22 +43,39 @@ impl Busy {
         all
     }
 
+    /// Of trials of one time, as they were.
+    pub(super) fn at_once(observations: &[Observation<'_>]) -> Self {
+        let mut all = Self::default();
+        for mut one in observations.iter().map(Self::of_trial) {
+            all.gaps.append(&mut one.gaps);
+            all.lone.append(&mut one.lone);
+        }
+        all
+    }
+
     fn of_trial(one: &Observation<'_>) -> Self {
         let mut found = Self::default();
         let (mut second, mut later) = (Vec::new(), Vec::new());
         let mut position = 0;
+        // What the packet before took of the device's time.
+        let mut before_ns = one.packets.first().map_or(0.0, |packet| packet.1);
         for pair in one.packets.windows(2) {
             let (left, leaves) = (pair[0].0 + pair[0].1, pair[1].0 + pair[1].1);
             if pair[1].0 >= left {
                 position = 0;
+                let idle_ns = pair[1].0 - left;
+                let late = idle_ns > LATE_NS && one.held_between(left, pair[1].0) > HELD_BEFORE * idle_ns;
                 let held_ns = one.held_between(pair[1].0, leaves);
-                found.lone.push(Lone { idle_ns: pair[1].0 - left, delay_ns: pair[1].1, held_ns });
+                let holds_ns = one.held_from(pair[1].0);
+                found.lone.push(Lone { idle_ns, delay_ns: pair[1].1, held_ns, holds_ns, before_ns, late });
+                before_ns = pair[1].1;
                 continue;
             }
             position += 1;
             let gaps = if position == 1 { &mut second } else { &mut later };
             let held_ns = one.held_between(left, leaves);
-            gaps.push(Gap { ns: (leaves - left).max(0.0), held_ns, together: one.burst > 1 });
+            before_ns = (leaves - left).max(0.0);
+            gaps.push(Gap { ns: before_ns, held_ns, together: one.burst > 1 });
         }
         // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
         if later.len() >= GAPS_MIN {
@@ -98,4 +121,44 @@ pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
         gaps.extend_from_slice(&sorted[..within.min(sorted.len())]);
     }
     median(&mut gaps).map(|found| found.value)
+}
+
+/// What a sender needs from one packet to the next at least, in ns, where they are due independently, so many a second: of its gaps those
+/// are that long which were to be shorter, a share of 1 - exp(-rate gap), and their median stands for it. None where there are few.
+pub fn least_gap(observations: &[Observation<'_>], rate_pps: f64) -> Option<f64> {
+    let mut gaps: Vec<f64> = observations
+        .iter()
+        .flat_map(|one| one.packets.windows(2).map(|pair| pair[1].0 - pair[0].0))
+        .filter(|gap| *gap > 0.0)
+        .collect();
+    gaps.sort_unstable_by(f64::total_cmp);
+    let mut least_ns = *gaps.first()?;
+    // Each step sees more of those that were to be shorter; it ends where the gaps are what they were to be.
+    for _ in 0..STEPS {
+        let share = -(-rate_pps * least_ns * 1e-9).exp_m1();
+        let place = (share / 2.0 * gaps.len() as f64) as usize;
+        if place < GAPS_MIN / 2 {
+            return None;
+        }
+        least_ns = gaps[place.min(gaps.len() - 1)];
+    }
+    Some(least_ns)
+}
+
+/// When each packet of a burst comes after the first one, in ns: medians over the whole bursts of trials that sent so many packets a
+/// second. A sender does not space them evenly: the first one may wake the device up, which takes the sender's time. Empty where fewer
+/// than [`GAPS_MIN`] whole bursts are told apart.
+pub fn burst_offsets(observations: &[Observation<'_>], rate_pps: f64) -> Vec<f64> {
+    let burst = observations.first().map_or(1, |one| one.burst) as usize;
+    let apart_ns = burst as f64 * 0.5e9 / rate_pps;
+    let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); burst];
+    for one in observations {
+        for whole in one.packets.chunk_by(|a, b| b.0 - a.0 < apart_ns).filter(|whole| whole.len() == burst) {
+            offsets.iter_mut().zip(whole).for_each(|(offset, packet)| offset.push(packet.0 - whole[0].0));
+        }
+    }
+    if burst < 2 || offsets[0].len() < GAPS_MIN {
+        return Vec::new();
+    }
+    offsets.iter_mut().map(|offset| median(offset).map_or(0.0, |found| found.value)).collect()
 }

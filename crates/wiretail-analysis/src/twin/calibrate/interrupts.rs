@@ -21,13 +21,18 @@ pub(super) struct Found {
     pub sources: Vec<Interrupts>,
     /// Those that hold the sender as well.
     pub shared: Vec<Interrupts>,
+    /// Share of the time that those take which do not.
+    own_share: f64,
+    /// Those are counted by the time in which packets would have noticed them that are longer, in ns.
+    pub short_ns: f64,
     pub evidence: InterruptEvidence,
 }
 
 impl Found {
-    /// Of packets whose service takes so long, the share that meets one: it is there already, or comes meanwhile.
+    /// Of packets that find the server idle and whose service takes so long, the share that meets one: it is there already, which
+    /// one that holds the sender is for nobody, or comes meanwhile.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
-        self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
+        self.own_share + self.evidence.per_second.value * 1e-9 * service_ns
     }
 }
 
@@ -69,19 +74,18 @@ pub(super) fn of(work: &Work, idle: &[Lone], late: &[f64]) -> Found {
     let of_long = counted(long.len() as u64, long.len().max(1) as f64).times(long_rate);
     let of_short = counted(excesses.len() as u64, seconds);
     let share_of = |lengths: &[f64]| lengths.iter().sum::<f64>() / work.busy_ns;
-    let share = share_of(&excesses)
-        + share_of(&work.shared)
-        + long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum::<f64>();
+    let long_share: f64 = long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum();
+    let own_share = share_of(&excesses) + long_share;
     let evidence = InterruptEvidence {
         source: "gaps".to_owned(),
         above_ns: Some(work.above_ns),
         count: (excesses.len() + long.len() + work.shared.len()) as u64,
         shared: work.shared.len() as u64,
         per_second: sum([of_short, of_long, of_shared]),
-        share,
+        share: own_share + share_of(&work.shared),
         longest_ns: long.iter().chain(&work.shared).copied().fold(0.0, f64::max),
     };
-    Found { sources, shared, evidence }
+    Found { sources, shared, own_share, short_ns: bound, evidence }
 }
 
 /// Of independent ones, bounds added to bounds: wider than need be.

@@ -9,7 +9,8 @@
 //! - `service`: gaps far above the others are interrupted ones; how often and how long;
 //! - `interrupts`: long ones are also seen by packets that come to an idle server;
 //! - `batches`: the same where departures come in clumps, as all packets of a batch are released together;
-//! - `wake`: what a packet that found the server idle waited for besides.
+//! - `wake`: what a packet that found the server idle waited for besides;
+//! - `paces`: the same at several times, as a machine is not always as fast.
 //!
 //! What is assumed: one server, packets leave in their order, nobody else delays them. What is found keeps the mean gap, but for
 //! what the longest interrupts are in it, and with it the capacity. Formulas and limits: `docs/kpi/twin.md`.
@@ -17,6 +18,7 @@
 mod batches;
 mod busy;
 mod interrupts;
+mod paces;
 mod service;
 mod wake;
 
@@ -28,7 +30,7 @@ use wiretail_schema::predict::capacity::Estimate;
 use wiretail_schema::predict::twin::{Length, Release, TwinModel};
 
 use self::busy::Busy;
-pub use self::busy::spacing;
+pub use self::busy::{burst_offsets, least_gap, spacing};
 use super::TwinError;
 use super::check::{least, refuse};
 use crate::capacity::counted;
@@ -37,6 +39,8 @@ use crate::capacity::counted;
 pub const GAPS_MIN: usize = 200;
 /// Packets that found the server idle, at least.
 pub const LONE_MIN: usize = 30;
+/// A sender that is held in sending a packet is so within this time from the packet's stamp, in ns.
+const SENDING_NS: f64 = 1500.0;
 /// Loss and reordering at most: beyond, gaps between departures are no service times.
 const ODD_SHARE_MAX: f64 = 1e-3;
 
@@ -49,16 +53,31 @@ pub struct Observation<'a> {
     pub lost: u64,
     /// Packets that were sent together; 1 if none were.
     pub burst: u64,
+    /// When it was: observations of one time have the same number.
+    pub time: u64,
+    /// Whether nothing unusual disturbed it. What did would be in every prediction, so of the others nothing is taken but the pace.
+    pub usual: bool,
     /// When the sender was held, as (start, end) in ns of the same clock; in order, none within another. Empty: never, or not known.
     pub held: &'a [(f64, f64)],
 }
 
-impl Observation<'_> {
+impl<'a> Observation<'a> {
+    /// Of packets of which nothing else is known, sent together in bursts of so many: a usual trial.
+    pub fn of(packets: &'a [(f64, f64)], burst: u64) -> Self {
+        Self { packets, lost: 0, burst, time: 0, usual: true, held: &[] }
+    }
+
     /// For how long the sender was held between two times, in ns.
     fn held_between(&self, from_ns: f64, to_ns: f64) -> f64 {
         let first = self.held.partition_point(|span| span.1 <= from_ns);
         let spans = self.held[first..].iter().take_while(|span| span.0 < to_ns);
         spans.map(|span| span.1.min(to_ns) - span.0.max(from_ns)).sum()
+    }
+
+    /// For how long the sender was held that had just sent a packet, in ns from its arrival on; 0 if it was not.
+    fn held_from(&self, arrival_ns: f64) -> f64 {
+        let next = self.held.get(self.held.partition_point(|span| span.1 <= arrival_ns));
+        next.filter(|span| span.0 <= arrival_ns + SENDING_NS).map_or(0.0, |span| span.1 - arrival_ns)
     }
 }
 
@@ -82,6 +101,9 @@ pub fn calibrate(
     observations: &[Observation<'_>],
     known: &Known,
 ) -> Result<(TwinModel, TwinCalibration), TwinError> {
+    let all = observations;
+    let observations: Vec<Observation<'_>> = all.iter().filter(|one| one.usual).copied().collect();
+    let observations = &observations[..];
     observations.iter().try_for_each(acceptable)?;
     let mut remarks = Vec::new();
     let clumps = known.release == Release::Batch && known.batch > 1;
@@ -113,15 +135,26 @@ pub fn calibrate(
             lone.len()
         )));
     }
-    let found = wake::of(&lone, &work, least(&work.service));
+    // What the server still does for a packet that has left is in what the next one takes, where that is known as a whole.
+    let least_ns = if release == Release::Batch { least(&work.service) } else { 0.0 };
+    let found = wake::of(&lone, &work, least_ns);
+    // Of batches that leave together, nobody knows what a packet alone took.
+    let (wake, first, paces) = match release {
+        Release::Batch => (found.wakes, Vec::new(), Vec::new()),
+        Release::Immediate => (Vec::new(), found.first, paces::of(all, found.transfer_ns, found.met)),
+    };
     let model = TwinModel {
         ring: known.ring,
         batch: known.batch,
         release,
         batch_overhead: Length::Constant(work.overhead_ns),
-        wake: found.wakes,
+        wake,
+        first_met_ns: if first.is_empty() { 0.0 } else { found.met.longest_ns },
+        first,
+        paces,
         interrupts: found.interrupts.sources,
         shared_interrupts: found.interrupts.shared,
+        sender_spacing_ns: 0.0,
         transfer_ns: found.transfer_ns,
         service: work.service.clone(),
     };
@@ -180,8 +213,12 @@ pub fn by_baseline(
         service: Length::Constant(service_ns),
         batch_overhead: Length::Constant(0.0),
         wake: vec![],
+        first: vec![],
+        first_met_ns: 0.0,
+        paces: vec![],
         interrupts: vec![],
         shared_interrupts: vec![],
+        sender_spacing_ns: 0.0,
         transfer_ns: baseline_median_ns,
     };
     let shift = |ns: f64| (ns - baseline_median_ns).max(0.0);
@@ -259,6 +296,12 @@ struct Lone {
     delay_ns: f64,
     /// For how long the sender was held between its arrival and its departure.
     held_ns: f64,
+    /// For how long its sender was held that had just sent it, from its arrival on.
+    holds_ns: f64,
+    /// What the packet before it took of the server's time.
+    before_ns: f64,
+    /// It came later than it should have, as the sender was held before.
+    late: bool,
 }
 
 /// A time between two departures, and for how long of it the sender was held, in ns.

@@ -13,7 +13,7 @@ const MAD: f64 = 1.4826;
 /// Never nearer to the median than this part of it.
 const APART: f64 = 0.05;
 /// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
-const OWN: f64 = 0.5;
+pub(super) const OWN: f64 = 0.5;
 /// The sender is held for this part of an interrupt at least, where that is the sender's, too.
 const SHARED: f64 = 0.5;
 /// Where work spreads by less than this part of it, it is taken as constant.
@@ -50,16 +50,38 @@ pub(super) fn limit(values: &[f64]) -> f64 {
     middle + (DEVIATIONS * MAD * mad).max(APART * middle)
 }
 
+/// Longer gaps were interrupted.
+fn interrupted_above(gaps: &[Gap]) -> f64 {
+    let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
+    limit(&lengths) + OWN * median(&mut lengths).map_or(0.0, |found| found.value)
+}
+
+/// What a packet costs in the gaps that were not interrupted, in order.
+pub(super) fn services(gaps: &[Gap]) -> Vec<f64> {
+    bulk(&telling(gaps))
+}
+
+fn bulk(gaps: &[Gap]) -> Vec<f64> {
+    let above_ns = interrupted_above(gaps);
+    let mut bulk: Vec<f64> = gaps.iter().map(|gap| gap.ns).filter(|gap| *gap <= above_ns).collect();
+    bulk.sort_unstable_by(f64::total_cmp);
+    bulk
+}
+
+/// The gaps of packets that were sent together, where there are enough. One that was sent alone waits where the one before it was late:
+/// such gaps lie near interrupts, which come in company, and in caches that these have left cold.
+fn telling(gaps: &[Gap]) -> Vec<Gap> {
+    let together: Vec<Gap> = gaps.iter().filter(|gap| gap.together).copied().collect();
+    if together.len() >= GAPS_MIN { together } else { gaps.to_vec() }
+}
+
 /// Gaps as work, and those far above the others as work and an interrupt: its length is what the gap has above the mean of the bulk.
 pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
-    let lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
-    let above_ns = limit(&lengths) + OWN * median(&mut lengths.clone()).map_or(0.0, |found| found.value);
-    let mut bulk: Vec<f64> = lengths.iter().copied().filter(|gap| *gap <= above_ns).collect();
+    let gaps = &telling(gaps)[..];
+    let above_ns = interrupted_above(gaps);
+    let mut bulk = bulk(gaps);
     let (mean_ns, variance) = moments(&bulk);
-    // A packet that was sent alone waits where the one before it was late: such gaps lie near interrupts, which come in company.
-    let together = gaps.iter().filter(|gap| gap.together).count() >= GAPS_MIN;
-    let watched = || gaps.iter().filter(move |gap| gap.together || !together);
-    let interrupted = watched().filter(|gap| gap.ns > above_ns);
+    let interrupted = gaps.iter().filter(|gap| gap.ns > above_ns);
     let (shared, excesses) = shared(interrupted.map(|gap| (gap.ns - mean_ns, gap.held_ns)));
     let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
     let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
@@ -72,7 +94,7 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
         above_ns,
         excesses,
         shared,
-        busy_ns: watched().map(|gap| gap.ns).sum(),
+        busy_ns: gaps.iter().map(|gap| gap.ns).sum(),
         gaps: gaps.len() as u64,
         remark: None,
     }

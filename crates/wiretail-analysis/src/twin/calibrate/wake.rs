@@ -2,9 +2,9 @@
 //! by [`interrupts`].
 
 use wiretail_schema::predict::calibration::WakeEvidence;
-use wiretail_schema::predict::twin::{Length, Wake};
+use wiretail_schema::predict::twin::{FIRST_TAIL, First, Length, Wake};
 
-use super::service::{Work, at, limit, median, moments, shared};
+use super::service::{OWN, Work, at, limit, median, moments, shared};
 use super::{Lone, interrupts};
 
 /// The smallest delays are compared at this share: the very first may be a stamp's fault.
@@ -13,15 +13,32 @@ const SMALLEST: f64 = 0.01;
 const NEGLIGIBLE: f64 = 2e-3;
 /// Packets in a class of idle times at least.
 const CLASS_MIN: usize = 50;
-/// From one class of idle times to the next, as a factor.
-const CLASS: f64 = 4.0;
-/// First bound of classes, in ns.
-const CLASS_FIRST_NS: f64 = 4_000.0;
+/// Classes of short idle times, in ns: a packet that comes while a thread is on its way to sleep takes three times as long as one a
+/// microsecond before or three after it (Suricata here; somebody has to be sent to wake it).
+const CLASS_NS: f64 = 400.0;
+/// So many of these; beyond, each class ends at twice its start.
+const CLASSES_SHORT: i64 = 20;
+/// Quantiles that many numbers are told by.
+const QUANTILES: usize = 500;
 
-/// Transfer, the times to wake up by classes of idle times, and interrupts.
+/// Interrupts of packets that found the server idle.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Met {
+    /// Share of the packets that one hit.
+    pub hits: f64,
+    /// Longer ones are rare, in ns.
+    pub longest_ns: f64,
+}
+
+/// Transfer, what packets took that found the server idle, by classes of idle times, and interrupts.
 pub(super) struct Found {
     pub transfer_ns: f64,
+    /// What they waited for besides service and transfer.
     pub wakes: Vec<Wake>,
+    /// What they took besides the transfer.
+    pub first: Vec<First>,
+    /// The interrupts that are in it.
+    pub met: Met,
     pub evidence: Vec<WakeEvidence>,
     pub interrupts: interrupts::Found,
 }
@@ -37,10 +54,7 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
     let transfer_ns = (at(&delays, SMALLEST) - smallest_ns).max(-least_ns);
-    // Who came while a packet that had left was still worked on did not find it idle.
-    let idle = lone.iter().map(|one| Lone { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
-    let mut idle: Vec<Lone> = idle.filter(|one| one.idle_ns > 0.0).collect();
-    idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
+    let idle = idle(lone, transfer_ns);
     let classes = classes(&idle);
     // What held the sender as well is known from gaps alone: nothing was sent while it took an idle server.
     let late: Vec<f64> = classes.iter().flat_map(|class| late(class)).collect();
@@ -48,6 +62,8 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
     let hits = interrupts.hits(work.mean_ns);
     let transfer_ns =
         classes.iter().fold(transfer_ns, |least, class| least.min(most(class, work, hits))).max(-least_ns);
+    let met = Met { hits, longest_ns: interrupts.short_ns };
+    let first = firsts(lone, transfer_ns, met);
     let (mut wakes, mut evidence) = (Vec::new(), Vec::new());
     for class in classes {
         let after_idle_ns = if wakes.is_empty() { 0.0 } else { class[0].idle_ns };
@@ -58,7 +74,55 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
     if wakes.iter().all(|wake| mean(&wake.length) == 0.0) {
         wakes.clear();
     }
-    Found { transfer_ns, wakes, evidence, interrupts }
+    Found { transfer_ns, wakes, first, met, evidence, interrupts }
+}
+
+/// What packets took that found the device idle. Of evenly spaced ones, who comes soon after another has left comes behind one that
+/// was interrupted, and says what an interrupt leaves behind, not a short idle time; who comes after a long one, behind one that held
+/// the sender: those are left out.
+pub(super) fn firsts(lone: &[Lone], transfer_ns: f64, met: Met) -> Vec<First> {
+    let mut before: Vec<f64> = lone.iter().map(|one| one.before_ns).collect();
+    let above_ns = limit(&before) + OWN * median(&mut before).map_or(0.0, |found| found.value);
+    let behind_others: Vec<Lone> =
+        lone.iter().filter(|one| one.before_ns <= above_ns && !one.late).copied().collect();
+    classes(&idle(&behind_others, transfer_ns)).iter().map(|class| first(class, transfer_ns, met)).collect()
+}
+
+/// Packets that found the server idle, in order of the idle time: who came while a packet that had left was still worked on did not.
+fn idle(lone: &[Lone], transfer_ns: f64) -> Vec<Lone> {
+    let idle = lone.iter().map(|one| Lone { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
+    let mut idle: Vec<Lone> = idle.filter(|one| one.idle_ns > 0.0).collect();
+    idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
+    idle
+}
+
+/// What a class took besides the transfer, by quantiles, at its median idle time. Interrupts that are too rare to be told by these are
+/// left out.
+fn first(class: &[Lone], transfer_ns: f64, met: Met) -> First {
+    let mut sorted = class.to_vec();
+    sorted.sort_unstable_by(|a, b| a.delay_ns.total_cmp(&b.delay_ns));
+    let middle_ns = sorted[sorted.len() / 2].delay_ns;
+    let undisturbed = undisturbed(class, met.hits).len();
+    let kept = sorted.partition_point(|one| one.delay_ns <= middle_ns + met.longest_ns).max(undisturbed);
+    sorted.truncate(kept);
+    let (samples, tail) = sorted.split_at(((1.0 - FIRST_TAIL) * kept as f64).ceil() as usize);
+    let [samples, tail] = [quantiles(samples), quantiles(tail)];
+    let besides = |ones: &[Lone]| ones.iter().map(|one| (one.delay_ns - transfer_ns).max(0.0)).collect();
+    First {
+        idle_ns: class[class.len() / 2].idle_ns,
+        samples_ns: besides(&samples),
+        tail_ns: besides(&tail),
+        held_ns: samples.iter().chain(&tail).map(|one| one.holds_ns).collect(),
+        met: (kept - undisturbed) as f64 / kept as f64,
+    }
+}
+
+/// So many quantiles of what is in order, each as probable; all, where there are no more.
+pub(super) fn quantiles<T: Copy>(sorted: &[T]) -> Vec<T> {
+    if sorted.len() <= QUANTILES {
+        return sorted.to_vec();
+    }
+    (0..QUANTILES).map(|place| sorted[(2 * place + 1) * sorted.len() / (2 * QUANTILES)]).collect()
 }
 
 /// By how much those far above the others are later than the median.
@@ -70,9 +134,12 @@ fn late(class: &[Lone]) -> Vec<f64> {
     shared(late.map(|(delay_ns, held_ns)| (delay_ns - middle, held_ns))).1
 }
 
-/// Consecutive packets, by powers of [`CLASS`], each class with enough of them.
+/// Consecutive packets by their idle times, each class with enough of them.
 fn classes(sorted: &[Lone]) -> Vec<&[Lone]> {
-    let class = |one: &Lone| (one.idle_ns / CLASS_FIRST_NS).max(1.0 / CLASS).log(CLASS).floor() as i64;
+    let class = |one: &Lone| match one.idle_ns / CLASS_NS {
+        short if short < CLASSES_SHORT as f64 => short as i64,
+        long => CLASSES_SHORT + (long / CLASSES_SHORT as f64).log2() as i64,
+    };
     let mut found: Vec<&[Lone]> = Vec::new();
     let mut from = 0;
     for to in 1..=sorted.len() {

@@ -11,7 +11,7 @@ use wiretail_schema::predict::calibration::{SavedTwin, TWIN_MODEL_SCHEMA, TwinCa
 use wiretail_schema::predict::twin::{Release, TwinModel};
 use wiretail_schema::stalls::StalledRole;
 
-use super::trials::{Chosen, RING_DEFAULT, choose};
+use super::trials::{Chosen, RING_DEFAULT, Times, choose};
 use crate::cli::predict::twin::TwinArgs;
 use crate::evaluate::Job;
 use crate::outputs;
@@ -24,17 +24,24 @@ pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
     burst: u64,
+    /// The number of its time ([`Times`]).
+    time: u64,
+    usual: bool,
     held: Vec<(f64, f64)>,
 }
 
 impl Taken {
     /// Of a trial, with what held its load generator.
-    fn of_trial(trial: &Chosen) -> Result<Self> {
+    fn of_trial(trial: &Chosen, times: &Times) -> Result<Self> {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let stalls = trial.stalls(StalledRole::Generator, first_ns)?;
         let held = stalls.iter().map(|(start, length)| (*start, start + length)).collect();
-        Ok(Self { held, ..Self::of(&crossed, trial.warm_up_ns(), trial.burst()) })
+        Ok(Self {
+            held,
+            time: times.of(trial).unwrap_or(0),
+            ..Self::of(&crossed, trial.warm_up_ns(), trial.burst())
+        })
     }
 
     /// Behind the warm-up, with times since the first packet.
@@ -45,12 +52,19 @@ impl Taken {
             .clone()
             .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
         let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
-        Self { packets: packets.collect(), lost, burst, held: Vec::new() }
+        Self { packets: packets.collect(), lost, burst, time: 0, usual: true, held: Vec::new() }
     }
 
     /// The same, as it is calibrated by.
     pub fn seen(&self) -> Observation<'_> {
-        Observation { packets: &self.packets, lost: self.lost, burst: self.burst, held: &self.held }
+        Observation {
+            packets: &self.packets,
+            lost: self.lost,
+            burst: self.burst,
+            time: self.time,
+            usual: self.usual,
+            held: &self.held,
+        }
     }
 }
 
@@ -101,15 +115,13 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
         }
     }
     let mut taken = Vec::new();
+    let times = Times::of_runs(&trials);
     for trial in &trials {
-        taken.push(Taken::of_trial(trial)?);
+        taken.push(Taken::of_trial(trial, &times)?);
     }
-    let all = trials.len();
-    let is_typical = typical(&trials, &taken);
-    let measured = trials.into_iter().zip(taken).zip(is_typical).filter(|(_, is_typical)| *is_typical);
-    let (trials, taken): (Vec<Chosen>, Vec<Taken>) = measured.map(|(measured, _)| measured).unzip();
-    let left_out = all - trials.len();
-    let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
+    let usual = usual(&trials, &taken);
+    taken.iter_mut().zip(&usual).for_each(|(taken, usual)| taken.usual = *usual);
+    let left_out = usual.iter().filter(|usual| !**usual).count();
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let known = Known {
         ring: arguments.ring.or(first.ring()).unwrap_or(RING_DEFAULT),
@@ -117,11 +129,15 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
         release: first.release(),
     };
     let (model, mut calibration) = match &arguments.baseline {
-        Some(text) => by_baseline(&observations, baseline(text)?, &known),
+        Some(text) => {
+            let observations: Vec<_> = observations.into_iter().filter(|one| one.usual).collect();
+            by_baseline(&observations, baseline(text)?, &known)
+        }
         None => calibrate(&observations, &known),
     }
     .with_context(|| format!("{}: can't be calibrated by", arguments.calibrate.join(", ")))?;
-    calibration.trials = trials.iter().map(Chosen::name).collect();
+    let used = || trials.iter().zip(&usual).filter(|(_, usual)| **usual).map(|(trial, _)| trial);
+    calibration.trials = used().map(Chosen::name).collect();
     calibration.device = first.device();
     calibration.release = Some(first.release());
     if arguments.ring.is_none() && first.ring().is_none() {
@@ -129,12 +145,12 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
             "the device's ring is not known and taken as {RING_DEFAULT} packets (--ring): it matters for loss alone"
         ));
     }
-    for trial in &trials {
+    for trial in used() {
         calibration.remarks.extend(seen_by_trace(trial)?);
     }
     if left_out > 0 {
         calibration.remarks.push(format!(
-            "of trials that repeat each other those with the lowest and the highest p99 are left out, a quarter each: {left_out}"
+            "of trials that repeat each other those with the lowest and the highest p99, a quarter each, tell nothing but the pace: {left_out}"
         ));
     }
     let others = skipped.len().saturating_sub(1);
@@ -145,26 +161,26 @@ fn from_runs(arguments: &TwinArgs) -> Result<(TwinModel, TwinCalibration)> {
     Ok((model, calibration))
 }
 
-/// Which trials are used: of three repeats and more those in the middle by their p99, without a quarter at either end. What disturbs
+/// Which trials count: of three repeats and more those in the middle by their p99, without a quarter at either end. What disturbs
 /// the machine in one of them would else be in every prediction.
-fn typical(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
+fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
         delays.sort_unstable_by(f64::total_cmp);
         delays.get(delays.len() * 99 / 100).copied().unwrap_or(0.0)
     };
     let p99_ns: Vec<f64> = taken.iter().map(p99_ns).collect();
-    let mut is_typical = vec![true; trials.len()];
+    let mut usual = vec![true; trials.len()];
     for (place, trial) in trials.iter().enumerate() {
         let alike = |other: &usize| trials[*other].repeats(trial);
         let mut repeats: Vec<usize> = (0..trials.len()).filter(alike).collect();
         if repeats.len() >= 3 {
             repeats.sort_by(|a, b| p99_ns[*a].total_cmp(&p99_ns[*b]));
             let ends = (repeats.len() + 1) / 4;
-            is_typical[place] = repeats[ends..repeats.len() - ends].contains(&place);
+            usual[place] = repeats[ends..repeats.len() - ends].contains(&place);
         }
     }
-    is_typical
+    usual
 }
 
 /// The median delay of a forwarder without work, in ns.

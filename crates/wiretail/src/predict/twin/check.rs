@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use wiretail_analysis::capacity::place;
 use wiretail_analysis::counts::Counts;
-use wiretail_analysis::twin::calibrate::{Observation, spacing};
+use wiretail_analysis::twin::calibrate::{Observation, burst_offsets, least_gap, spacing};
 use wiretail_analysis::twin::comparison::{CAPACITY_LIMIT, Predicted, compare, judged};
 use wiretail_analysis::twin::{Rounds, capacity, predict_rounds};
 use wiretail_report::format::{duration, short};
@@ -16,8 +16,9 @@ use wiretail_schema::predict::twin::{Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
 
 use super::calibrated::Taken;
+use super::pairs::{Load, paired};
 use super::replay::Replay;
-use super::trials::{Chosen, choose};
+use super::trials::{Chosen, Times, choose};
 use crate::cli::predict::twin::TwinArgs;
 use crate::run::packets::{Crossed, of_trial};
 use crate::run::search;
@@ -42,6 +43,7 @@ pub fn all(
     for text in &arguments.calibrate {
         known.extend(choose(text)?.0);
     }
+    let times = Times::of_runs(&known);
     let mut by_these = 0;
     for text in arguments.check.iter().filter(|text| !is_search(text)) {
         let (trials, others) = choose(text)?;
@@ -66,7 +68,7 @@ pub fn all(
     if by_these > 0 {
         skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
     }
-    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
+    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, &times, repeats));
     Ok((checks.collect::<Result<_>>()?, skipped))
 }
 
@@ -138,11 +140,12 @@ fn one(
     arguments: &TwinArgs,
     model: &TwinModel,
     calibration: Option<&TwinCalibration>,
+    times: &Times,
     repeats: &[Chosen],
 ) -> Result<TwinCheck> {
     let trial = &repeats[0];
     let model = of_trial_settings(model, calibration, trial);
-    let (mut all, mut sent, mut lost) = (Vec::new(), 0u64, 0u64);
+    let (mut all, mut sent, mut lost) = (Vec::<Counts>::new(), 0u64, 0u64);
     let mut taken = Vec::new();
     let mut replay = Replay::new(arguments, &model, calibration, repeats);
     for trial in repeats {
@@ -157,23 +160,41 @@ fn one(
                 None => lost += 1,
             }
         }
-        replay.simulate(trial, &crossed)?;
+        let pace = times.of(trial).and_then(|time| model.at_time(time));
+        replay.simulate(trial, pace, &crossed)?;
         taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
         all.push(measured);
     }
     // How fast a sender's packets follow one another is the load's, not the device's.
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
-    let spacing_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
-    let (arrivals, packets) = trial.intended(spacing_ns.unwrap_or(0.0))?;
-    let rounds = Rounds {
-        rounds: arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX),
-        warm_up_ns: trial.warm_up_ns() as f64,
+    let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
+    let given_ns = given_ns.or(trial.poisson_pps().and_then(|rate_pps| least_gap(&observations, rate_pps)));
+    let spacing_ns = given_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
+    let offsets_ns = match arguments.spacing {
+        Some(_) => Vec::new(),
+        None => burst_offsets(&observations, trial.rate_pps()),
     };
+    let (arrivals, packets) = trial.intended(spacing_ns, &offsets_ns)?;
+    let mut model = TwinModel { sender_spacing_ns: spacing_ns, ..model.clone() };
+    if !offsets_ns.is_empty() {
+        model = model.without_holds();
+    }
+    // Every pace as often.
+    let paces = model.paces.len().max(1) as u64;
+    let rounds =
+        arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX).next_multiple_of(paces);
+    let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
     let mut typical = Vec::new();
     let each = |delays: &Counts| typical.push(judged(delays));
     let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
+    let (mut percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
+    let load = Load { arrivals, packets, rounds, seed: arguments.seed };
+    let paired = paired(&model, times, repeats, &all, &load)?;
+    let pairs = paired.as_ref().map_or(0, |paired| paired.0);
+    if let Some((_, own)) = paired {
+        percentiles = own;
+    }
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
         failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));
@@ -188,6 +209,7 @@ fn one(
         measured_packets: all.iter().map(Counts::count).sum(),
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         within: failures.is_empty(),
+        paired: pairs,
         within_repeats: percentiles
             .iter()
             .filter(|one| failure(one).is_some())

@@ -3,6 +3,7 @@
 
 mod calibrated;
 mod check;
+mod pairs;
 mod replay;
 mod table;
 mod trials;
@@ -99,8 +100,12 @@ fn by_hand(arguments: &TwinArgs) -> Result<TwinModel> {
         service,
         batch_overhead: Length::Constant(arguments.overhead.ns as f64),
         wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
+        first: vec![],
+        first_met_ns: 0.0,
+        paces: vec![],
         interrupts,
         shared_interrupts: vec![],
+        sender_spacing_ns: 0.0,
         transfer_ns: arguments.transfer.ns as f64,
     })
 }

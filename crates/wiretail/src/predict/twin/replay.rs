@@ -47,11 +47,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays a repeat, whose packets these are.
+    /// Replays a repeat, whose packets these are, at the pace of its time, where that is known.
     ///
     /// # Errors
     /// A list of stalls that can't be read; arrivals that can't be simulated.
-    pub fn simulate(&mut self, trial: &Chosen, crossed: &[Crossed]) -> Result<()> {
+    pub fn simulate(&mut self, trial: &Chosen, pace: Option<TwinModel>, crossed: &[Crossed]) -> Result<()> {
+        let model = pace.as_ref().unwrap_or(self.model);
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
         let (packets, warm_up_ns) = (times_ns.len() as u64, trial.warm_up_ns() as f64);
@@ -61,8 +62,8 @@ impl<'a> Replay<'a> {
         // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
         self.stalls &= !stalls.is_empty();
         let model = match stalls.is_empty() {
-            true => self.model.with_own_sender(),
-            false => with_stalls(self.model, stalls, self.threshold_ns),
+            true => TwinModel { shared_interrupts: Vec::new(), sender_spacing_ns: 0.0, ..model.clone() },
+            false => with_stalls(model, stalls, self.threshold_ns),
         };
         let arrivals = Arrivals::Recorded { times_ns };
         let (_, counts) = predict_rounds(&model, &arrivals, packets, self.arguments.seed, rounds, |_| ())
@@ -88,7 +89,7 @@ fn with_stalls(model: &TwinModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64)
     if !spans.is_empty() {
         interrupts.push(Interrupts::Recorded { spans });
     }
-    TwinModel { interrupts, shared_interrupts: Vec::new(), ..model.clone() }
+    TwinModel { interrupts, ..model.with_own_sender() }
 }
 
 /// What of a source is shorter than a stall; None where nothing is.

@@ -101,6 +101,15 @@ fn evidence(out: &mut impl Write, model: &TwinModel, found: &TwinCalibration) ->
             count(wake.packets)
         )?;
     }
+    if let Some([slowest_ns, fastest_ns]) = model.slowest_and_fastest_ns() {
+        writeln!(
+            out,
+            "    paces       {}: the median service went from {} to {}; loads that are checked are simulated at each in turn",
+            model.paces.len(),
+            duration(fastest_ns),
+            duration(slowest_ns)
+        )?;
+    }
     if let Some(spacing_ns) = found.spacing_ns {
         writeln!(out, "    sender      packets of a burst are {} apart", duration(spacing_ns))?;
     }
@@ -177,6 +186,12 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
         let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
         writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
+    }
+    if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
+        writeln!(
+            out,
+            "\n  error: the median one of the repeats of a load, {paired} of them or more, each predicted at the pace of its own time"
+        )?;
     }
     let failed: Vec<&TwinCheck> = checks.iter().filter(|check| !check.within).collect();
     writeln!(

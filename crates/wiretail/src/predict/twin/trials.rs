@@ -72,6 +72,17 @@ impl Chosen {
         }
     }
 
+    /// Packets a second, while they are sent.
+    pub fn rate_pps(&self) -> f64 {
+        self.number("traffic", "rate") as f64
+    }
+
+    /// The mean rate at which packets were due independently; None where they were not.
+    pub fn poisson_pps(&self) -> Option<f64> {
+        let is_poisson = self.trial.get("traffic", "pattern").text == "poisson";
+        is_poisson.then(|| self.rate_pps())
+    }
+
     /// The first part of it, which does not count, in ns.
     pub fn warm_up_ns(&self) -> i64 {
         self.number("trial", "warm-up") as i64
@@ -108,17 +119,25 @@ impl Chosen {
         Ok(spans)
     }
 
-    /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next.
+    /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next, `offsets_ns` when those
+    /// of a burst come after its first one, where that is known.
     ///
     /// # Errors
     /// A schedule that only its recording knows.
-    pub fn intended(&self, spacing_ns: f64) -> Result<(Arrivals, u64)> {
+    pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
         let duration_ns = self.number("trial", "duration");
-        let rate_pps = self.number("traffic", "rate") as f64;
+        let rate_pps = self.rate_pps();
         let packets = (rate_pps * duration_ns as f64 / 1e9).ceil().max(1.0) as u64;
         let burst = self.burst();
         let arrivals = match self.trial.get("traffic", "pattern").text.as_str() {
             "constant" if burst == 1 => Arrivals::Constant { rate_pps },
+            "constant" if offsets_ns.len() as u64 == burst && packets <= SCHEDULE_MAX => {
+                let of_burst = |packet: u64| {
+                    (packet / burst) as f64 * burst as f64 * 1e9 / rate_pps
+                        + offsets_ns[(packet % burst) as usize]
+                };
+                Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
+            }
             "constant" => {
                 // A sender that can't keep up sends without pause.
                 let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
@@ -145,6 +164,27 @@ impl Chosen {
             (0..SCHEDULE_MAX).map(at).take_while(|at_ns| *at_ns < duration_ns as f64).collect();
         let packets = times_ns.len() as u64;
         Ok((Arrivals::Recorded { times_ns }, packets))
+    }
+}
+
+/// The times of trials: those of the same repeat of a run were done one behind the other.
+pub struct Times {
+    runs: Vec<PathBuf>,
+}
+
+impl Times {
+    /// Of the runs of these trials.
+    pub fn of_runs(trials: &[Chosen]) -> Self {
+        let mut runs: Vec<PathBuf> = trials.iter().map(|trial| trial.run.clone()).collect();
+        runs.sort();
+        runs.dedup();
+        Self { runs }
+    }
+
+    /// The number of a trial's time; None of another run.
+    pub fn of(&self, trial: &Chosen) -> Option<u64> {
+        let run = self.runs.binary_search(&trial.run).ok()?;
+        Some(((run as u64) << 32) + trial.record.repeat)
     }
 }
 

@@ -1,0 +1,57 @@
+//! Repeats that are each predicted at the pace that the machine had at their own time.
+
+use std::num::NonZeroU64;
+
+use anyhow::Result;
+use wiretail_analysis::counts::Counts;
+use wiretail_analysis::twin::comparison::{Predicted, compare_pairs, judged};
+use wiretail_analysis::twin::{Rounds, predict_rounds};
+use wiretail_schema::predict::calibration::ComparedPercentile;
+use wiretail_schema::predict::twin::{Arrivals, TwinModel};
+
+use super::trials::{Chosen, Times};
+
+/// Simulations of each of them, at least.
+const ROUNDS_MIN: u64 = 5;
+/// So many of them, at least: then the median of their errors counts.
+const PAIRS_MIN: u64 = 3;
+/// From the seeds of one to those of the next one.
+const SEEDS: u64 = 1 << 20;
+
+/// What is simulated: packets that come so, as often for all repeats together, by a seed.
+pub struct Load {
+    pub arrivals: Arrivals,
+    pub packets: u64,
+    pub rounds: Rounds,
+    pub seed: u64,
+}
+
+/// How many repeats have a pace of their own, and the judged percentiles of these; None where they are fewer than half, or than three.
+/// `measured` are the delays of each repeat.
+///
+/// # Errors
+/// A load that can't be simulated.
+pub fn paired(
+    model: &TwinModel,
+    times: &Times,
+    repeats: &[Chosen],
+    measured: &[Counts],
+    load: &Load,
+) -> Result<Option<(u64, Vec<ComparedPercentile>)>> {
+    let at = |(trial, measured)| Some((model.at_time(times.of(trial)?)?, measured));
+    let own: Vec<(TwinModel, &Counts)> = repeats.iter().zip(measured).filter_map(at).collect();
+    let count = own.len() as u64;
+    let enough =
+        NonZeroU64::new(count).filter(|own| own.get() >= PAIRS_MIN && own.get() * 2 > repeats.len() as u64);
+    let Some(enough) = enough else { return Ok(None) };
+    let rounds = Rounds { rounds: (load.rounds.rounds / enough).max(ROUNDS_MIN), ..load.rounds };
+    let mut pairs = Vec::new();
+    for ((model, measured), number) in own.into_iter().zip(1..) {
+        let mut typical = Vec::new();
+        let each = |delays: &Counts| typical.push(judged(delays));
+        let seed = load.seed.wrapping_add(SEEDS * number);
+        let (_, counts) = predict_rounds(&model, &load.arrivals, load.packets, seed, rounds, each)?;
+        pairs.push((Predicted::new(counts, typical), measured.clone()));
+    }
+    Ok(Some((count, compare_pairs(&pairs))))
+}
