@@ -17,13 +17,12 @@ use wiretail_schema::host::proof::{Level, PROOF_SCHEMA, Proof, ProofTrial, Stati
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
 
+use super::attempts::attempts;
 use super::directory::RunDirectory;
 use super::places::Places;
 use super::progress::Line;
 use super::topology::Topology;
-use super::{
-    attempts, begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, sitting,
-};
+use super::{begin, conclude, directory, insert, interrupted, new_run, profile, read as read_file, sitting};
 use crate::cli::host::ProveArgs;
 use crate::host;
 use crate::live::stop_on_signals;

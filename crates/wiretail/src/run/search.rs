@@ -22,9 +22,10 @@ use wiretail_schema::search::{
     Effort, Ending, Goal, Method, Over, SEARCH_SCHEMA, Search, SearchTrial, Searches,
 };
 
+use super::attempts::attempts;
 use super::directory::{self, RunDirectory};
 use super::progress::Line;
-use super::{attempts, begin, conclude, experiment, insert, interrupted, print_plan, sitting};
+use super::{begin, conclude, experiment, insert, interrupted, print_plan, sitting};
 use crate::cli::RunArgs;
 use crate::live::stop_on_signals;
 
