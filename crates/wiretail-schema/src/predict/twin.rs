@@ -214,7 +214,22 @@ impl TwinModel {
     pub fn in_round(&self, number: u64) -> Self {
         let place = number.checked_rem(self.paces.len() as u64).map(|place| &self.paces[place as usize]);
         let Some(Pace { service, first, .. }) = place.cloned() else { return self.clone() };
-        Self { service, first, paces: Vec::new(), ..self.clone() }
+        // Not of a copy of all: the other paces are most of it.
+        Self {
+            ring: self.ring,
+            batch: self.batch,
+            release: self.release,
+            service,
+            batch_overhead: self.batch_overhead.clone(),
+            wake: self.wake.clone(),
+            first,
+            first_met_ns: self.first_met_ns,
+            paces: Vec::new(),
+            interrupts: self.interrupts.clone(),
+            shared_interrupts: self.shared_interrupts.clone(),
+            sender_spacing_ns: self.sender_spacing_ns,
+            transfer_ns: self.transfer_ns,
+        }
     }
 
     /// The same device as fast as it was at this time; None where nobody knows.

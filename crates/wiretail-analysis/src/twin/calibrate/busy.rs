@@ -36,20 +36,21 @@ impl Busy {
             let slower_ns = speed_ns.zip(typical_ns).map_or(0.0, |(own, typical)| own - typical);
             one.gaps.iter_mut().for_each(|gap| gap.ns = (gap.ns - slower_ns).max(0.0));
             one.lone.iter_mut().for_each(|lone| lone.delay_ns = (lone.delay_ns - slower_ns).max(0.0));
-            all.gaps.append(&mut one.gaps);
-            all.lone.append(&mut one.lone);
-            all.cold += one.cold;
+            all.absorb(one);
         }
         all
+    }
+
+    fn absorb(&mut self, mut other: Self) {
+        self.gaps.append(&mut other.gaps);
+        self.lone.append(&mut other.lone);
+        self.cold += other.cold;
     }
 
     /// Of trials of one time, as they were.
     pub(super) fn at_once(observations: &[Observation<'_>]) -> Self {
         let mut all = Self::default();
-        for mut one in observations.iter().map(Self::of_trial) {
-            all.gaps.append(&mut one.gaps);
-            all.lone.append(&mut one.lone);
-        }
+        observations.iter().for_each(|one| all.absorb(Self::of_trial(one)));
         all
     }
 

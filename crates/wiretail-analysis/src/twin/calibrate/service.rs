@@ -13,7 +13,7 @@ const MAD: f64 = 1.4826;
 /// Never nearer to the median than this part of it.
 const APART: f64 = 0.05;
 /// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
-pub(super) const OWN: f64 = 0.5;
+const OWN: f64 = 0.5;
 /// The sender is held for this part of an interrupt at least, where that is the sender's, too.
 const SHARED: f64 = 0.5;
 /// Where work spreads by less than this part of it, it is taken as constant.
@@ -50,22 +50,23 @@ pub(super) fn limit(values: &[f64]) -> f64 {
     middle + (DEVIATIONS * MAD * mad).max(APART * middle)
 }
 
-/// Longer gaps were interrupted.
-fn interrupted_above(gaps: &[Gap]) -> f64 {
-    let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
+/// What takes longer was interrupted.
+pub(super) fn interrupted_above(mut lengths: Vec<f64>) -> f64 {
     limit(&lengths) + OWN * median(&mut lengths).map_or(0.0, |found| found.value)
 }
 
 /// What a packet costs in the gaps that were not interrupted, in order.
 pub(super) fn services(gaps: &[Gap]) -> Vec<f64> {
-    bulk(&telling(gaps))
+    bulk(&telling(gaps)).0
 }
 
-fn bulk(gaps: &[Gap]) -> Vec<f64> {
-    let above_ns = interrupted_above(gaps);
-    let mut bulk: Vec<f64> = gaps.iter().map(|gap| gap.ns).filter(|gap| *gap <= above_ns).collect();
-    bulk.sort_unstable_by(f64::total_cmp);
-    bulk
+/// Those and above which length a gap was interrupted.
+fn bulk(gaps: &[Gap]) -> (Vec<f64>, f64) {
+    let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
+    let above_ns = interrupted_above(lengths.clone());
+    lengths.retain(|ns| *ns <= above_ns);
+    lengths.sort_unstable_by(f64::total_cmp);
+    (lengths, above_ns)
 }
 
 /// The gaps of packets that were sent together, where there are enough. One that was sent alone waits where the one before it was late:
@@ -78,8 +79,7 @@ fn telling(gaps: &[Gap]) -> Vec<Gap> {
 /// Gaps as work, and those far above the others as work and an interrupt: its length is what the gap has above the mean of the bulk.
 pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     let gaps = &telling(gaps)[..];
-    let above_ns = interrupted_above(gaps);
-    let mut bulk = bulk(gaps);
+    let (mut bulk, above_ns) = bulk(gaps);
     let (mean_ns, variance) = moments(&bulk);
     let interrupted = gaps.iter().filter(|gap| gap.ns > above_ns);
     let (shared, excesses) = shared(interrupted.map(|gap| (gap.ns - mean_ns, gap.held_ns)));

@@ -4,8 +4,9 @@
 use wiretail_schema::predict::calibration::WakeEvidence;
 use wiretail_schema::predict::twin::{FIRST_TAIL, First, Length, Wake};
 
-use super::service::{OWN, Work, at, limit, median, moments, shared};
+use super::service::{Work, at, interrupted_above, limit, median, moments, shared};
 use super::{Lone, interrupts};
+use crate::twin::check::mean_of;
 
 /// The smallest delays are compared at this share: the very first may be a stamp's fault.
 const SMALLEST: f64 = 0.01;
@@ -68,10 +69,10 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
     for class in classes {
         let after_idle_ns = if wakes.is_empty() { 0.0 } else { class[0].idle_ns };
         let length = length(class, work, transfer_ns, hits);
-        evidence.push(WakeEvidence { after_idle_ns, packets: class.len() as u64, mean_ns: mean(&length) });
+        evidence.push(WakeEvidence { after_idle_ns, packets: class.len() as u64, mean_ns: mean_of(&length) });
         wakes.push(Wake { after_idle_ns, length });
     }
-    if wakes.iter().all(|wake| mean(&wake.length) == 0.0) {
+    if wakes.iter().all(|wake| mean_of(&wake.length) == 0.0) {
         wakes.clear();
     }
     Found { transfer_ns, wakes, first, met, evidence, interrupts }
@@ -81,8 +82,7 @@ pub(super) fn of(lone: &[Lone], work: &Work, least_ns: f64) -> Found {
 /// was interrupted, and says what an interrupt leaves behind, not a short idle time; who comes after a long one, behind one that held
 /// the sender: those are left out.
 pub(super) fn firsts(lone: &[Lone], transfer_ns: f64, met: Met) -> Vec<First> {
-    let mut before: Vec<f64> = lone.iter().map(|one| one.before_ns).collect();
-    let above_ns = limit(&before) + OWN * median(&mut before).map_or(0.0, |found| found.value);
+    let above_ns = interrupted_above(lone.iter().map(|one| one.before_ns).collect());
     let behind_others: Vec<Lone> =
         lone.iter().filter(|one| one.before_ns <= above_ns && !one.late).copied().collect();
     classes(&idle(&behind_others, transfer_ns)).iter().map(|class| first(class, transfer_ns, met)).collect()
@@ -197,11 +197,4 @@ fn length(class: &[Lone], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     // What was cut off below 0 has raised the mean.
     let raised = moments(&samples).0;
     Length::Samples(samples.iter().map(|sample| sample * mean_ns / raised).collect())
-}
-
-fn mean(length: &Length) -> f64 {
-    match length {
-        Length::Constant(ns) | Length::Exponential(ns) => *ns,
-        Length::Samples(samples) => moments(samples).0,
-    }
 }
