@@ -1,8 +1,9 @@
 //! What must hold before anything is predicted: a distribution that fits, events that come evenly, and a highest one that
 //! the others foretell.
 
+use super::distribution::Distribution;
 use super::events::Event;
-use super::gpd::{Gpd, fit};
+use super::gpd::fit;
 use super::random::Random;
 
 /// Simulated measurements behind the probability of a bad fit.
@@ -19,28 +20,34 @@ const MAXIMA: u32 = 1999;
 /// makes events come together.
 pub const BATCHES: usize = 5;
 
-/// As many random excesses.
-pub fn simulate(gpd: Gpd, count: usize, random: &mut Random) -> Vec<f64> {
-    (0..count).map(|_| gpd.exceeded_with(random.uniform()).max(f64::MIN_POSITIVE)).collect()
-}
-
 /// The Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.
-pub fn anderson_darling(ascending: &[f64], gpd: Gpd) -> f64 {
+pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> f64 {
     let n = ascending.len();
-    let above: Vec<f64> = ascending.iter().map(|y| gpd.survival(*y).clamp(1e-300, 1.0 - 1e-16)).collect();
+    let above: Vec<f64> =
+        ascending.iter().map(|y| distribution.survival(*y).clamp(1e-300, 1.0 - 1e-16)).collect();
     let term = |i: usize| (2 * i + 1) as f64 * ((-above[i]).ln_1p() + above[n - 1 - i].ln());
     -(n as f64) - (0..n).map(term).sum::<f64>() / n as f64
 }
 
 /// The statistic, and the probability of as large a one where the distribution holds (parametric bootstrap: its
-/// parameters are estimated, so the tables for known ones do not apply). Ends as soon as 5 % is passed.
-pub fn fit_chance(ascending: &[f64], gpd: Gpd, random: &mut Random) -> (f64, f64) {
-    let statistic = anderson_darling(ascending, gpd);
+/// parameters are estimated, so the tables for known ones do not apply). What is drawn is put on the grid and spread over it as
+/// what was measured. Ends as soon as 5 % is passed.
+pub fn fit_chance<D: Distribution>(
+    ascending: &[f64],
+    distribution: &D,
+    grid_ns: f64,
+    random: &mut Random,
+) -> (f64, f64) {
+    let statistic = anderson_darling(ascending, distribution);
     let mut as_bad = 0;
     for done in 1..=FITS {
-        let mut simulated = simulate(gpd, ascending.len(), random);
+        let mut simulated = distribution.simulate(ascending.len(), random);
+        for excess in &mut simulated {
+            *excess = ((*excess / grid_ns).floor() + random.uniform()) * grid_ns;
+        }
         simulated.sort_unstable_by(f64::total_cmp);
-        as_bad += u32::from(fit(&simulated).is_none_or(|f| anderson_darling(&simulated, f) >= statistic));
+        let again = distribution.fit_again(&simulated);
+        as_bad += u32::from(again.is_none_or(|fit| anderson_darling(&simulated, &fit) >= statistic));
         if as_bad == FITS_ENOUGH {
             return (statistic, f64::from(as_bad + 1) / f64::from(done + 1));
         }
@@ -110,7 +117,7 @@ pub fn maximum_chance(ascending: &[f64], random: &mut Random) -> f64 {
     let mut as_far = 0;
     for _ in 0..MAXIMA {
         let (mut first, mut second) = (0.0, 0.0);
-        for excess in simulate(gpd, ascending.len(), random) {
+        for excess in gpd.simulate(ascending.len(), random) {
             (first, second) = if excess > first { (excess, first) } else { (first, excess.max(second)) };
         }
         as_far += u32::from(first >= observed * second);

@@ -34,6 +34,11 @@ impl Delays {
         Self { spread: self.spread[..count].to_vec(), grid_ns: self.grid_ns }
     }
 
+    /// The step of the grid, in ns.
+    pub fn grid_ns(&self) -> f64 {
+        self.grid_ns
+    }
+
     /// The lower edge of the step that `delay` lies in: what is above does not depend on the spreading.
     pub fn edge_ns(&self, delay: f64) -> f64 {
         ((delay / self.grid_ns).round() - 0.5) * self.grid_ns

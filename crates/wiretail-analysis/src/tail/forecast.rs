@@ -6,9 +6,11 @@
 
 use wiretail_schema::predict::tail::{Basis, Forecast, LevelForecast, ReturnLevel};
 
-use super::checks::{BATCHES, dispersion, simulate};
+use super::checks::{BATCHES, dispersion};
+use super::distribution::Distribution;
 use super::events::Event;
-use super::gpd::{Gpd, fit};
+use super::gpd::Gpd;
+use super::heaps::Heaps;
 use super::random::Random;
 
 /// Fits of simulated measurements.
@@ -17,6 +19,8 @@ const FITS: usize = 400;
 const FUTURES: usize = 20_000;
 /// Fewer events than this, four a batch, tell no dispersion.
 const DISPERSED: usize = 20;
+/// Share of a lower heap above the level that is predicted of it.
+const LOWER_SHARE: f64 = 0.2;
 /// How surely all bands hold together.
 pub const CONFIDENCE: f64 = 0.95;
 
@@ -82,22 +86,50 @@ fn ends(values: &mut [f64], outside: f64) -> (f64, f64) {
 }
 
 /// Fits of as many events drawn from the fit itself.
-pub fn refits(gpd: Gpd, events: usize, random: &mut Random) -> Vec<Gpd> {
-    (0..FITS).map(|_| fit(&simulate(gpd, events, random)).unwrap_or(gpd)).collect()
+fn refits<D: Distribution + Copy>(distribution: D, events: usize, random: &mut Random) -> Vec<D> {
+    let again = |_| {
+        let mut simulated = distribution.simulate(events, random);
+        simulated.sort_unstable_by(f64::total_cmp);
+        distribution.fit_again(&simulated).unwrap_or(distribution)
+    };
+    (0..FITS).map(again).collect()
 }
 
 /// A fitted tail.
-pub struct Fitted<'a> {
+pub struct Fitted<'a, D> {
     /// The threshold, in ns.
-    pub threshold_ns: f64,
+    threshold_ns: f64,
     /// The distribution above.
-    pub gpd: Gpd,
+    distribution: D,
     /// Others that would look the same.
-    pub refits: &'a [Gpd],
+    refits: Vec<D>,
     /// The events above.
-    pub events: &'a [Event],
+    events: &'a [Event],
     /// Packets that they were among.
-    pub packets: usize,
+    packets: usize,
+}
+
+impl<'a, D: Distribution + Copy> Fitted<'a, D> {
+    /// Of these events above a threshold, among so many packets.
+    pub fn new(
+        (threshold_ns, distribution): (f64, D),
+        (events, packets): (&'a [Event], usize),
+        random: &mut Random,
+    ) -> Self {
+        let refits = refits(distribution, events.len(), random);
+        Self { threshold_ns, distribution, refits, events, packets }
+    }
+
+    /// Events above a level in `ratio` times as many packets, with what probability outside of the band.
+    fn level(&self, level_ns: f64, ratio: f64, outside: f64, random: &mut Random) -> LevelForecast {
+        let excess = level_ns - self.threshold_ns;
+        let share = |i: usize| self.refits[i % self.refits.len()].survival(excess);
+        let known = Known::above(self.events, self.packets, level_ns);
+        let (low, high) = known.band(ratio, outside, share, random);
+        let expected = self.events.len() as f64 * ratio * self.distribution.survival(excess);
+        let basis = Basis::Fitted;
+        LevelForecast { level_ns, basis, seen: 0, expected, low, high, observed: None, error: None }
+    }
 }
 
 /// A level that is exceeded by so many events as were seen, whatever their distribution.
@@ -108,10 +140,10 @@ pub struct CountedLevel {
     pub known: Known,
 }
 
-/// What is expected in `packets` more, `ratio` times as many as were fitted. `edge` moves a level to where the grid tells
-/// what is above.
+/// What is expected in `packets` more, `ratio` times as many as were fitted, of a tail and the heap of delays below it, if there
+/// is one. `edge` moves a level to where the grid tells what is above.
 pub fn forecast(
-    fitted: &Fitted<'_>,
+    (fitted, heaps): (&Fitted<'_, Gpd>, Option<&Fitted<'_, Heaps>>),
     counted: Vec<CountedLevel>,
     (packets, ratio): (u64, f64),
     edge: impl Fn(f64) -> f64,
@@ -121,11 +153,18 @@ pub fn forecast(
     // Levels with round numbers of expected events; those of most events would be the threshold once more.
     let wanted = [100.0, 10.0, 1.0].into_iter().filter(|events| 2.0 * events < expected);
     let mut above: Vec<f64> = wanted
-        .map(|events| edge(fitted.threshold_ns + fitted.gpd.exceeded_with(events / expected)))
+        .map(|events| edge(fitted.threshold_ns + fitted.distribution.exceeded_with(events / expected)))
         .filter(|level| *level > fitted.threshold_ns)
         .collect();
     above.dedup();
-    let outside = (1.0 - CONFIDENCE) / (counted.len() + above.len()) as f64;
+    // Of the lower heap, the level that one in five of its events is above.
+    let level = |heaps: &Fitted<'_, Heaps>| {
+        edge(heaps.threshold_ns + heaps.distribution.lower.exceeded_with(LOWER_SHARE))
+    };
+    let below = heaps
+        .map(|heaps| (heaps, level(heaps)))
+        .filter(|(heaps, level)| heaps.threshold_ns < *level && *level < fitted.threshold_ns);
+    let outside = (1.0 - CONFIDENCE) / (counted.len() + above.len() + usize::from(below.is_some())) as f64;
     let mut levels: Vec<LevelForecast> = counted
         .iter()
         .map(|counted| {
@@ -135,30 +174,16 @@ pub fn forecast(
             LevelForecast { level_ns, basis, seen, expected, low, high, observed: None, error: None }
         })
         .collect();
-    levels.extend(above.into_iter().map(|level_ns| {
-        let excess = level_ns - fitted.threshold_ns;
-        let share = |i: usize| fitted.refits[i % fitted.refits.len()].survival(excess);
-        let known = Known::above(fitted.events, fitted.packets, level_ns);
-        let (low, high) = known.band(ratio, outside, share, random);
-        let expected = expected * fitted.gpd.survival(excess);
-        LevelForecast {
-            level_ns,
-            basis: Basis::Fitted,
-            seen: 0,
-            expected,
-            low,
-            high,
-            observed: None,
-            error: None,
-        }
-    }));
+    levels.extend(below.map(|(heaps, level_ns)| heaps.level(level_ns, ratio, outside, random)));
+    levels.extend(above.into_iter().map(|level_ns| fitted.level(level_ns, ratio, outside, random)));
+    levels.sort_by(|a, b| a.level_ns.total_cmp(&b.level_ns));
     Forecast { packets, confidence: CONFIDENCE, levels, holds: None }
 }
 
 /// The delay that is exceeded once in `once_in_packets` (Coles 2001, 4.3.3). None where
 /// it is below the threshold.
 pub fn return_level(
-    fitted: &Fitted<'_>,
+    fitted: &Fitted<'_, Gpd>,
     (once_in_ns, once_in_packets): (i64, f64),
     random: &mut Random,
 ) -> Option<ReturnLevel> {
@@ -168,7 +193,7 @@ pub fn return_level(
         return None;
     }
     let level = |gpd: Gpd, events: f64| fitted.threshold_ns + gpd.exceeded_with((1.0 / events).min(1.0));
-    let known = Known::above(fitted.events, fitted.packets, level(fitted.gpd, events));
+    let known = Known::above(fitted.events, fitted.packets, level(fitted.distribution, events));
     let mut drawn: Vec<f64> = (0..FUTURES)
         .map(|i| {
             let (rate, _) = known.draw(random);
@@ -176,5 +201,11 @@ pub fn return_level(
         })
         .collect();
     let (low_ns, high_ns) = ends(&mut drawn, 1.0 - CONFIDENCE);
-    Some(ReturnLevel { once_in_ns, once_in_packets, delay_ns: level(fitted.gpd, events), low_ns, high_ns })
+    Some(ReturnLevel {
+        once_in_ns,
+        once_in_packets,
+        delay_ns: level(fitted.distribution, events),
+        low_ns,
+        high_ns,
+    })
 }

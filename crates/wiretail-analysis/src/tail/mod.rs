@@ -1,23 +1,26 @@
 //! The highest delays as a distribution of their own: peaks over threshold.
 //!
 //! 1. [`events`]: delays above a threshold, those of one stall as one event;
-//! 2. [`gpd`]: the generalised Pareto distribution of their excess;
+//! 2. [`gpd`]: the generalised Pareto distribution of their excess; [`heaps`]: two of them, where a rarer cause has delays of
+//!    its own;
 //! 3. [`checks`]: does it fit, do events come evenly, is the highest one of their kind; [`quantiles`]: the same for the eye;
 //! 4. [`predict`] takes the lowest threshold that passes, or says why there is none; [`forecast`] makes numbers of it.
 //!
 //! Formulas, sources and limits: `docs/kpi/extreme-values.md`.
 
 pub mod checks;
+pub mod distribution;
 pub mod events;
 pub mod forecast;
 pub mod gpd;
+pub mod heaps;
 pub mod quantiles;
 pub mod random;
 #[cfg(test)]
 mod tests;
 
 use wiretail_schema::predict::tail::{
-    Basis, Candidate, Fit, LevelForecast, Refusal, RefusalKind, Support, Tail,
+    Basis, Candidate, Fit, Heap, LevelForecast, Refusal, RefusalKind, Support, Tail,
 };
 use wiretail_schema::units::Share;
 
@@ -25,6 +28,7 @@ use crate::quantile::PERCENTILES;
 use events::{Delays, Event};
 use forecast::{CountedLevel, Fitted, Known};
 use gpd::Gpd;
+use heaps::Heaps;
 use random::Random;
 
 /// Events that a fit should have.
@@ -108,37 +112,42 @@ pub fn predict(packets: Packets<'_>, settings: &Settings) -> Tail {
         tail.refused = Some(none_passes(&tried, &mut random));
         return tail;
     };
-    let fit = judge(chosen, fitted_len, settings.seed, &mut random);
+    let mut fit = judge(chosen, fitted_len, settings.seed, &mut random);
     tail.refused = too_heavy(&fit, chosen);
+    let heaps = if fit.thin { two_heaps(&tried, chosen, settings.grid_ns, &mut random) } else { None };
+    fit.below = heaps.as_ref().map(|below| below.heap.clone());
     tail.fit = Some(fit);
     if tail.refused.is_some() {
         return tail;
     }
-    let refits = forecast::refits(chosen.gpd, chosen.events.len(), &mut random);
-    let fitted = Fitted {
-        threshold_ns: chosen.candidate.threshold_ns,
-        gpd: chosen.gpd,
-        refits: &refits,
-        events: &chosen.events,
-        packets: fitted_len,
-    };
+    let above = |tried: &'_ Tried| (tried.candidate.threshold_ns, tried.gpd);
+    let fitted = Fitted::new(above(chosen), (&chosen.events, fitted_len), &mut random);
+    let below = heaps.as_ref().map(|below| {
+        let heaps = (below.tried.candidate.threshold_ns, below.heaps);
+        Fitted::new(heaps, (&below.tried.events, fitted_len), &mut random)
+    });
     let spans = settings.once_in_ns.iter().map(|&once| (once, once as f64 * 1e-9 * rate_pps));
     tail.return_levels =
         spans.filter_map(|span| forecast::return_level(&fitted, span, &mut random)).collect();
     let rest = (len - fitted_len) as u64;
     let ahead = settings.ahead.unwrap_or(if rest > 0 { rest } else { len as u64 });
     let ratio = ahead as f64 / fitted_len as f64;
-    let counted = counted_levels(&tried, chosen, fitted_len);
+    let lower = heaps.as_ref().map(|below| below.tried);
+    let counted = counted_levels(&tried, (lower, chosen), fitted_len);
     let edge = |level: f64| delays.edge_ns(level);
-    let mut forecast = forecast::forecast(&fitted, counted, (ahead, ratio), edge, &mut random);
+    let parts = (&fitted, below.as_ref());
+    let mut forecast = forecast::forecast(parts, counted, (ahead, ratio), edge, &mut random);
     let run = settings.run_packets;
-    let threshold_ns = chosen.candidate.threshold_ns;
+    let threshold_ns = |level: &LevelForecast| {
+        let below = lower.filter(|_| level.level_ns < chosen.candidate.threshold_ns);
+        below.unwrap_or(chosen).candidate.threshold_ns
+    };
     for level in &mut forecast.levels {
-        level.seen = events_above(level, &delays, threshold_ns, run, 0);
+        level.seen = events_above(level, &delays, threshold_ns(level), run, 0);
     }
     if settings.calibrate.is_some() && settings.ahead.is_none() {
         for level in &mut forecast.levels {
-            let observed = events_above(level, &all, threshold_ns, run, fitted_len);
+            let observed = events_above(level, &all, threshold_ns(level), run, fitted_len);
             level.observed = Some(observed);
             level.error = (observed > 0).then(|| level.expected / observed as f64 - 1.0);
         }
@@ -165,8 +174,13 @@ impl Tried {
         self.candidate.fit_chance > FIT_CHANCE
     }
 
+    /// Whether events come evenly over time, as often and as high.
+    fn even(&self) -> bool {
+        self.candidate.counts_chance >= CHANCE && self.candidate.sizes_chance >= CHANCE
+    }
+
     fn passes(&self) -> bool {
-        self.fits() && self.candidate.counts_chance >= CHANCE && self.candidate.sizes_chance >= CHANCE
+        self.fits() && self.even()
     }
 }
 
@@ -188,6 +202,13 @@ fn tried(delays: &Delays, run: u64, random: &mut Random) -> Result<Vec<Tried>, S
         thresholds.push(delays.edge_ns(descending[exceedances - 1]));
         exceedances = (exceedances as f64 * FEWER) as usize;
     }
+    if let Some(rank) = thresholds.first().and_then(|lowest| {
+        let above = descending.partition_point(|delay| delay > lowest);
+        heaps::gap(&descending[..above])
+    }) {
+        thresholds.push(delays.edge_ns(descending[rank]));
+    }
+    thresholds.sort_unstable_by(f64::total_cmp);
     thresholds.dedup();
     let tried: Vec<Tried> =
         thresholds.into_iter().filter_map(|threshold| try_one(delays, threshold, run, random)).collect();
@@ -208,7 +229,7 @@ fn try_one(delays: &Delays, threshold_ns: f64, run: u64, random: &mut Random) ->
     let mut ascending: Vec<f64> = events.iter().map(|event| event.highest_ns - threshold_ns).collect();
     ascending.sort_unstable_by(f64::total_cmp);
     let gpd = gpd::fit(&ascending)?;
-    let (anderson_darling, fit_chance) = checks::fit_chance(&ascending, gpd, random);
+    let (anderson_darling, fit_chance) = checks::fit_chance(&ascending, &gpd, delays.grid_ns(), random);
     let (shape_low, shape_high) = gpd::shape_interval(&ascending, gpd);
     let candidate = Candidate {
         threshold_ns,
@@ -239,10 +260,42 @@ fn choose(tried: &[Tried]) -> Option<&Tried> {
     eligible(tried).find(|tried| tried.passes())
 }
 
+/// A threshold below the chosen one, above which delays are of two heaps.
+struct Below<'a> {
+    tried: &'a Tried,
+    heaps: Heaps,
+    heap: Heap,
+}
+
+/// The lowest threshold with enough events, as even as is wanted, above which two heaps fit: up to the chosen threshold, and
+/// above it.
+fn two_heaps<'a>(tried: &'a [Tried], chosen: &Tried, grid_ns: f64, random: &mut Random) -> Option<Below<'a>> {
+    tried.iter().filter(|tried| tried.events.len() >= EVENTS && tried.even()).find_map(|tried| {
+        let threshold_ns = tried.candidate.threshold_ns;
+        let heaps = Heaps::fit(&tried.ascending, chosen.candidate.threshold_ns - threshold_ns)?;
+        let (anderson_darling, fit_chance) = checks::fit_chance(&tried.ascending, &heaps, grid_ns, random);
+        let heap = Heap {
+            threshold_ns,
+            exceedances: tried.candidate.exceedances,
+            events: tried.candidate.events,
+            share: heaps.lower_share,
+            shape: heaps.lower.shape,
+            scale_ns: heaps.lower.scale,
+            anderson_darling,
+            fit_chance,
+        };
+        (fit_chance > FIT_CHANCE).then_some(Below { tried, heaps, heap })
+    })
+}
+
 /// Levels of which the events are just counted: the threshold, and where it has fewer events than a fit should have,
-/// the highest that has enough.
-fn counted_levels(tried: &[Tried], chosen: &Tried, packets: usize) -> Vec<CountedLevel> {
-    let enough = tried.iter().rev().find(|tried| tried.events.len() >= EVENTS);
+/// that of the heap below it, or the highest that has enough.
+fn counted_levels(
+    tried: &[Tried],
+    (lower, chosen): (Option<&Tried>, &Tried),
+    packets: usize,
+) -> Vec<CountedLevel> {
+    let enough = lower.or_else(|| tried.iter().rev().find(|tried| tried.events.len() >= EVENTS));
     let enough = enough.filter(|_| chosen.events.len() < EVENTS);
     let level = |tried: &Tried| CountedLevel {
         level_ns: tried.candidate.threshold_ns,
@@ -267,6 +320,7 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
         dispersion: checks::dispersion(&chosen.events, packets),
         maximum_chance: checks::maximum_chance(&chosen.ascending, random),
         quantiles: quantiles::quantiles(&chosen.ascending, chosen.gpd, threshold_ns, seed),
+        below: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use wiretail_schema::predict::tail::FittedQuantile;
 
-use super::checks::simulate;
+use super::distribution::Distribution;
 use super::gpd::Gpd;
 use super::random::Random;
 
@@ -21,7 +21,7 @@ pub fn quantiles(ascending: &[f64], gpd: Gpd, threshold_ns: f64, seed: u64) -> V
     let mut random = Random::new(seed);
     let mut drawn: Vec<Vec<f64>> = vec![Vec::with_capacity(SAMPLES); places.len()];
     for _ in 0..SAMPLES {
-        let mut sample = simulate(gpd, n, &mut random);
+        let mut sample = gpd.simulate(n, &mut random);
         sample.sort_unstable_by(f64::total_cmp);
         places.iter().zip(&mut drawn).for_each(|(&place, drawn)| drawn.push(sample[place]));
     }

@@ -1,11 +1,12 @@
 //! Against closed forms, another program, and planted faults.
 
+use super::distribution::Distribution;
 use super::*;
 
 const EXPONENTIAL: Gpd = Gpd { shape: 0.0, scale: 100.0 };
 
 fn drawn(gpd: Gpd, count: usize, seed: u64) -> Vec<f64> {
-    let mut drawn = checks::simulate(gpd, count, &mut Random::new(seed));
+    let mut drawn = gpd.simulate(count, &mut Random::new(seed));
     drawn.sort_unstable_by(f64::total_cmp);
     drawn
 }
@@ -25,7 +26,7 @@ fn the_fit_is_that_of_scipy() {
         let found = gpd::fit(&ascending).expect("a fit");
         assert!((found.shape - fitted).abs() < 1e-4, "{found:?}, scipy {fitted}");
         assert!((found.scale - scale).abs() < 1e-2, "{found:?}, scipy {scale}");
-        let ours = checks::anderson_darling(&ascending, found);
+        let ours = checks::anderson_darling(&ascending, &found);
         assert!((ours - statistic).abs() < 1e-5, "{ours}, scipy {statistic}");
     }
 }
@@ -72,7 +73,7 @@ fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
         let rejected = (0..100).filter(|&seed| {
             let sample = sample(seed);
             let gpd = gpd::fit(&sample).expect("a fit");
-            checks::fit_chance(&sample, gpd, &mut Random::new(seed)).1 <= FIT_CHANCE
+            checks::fit_chance(&sample, &gpd, 1e-3, &mut Random::new(seed)).1 <= FIT_CHANCE
         });
         rejected.count()
     };
@@ -85,6 +86,68 @@ fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
         sample
     });
     assert!(wrong >= 95, "{wrong} of 100");
+}
+
+/// On a grid as coarse as the distribution is wide, a right one is rejected little more often.
+#[test]
+fn a_right_fit_on_a_coarse_grid_is_rejected_as_seldom() {
+    let rejected = |grid_ns: f64| {
+        let rejected = (0..100).filter(|&seed| {
+            let mut random = Random::new(900 + seed);
+            let on_grid = |excess: f64| ((excess / 12.5).floor() + random.uniform()) * 12.5;
+            let mut sample: Vec<f64> =
+                drawn(Gpd { shape: 0.0, scale: 12.5 }, 100, seed).into_iter().map(on_grid).collect();
+            sample.sort_unstable_by(f64::total_cmp);
+            let gpd = gpd::fit(&sample).expect("a fit");
+            checks::fit_chance(&sample, &gpd, grid_ns, &mut Random::new(5000 + seed)).1 <= FIT_CHANCE
+        });
+        rejected.count()
+    };
+    let right = rejected(12.5);
+    assert!(right <= 12, "{right} of 100");
+    let blind = rejected(1e-6);
+    assert!(blind > 12, "a test that does not know the grid: {blind} of 100");
+}
+
+#[test]
+fn two_heaps_are_drawn_and_fitted_as_they_are() {
+    let heaps = Heaps {
+        lower_share: 0.7,
+        lower: EXPONENTIAL,
+        edge: 5000.0,
+        upper: Gpd { shape: -0.5, scale: 200.0 },
+    };
+    assert!((heaps.survival(100.0) - (0.7 * (-1.0_f64).exp() + 0.3)).abs() < 1e-12);
+    assert!((heaps.survival(5200.0) - 0.3 * 0.25).abs() < 1e-12);
+    assert_eq!((heaps.survival(0.0), heaps.survival(5400.0)), (1.0, 0.7 * (-54.0_f64).exp()));
+    let mut sample = heaps.simulate(20_000, &mut Random::new(8));
+    for excess in [50.0, 300.0, 4000.0, 5100.0, 5300.0] {
+        let above = sample.iter().filter(|y| **y > excess).count() as f64 / 20_000.0;
+        assert!((above - heaps.survival(excess)).abs() < 0.012, "{excess}: {above}");
+    }
+    sample.sort_unstable_by(f64::total_cmp);
+    let found = heaps.fit_again(&sample).expect("a fit");
+    let close = |found: f64, truth: f64, slack: f64| (found - truth).abs() < slack;
+    assert!(close(found.lower_share, 0.7, 0.01) && close(found.lower.scale, 100.0, 4.0), "{found:?}");
+    assert!(close(found.lower.shape, 0.0, 0.04) && close(found.upper.shape, -0.5, 0.04), "{found:?}");
+    assert!(Heaps::fit(&sample[..100], 5000.0).is_none(), "all below the edge");
+}
+
+#[test]
+fn a_gap_is_a_stretch_longer_than_all_below_it() {
+    let heap = |from: f64| (0..40).map(move |i| from + f64::from(i));
+    let descending = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_unstable_by(|a, b| b.total_cmp(a));
+        values
+    };
+    let two = descending(heap(0.0).chain(heap(100.0)).collect());
+    assert_eq!(heaps::gap(&two).map(|rank| two[rank]), Some(100.0));
+    // 30 ns without a delay above a heap that is 39 ns wide; one heap; too few above the gap.
+    assert_eq!(heaps::gap(&descending(heap(0.0).chain(heap(69.0)).collect())), None);
+    assert_eq!(heaps::gap(&descending(drawn(EXPONENTIAL, 2000, 4))), None);
+    assert_eq!(heaps::gap(&descending(heap(0.0).chain(heap(900.0).take(29)).collect())), None);
+    assert_eq!(heaps::gap(&[]), None);
 }
 
 #[test]
@@ -158,6 +221,44 @@ fn what_is_predicted_of_a_known_tail_holds() {
         assert!(level.low_ns <= level.delay_ns && level.delay_ns <= level.high_ns);
     }
     assert!(refused <= 1 && missed <= 1 && missed_level <= 2, "{refused} {missed} {missed_level} of 6");
+}
+
+/// Exponential delays, and one packet in `one_in` with an interrupt of 2 us and more.
+fn interrupted(seed: u64, one_in: f64) -> impl Iterator<Item = f64> {
+    let mut random = Random::new(seed);
+    (0..100_000).map(move |_| {
+        let usual = 10_000.0 - 100.0 * random.uniform().ln();
+        if random.uniform() * one_in < 1.0 { usual + 2000.0 } else { usual }
+    })
+}
+
+/// Too few are interrupted for a fit of their own to have 100 events, and one distribution for all fits nowhere.
+#[test]
+fn a_rarer_cause_is_a_heap_of_its_own() {
+    let (mut refused, mut missed) = (0, 0);
+    for seed in 0..4 {
+        let tail = measured(interrupted(40 + seed, 600.0), Some(0.4));
+        if tail.refused.is_some() {
+            refused += 1;
+            continue;
+        }
+        let fit = tail.fit.expect("a fit");
+        assert!(fit.thin && (10_900.0..12_050.0).contains(&fit.threshold_ns), "{fit:?}");
+        let below = fit.below.expect("a lower heap");
+        assert!(below.events >= 100 && below.exceedances >= below.events, "{below:?}");
+        assert!((70.0..130.0).contains(&below.scale_ns) && below.fit_chance > FIT_CHANCE, "{below:?}");
+        let upper = (1.0 - below.share) * below.events as f64;
+        assert!((upper - fit.events as f64).abs() < 5.0, "{upper} of {}", fit.events);
+        let forecast = tail.forecast.expect("a forecast");
+        let lower = |level: &&LevelForecast| level.level_ns < 11_500.0;
+        let lower: Vec<Basis> = forecast.levels.iter().filter(lower).map(|level| level.basis).collect();
+        assert_eq!(lower, [Basis::Counted, Basis::Fitted]);
+        missed += u32::from(forecast.holds != Some(true));
+    }
+    assert!(refused <= 1 && missed <= 1, "{refused} refused, {missed} missed of 4");
+    // With enough of them, the upper heap is a tail of its own.
+    let fit = measured(interrupted(50, 200.0), None).fit.expect("a fit");
+    assert!(!fit.thin && fit.below.is_none(), "{fit:?}");
 }
 
 #[track_caller]

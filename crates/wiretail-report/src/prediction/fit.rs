@@ -19,6 +19,14 @@ pub fn tiles(m: &mut Markup, fit: &Fit) {
         let thin = fit.thin.then_some("fewer than 100 events");
         let shown = format::duration(fit.threshold_ns);
         tile(m, "threshold", &shown, &format!("{} ns", fit.threshold_ns), &lines, thin);
+        if let Some(below) = &fit.below {
+            let shown = format::duration(below.threshold_ns);
+            let share = format!("{} of them below the threshold", format::ratio(below.share));
+            let shape = format!("shape {}", format::fixed(below.shape, 3));
+            let scale = format!("scale {}", format::duration(below.scale_ns.round()));
+            let lines = [counted(below.events, "event"), share, shape, scale];
+            tile(m, "lower heap from", &shown, &format!("{} ns", below.threshold_ns), &lines, None);
+        }
         let mut lines =
             vec![format!("{} to {}", format::fixed(fit.shape_low, 3), format::fixed(fit.shape_high, 3))];
         lines.extend(fit.shape_by_moments.map(|shape| format!("by moments {}", format::fixed(shape, 3))));

@@ -2,7 +2,7 @@
 
 use wiretail_schema::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 use wiretail_schema::predict::tail::{
-    Basis, Forecast, LevelForecast, Refusal, RefusalKind, Tail, TailPrediction,
+    Basis, Fit, Forecast, LevelForecast, Refusal, RefusalKind, Tail, TailPrediction,
 };
 
 use super::{Formula, Frame, counted, error_cell, fit, none, sentence};
@@ -92,12 +92,28 @@ fn verdicts(m: &mut Markup, tail: &Tail) {
             let said = "Nothing was kept to hold it against (--calibrate fits a part and compares the rest).";
             answer(m, ("undecided", "?", "NOT CHECKED"), "prediction", said, &basis);
         }
-        if tail.fit.as_ref().is_some_and(|fit| fit.thin) {
-            let said =
-                "No threshold with 100 events and more has a distribution that fits: this rests on few.";
-            answer(m, ("undecided", "!", "THIN"), "fit", said, "");
+        if let Some(fit) = tail.fit.as_ref().filter(|fit| fit.thin) {
+            thin(m, fit);
         }
     });
+}
+
+/// Few events, or few in the upper one of two heaps.
+fn thin(m: &mut Markup, fit: &Fit) {
+    let Some(below) = &fit.below else {
+        let said = "No threshold with 100 events and more has a distribution that fits: this rests on few.";
+        return answer(m, ("undecided", "!", "THIN"), "fit", said, "");
+    };
+    let said = format!(
+        "Delays are of two heaps, as if a rarer cause had a length of its own: {} above {}, and {} of these above {}, which tell \
+         what is highest.",
+        counted(below.events, "event"),
+        format::duration(below.threshold_ns),
+        format::count(fit.events),
+        format::duration(fit.threshold_ns)
+    );
+    let basis = "One distribution for each heap fits; one for both does not.";
+    answer(m, ("undecided", "!", "TWO HEAPS"), "fit", &said, basis);
 }
 
 fn refusal(m: &mut Markup, refused: &Refusal, tail: &Tail) {

@@ -96,6 +96,7 @@ fn tail(name: &str) -> TailPrediction {
         dispersion: 1.5,
         maximum_chance: 0.4,
         quantiles: (0..200).map(|place| quantile(20_000.0 + 10.0 * f64::from(place))).collect(),
+        below: None,
     };
     let once = |once_in_ns: i64, delay_ns: f64| ReturnLevel {
         once_in_ns,
@@ -203,6 +204,27 @@ fn document(page: &str) -> serde_json::Value {
 
 fn plain(page: &str) -> String {
     page.replace(['\u{a0}', '\u{202f}'], " ")
+}
+
+#[test]
+fn two_heaps_are_said_and_shown() {
+    let mut prediction = tail("x");
+    let fit = prediction.tail.fit.as_mut().expect("a fit");
+    fit.thin = true;
+    fit.below = Some(Heap {
+        threshold_ns: 18_000.0,
+        exceedances: 420,
+        events: 400,
+        share: 0.75,
+        shape: 0.2,
+        scale_ns: 321.0,
+        anderson_darling: 0.5,
+        fit_chance: 0.3,
+    });
+    let page = plain(&wiretail_report::tail(&prediction));
+    assert!(page.contains("TWO HEAPS") && page.contains("400 events above 18.00 µs"), "{page}");
+    assert!(page.contains("lower heap from") && page.contains("75 % of them below"), "{page}");
+    assert!(!plain(&wiretail_report::tail(&tail("x"))).contains("lower heap"));
 }
 
 #[test]

@@ -142,6 +142,31 @@ pub struct Fit {
     /// The events against the distribution, the lowest first: all, or some where they are many, the highest among them.
     #[serde(default)]
     pub quantiles: Vec<FittedQuantile>,
+    /// Delays below the threshold that are a heap of their own; null where 100 events and more are above the threshold, or two
+    /// heaps do not fit.
+    #[serde(default)]
+    pub below: Option<Heap>,
+}
+
+/// The lower one of two heaps of delays: from its threshold up to that of the fit. Both together are tested as one distribution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Heap {
+    /// Its threshold, in ns.
+    pub threshold_ns: f64,
+    /// Packets above, those of the upper heap among them.
+    pub exceedances: u64,
+    /// Events above, of both heaps.
+    pub events: u64,
+    /// Share of the events that is in this heap, between 0 and 1.
+    pub share: f64,
+    /// Shape of this heap's distribution.
+    pub shape: f64,
+    /// Its scale, in ns.
+    pub scale_ns: f64,
+    /// Anderson-Darling statistic of both heaps.
+    pub anderson_darling: f64,
+    /// Probability of as bad a fit of both by chance; where it is more than 0.05, only that is known.
+    pub fit_chance: f64,
 }
 
 /// An event and the delay that the distribution has in its place.

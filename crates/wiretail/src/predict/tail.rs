@@ -8,7 +8,7 @@ use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::tail::{Packets, Settings, predict};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, digits, duration, percentile};
-use wiretail_schema::predict::tail::{Basis, Fit, Forecast, TAIL_SCHEMA, Tail, TailPrediction};
+use wiretail_schema::predict::tail::{Basis, Fit, Forecast, Heap, TAIL_SCHEMA, Tail, TailPrediction};
 
 use crate::cli::tail::TailArgs;
 use crate::evaluate::{Job, evaluate};
@@ -163,9 +163,13 @@ fn span(seconds: f64) -> String {
 }
 
 fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
+    if let Some(below) = &fit.below {
+        write_heap(out, below, fit)?;
+    }
     writeln!(
         out,
-        "  TAIL above {}: {} packets in {} events (fewer than {} packets between them is one)",
+        "  {} above {}: {} packets in {} events (fewer than {} packets between them is one)",
+        if fit.below.is_some() { "UPPER HEAP" } else { "TAIL" },
         duration(fit.threshold_ns),
         count(fit.exceedances),
         count(fit.events),
@@ -180,7 +184,7 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
         duration(fit.scale_ns.round()),
         fit.end_ns.map_or("no upper end".to_owned(), |end| format!("ends at {}", duration(end.round())))
     )?;
-    if fit.thin {
+    if fit.thin && fit.below.is_none() {
         writeln!(
             out,
             "    no threshold with 100 events and more has a distribution that fits: this rests on few"
@@ -188,23 +192,41 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     }
     let chosen = tail.candidates.iter().find(|candidate| candidate.threshold_ns == fit.threshold_ns);
     if let Some(chosen) = chosen {
-        let chance = |chance: f64| {
-            if chance > 0.05 && chance == chosen.fit_chance {
-                "more than 0.05".to_owned()
-            } else {
-                format!("{chance:.3}")
-            }
-        };
         writeln!(
             out,
             "    by chance: as bad a fit {}, as uneven counts {:.3}, as uneven sizes {:.3}, as high a maximum {:.3}",
-            chance(chosen.fit_chance),
+            fit_chance(chosen.fit_chance),
             chosen.counts_chance,
             chosen.sizes_chance,
             fit.maximum_chance
         )?;
     }
     writeln!(out, "    counts vary {:.1} times as much as those of a Poisson process\n", fit.dispersion)
+}
+
+/// Both heaps as the one tail that they are, and the lower one's distribution.
+fn write_heap(out: &mut impl Write, below: &Heap, fit: &Fit) -> io::Result<()> {
+    writeln!(
+        out,
+        "  TAIL above {}: {} packets in {} events, of two heaps: {} of the events are below {}",
+        duration(below.threshold_ns),
+        count(below.exceedances),
+        count(below.events),
+        count((below.share * below.events as f64).round() as u64),
+        duration(fit.threshold_ns)
+    )?;
+    writeln!(
+        out,
+        "    one generalised Pareto distribution fits no 100 events and more; one for each heap does: by chance as bad a fit {}",
+        fit_chance(below.fit_chance)
+    )?;
+    let scale = duration(below.scale_ns.round());
+    writeln!(out, "    lower heap: shape {:.3}, scale {scale}\n", below.shape)
+}
+
+/// Above 0.05 it is not known how far.
+fn fit_chance(chance: f64) -> String {
+    if chance > 0.05 { "more than 0.05".to_owned() } else { format!("{chance:.3}") }
 }
 
 fn write_forecast(out: &mut impl Write, forecast: &Forecast) -> io::Result<()> {

@@ -31,6 +31,11 @@ fn quiet_captures_hold_what_their_first_fifth_foretells() {
         let levels = forecast["levels"].as_array().expect("levels");
         assert!(levels.iter().any(|level| level["seen"].as_u64() >= Some(100)), "{forecast}");
         assert!(levels.iter().any(|level| level["basis"] == "fitted"), "{forecast}");
+        // What was fitted has 100 exceedances and more, in one heap or in two.
+        let fit = &found["tail"]["fit"];
+        let fitted = if fit["thin"] == true { &fit["below"] } else { fit };
+        assert!(fitted["exceedances"].as_u64() >= Some(100), "{fit}");
+        assert!(fitted["events"].as_u64() >= Some(100), "{fit}");
         let quantiles = found["tail"]["fit"]["quantiles"].as_array().expect("events");
         let number = |at: &Value, name: &str| at[name].as_f64().expect("a number");
         let inside =

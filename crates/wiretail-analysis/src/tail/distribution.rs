@@ -1,0 +1,35 @@
+//! What a distribution of excesses must give to be tested and to be forecast from.
+
+use super::gpd::{self, Gpd};
+use super::random::Random;
+
+/// A distribution of excesses over a threshold.
+pub trait Distribution: Sized {
+    /// Probability of an excess above this, in ns.
+    fn survival(&self, excess: f64) -> f64;
+
+    /// A random excess, above 0, in ns.
+    fn draw(&self, random: &mut Random) -> f64;
+
+    /// The distribution of the same kind that fits these excesses, in ascending order; None where there is none.
+    fn fit_again(&self, ascending: &[f64]) -> Option<Self>;
+
+    /// As many random excesses.
+    fn simulate(&self, count: usize, random: &mut Random) -> Vec<f64> {
+        (0..count).map(|_| self.draw(random)).collect()
+    }
+}
+
+impl Distribution for Gpd {
+    fn survival(&self, excess: f64) -> f64 {
+        Gpd::survival(*self, excess)
+    }
+
+    fn draw(&self, random: &mut Random) -> f64 {
+        self.exceeded_with(random.uniform()).max(f64::MIN_POSITIVE)
+    }
+
+    fn fit_again(&self, ascending: &[f64]) -> Option<Self> {
+        gpd::fit(ascending)
+    }
+}
