@@ -1,6 +1,9 @@
 //! Against closed forms, another program, and planted faults.
 
 use super::distribution::Distribution;
+use super::gpd::Gpd;
+use super::heaps::Heaps;
+use super::thresholds::FIT_CHANCE;
 use super::*;
 
 const EXPONENTIAL: Gpd = Gpd { shape: 0.0, scale: 100.0 };
