@@ -16,15 +16,16 @@ use wiretail_schema::predict::twin::{Release, TwinModel};
 use wiretail_schema::run::SettingRecord;
 
 use super::calibrated::Taken;
+use super::disturbances::Disturbances;
 use super::pairs::{Load, paired};
-use super::replay::Replay;
+use super::replay::{Replay, threshold_ns};
 use super::trials::{Chosen, Times, choose};
 use crate::cli::predict::twin::TwinArgs;
 use crate::run::packets::{Crossed, of_trial};
 use crate::run::search;
 
 /// Pages for measured delays, as for simulated ones.
-const PAGES: usize = 4096;
+pub const PAGES: usize = 4096;
 /// Simulations of a trial, at most.
 const ROUNDS_MAX: u64 = 1000;
 
@@ -68,7 +69,9 @@ pub fn all(
     if by_these > 0 {
         skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
     }
-    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, &times, repeats));
+    let disturbances = Disturbances::of_trials(&known, &times, threshold_ns(calibration, &known))?;
+    let known = (&times, &disturbances);
+    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, known, repeats));
     Ok((checks.collect::<Result<_>>()?, skipped))
 }
 
@@ -140,7 +143,7 @@ fn one(
     arguments: &TwinArgs,
     model: &TwinModel,
     calibration: Option<&TwinCalibration>,
-    times: &Times,
+    (times, disturbances): (&Times, &Disturbances),
     repeats: &[Chosen],
 ) -> Result<TwinCheck> {
     let trial = &repeats[0];
@@ -190,7 +193,7 @@ fn one(
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
     let (mut percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
     let load = Load { arrivals, packets, rounds, seed: arguments.seed };
-    let paired = paired(&model, times, repeats, &all, &load)?;
+    let paired = paired(&model, (times, disturbances), repeats, &all, &load)?;
     let pairs = paired.as_ref().map_or(0, |paired| paired.0);
     if let Some((_, own)) = paired {
         percentiles = own;

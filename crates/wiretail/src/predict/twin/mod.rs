@@ -3,6 +3,7 @@
 
 mod calibrated;
 mod check;
+mod disturbances;
 mod pairs;
 mod replay;
 mod table;

@@ -9,6 +9,7 @@ use wiretail_analysis::twin::{Rounds, predict_rounds};
 use wiretail_schema::predict::calibration::ComparedPercentile;
 use wiretail_schema::predict::twin::{Arrivals, TwinModel};
 
+use super::disturbances::Disturbances;
 use super::trials::{Chosen, Times};
 
 /// Simulations of each of them, at least.
@@ -19,6 +20,7 @@ const PAIRS_MIN: u64 = 3;
 const SEEDS: u64 = 1 << 20;
 
 /// What is simulated: packets that come so, as often for all repeats together, by a seed.
+#[derive(Debug, Clone)]
 pub struct Load {
     pub arrivals: Arrivals,
     pub packets: u64,
@@ -27,31 +29,44 @@ pub struct Load {
 }
 
 /// How many repeats have a pace of their own, and the judged percentiles of these; None where they are fewer than half, or than three.
-/// `measured` are the delays of each repeat.
+/// `measured` are the delays of each repeat, `disturbances` what the calibration recorded at the same times.
 ///
 /// # Errors
 /// A load that can't be simulated.
 pub fn paired(
     model: &TwinModel,
-    times: &Times,
+    (times, disturbances): (&Times, &Disturbances),
     repeats: &[Chosen],
     measured: &[Counts],
     load: &Load,
 ) -> Result<Option<(u64, Vec<ComparedPercentile>)>> {
-    let at = |(trial, measured)| Some((model.at_time(times.of(trial)?)?, measured));
-    let own: Vec<(TwinModel, &Counts)> = repeats.iter().zip(measured).filter_map(at).collect();
+    let at = |(trial, measured)| {
+        let time = times.of(trial)?;
+        Some((time, model.at_time(time)?, measured))
+    };
+    let own: Vec<(u64, TwinModel, &Counts)> = repeats.iter().zip(measured).filter_map(at).collect();
     let count = own.len() as u64;
     let enough =
         NonZeroU64::new(count).filter(|own| own.get() >= PAIRS_MIN && own.get() * 2 > repeats.len() as u64);
     let Some(enough) = enough else { return Ok(None) };
     let rounds = Rounds { rounds: (load.rounds.rounds / enough).max(ROUNDS_MIN), ..load.rounds };
+    let load = Load { rounds, ..load.clone() };
     let mut pairs = Vec::new();
-    for ((model, measured), number) in own.into_iter().zip(1..) {
-        let mut typical = Vec::new();
-        let each = |delays: &Counts| typical.push(judged(delays));
+    for ((time, model, measured), number) in own.into_iter().zip(1..) {
         let seed = load.seed.wrapping_add(SEEDS * number);
-        let (_, counts) = predict_rounds(&model, &load.arrivals, load.packets, seed, rounds, each)?;
-        pairs.push((Predicted::new(counts, typical), measured.clone()));
+        let predicted = match disturbances.predict(&model, time, &load, seed)? {
+            Some(predicted) => predicted,
+            None => by_interrupts(&model, &load, seed)?,
+        };
+        pairs.push((predicted, measured.clone()));
     }
     Ok(Some((count, compare_pairs(&pairs))))
+}
+
+/// A load with the model's own interrupts, at random times.
+fn by_interrupts(model: &TwinModel, load: &Load, seed: u64) -> Result<Predicted> {
+    let mut typical = Vec::new();
+    let each = |delays: &Counts| typical.push(judged(delays));
+    let (_, counts) = predict_rounds(model, &load.arrivals, load.packets, seed, load.rounds, each)?;
+    Ok(Predicted::new(counts, typical))
 }

@@ -26,21 +26,17 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Of a device with the load's batch and release, and of trials that repeat each other. Between two readings of its clock a
-    /// loop receives and sends, too: what is shorter than a packet without an interrupt took in the calibration is no stall.
+    /// Of a device with the load's batch and release, and of trials that repeat each other.
     pub fn new(
         arguments: &'a TwinArgs,
         model: &'a TwinModel,
         calibration: Option<&TwinCalibration>,
         repeats: &[Chosen],
     ) -> Self {
-        let listed_ns =
-            repeats.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
-        let above_ns = calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0);
         Self {
             arguments,
             model,
-            threshold_ns: above_ns.max(listed_ns),
+            threshold_ns: threshold_ns(calibration, repeats),
             repeats: repeats.len(),
             stalls: true,
             simulated: Vec::new(),
@@ -81,8 +77,15 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// Shorter stalls of these trials count for nothing, in ns: between two readings of its clock a loop receives and sends, too, so what is
+/// shorter than a packet without an interrupt took in the calibration is no stall.
+pub fn threshold_ns(calibration: Option<&TwinCalibration>, trials: &[Chosen]) -> f64 {
+    let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
+    calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
+}
+
 /// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
-fn with_stalls(model: &TwinModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> TwinModel {
+pub fn with_stalls(model: &TwinModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> TwinModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =
         model.away().filter_map(|source| below(source, threshold_ns)).collect();

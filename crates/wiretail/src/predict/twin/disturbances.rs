@@ -1,0 +1,149 @@
+//! What disturbed the machine while it was calibrated, as it came: stalls of the device, and of the sender beside it. Loads that are
+//! checked meet the same ones at other moments.
+
+use anyhow::{Context, Result};
+use wiretail_analysis::counts::Counts;
+use wiretail_analysis::twin::comparison::{Predicted, judged};
+use wiretail_analysis::twin::{Rounds, predict_rounds, simulate};
+use wiretail_schema::predict::twin::{Arrivals, Length, TwinModel};
+use wiretail_schema::random::Random;
+use wiretail_schema::stalls::StalledRole;
+
+use super::pairs::Load;
+use super::replay::with_stalls;
+use super::trials::{Chosen, Times};
+use crate::run::packets::of_trial;
+
+/// Stalls as (start, length) in ns, in order of their starts.
+type Spans = Vec<(f64, f64)>;
+
+/// Those of a trial by which the model was calibrated.
+struct Disturbance {
+    /// Its time ([`Times`]).
+    time: u64,
+    /// How long it was watched, in ns from 0 on.
+    span_ns: f64,
+    device: Spans,
+    sender: Spans,
+}
+
+/// Those of all trials by which the model was calibrated, where the device lists its stalls.
+pub struct Disturbances {
+    each: Vec<Disturbance>,
+    /// Shorter stalls are not told from the loop's own work, in ns.
+    threshold_ns: f64,
+}
+
+impl Disturbances {
+    /// Of the trials by which the model was calibrated; none where a device lists no stalls.
+    ///
+    /// # Errors
+    /// Packets or lists that can't be read.
+    pub fn of_trials(known: &[Chosen], times: &Times, threshold_ns: f64) -> Result<Self> {
+        let mut each = Vec::new();
+        for trial in known {
+            let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+            let Some((time, (first, last))) = times.of(trial).zip(crossed.first().zip(crossed.last())) else {
+                continue;
+            };
+            let span_ns = (last.at_ns - first.at_ns) as f64;
+            let within = |role| -> Result<Spans> {
+                let mut spans = trial.stalls(role, first.at_ns)?;
+                spans.retain(|span| (0.0..span_ns).contains(&span.0));
+                Ok(spans)
+            };
+            let device = within(StalledRole::Device)?;
+            if !device.is_empty() {
+                let sender = within(StalledRole::Generator)?;
+                each.push(Disturbance { time, span_ns, device, sender });
+            }
+        }
+        Ok(Self { each, threshold_ns })
+    }
+
+    /// A load at a device as it was at one time, with the disturbances of that time in the place of the model's interrupts. None where
+    /// none were listed.
+    ///
+    /// # Errors
+    /// A load that can't be simulated.
+    pub fn predict(&self, model: &TwinModel, time: u64, load: &Load, seed: u64) -> Result<Option<Predicted>> {
+        let known: Vec<&Disturbance> = self.each.iter().filter(|one| one.time == time).collect();
+        if known.is_empty() {
+            return Ok(None);
+        }
+        let mut random = Random::new(seed);
+        let (mut all, mut typical) = (Counts::new(super::check::PAGES), Vec::new());
+        // Each of them as often.
+        let rounds = (load.rounds.rounds as usize).next_multiple_of(known.len());
+        for (number, disturbance) in (0..rounds as u64).zip(known.iter().cycle()) {
+            let due_ns = due(load, seed.wrapping_add(number))?;
+            let until_ns = due_ns.last().copied().unwrap_or(0.0);
+            let moved = |spans: &Spans, by_ns| moved(spans, disturbance.span_ns, by_ns, until_ns);
+            let by_ns = random.uniform() * disturbance.span_ns;
+            let model_now = with_stalls(model, moved(&disturbance.device, by_ns), self.threshold_ns);
+            let times_ns = held(due_ns, &moved(&disturbance.sender, by_ns), model.sender_spacing_ns);
+            let once = Rounds { rounds: 1, ..load.rounds };
+            let arrivals = Arrivals::Recorded { times_ns };
+            let seed = seed.wrapping_add(number);
+            let (_, counts) = predict_rounds(&model_now, &arrivals, load.packets, seed, once, |_| ())
+                .context("with the stalls of the calibration")?;
+            typical.push(judged(&counts));
+            all.absorb(&counts);
+        }
+        Ok(Some(Predicted::new(all, typical)))
+    }
+}
+
+/// When the packets of a load are due, in ns.
+fn due(load: &Load, seed: u64) -> Result<Vec<f64>> {
+    let mut times_ns = Vec::new();
+    let at_once = TwinModel::serving(Length::Constant(0.0), load.packets.max(1), 1);
+    simulate(&at_once, &load.arrivals, load.packets, seed, |at_ns, _| times_ns.push(at_ns))?;
+    Ok(times_ns)
+}
+
+/// Spans of a time that is gone through in a circle, from another moment on, until `until_ns`.
+fn moved(spans: &Spans, circle_ns: f64, by_ns: f64, until_ns: f64) -> Spans {
+    let mut first: Spans =
+        spans.iter().map(|span| ((span.0 + by_ns).rem_euclid(circle_ns), span.1)).collect();
+    first.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let circles = (until_ns / circle_ns) as u64 + 1;
+    (0..circles)
+        .flat_map(|circle| first.iter().map(move |span| (span.0 + circle as f64 * circle_ns, span.1)))
+        .collect()
+}
+
+/// When a sender sends what is due that these hold, and that needs so long from one packet to the next.
+fn held(mut due_ns: Vec<f64>, spans: &Spans, spacing_ns: f64) -> Vec<f64> {
+    let (mut ready_ns, mut next) = (f64::NEG_INFINITY, 0);
+    for at_ns in &mut due_ns {
+        *at_ns = at_ns.max(ready_ns);
+        while let Some((start_ns, length_ns)) = spans.get(next).filter(|span| span.0 <= *at_ns) {
+            *at_ns = at_ns.max(start_ns + length_ns);
+            next += 1;
+        }
+        ready_ns = *at_ns + spacing_ns;
+    }
+    due_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_while_the_sender_is_held_leaves_behind() {
+        let due = vec![0.0, 10.0, 20.0, 30.0, 40.0, 50.0];
+        let spans = vec![(9.0, 12.0), (42.0, 5.0), (43.0, 9.0)];
+        assert_eq!(held(due.clone(), &spans, 0.0), [0.0, 21.0, 21.0, 30.0, 40.0, 52.0]);
+        assert_eq!(held(due.clone(), &spans, 4.0), [0.0, 21.0, 25.0, 30.0, 40.0, 52.0]);
+        assert_eq!(held(due.clone(), &Vec::new(), 0.0), due);
+    }
+
+    #[test]
+    fn stalls_come_at_other_moments_as_often() {
+        let spans = vec![(10.0, 1.0), (80.0, 2.0)];
+        assert_eq!(moved(&spans, 100.0, 0.0, 50.0), spans);
+        assert_eq!(moved(&spans, 100.0, 30.0, 150.0), [(10.0, 2.0), (40.0, 1.0), (110.0, 2.0), (140.0, 1.0)]);
+    }
+}
