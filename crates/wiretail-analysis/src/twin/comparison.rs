@@ -2,6 +2,7 @@
 
 use wiretail_schema::predict::calibration::ComparedPercentile;
 
+use super::PAGES;
 use crate::counts::Counts;
 use crate::quantile::{curve_shares, percentiles_at};
 
@@ -26,6 +27,21 @@ impl Predicted {
             rounds.push(judged(&counts));
         }
         Self { counts, rounds }
+    }
+
+    /// The delays of all rounds.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Of several predictions of one load, all together.
+    pub fn of_all<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        let mut all = Self { counts: Counts::new(PAGES), rounds: Vec::new() };
+        for part in parts {
+            all.counts.absorb(&part.counts);
+            all.rounds.extend_from_slice(&part.rounds);
+        }
+        all
     }
 
     /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.

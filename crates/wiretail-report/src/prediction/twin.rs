@@ -122,9 +122,13 @@ fn errors(m: &mut Markup, checks: &[TwinCheck]) {
                  the largest measured; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
     if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
+        let stalls = match checks.iter().all(|check| check.disturbed) {
+            true => ", and with the stalls that it listed then",
+            false => "",
+        };
         m.tag("p").text(format_args!(
             "Errors are the median ones of the repeats of a load ({paired} of them or more), each predicted at the pace that the \
-             calibration found at its own time: what else the machine did then is in both."
+             calibration found at its own time{stalls}: what else the machine did then is in both."
         ));
     }
     replays(m, checks);

@@ -119,6 +119,9 @@ pub struct TwinCheck {
     /// were: then it is that of the medians.
     #[serde(default)]
     pub paired: u64,
+    /// Whether these met the stalls that the calibration listed at their time, in the place of the model's interrupts.
+    #[serde(default)]
+    pub disturbed: bool,
     /// Whether every percentile that has a limit is within it.
     pub within: bool,
     /// Whether every percentile that is not within its limit lies between the smallest and the largest of the repeats: the

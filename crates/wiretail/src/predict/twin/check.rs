@@ -191,12 +191,13 @@ fn one(
     let each = |delays: &Counts| typical.push(judged(delays));
     let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (mut percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
+    let (mut percentiles, mut curve) = compare(&Predicted::new(counts, typical), &all);
     let load = Load { arrivals, packets, rounds, seed: arguments.seed };
     let paired = paired(&model, (times, disturbances), repeats, &all, &load)?;
-    let pairs = paired.as_ref().map_or(0, |paired| paired.0);
-    if let Some((_, own)) = paired {
-        percentiles = own;
+    let (pairs, disturbed) = paired.as_ref().map_or((0, false), |own| (own.repeats, own.disturbed));
+    if let Some(own) = paired {
+        curve = compare(&own.predicted, &all).1;
+        percentiles = own.percentiles;
     }
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
@@ -213,6 +214,7 @@ fn one(
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         within: failures.is_empty(),
         paired: pairs,
+        disturbed,
         within_repeats: percentiles
             .iter()
             .filter(|one| failure(one).is_some())

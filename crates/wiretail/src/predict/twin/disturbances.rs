@@ -41,7 +41,12 @@ impl Disturbances {
     /// Packets or lists that can't be read.
     pub fn of_trials(known: &[Chosen], times: &Times, threshold_ns: f64) -> Result<Self> {
         let mut each = Vec::new();
+        // Most devices keep no list. Of one that does, an empty one is a trial that nothing disturbed.
+        let mut listed = false;
         for trial in known {
+            listed |= !trial.stalls(StalledRole::Device, 0)?.is_empty();
+        }
+        for trial in known.iter().filter(|_| listed) {
             let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
             let Some((time, (first, last))) = times.of(trial).zip(crossed.first().zip(crossed.last())) else {
                 continue;
@@ -52,9 +57,8 @@ impl Disturbances {
                 spans.retain(|span| (0.0..span_ns).contains(&span.0));
                 Ok(spans)
             };
-            let device = within(StalledRole::Device)?;
-            if !device.is_empty() {
-                let sender = within(StalledRole::Generator)?;
+            let (device, sender) = (within(StalledRole::Device)?, within(StalledRole::Generator)?);
+            if span_ns > 0.0 {
                 each.push(Disturbance { time, span_ns, device, sender });
             }
         }
@@ -130,6 +134,44 @@ fn held(mut due_ns: Vec<f64>, spans: &Spans, spacing_ns: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each ms the device stands still for 50 us and its sender for the first 40 of these. Of evenly spaced packets, which take 1 us and
+    /// come a third of a ms apart, 4 % are sent behind the sender's stall and wait for 10 us, 1 % come later and wait for less, and
+    /// one in a thousand is interrupted for all of the 50 us.
+    #[test]
+    fn a_stall_that_outlasts_the_senders_is_waited_for() {
+        let stalls = |length_ns: f64| (0..100).map(|at| (f64::from(at) * 1e6, length_ns)).collect();
+        let [device, sender] = [50_000.0, 40_000.0].map(stalls);
+        let one = Disturbance { time: 7, span_ns: 1e8, device, sender };
+        let known = Disturbances { each: vec![one], threshold_ns: 2000.0 };
+        let model = TwinModel::serving(Length::Constant(1000.0), 64, 1);
+        let load = Load {
+            arrivals: Arrivals::Constant { rate_pps: 3001.7 },
+            packets: 3000,
+            rounds: Rounds { rounds: 40, warm_up_ns: f64::NEG_INFINITY },
+            seed: 1,
+        };
+        assert!(
+            known.predict(&model, 8, &load, 1).expect("a load").is_none(),
+            "nothing is known of that time"
+        );
+        let predicted = known.predict(&model, 7, &load, 1).expect("a load").expect("disturbances");
+        let (mut all, mut held, mut shorter, mut interrupted) = (0.0, 0.0, 0.0, 0.0);
+        predicted.counts().for_each(|delay_ns, times| {
+            let times = times as f64;
+            all += times;
+            match delay_ns {
+                1000 => (),
+                10_999..=11_001 => held += times,
+                51_000 => interrupted += times,
+                1001..11_000 => shorter += times,
+                other => panic!("{other} ns"),
+            }
+        });
+        for (found, share) in [(held, 0.04), (shorter, 0.01), (interrupted, 0.001)] {
+            assert!((found / all / share - 1.0).abs() < 0.15, "{} instead of {share}", found / all);
+        }
+    }
 
     #[test]
     fn what_is_due_while_the_sender_is_held_leaves_behind() {

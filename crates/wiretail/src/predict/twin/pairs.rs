@@ -28,7 +28,19 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// How many repeats have a pace of their own, and the judged percentiles of these; None where they are fewer than half, or than three.
+/// Repeats as each was predicted by itself, against what was measured.
+pub struct Paired {
+    /// How many.
+    pub repeats: u64,
+    /// Whether all of them met the stalls that the calibration listed at their time.
+    pub disturbed: bool,
+    /// The judged percentiles.
+    pub percentiles: Vec<ComparedPercentile>,
+    /// All that was predicted of them.
+    pub predicted: Predicted,
+}
+
+/// The repeats that have a pace of their own; None where they are fewer than half, or than three.
 /// `measured` are the delays of each repeat, `disturbances` what the calibration recorded at the same times.
 ///
 /// # Errors
@@ -39,7 +51,7 @@ pub fn paired(
     repeats: &[Chosen],
     measured: &[Counts],
     load: &Load,
-) -> Result<Option<(u64, Vec<ComparedPercentile>)>> {
+) -> Result<Option<Paired>> {
     let at = |(trial, measured)| {
         let time = times.of(trial)?;
         Some((time, model.at_time(time)?, measured))
@@ -51,16 +63,20 @@ pub fn paired(
     let Some(enough) = enough else { return Ok(None) };
     let rounds = Rounds { rounds: (load.rounds.rounds / enough).max(ROUNDS_MIN), ..load.rounds };
     let load = Load { rounds, ..load.clone() };
-    let mut pairs = Vec::new();
+    let (mut pairs, mut disturbed) = (Vec::new(), true);
     for ((time, model, measured), number) in own.into_iter().zip(1..) {
         let seed = load.seed.wrapping_add(SEEDS * number);
-        let predicted = match disturbances.predict(&model, time, &load, seed)? {
+        let with_stalls = disturbances.predict(&model, time, &load, seed)?;
+        disturbed &= with_stalls.is_some();
+        let predicted = match with_stalls {
             Some(predicted) => predicted,
             None => by_interrupts(&model, &load, seed)?,
         };
         pairs.push((predicted, measured.clone()));
     }
-    Ok(Some((count, compare_pairs(&pairs))))
+    let percentiles = compare_pairs(&pairs);
+    let predicted = Predicted::of_all(pairs.iter().map(|pair| &pair.0));
+    Ok(Some(Paired { repeats: count, disturbed, percentiles, predicted }))
 }
 
 /// A load with the model's own interrupts, at random times.

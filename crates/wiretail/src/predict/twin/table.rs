@@ -188,9 +188,14 @@ fn checks(out: &mut impl Write, checks: &[TwinCheck]) -> io::Result<()> {
         writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
     }
     if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
+        let disturbed = match checks.iter().all(|check| check.disturbed) {
+            true => ", with the stalls that the calibration listed then",
+            false => "",
+        };
         writeln!(
             out,
-            "\n  error: the median one of the repeats of a load, {paired} of them or more, each predicted at the pace of its own time"
+            "\n  error: the median one of the repeats of a load, {paired} of them or more, each predicted at the pace of its own time\
+             {disturbed}"
         )?;
     }
     let failed: Vec<&TwinCheck> = checks.iter().filter(|check| !check.within).collect();
