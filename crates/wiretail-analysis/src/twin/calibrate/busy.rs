@@ -7,8 +7,8 @@ use super::{GAPS_MIN, Gap, Lone, Observation};
 const COLD: f64 = 1.05;
 /// A packet before which the sender was held for most of the idle time came late, and the machine stood still before it.
 const HELD_BEFORE: f64 = 0.5;
-/// Of shorter idle times nothing is said so, in ns: a sender that has to wake the device up is listed as held, too.
-const LATE_NS: f64 = 100_000.0;
+/// Of shorter idle times nothing is said so, in ns: a sender that has to wake the device up is listed as held, too, for 9 to 13 us here.
+const LATE_NS: f64 = 30_000.0;
 /// Steps until the least gap of a sender does not change any more.
 const STEPS: usize = 20;
 
