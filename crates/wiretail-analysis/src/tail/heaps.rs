@@ -4,9 +4,7 @@
 use super::distribution::Distribution;
 use super::gpd::{self, Gpd};
 use super::random::Random;
-
-/// Fewer in either heap tell nothing of it.
-pub const HEAP_MIN: usize = 30;
+use super::thresholds::EVENTS_MIN;
 
 /// The excesses of two heaps over the lower one's threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,10 +21,10 @@ pub struct Heaps {
 
 impl Heaps {
     /// Each heap's estimate by maximum likelihood, for excesses in ascending order. None where one of them has fewer than
-    /// [`HEAP_MIN`] or no estimate.
+    /// [`EVENTS_MIN`] or no estimate.
     pub fn fit(ascending: &[f64], edge: f64) -> Option<Self> {
         let (lower, upper) = ascending.split_at(ascending.partition_point(|excess| *excess <= edge));
-        if lower.len().min(upper.len()) < HEAP_MIN {
+        if lower.len().min(upper.len()) < EVENTS_MIN {
             return None;
         }
         let upper: Vec<f64> = upper.iter().map(|excess| excess - edge).collect();
@@ -62,8 +60,8 @@ impl Distribution for Heaps {
 /// lies below it, down to the lowest of these, and either side has enough. As the rank of the lowest delay of the upper heap.
 pub fn gap(descending: &[f64]) -> Option<usize> {
     let lowest = *descending.last()?;
-    let last = descending.len().checked_sub(HEAP_MIN)?;
+    let last = descending.len().checked_sub(EVENTS_MIN)?;
     let width = |rank: usize| descending[rank - 1] - descending[rank];
-    let rank = (HEAP_MIN..=last).max_by(|a, b| width(*a).total_cmp(&width(*b)))?;
+    let rank = (EVENTS_MIN..=last).max_by(|a, b| width(*a).total_cmp(&width(*b)))?;
     (width(rank) > descending[rank] - lowest).then_some(rank - 1)
 }

@@ -10,7 +10,7 @@ use super::random::Random;
 
 /// Events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Fewer than these are no tail.
+/// Fewer than these are no tail, and no heap of one.
 pub const EVENTS_MIN: usize = 30;
 /// Exceedances of the lowest threshold that is tried: at most this many, and one packet in so many.
 const EXCEEDANCES_MAX: usize = 2000;
@@ -23,6 +23,7 @@ const FEWER: f64 = 0.85;
 pub const FIT_CHANCE: f64 = 0.05;
 /// Unevenness, and a highest event, less probable than this are none by chance.
 pub const CHANCE: f64 = 0.01;
+
 /// What is known of a threshold that was tried.
 pub struct Tried {
     /// Its diagnostics.
