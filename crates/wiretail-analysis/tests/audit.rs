@@ -1,6 +1,6 @@
 //! The audit of a host that is as the papers' optimized one, and of the same with one thing wrong each.
 
-use wiretail_analysis::audit::{ALL, Question, audit};
+use wiretail_analysis::host::audit::{ALL, Question, audit};
 use wiretail_schema::host::audit::{Audit, HostRole, Verdict};
 use wiretail_schema::host::record::{HOST_SCHEMA, HostRecord, Reading};
 
@@ -51,7 +51,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "isolcpus misspelt",
         &[("/proc/cmdline", "isolcpus=", "isolcpu="), ("/sys/devices/system/cpu/isolated", "1-3", "")],
-        &[("boot-line", Verdict::Broken), ("isolcpus", Verdict::Improvable)],
+        &[("boot-line", Verdict::Ineffective), ("isolcpus", Verdict::Improvable)],
     ),
     (
         "nohz_full without the kernel's support",
@@ -60,7 +60,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
             ("/sys/devices/system/cpu/nohz_full", "1-3", "(null)"),
             ("/proc/interrupts@later", "5250 301 301 301", "5250 550 550 550"),
         ],
-        &[("nohz-full", Verdict::Broken), ("tick", Verdict::Broken)],
+        &[("nohz-full", Verdict::Ineffective), ("tick", Verdict::Ineffective)],
     ),
     (
         "an interrupt on an isolated core",
@@ -69,8 +69,8 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
             ("/proc/interrupts@later", "1040 0 0 0", "1000 0 40 0"),
         ],
         &[
-            ("irq-affinity", Verdict::Broken),
-            ("interrupts", Verdict::Broken),
+            ("irq-affinity", Verdict::Ineffective),
+            ("interrupts", Verdict::Ineffective),
             ("nic-queues", Verdict::Improvable),
         ],
     ),
@@ -86,7 +86,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
             "always [madvise] never",
             "[always] madvise never",
         )],
-        &[("thp", Verdict::Broken)],
+        &[("thp", Verdict::Ineffective)],
     ),
     (
         "irqbalance",
@@ -100,12 +100,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "workers everywhere",
         &[("/sys/devices/virtual/workqueue/cpumask", "1", "f")],
-        &[("workqueue", Verdict::Broken)],
+        &[("workqueue", Verdict::Ineffective)],
     ),
     (
         "two siblings, although nosmt was asked for",
         &[("/sys/devices/system/cpu/cpu1/topology/thread_siblings_list", "1", "0-1")],
-        &[("smt", Verdict::Broken)],
+        &[("smt", Verdict::Ineffective)],
     ),
     (
         "a governor that saves",
@@ -120,17 +120,17 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "fewer huge pages than asked for",
         &[("/proc/sys/vm/nr_hugepages", "4", "3")],
-        &[("hugepages", Verdict::Broken)],
+        &[("hugepages", Verdict::Ineffective)],
     ),
     (
         "no thread for the callbacks of a core",
         &[("tasks", "rcuop/2", "other/2")],
-        &[("rcu-nocbs", Verdict::Broken)],
+        &[("rcu-nocbs", Verdict::Ineffective)],
     ),
     (
         "a thread that strays",
         &[("tasks@later", "400 400", "800 800 3 0 0 12 user 0-3 backup\n400 400")],
-        &[("tasks", Verdict::Broken)],
+        &[("tasks", Verdict::Ineffective)],
     ),
     (
         "a slow clock",
@@ -141,13 +141,13 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "lists that contradict each other",
         &[("/proc/cmdline", "irqaffinity=0", "irqaffinity=0-1")],
-        &[("boot-line", Verdict::Broken)],
+        &[("boot-line", Verdict::Ineffective)],
     ),
     ("turbo", &[("/sys/devices/system/cpu/cpufreq/boost", "0", "1")], &[("turbo", Verdict::Improvable)]),
     (
         "the driver of the frequency that was to be off",
         &[("/sys/devices/system/cpu/intel_pstate/status", "", "active")],
-        &[("turbo", Verdict::Broken)],
+        &[("turbo", Verdict::Ineffective)],
     ),
     (
         "a hint to save energy",
@@ -168,12 +168,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "corrected errors are looked for",
         &[("/sys/devices/system/machinecheck/machinecheck0/ignore_ce", "1", "0")],
-        &[("machine-check", Verdict::Broken)],
+        &[("machine-check", Verdict::Ineffective)],
     ),
     (
         "translation for cards",
         &[("/sys/kernel/iommu_groups/0/type", "identity", "DMA-FQ")],
-        &[("iommu", Verdict::Broken)],
+        &[("iommu", Verdict::Ineffective)],
     ),
     (
         "an IOMMU that the firmware has switched off",
@@ -315,7 +315,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "a flag that isolcpus does not have",
         &[("/proc/cmdline", "isolcpus=managed_irq,", "isolcpus=managed_irqs,")],
-        &[("boot-line", Verdict::Broken)],
+        &[("boot-line", Verdict::Ineffective)],
     ),
     (
         "packets steered to an isolated core",
@@ -325,7 +325,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "an audit trail that was to be off",
         &[("tasks", "2 2 0 0", "14 14 0 0 0 1 kernel 0 kauditd\n2 2 0 0")],
-        &[("audit-trail", Verdict::Broken)],
+        &[("audit-trail", Verdict::Ineffective)],
     ),
     ("a link that sleeps", &[("ethtool/eth0", "eee off", "eee on")], &[("nic-eee", Verdict::Improvable)]),
     (
@@ -341,7 +341,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "a profile that nobody applies",
         &[("/etc/tuned/active_profile", "", "cpu-partitioning")],
-        &[("tuned", Verdict::Broken)],
+        &[("tuned", Verdict::Ineffective)],
     ),
     (
         "no right to a real-time priority",
@@ -356,7 +356,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
         "a watchdog on all cores that was to be off",
         &[("/proc/sys/kernel/nmi_watchdog", "0", "1"), ("/proc/sys/kernel/watchdog_cpumask", "0", "0-3")],
-        &[("nmi-watchdog", Verdict::Broken)],
+        &[("nmi-watchdog", Verdict::Ineffective)],
     ),
 ];
 
@@ -434,7 +434,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
             "",
             "isolated invalid (Cpu list in cpuset.cpus not exclusive)",
         )],
-        &[("cpuset-partition", Verdict::Broken)],
+        &[("cpuset-partition", Verdict::Ineffective)],
     ),
     (
         "a member of the host's cores, which isolates them itself",
@@ -449,7 +449,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
             ("/sys/fs/cgroup/cpuset.cpus.partition", "", "member"),
             ("/sys/devices/system/cpu/isolated", "1-3", "1-2"),
         ],
-        &[("cpuset-partition", Verdict::Improvable), ("isolcpus", Verdict::Broken)],
+        &[("cpuset-partition", Verdict::Improvable), ("isolcpus", Verdict::Ineffective)],
     ),
 ];
 
@@ -529,7 +529,10 @@ fn what_may_not_be_read_is_said_and_not_taken_for_good() {
 fn no_record_is_too_poor() {
     let empty = of(&HostRecord::default());
     assert!(
-        empty.findings.iter().all(|finding| !matches!(finding.verdict, Verdict::Broken | Verdict::Harmful))
+        empty
+            .findings
+            .iter()
+            .all(|finding| !matches!(finding.verdict, Verdict::Ineffective | Verdict::Harmful))
     );
     // Any one reading may be missing, or be something else than text that makes sense.
     for name in optimized().readings.keys() {
@@ -592,7 +595,7 @@ fn recorded_hosts_are_found_as_before() {
 
 fn mark(verdict: Verdict) -> char {
     match verdict {
-        Verdict::Broken => 'B',
+        Verdict::Ineffective => 'B',
         Verdict::Harmful => 'H',
         Verdict::Improvable => 'i',
         Verdict::Good => '.',
@@ -612,9 +615,9 @@ fn the_page_has_the_rules() {
         "| rule | what is checked | why it matters | how much, where measured | what helps | what that costs |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for rule in ALL {
-        let remedy = rule.remedy.replace("{cores}", "CORES");
+        let mitigation = rule.mitigation.replace("{cores}", "CORES");
         table += &format!(
-            "| `{}` | {} | {} ({}) | {} | {remedy} | {} |\n",
+            "| `{}` | {} | {} ({}) | {} | {mitigation} | {} |\n",
             rule.id,
             rule.title,
             rule.why,

@@ -1,9 +1,11 @@
 //! Fuzzing of attribution: whatever a damaged trace, its roles or clocks that were set come to, it ends, and what it
 //! says adds up.
 
-use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
+use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
+use wiretail_schema::causes::trace::{
+    ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles,
+};
 use wiretail_schema::random::Random;
-use wiretail_schema::trace::{ClockOffset, Event, Gap, Kind, Spin, TraceInfo, TraceNames, TraceRoles};
 
 #[path = "../../../tests/fuzz.rs"]
 mod fuzz;

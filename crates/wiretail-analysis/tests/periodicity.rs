@@ -1,8 +1,8 @@
 //! Regular patterns: what was planted is found by frequency or period, and told to follow a clock or the packets; where
 //! nothing was planted, nothing is found.
 
-use wiretail_analysis::periodicity::{Numbers, POSITION, Series, find, kernel_ticks};
-use wiretail_schema::explain::{Follows, Recurrence};
+use wiretail_analysis::causes::periodicity::{Numbers, POSITION, Series, find, kernel_ticks};
+use wiretail_schema::causes::capture::{Follows, Recurrence};
 use wiretail_schema::random::Random;
 
 /// Packets with a gap of `gap_ns` and some jitter, or at random where `poisson`; delays with a tail, and `more` on top.
@@ -92,9 +92,9 @@ fn what_packets_hold_is_told_from_their_position_once_some_are_missing() {
 }
 
 #[test]
-fn a_tick_that_is_a_whole_number_of_packets_cannot_be_told_apart() {
+fn a_tick_that_is_a_whole_number_of_packets_cannot_be_distinguished() {
     let found = best(&series(60_000, 100_000.0, false, 7, |_, at| stopped(at, 250.0, 90_000.0)));
-    assert_eq!((found.follows, found.period_packets), (Follows::CannotBeToldApart, 40.0), "{found:?}");
+    assert_eq!((found.follows, found.period_packets), (Follows::Indistinguishable, 40.0), "{found:?}");
     assert_eq!(found.clock.as_deref(), Some("kernel tick, HZ=250"));
 }
 

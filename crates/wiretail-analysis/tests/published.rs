@@ -170,9 +170,10 @@ fn ranks_are_those_of_percentile_disc() {
 }
 
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
-    let stamp = prop_oneof![4 => 0..20_000i64, 1 => any::<i64>(), 1 => Just(i64::MIN), 1 => Just(i64::MAX)];
+    let timestamp =
+        prop_oneof![4 => 0..20_000i64, 1 => any::<i64>(), 1 => Just(i64::MIN), 1 => Just(i64::MAX)];
     let key = proptest::collection::vec(0..4u8, 0..3);
-    proptest::collection::vec((stamp, key).prop_map(|(ts, key)| packet(ts, &key)), 0..30)
+    proptest::collection::vec((timestamp, key).prop_map(|(ts, key)| packet(ts, &key)), 0..30)
 }
 
 proptest! {

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use wiretail_analysis::audit::{Question, audit};
-use wiretail_analysis::tuning::outputs::{Output, Place, all};
-use wiretail_analysis::tuning::plan;
-use wiretail_schema::cores::CoreSet;
+use wiretail_analysis::host::audit::{Question, audit};
+use wiretail_analysis::host::tuning::outputs::{Output, Place, all};
+use wiretail_analysis::host::tuning::plan;
 use wiretail_schema::host::audit::HostRole;
 use wiretail_schema::host::plan::{Profile, SettingState, Target, TuningPlan};
 use wiretail_schema::host::record::{HostRecord, TASKS};
+use wiretail_schema::units::cores::CoreSet;
 
 const OPTIMIZED: &str = include_str!("hosts/optimized.txt");
 const GUEST: &str = include_str!("hosts/guest.txt");
@@ -64,17 +64,17 @@ fn carried_out(record: &HostRecord, plan: &TuningPlan) -> HostRecord {
                 let choice = text(record, path).contains('[');
                 after.add(path, &if choice { format!("always [{wanted}] never") } else { wanted.clone() });
             }
-            (Target::Card { link, setting: name }, Some(wanted)) => {
+            (Target::Nic { link, setting: name }, Some(wanted)) => {
                 let name_of = |line: &str| line.split(' ').next().unwrap_or("").to_owned();
-                let card = format!("ethtool/{link}");
+                let nic = format!("ethtool/{link}");
                 let lines =
-                    text(&after, &card)
+                    text(&after, &nic)
                         .lines()
                         .map(|line| {
                             if name_of(line) == *name { format!("{name} {wanted}") } else { line.to_owned() }
                         })
                         .collect::<Vec<_>>();
-                after.add(&card, &lines.join("\n"));
+                after.add(&nic, &lines.join("\n"));
             }
             (Target::Service { name }, _) => {
                 let tasks = text(record, TASKS)
@@ -222,10 +222,10 @@ fn what_a_record_says_becomes_no_command() {
     record.add("/proc/interrupts", &format!("{evil}: 1 1 x"));
     for link in ["eth0", evil, "-evil"] {
         record.add(&format!("/sys/class/net/{link}/device/driver"), "x");
-        let card = format!(
+        let nic = format!(
             "rx-usecs {evil}\ncombined-channels {evil}\nrx-ring {evil}\nrx-ring-max {evil}\nrx-pause on"
         );
-        record.add(&format!("ethtool/{link}"), &card);
+        record.add(&format!("ethtool/{link}"), &nic);
     }
     for name in ["/proc/meminfo", "/sys/devices/virtual/workqueue/cpumask", "/proc/irq/24/smp_affinity_list"]
     {
@@ -242,16 +242,16 @@ fn what_a_record_says_becomes_no_command() {
 
 /// A card with everything against it: each setting has its command, in the plan and in the file for the next start.
 #[test]
-fn cards_are_set_by_commands() {
+fn nics_are_set_by_commands() {
     let mut record = host(OPTIMIZED);
     record.add(
         "ethtool/eth0",
         "speed-mbps 40000\nrx-ring-max 4096\nrx-ring 512\ncombined-channels 4\nrx-usecs 20\nadaptive-rx on\nrx-pause on\ntx-pause on\neee on",
     );
     let plan = of(&record, Profile::Optimized, "1-3");
-    let is_card = |one: &&wiretail_schema::host::plan::Setting| matches!(one.target, Target::Card { .. });
+    let is_nic = |one: &&wiretail_schema::host::plan::Setting| matches!(one.target, Target::Nic { .. });
     let commands: Vec<&str> =
-        plan.settings.iter().filter(is_card).filter_map(|one| one.detail.strip_prefix("by hand: ")).collect();
+        plan.settings.iter().filter(is_nic).filter_map(|one| one.detail.strip_prefix("by hand: ")).collect();
     let pause = "ethtool -A eth0 autoneg off rx off tx off";
     let expected = [
         "ethtool -L eth0 combined 1",
@@ -275,7 +275,7 @@ fn cards_are_set_by_commands() {
     let balance = file(&files, "etc/systemd/system/irqbalance.service.d/99-wiretail.conf");
     assert!(balance.contains("\nEnvironment=IRQBALANCE_BANNED_CPULIST=1-3\n"), "{balance}");
     for (profile, role) in [(Profile::Regular, HostRole::Bare), (Profile::Optimized, HostRole::Container)] {
-        assert!(!in_role(&record, profile, role).settings.iter().any(|one| is_card(&one)), "{profile:?}");
+        assert!(!in_role(&record, profile, role).settings.iter().any(|one| is_nic(&one)), "{profile:?}");
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use wiretail_schema::explain::{InterruptColumn, InterruptRow, InterruptTable};
+use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
 /// Columns and lines that a file may have: those of a machine with a thousand cores, read for a day.
 const COLUMNS_MAX: usize = 1 << 20;

@@ -191,8 +191,8 @@ impl PcapngBuilder {
 /// An mscap file of stamps and identifiers.
 pub(crate) fn mscap(records: &[(u64, u32)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (stamp, id) in records {
-        bytes.extend(stamp.to_le_bytes());
+    for (timestamp, id) in records {
+        bytes.extend(timestamp.to_le_bytes());
         bytes.extend(id.to_le_bytes());
     }
     bytes
@@ -202,14 +202,14 @@ pub(crate) fn mscap(records: &[(u64, u32)]) -> Vec<u8> {
 pub(crate) fn erf_record(
     record_type: u8,
     port: u8,
-    stamp: u64,
+    timestamp: u64,
     extensions: &[[u8; 8]],
     data: &[u8],
 ) -> Vec<u8> {
     let is_ethernet = record_type == 2;
     let len = 16 + extensions.len() * 8 + usize::from(is_ethernet) * 2 + data.len();
     let wire_len = data.len() + usize::from(is_ethernet) * 4;
-    let mut bytes = stamp.to_le_bytes().to_vec();
+    let mut bytes = timestamp.to_le_bytes().to_vec();
     bytes.push(record_type | if extensions.is_empty() { 0 } else { 0x80 });
     bytes.push(4 | port);
     bytes.extend((len as u16).to_be_bytes());

@@ -210,12 +210,12 @@ fn show_alone(report: &GeneratorReport) {
 fn show(outcome: &Outcome, trial: &Trial) -> bool {
     let (sent, pre, post) = (outcome.generator.sent, outcome.pre.len(), outcome.post.len());
     let dropped: u64 = outcome.taps.iter().map(|tap| tap.drops + tap.missing).sum();
-    let other_stamps: u64 = outcome.taps.iter().map(|tap| tap.other_stamps).sum();
+    let other_timestamps: u64 = outcome.taps.iter().map(|tap| tap.other_timestamps).sum();
     let skeleton = &outcome.skeleton;
     let seconds = seconds(&outcome.generator);
     println!(
         "sent {sent} in {seconds:.3} s ({:.0} a second), late {}, failed {}; pre {pre}, post {post}; \
-         skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, stamped elsewhere {other_stamps}",
+         skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, stamped elsewhere {other_timestamps}",
         (sent as f64 - 1.0) / seconds,
         outcome.generator.late,
         outcome.generator.failed,

@@ -12,7 +12,7 @@
 //! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
 //! which finds out what interrupts cost; [`noise`], which watches for how long a core is taken away.
 //!
-//! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`disturb`].
+//! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`interfere`].
 //!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
@@ -24,42 +24,35 @@
 
 pub mod clock;
 pub mod counters;
-pub mod disturb;
 pub mod error;
-pub mod faults;
-pub mod frame;
 pub mod generator;
-pub mod lateness;
-pub mod marks;
+pub mod interference;
 pub mod noise;
 pub mod placement;
-pub mod plan;
 pub mod port;
-pub mod recording;
 pub mod redirect;
-pub mod schedule;
 pub mod skeleton;
-pub mod spin;
-pub mod stalls;
+#[allow(unsafe_code)]
+mod sys;
 pub mod timestamper;
 
 pub use clock::{ClockOffset, clock_offset, monotonic_ns, realtime_ns};
+pub use counters::lateness::Histogram;
+pub use counters::stalls::{STALL_NS, Stall, StallLog};
 pub use counters::{CounterReading, SharedCounters};
 pub use error::DataplaneError;
-pub use faults::{Fault, FaultPlan, FaultSchedule};
-pub use frame::{Addresses, LongSignature, Signature, read_signature};
+pub use generator::frame::{Addresses, LongSignature, Signature, read_signature};
+pub use generator::marks::Marks;
+pub use generator::plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
+pub use generator::recording::Recording;
 pub use generator::{Generator, GeneratorReport};
-pub use lateness::Histogram;
-pub use marks::Marks;
+pub use noise::spin::{SpinPlan, interfere, spin};
 pub use noise::{NoiseLog, NoisePlan};
 pub use placement::{Placed, Placement, in_namespace};
-pub use plan::{End, GeneratorPlan, Pattern, Sizes, Stream};
 pub use port::af_packet::{PacketTx, TxMode, TxPlan};
 pub use port::af_xdp::{XdpMode, XdpTx};
 pub use port::{PortKind, PortSpec, TxPort, open_tx};
-pub use recording::Recording;
 pub use redirect::{Redirect, RedirectCounts};
+pub use skeleton::faults::{Fault, FaultPlan, FaultSchedule};
 pub use skeleton::{Counts, Delay, Release, Skeleton, SkeletonPlan, SkeletonReport};
-pub use spin::{SpinPlan, disturb, spin};
-pub use stalls::{STALL_NS, Stall, StallLog};
-pub use timestamper::{Direction, RingPlan, StampSource, TapReport, TapSpec, Timestamper};
+pub use timestamper::{Direction, RingPlan, TapReport, TapSpec, TimestampSource, Timestamper};

@@ -7,7 +7,7 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 
 use crate::error::{DataplaneError, plan};
-use crate::port::sys;
+use crate::sys;
 
 /// What a thread asks for before it enters its hot loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -26,9 +26,9 @@ use crate::placement::in_namespace;
 use crate::port::PortSpec;
 use crate::port::af_packet::{open_socket, port_error};
 use crate::port::af_xdp::{NEEDS_BPF, attach_program};
-use crate::port::sys::bpf::{self, CounterMap, DeviceMap, NumberMap};
-use crate::port::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, Key, XDP_DROP};
-use crate::port::sys::socket::PacketSocket;
+use crate::sys::bpf::{self, CounterMap, DeviceMap, NumberMap};
+use crate::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, Key, XDP_DROP};
+use crate::sys::socket::PacketSocket;
 
 /// Counters of a way.
 const COUNTERS: u32 = 2;
@@ -48,7 +48,7 @@ pub struct RedirectCounts {
 /// Programs that stand on interfaces, until this is dropped.
 #[derive(Debug)]
 pub struct Redirect {
-    ways: Vec<WayProgram>,
+    forwarding_paths: Vec<DirectionProgram>,
     counters: CounterMap,
     /// The device that packets of each way come from, as the kernel's pointer; 0 before the first packet.
     devices: NumberMap,
@@ -60,7 +60,7 @@ pub struct Redirect {
 
 /// The program of a way.
 #[derive(Debug)]
-struct WayProgram {
+struct DirectionProgram {
     interface: String,
     native: bool,
     _link: OwnedFd,
@@ -75,55 +75,61 @@ impl Redirect {
     /// # Errors
     /// No such interface, another XDP program on it, no root (or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW), a kernel
     /// without BPF.
-    pub fn open(ways: &[(PortSpec<'_>, PortSpec<'_>)]) -> Result<Self, DataplaneError> {
-        let first = ways.first().map_or("", |(from, _)| from.interface);
-        let count = ways.len() as u32;
+    pub fn open(forwarding_paths: &[(PortSpec<'_>, PortSpec<'_>)]) -> Result<Self, DataplaneError> {
+        let first = forwarding_paths.first().map_or("", |(from, _)| from.interface);
+        let count = forwarding_paths.len() as u32;
         let map = |what| port_error(first, what, NEEDS_BPF);
         let targets = DeviceMap::new(count).map_err(map("making a BPF map of interfaces"))?;
         let counters = CounterMap::new(count * COUNTERS).map_err(map("making a BPF map of counters"))?;
         let devices = NumberMap::new(count).map_err(map("making a BPF map of devices"))?;
-        for (way, (_, to)) in ways.iter().enumerate() {
+        for (forwarding_path, (_, to)) in forwarding_paths.iter().enumerate() {
             in_namespace(to.netns, || {
                 let next = "can frames leave it that are not from the stack?";
                 let index = open_socket(to.interface)?.interface();
-                let inserted = targets.insert(way as u32, index);
+                let inserted = targets.insert(forwarding_path as u32, index);
                 inserted.map_err(port_error(to.interface, "making it the target of a redirection", next))
             })??;
         }
         // Before the first packet can come.
         let (learner, observer) = observe(&targets, &counters, &devices, count).unzip();
         let mut programs = Vec::new();
-        for (way, (from, _)) in ways.iter().enumerate() {
-            let code = redirection(&targets, &counters, way as u32);
+        for (forwarding_path, (from, _)) in forwarding_paths.iter().enumerate() {
+            let code = redirection(&targets, &counters, forwarding_path as u32);
             let program = in_namespace(from.netns, || attach(from.interface, &code))??;
             programs.push(program);
         }
-        Ok(Self { ways: programs, counters, devices, observer, learner: Mutex::new(learner) })
+        Ok(Self { forwarding_paths: programs, counters, devices, observer, learner: Mutex::new(learner) })
     }
 
     /// The interfaces that packets come from, and whether the program runs in the driver there, before a packet has
     /// a socket buffer. False: generic XDP, in the stack.
     pub fn modes(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.ways.iter().map(|way| (way.interface.as_str(), way.native))
+        self.forwarding_paths
+            .iter()
+            .map(|forwarding_path| (forwarding_path.interface.as_str(), forwarding_path.native))
     }
 
     /// Whether it is counted which packets of a way were not taken. The kernel tells so of native programs, to
     /// whom it lets trace (root, or CAP_PERFMON).
-    pub fn knows_failures(&self, way: usize) -> bool {
-        self.observer.is_some() && self.ways[way].native
+    pub fn knows_failures(&self, forwarding_path: usize) -> bool {
+        self.observer.is_some() && self.forwarding_paths[forwarding_path].native
     }
 
     /// What became of the packets of a way so far.
     ///
     /// # Errors
     /// None but what bpf(2) has of its own.
-    pub fn counts(&self, way: usize) -> Result<RedirectCounts, DataplaneError> {
+    pub fn counts(&self, forwarding_path: usize) -> Result<RedirectCounts, DataplaneError> {
         let read = |counter: u32| {
-            let value = self.counters.sum(way as u32 * COUNTERS + counter);
-            value.map_err(port_error(&self.ways[way].interface, "reading BPF counters", NEEDS_BPF))
+            let value = self.counters.sum(forwarding_path as u32 * COUNTERS + counter);
+            value.map_err(port_error(
+                &self.forwarding_paths[forwarding_path].interface,
+                "reading BPF counters",
+                NEEDS_BPF,
+            ))
         };
         let received = read(0)?;
-        let sent = if self.knows_failures(way) { read(1)? } else { received };
+        let sent = if self.knows_failures(forwarding_path) { read(1)? } else { received };
         Ok(RedirectCounts { received, sent, failed: received.saturating_sub(sent) })
     }
 
@@ -133,8 +139,8 @@ impl Redirect {
     /// As [`Redirect::counts`].
     pub fn total(&self) -> Result<RedirectCounts, DataplaneError> {
         let mut total = RedirectCounts::default();
-        for way in 0..self.ways.len() {
-            let counts = self.counts(way)?;
+        for forwarding_path in 0..self.forwarding_paths.len() {
+            let counts = self.counts(forwarding_path)?;
             total.received += counts.received;
             total.sent += counts.sent;
             total.failed += counts.failed;
@@ -145,29 +151,32 @@ impl Redirect {
     /// Takes away what listens to each packet, once it has heard one of each way. To be called now and then.
     pub fn settle(&self) {
         let mut learner = self.learner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let known = |way: usize| self.devices.get(way as u32).is_ok_and(|device| device != 0);
+        let known =
+            |forwarding_path: usize| self.devices.get(forwarding_path as u32).is_ok_and(|device| device != 0);
         // A generic program's packets are of no interest to who counts.
-        if (0..self.ways.len()).all(|way| !self.ways[way].native || known(way)) {
+        if (0..self.forwarding_paths.len())
+            .all(|forwarding_path| !self.forwarding_paths[forwarding_path].native || known(forwarding_path))
+        {
             *learner = None;
         }
     }
 }
 
-fn attach(interface: &str, code: &Code) -> Result<WayProgram, DataplaneError> {
+fn attach(interface: &str, code: &Code) -> Result<DirectionProgram, DataplaneError> {
     let socket = open_socket(interface)?;
     let program = bpf::load_xdp(code, c"wiretail_redir");
     let program = program.map_err(port_error(interface, "loading an XDP program", NEEDS_BPF))?;
     let (link, native) = attach_program(interface, &socket, &program)?;
-    Ok(WayProgram { interface: interface.to_owned(), native, _link: link, _promiscuous: socket })
+    Ok(DirectionProgram { interface: interface.to_owned(), native, _link: link, _promiscuous: socket })
 }
 
-/// `counters[way][0] += 1; return bpf_redirect_map(&targets, way, XDP_DROP)`.
-fn redirection(targets: &DeviceMap, counters: &CounterMap, way: u32) -> Code {
+/// `counters[forwarding_path][0] += 1; return bpf_redirect_map(&targets, forwarding_path, XDP_DROP)`.
+fn redirection(targets: &DeviceMap, counters: &CounterMap, forwarding_path: u32) -> Code {
     let mut code = Code::default();
     // There is no other program on this processor until this one ends: nothing to lock.
-    code.look_up(counters.fd(), Key::Number(way * COUNTERS)).skip_if(0, 0);
+    code.look_up(counters.fd(), Key::Number(forwarding_path * COUNTERS)).skip_if(0, 0);
     code.load(1, 0, 0).add(1, 1).store(0, 0, 1).here();
-    code.map(1, targets.fd()).set(2, way).set(3, XDP_DROP).call(FUNC_REDIRECT_MAP).exit();
+    code.map(1, targets.fd()).set(2, forwarding_path).set(3, XDP_DROP).call(FUNC_REDIRECT_MAP).exit();
     code
 }
 
@@ -176,13 +185,14 @@ fn observe(
     targets: &DeviceMap,
     counters: &CounterMap,
     devices: &NumberMap,
-    ways: u32,
+    forwarding_paths: u32,
 ) -> Option<(OwnedFd, OwnedFd)> {
     let listen = |code: &Code, name: &CStr, event: &CStr| {
         bpf::attach_to_tracepoint(&bpf::load_tracepoint(code, name).ok()?, event).ok()
     };
     let learner = listen(&learning(targets.id().ok()?, devices), c"wiretail_learn", c"xdp_redirect")?;
-    let observer = listen(&observing(counters, devices, ways), c"wiretail_sent", c"xdp_devmap_xmit")?;
+    let observer =
+        listen(&observing(counters, devices, forwarding_paths), c"wiretail_sent", c"xdp_devmap_xmit")?;
     Some((learner, observer))
 }
 
@@ -203,13 +213,16 @@ fn learning(map: u32, devices: &NumberMap) -> Code {
 }
 
 /// At each batch that goes out `(device it came from, target, sent, dropped, error)`:
-/// `if (device == devices[way]) counters[way][1] += sent`.
-fn observing(counters: &CounterMap, devices: &NumberMap, ways: u32) -> Code {
+/// `if (device == devices[forwarding_path]) counters[forwarding_path][1] += sent`.
+fn observing(counters: &CounterMap, devices: &NumberMap, forwarding_paths: u32) -> Code {
     let mut code = Code::default();
     code.copy(6, 1).load(7, 6, argument(0)).load(8, 6, argument(2));
-    for way in 0..ways {
-        code.look_up(devices.fd(), Key::Number(way)).skip_if(0, 0).load(1, 0, 0).skip_unless_same(1, 7);
-        code.look_up(counters.fd(), Key::Number(way * COUNTERS + 1)).skip_if(0, 0);
+    for forwarding_path in 0..forwarding_paths {
+        code.look_up(devices.fd(), Key::Number(forwarding_path))
+            .skip_if(0, 0)
+            .load(1, 0, 0)
+            .skip_unless_same(1, 7);
+        code.look_up(counters.fd(), Key::Number(forwarding_path * COUNTERS + 1)).skip_if(0, 0);
         code.load(1, 0, 0).add_register(1, 8).store(0, 0, 1).here();
     }
     code.set(0, 0).exit();

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
+use support::{Testbed, Trial, assert_nothing_lost, ids, injected_faults, on_a_testbed, run};
 use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, SNAPLEN};
 use wiretail_dataplane::{
     Delay, Direction, Generator, GeneratorPlan, PacketTx, Pattern, PortKind, Release, RingPlan,
-    SharedCounters, Sizes, Skeleton, SkeletonPlan, StampSource, Timestamper, TxMode, TxPlan, read_signature,
+    SharedCounters, Sizes, Skeleton, SkeletonPlan, TimestampSource, Timestamper, TxMode, TxPlan,
+    read_signature,
 };
 
 #[test]
@@ -51,9 +52,9 @@ fn bursts_and_mixes_arrive_whole() {
 }
 
 #[test]
-fn planted_faults_are_what_the_wire_shows() {
+fn injected_faults_are_what_the_wire_shows() {
     on_a_testbed("planted_faults", |bed| {
-        planted_faults(bed, Trial::new(Pattern::Constant { rate_pps: 40_000 }, 20_000));
+        injected_faults(bed, Trial::new(Pattern::Constant { rate_pps: 40_000 }, 20_000));
     });
 }
 
@@ -82,7 +83,7 @@ fn outgoing_taps_see_what_passes_the_queueing_discipline() {
             packets: 1000,
             duration_ns: 0,
             snaplen: 64,
-            source: StampSource::KernelSoftware,
+            source: TimestampSource::KernelSoftware,
             timeout_ms: BLOCK_TIMEOUT_MS,
         };
         for (qdisc_bypass, seen) in [(false, 500), (true, 0)] {
@@ -107,7 +108,7 @@ fn a_full_tap_counts_its_own_drops() {
             packets: 1,
             duration_ns: 0,
             snaplen: 64,
-            source: StampSource::KernelSoftware,
+            source: TimestampSource::KernelSoftware,
             timeout_ms: BLOCK_TIMEOUT_MS,
         };
         let mut taps = Timestamper::open(&[bed.tap("in0", Direction::In, 0)], &ring).unwrap();
@@ -120,13 +121,13 @@ fn a_full_tap_counts_its_own_drops() {
 }
 
 #[test]
-fn hardware_stamps_are_not_replaced_by_others() {
+fn hardware_timestamps_are_not_replaced_by_others() {
     on_a_testbed("hardware_stamps", |bed| {
         let ring = RingPlan {
             packets: 1,
             duration_ns: 0,
             snaplen: 64,
-            source: StampSource::Hardware,
+            source: TimestampSource::Hardware,
             timeout_ms: BLOCK_TIMEOUT_MS,
         };
         for direction in [Direction::In, Direction::Out] {
@@ -137,21 +138,21 @@ fn hardware_stamps_are_not_replaced_by_others() {
 }
 
 #[test]
-fn both_ways_and_a_reader_during_the_trial() {
+fn both_directions_and_a_reader_during_the_trial() {
     on_a_testbed("both_ways", |bed| {
         for port in [PortKind::default(), PortKind::Xdp] {
-            both_ways(bed, port);
+            both_directions(bed, port);
         }
     });
 }
 
-fn both_ways(bed: &Testbed, port: PortKind) {
+fn both_directions(bed: &Testbed, port: PortKind) {
     let packets = 5_000;
     let ring = RingPlan {
         packets: 2_000,
         duration_ns: 0,
         snaplen: SNAPLEN,
-        source: StampSource::KernelSoftware,
+        source: TimestampSource::KernelSoftware,
         timeout_ms: BLOCK_TIMEOUT_MS,
     };
     let taps = [bed.tap("s0", Direction::In, 0), bed.tap("g0", Direction::In, 1)];

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{Testbed, Trial, assert_nothing_lost, ids, on_a_testbed, planted_faults, run};
+use support::{Testbed, Trial, assert_nothing_lost, ids, injected_faults, on_a_testbed, run};
 use wiretail_dataplane::{
     Delay, Pattern, PortKind, PortSpec, Redirect, RedirectCounts, Release, Sizes, Skeleton, SkeletonPlan,
     in_namespace,
@@ -65,9 +65,9 @@ fn bursts_and_mixes_arrive_whole() {
 }
 
 #[test]
-fn planted_faults_are_what_the_wire_shows() {
+fn injected_faults_are_what_the_wire_shows() {
     on_a_testbed("planted_faults", |bed| {
-        planted_faults(bed, xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000));
+        injected_faults(bed, xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000));
     });
 }
 

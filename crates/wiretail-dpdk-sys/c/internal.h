@@ -8,8 +8,8 @@ struct rte_mempool;
 
 /* The buffers of all ports. */
 extern struct rte_mempool *wt_pool;
-/* Where the NIC's stamp is in a buffer, and the flag that says that it is there; 0 where no port stamps. */
-extern int wt_stamp_offset;
-extern uint64_t wt_stamp_flag;
+/* Where the NIC's timestamp is in a buffer, and the flag that says that it is there; 0 where no port timestamps. */
+extern int wt_timestamp_offset;
+extern uint64_t wt_timestamp_flag;
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "internal.h"
 
-/* Most packets of a way that still leave when it was told to stop: all that a receiving queue holds. */
+/* Most packets of a path that still leave when it was told to stop: all that a receiving queue holds. */
 #define LAST_PACKETS 4096
 /* Most packets that are held until it is quiet; a queue that is always full is handed over in such pieces. */
 #define HELD_MAX 512
@@ -30,8 +30,8 @@ static inline void count(uint64_t *counter, uint64_t more)
 	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
-/* A conduct in the cycles of this processor's clock. */
-struct pace {
+/* The forwarder configuration, in cycles of this processor's clock. */
+struct pacing {
 	uint16_t batch;
 	uint64_t work;
 	uint64_t quiet;
@@ -43,17 +43,17 @@ static uint64_t cycles(uint64_t ns)
 }
 
 /* Takes what has come: a batch, or with a time to be quiet all that comes before the next pause. */
-static inline uint16_t take(struct wt_way *way, const struct pace *pace, struct rte_mbuf **packets)
+static inline uint16_t take(struct wt_forwarding_path *path, const struct pacing *pacing, struct rte_mbuf **packets)
 {
-	uint16_t received = rte_eth_rx_burst(way->from, 0, packets, pace->batch);
+	uint16_t received = rte_eth_rx_burst(path->from, 0, packets, pacing->batch);
 	uint64_t last, now;
 
-	if (likely(received == 0 || pace->quiet == 0))
+	if (likely(received == 0 || pacing->quiet == 0))
 		return received;
 	last = now = rte_rdtsc();
-	while (received < HELD_MAX && now - last < pace->quiet) {
+	while (received < HELD_MAX && now - last < pacing->quiet) {
 		uint16_t room = RTE_MIN(HELD_MAX - received, WT_BATCH_MAX);
-		uint16_t more = rte_eth_rx_burst(way->from, 0, packets + received, room);
+		uint16_t more = rte_eth_rx_burst(path->from, 0, packets + received, room);
 
 		now = rte_rdtsc();
 		if (more > 0)
@@ -63,57 +63,57 @@ static inline uint16_t take(struct wt_way *way, const struct pace *pace, struct 
 	return received;
 }
 
-static inline void pass(struct wt_way *way, const struct pace *pace, struct rte_mbuf **packets, uint16_t packets_count)
+static inline void pass(struct wt_forwarding_path *path, const struct pacing *pacing, struct rte_mbuf **packets, uint16_t packets_count)
 {
 	uint16_t taken;
 
-	if (unlikely(pace->work > 0)) {
-		uint64_t end = rte_rdtsc() + packets_count * pace->work;
+	if (unlikely(pacing->work > 0)) {
+		uint64_t end = rte_rdtsc() + packets_count * pacing->work;
 
 		while (rte_rdtsc() < end)
 			rte_pause();
 	}
 	/* At once, however few there are: waiting for more is a delay that nobody can tell from the network's. */
-	taken = rte_eth_tx_burst(way->to, 0, packets, packets_count);
+	taken = rte_eth_tx_burst(path->to, 0, packets, packets_count);
 	/* What finds the port full is dropped: queued, it would delay all that come behind it. */
 	if (unlikely(taken < packets_count))
 		rte_pktmbuf_free_bulk(packets + taken, packets_count - taken);
 	/* Counted behind the sending, where it delays nobody. */
-	count(&way->received, packets_count);
-	count(&way->taken, taken);
-	count(&way->refused, packets_count - taken);
-	count(&way->bursts, 1);
-	if (unlikely(packets_count > way->burst_max))
-		__atomic_store_n(&way->burst_max, packets_count, __ATOMIC_RELAXED);
+	count(&path->received, packets_count);
+	count(&path->taken, taken);
+	count(&path->refused, packets_count - taken);
+	count(&path->bursts, 1);
+	if (unlikely(packets_count > path->burst_max))
+		__atomic_store_n(&path->burst_max, packets_count, __ATOMIC_RELAXED);
 }
 
-static inline uint16_t forward_once(struct wt_way *way, const struct pace *pace)
+static inline uint16_t forward_once(struct wt_forwarding_path *path, const struct pacing *pacing)
 {
 	struct rte_mbuf *packets[HELD_MAX];
-	uint16_t received = take(way, pace, packets);
+	uint16_t received = take(path, pacing, packets);
 
-	for (uint16_t at = 0; at < received; at += pace->batch)
-		pass(way, pace, packets + at, RTE_MIN(received - at, pace->batch));
+	for (uint16_t at = 0; at < received; at += pacing->batch)
+		pass(path, pacing, packets + at, RTE_MIN(received - at, pacing->batch));
 	return received;
 }
 
-void wt_forward(struct wt_way *ways, uint32_t ways_count, const struct wt_conduct *conduct, const uint8_t *stop)
+void wt_forward(struct wt_forwarding_path *paths, uint32_t paths_count, const struct wt_forwarder_config *config, const uint8_t *stop)
 {
-	const struct pace pace = {
-		.batch = (uint16_t)RTE_MIN(conduct->batch, (uint64_t)WT_BATCH_MAX),
-		.work = cycles(conduct->work_ns),
-		.quiet = cycles(conduct->quiet_ns),
+	const struct pacing pacing = {
+		.batch = (uint16_t)RTE_MIN(config->batch, (uint64_t)WT_BATCH_MAX),
+		.work = cycles(config->work_ns),
+		.quiet = cycles(config->quiet_ns),
 	};
 
 	enter();
 	while (likely(!__atomic_load_n(stop, __ATOMIC_RELAXED)))
-		for (uint32_t at = 0; at < ways_count; at++)
-			forward_once(&ways[at], &pace);
-	for (uint32_t at = 0; at < ways_count; at++) {
+		for (uint32_t at = 0; at < paths_count; at++)
+			forward_once(&paths[at], &pacing);
+	for (uint32_t at = 0; at < paths_count; at++) {
 		uint32_t left = LAST_PACKETS;
 		uint16_t received;
 
-		while (left > 0 && (received = forward_once(&ways[at], &pace)) > 0)
+		while (left > 0 && (received = forward_once(&paths[at], &pacing)) > 0)
 			left -= RTE_MIN(left, received);
 	}
 }
@@ -170,14 +170,14 @@ uint16_t wt_receive(uint16_t id, struct wt_packet *out, uint16_t most)
 	received = rte_eth_rx_burst(id, 0, packets, RTE_MIN(most, WT_BATCH_MAX));
 	for (uint16_t at = 0; at < received; at++) {
 		struct rte_mbuf *packet = packets[at];
-		bool stamped = wt_stamp_flag != 0 && (packet->ol_flags & wt_stamp_flag) != 0;
+		bool timestamped = wt_timestamp_flag != 0 && (packet->ol_flags & wt_timestamp_flag) != 0;
 
 		out[at].buffer = packet;
 		out[at].data = rte_pktmbuf_mtod(packet, const uint8_t *);
 		out[at].length = rte_pktmbuf_data_len(packet);
 		out[at].wire_length = rte_pktmbuf_pkt_len(packet);
-		out[at].ticks = stamped ? *RTE_MBUF_DYNFIELD(packet, wt_stamp_offset, rte_mbuf_timestamp_t *) : 0;
-		out[at].stamped = stamped;
+		out[at].ticks = timestamped ? *RTE_MBUF_DYNFIELD(packet, wt_timestamp_offset, rte_mbuf_timestamp_t *) : 0;
+		out[at].timestamped = timestamped;
 	}
 	return received;
 }

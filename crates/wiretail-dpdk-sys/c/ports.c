@@ -23,13 +23,13 @@
 /* Slots of a queue where its driver recommends none. */
 #define SLOTS 1024
 
-_Static_assert(sizeof(struct wt_way) == 128, "as Rust has it");
+_Static_assert(sizeof(struct wt_forwarding_path) == 128, "as Rust has it");
 _Static_assert(sizeof(struct wt_packet) == 40, "as Rust has it");
 _Static_assert(sizeof(struct wt_port) == 4 + WT_NAME_LEN, "as Rust has it");
 
 struct rte_mempool *wt_pool;
-int wt_stamp_offset = -1;
-uint64_t wt_stamp_flag;
+int wt_timestamp_offset = -1;
+uint64_t wt_timestamp_flag;
 
 /* A wrong argument makes DPDK print all of its options on standard output, which is the caller's for results.
  * What was wrong is on standard error. */
@@ -88,12 +88,12 @@ static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *po
 	if ((result = rte_eth_dev_info_get(id, &info)) < 0)
 		return result;
 	snprintf(port->driver, sizeof(port->driver), "%s", info.driver_name ? info.driver_name : "");
-	if (plan->stamps && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP)) {
-		*step = "a field for reception stamps";
-		if (rte_mbuf_dyn_rx_timestamp_register(&wt_stamp_offset, &wt_stamp_flag) < 0)
+	if (plan->timestamps && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP)) {
+		*step = "a field for reception timestamps";
+		if (rte_mbuf_dyn_rx_timestamp_register(&wt_timestamp_offset, &wt_timestamp_flag) < 0)
 			return -rte_errno;
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
-		port->stamps = 1;
+		port->timestamps = 1;
 	}
 	/* All packets come from the one pool, and nobody else holds them. */
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;

@@ -10,16 +10,16 @@
 
 /* How a port is opened. */
 struct wt_plan {
-	/* Ask for reception stamps of the NIC where its driver offers them. */
-	uint32_t stamps;
+	/* Ask for reception timestamps of the NIC where its driver offers them. */
+	uint32_t timestamps;
 	/* How long to wait for the link, in ms. */
 	uint32_t link_wait_ms;
 };
 
 struct wt_port {
 	uint16_t id;
-	/* The NIC stamps received packets. */
-	uint8_t stamps;
+	/* The NIC timestamps received packets. */
+	uint8_t timestamps;
 	uint8_t link_up;
 	char driver[WT_NAME_LEN];
 };
@@ -38,7 +38,7 @@ struct wt_port_counts {
 
 /* A direction of a forwarder. One thread writes the counters, any may read them: two lines of the cache, as
  * processors fetch them in pairs. */
-struct wt_way {
+struct wt_forwarding_path {
 	uint16_t from;
 	uint16_t to;
 	uint32_t reserved;
@@ -54,7 +54,7 @@ struct wt_way {
 };
 
 /* How a forwarder treats packets. */
-struct wt_conduct {
+struct wt_forwarder_config {
 	/* Most packets that are processed and sent together. */
 	uint64_t batch;
 	/* What each packet of a batch costs before the batch is sent, in ns: what a network function would compute. */
@@ -76,9 +76,9 @@ struct wt_packet {
 	/* Bytes at data, and of the whole packet. */
 	uint32_t length;
 	uint32_t wire_length;
-	/* Ticks of the NIC's clock, where `stamped`. */
+	/* Ticks of the NIC's clock, where `timestamped`. */
 	uint64_t ticks;
-	uint64_t stamped;
+	uint64_t timestamped;
 };
 
 /* Starts the environment abstraction layer. 0, or a negative error number. */
@@ -94,7 +94,7 @@ int wt_port_clock(uint16_t id, uint64_t *ticks);
 
 /* Forwards until `stop` is not 0, on the calling thread, which busy-waits. What one rx_burst of at most `batch`
  * packets takes is sent by one tx_burst at once. What was received by the end still leaves. */
-void wt_forward(struct wt_way *ways, uint32_t count, const struct wt_conduct *conduct, const uint8_t *stop);
+void wt_forward(struct wt_forwarding_path *paths, uint32_t count, const struct wt_forwarder_config *config, const uint8_t *stop);
 
 /* Copies frames and sends them; waits for at most `patience_ns` until the port takes them. Returns how many it
  * took, the first ones; with fewer, `error` is why. */

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
-use crate::{Conduct, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
+use crate::{DirectionCounts, DpdkError, ForwarderConfig, Inside, Packet, PortCounts, PortOptions};
 
 /// DPDK, started.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl Port {
         match self.0 {}
     }
 
-    pub fn has_stamps(&self) -> bool {
+    pub fn has_timestamps(&self) -> bool {
         match self.0 {}
     }
 
@@ -65,7 +65,11 @@ pub struct Forwarder(Infallible);
 
 #[allow(missing_docs, clippy::missing_errors_doc)]
 impl Forwarder {
-    pub fn new(ports: Vec<Port>, _ways: &[(usize, usize)], _conduct: Conduct) -> Result<Self, DpdkError> {
+    pub fn new(
+        ports: Vec<Port>,
+        _forwarding_paths: &[(usize, usize)],
+        _config: ForwarderConfig,
+    ) -> Result<Self, DpdkError> {
         match ports.first() {
             Some(port) => match port.0 {},
             None => Err(DpdkError::NotBuilt),
@@ -87,7 +91,7 @@ pub struct Watcher(Infallible);
 
 #[allow(missing_docs)]
 impl Watcher {
-    pub fn ways(&self) -> Vec<WayCounts> {
+    pub fn forwarding_paths(&self) -> Vec<DirectionCounts> {
         match self.0 {}
     }
 

@@ -77,14 +77,14 @@ pub enum DpdkError {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortOptions {
     /// Ask for reception stamps of the network card, where its driver offers them.
-    pub stamps: bool,
+    pub timestamps: bool,
     /// How long to wait for the link, in ms; 0 for devices without a wire.
     pub link_wait_ms: u32,
 }
 
 /// How a forwarder treats packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conduct {
+pub struct ForwarderConfig {
     /// Most packets that are processed and sent together, 1 to [`BATCH_MAX`]; some drivers of network cards need 4 or
     /// more.
     pub batch: usize,
@@ -111,7 +111,7 @@ pub struct PortCounts {
 
 /// What became of the packets of a direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WayCounts {
+pub struct DirectionCounts {
     /// Packets that were received.
     pub received: u64,
     /// Packets that the sending port took.

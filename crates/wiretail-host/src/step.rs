@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::deploy::ContainerSpec;
-use crate::mac::MacAddress;
+use crate::network::mac::MacAddress;
 
 /// One end of a veth pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +19,40 @@ pub struct VethEnd {
     pub link: String,
     /// Its Ethernet address; none for one that the kernel draws.
     pub mac: Option<MacAddress>,
+}
+
+/// What runs containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// `lxc-execute` of Debian's package lxc.
+    Lxc,
+    /// `runc`, which Docker and Kubernetes use.
+    Runc,
+}
+
+impl Runtime {
+    /// As written in experiments.
+    pub fn name(self) -> &'static str {
+        match self {
+            Runtime::Lxc => "lxc",
+            Runtime::Runc => "runc",
+        }
+    }
+}
+
+/// A container as its step has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerSpec {
+    /// Of its control groups, too.
+    pub name: String,
+    /// Who runs it.
+    pub runtime: Runtime,
+    /// What the runtime needs is in it; gone with the container.
+    pub folder: PathBuf,
+    /// The runtime's configuration.
+    pub config: String,
 }
 
 /// One change of the host. `namespace: None` is the network namespace that the run itself is in.
@@ -189,7 +222,7 @@ impl Step {
     /// What it concerns, for messages.
     pub fn object(&self) -> String {
         match self {
-            Step::PrepareNamespaces => crate::namespace::NAMESPACE_FOLDER.into(),
+            Step::PrepareNamespaces => crate::network::namespace::NAMESPACE_FOLDER.into(),
             Step::AddNamespace { name } | Step::AddTraceInstance { name } => name.clone(),
             Step::AddVeth { a, .. } => place(a.namespace.as_deref(), &a.link),
             Step::AddBridge { namespace, name, .. } => place(namespace.as_deref(), name),

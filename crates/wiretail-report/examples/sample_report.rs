@@ -11,8 +11,8 @@
 use std::path::Path;
 
 use wiretail_report::{Change, Difference, DifferenceRow, ExplanationPage};
-use wiretail_schema::figure::Unit;
 use wiretail_schema::summary::Analysis;
+use wiretail_schema::summary::figure::Unit;
 
 #[path = "sample/causes.rs"]
 mod causes;

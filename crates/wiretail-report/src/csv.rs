@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use wiretail_schema::figure::{Figure, Series};
+use wiretail_schema::summary::figure::{Figure, Series};
 
 /// The figure's data as CSV: `series`, the two axes' columns and, where the figure has them, the
 /// bounds of the confidence interval and whether each point is supported. A bound that the data
@@ -99,7 +99,7 @@ pub(crate) fn field(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wiretail_schema::figure::{Axis, Mark, Scale, Unit};
+    use wiretail_schema::summary::figure::{Axis, Mark, Scale, Unit};
 
     use super::*;
 

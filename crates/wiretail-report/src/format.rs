@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_become_dates() {
+    fn timestamps_become_dates() {
         assert_eq!(utc(1_700_000_000_000_000_000).as_deref(), Some("2023-11-14 22:13:20 UTC"));
         assert_eq!(utc(1_709_164_800_000_000_000).as_deref(), Some("2024-02-29 00:00:00 UTC"));
         assert_eq!(utc(4_000_000_000), None);

@@ -7,48 +7,37 @@
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
 //! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction` and `recommend`: the documents;
-//! - [`remedies`]: what helps against what delays packets.
+//! - [`mitigations`]: what helps against what delays packets.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
 //! without scripts, and never asks for anything outside its file; the script adds hover and the
 //! CSV downloads. Nothing here computes a statistic: what the page shows stands in the summary, or is
 //! the sum of what it shows.
 
-use wiretail_schema::figure::Figure;
 use wiretail_schema::summary::Analysis;
+use wiretail_schema::summary::figure::Figure;
 
-mod cells;
-mod compare;
 mod csv;
-mod explanation;
 pub mod format;
-mod hover;
 mod html;
-mod legend;
-mod marks;
-mod page;
+pub mod mitigations;
+mod pages;
 mod plot;
-mod prediction;
-mod recommend;
-pub mod remedies;
-mod run;
-mod scale;
-mod tables;
 
-pub use compare::{Change, Difference, DifferenceRow, comparison};
 pub use csv::csv;
-pub use explanation::words::{cause_name, headline, sentence};
-pub use explanation::{ExplanationPage, explanation};
-pub use prediction::capacity::capacity;
-pub use prediction::interrupts::{interrupts, waits};
-pub use prediction::tail::tail;
-pub use prediction::twin::twin;
-pub use recommend::recommend;
-pub use run::{EXPLANATION_PAGE, RunPage, run};
+pub use pages::comparison::{Change, Difference, DifferenceRow, comparison};
+pub use pages::explanation::words::{cause_name, headline, sentence};
+pub use pages::explanation::{ExplanationPage, explanation};
+pub use pages::prediction::capacity::capacity;
+pub use pages::prediction::interrupts::{interrupts, waits};
+pub use pages::prediction::queueing::queueing;
+pub use pages::prediction::tail::tail;
+pub use pages::recommendation::recommend;
+pub use pages::run::{EXPLANATION_PAGE, RunPage, run};
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {
-    page::report(analysis)
+    pages::page::report(analysis)
 }
 
 /// A figure as a stand-alone SVG file.

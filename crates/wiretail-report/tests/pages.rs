@@ -1,7 +1,7 @@
 //! Pages and figures as a whole: nothing from outside becomes markup, nothing odd stops the drawing.
 
-use wiretail_schema::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 use wiretail_schema::summary::Analysis;
+use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 
 #[path = "../examples/sample/causes.rs"]
 mod causes;
@@ -176,7 +176,7 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
 }
 
 #[test]
-fn devices_behind_a_switch_have_their_shares() {
+fn devices_behind_a_switch_have_their_breakdown() {
     let page = run_page(&SWITCHED, false);
     // Three distributions of both directions of each scenario, and what all but the skeleton add to it.
     let drawn = |id: &str| page.matches(&format!("data-figure=\"{id}")).count();

@@ -10,7 +10,7 @@
 //! - [`run`]: what was done, and whether it is valid; [`calibration`]: what known delays say about it;
 //!   [`shares`]: whose the delay is; [`scenario`]: its trials side by side;
 //! - [`interval`]: what a soak writes down every second; [`trace`]: what stands beside a trace of the kernel;
-//! - [`disturbance`]: what a device was disturbed by on purpose; [`energy`]: what a trial took of energy;
+//! - [`interference`]: what a device was disturbed by on purpose; [`energy`]: what a trial took of energy;
 //!   [`stalls`]: when the cores of those who never sleep were taken from them;
 //! - [`explain`]: what delayed packets, as far as it can be told without a trace; [`causes`]: by a trace;
 //!   [`overhead`]: what tracing changes of what it observes;
@@ -22,26 +22,13 @@
 //!
 //! Every crate of the workspace depends on this one, and this one on none of them.
 
-pub mod calibration;
 pub mod causes;
-pub mod cores;
-pub mod disturbance;
-pub mod energy;
 pub mod experiment;
-pub mod explain;
-pub mod figure;
 pub mod host;
-pub mod interval;
-pub mod overhead;
 pub mod packet;
-pub mod predict;
+pub mod prediction;
 pub mod random;
 pub mod run;
-pub mod scenario;
 pub mod search;
-pub mod shares;
-pub mod sizes;
-pub mod stalls;
 pub mod summary;
-pub mod trace;
 pub mod units;

@@ -17,7 +17,7 @@ fn as_json(value: &DeValue<'_>) -> Value {
             number.as_str().parse::<i64>().map_or(Value::Null, |number| json!(number))
         }
         DeValue::Float(number) => number.as_str().parse::<f64>().map_or(Value::Null, |number| json!(number)),
-        DeValue::Boolean(truth) => json!(truth),
+        DeValue::Boolean(ground_truth) => json!(ground_truth),
         DeValue::Datetime(time) => json!(time.to_string()),
         DeValue::Array(list) => list.iter().map(|value| as_json(value.get_ref())).collect(),
         DeValue::Table(table) => table_as_json(table),

@@ -7,19 +7,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wiretail_schema::causes::{CAUSES_SCHEMA, RUN_CAUSES_SCHEMA, TrialExplanation};
+use wiretail_schema::causes::capture::{CAPTURE_EXPLANATION_SCHEMA, CaptureExplanation};
+use wiretail_schema::causes::{EXPLANATION_SCHEMA, RUN_EXPLANATION_SCHEMA, TrialExplanation};
 use wiretail_schema::experiment::{json_schema, key_table};
-use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation};
+use wiretail_schema::host::ablation::{ABLATION_SCHEMA, Ablation};
 use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit};
 use wiretail_schema::host::noise::{NOISE_SCHEMA, Noise};
 use wiretail_schema::host::plan::{PLAN_SCHEMA, TuningPlan};
-use wiretail_schema::host::proof::{PROOF_SCHEMA, Proof};
-use wiretail_schema::host::recommend::{RECOMMEND_SCHEMA, Recommendations};
-use wiretail_schema::predict::calibration::TWIN_MODEL_SCHEMA;
-use wiretail_schema::predict::capacity::CapacityModel;
-use wiretail_schema::predict::sampling::InterruptSampling;
-use wiretail_schema::predict::tail::{TAIL_SCHEMA, TailPrediction};
-use wiretail_schema::predict::twin::{TWIN_SCHEMA, TwinPrediction};
+use wiretail_schema::host::recommendation::{RECOMMEND_SCHEMA, Recommendations};
+use wiretail_schema::prediction::calibration::QUEUEING_MODEL_SCHEMA;
+use wiretail_schema::prediction::capacity::CapacityModel;
+use wiretail_schema::prediction::queueing::{QUEUEING_SCHEMA, QueueingPrediction};
+use wiretail_schema::prediction::sampling::InterruptSampling;
+use wiretail_schema::prediction::tail::{TAIL_SCHEMA, TailPrediction};
 use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::search::{SEARCH_SCHEMA, Searches};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
@@ -75,8 +75,8 @@ fn the_schema_of_audits_is_that_of_the_types() {
 }
 
 #[test]
-fn the_schema_of_proofs_is_that_of_the_types() {
-    compare(&docs("formats/proof.schema.json"), &pretty(&schemars::schema_for!(Proof)));
+fn the_schema_of_ablations_is_that_of_the_types() {
+    compare(&docs("formats/ablation.schema.json"), &pretty(&schemars::schema_for!(Ablation)));
 }
 
 #[test]
@@ -97,13 +97,16 @@ fn the_schema_of_noise_is_that_of_the_types() {
 
 #[test]
 fn the_schema_of_explanations_is_that_of_the_types() {
-    compare(&docs("formats/explanation.schema.json"), &pretty(&schemars::schema_for!(Explanation)));
-    assert_eq!(EXPLANATION_SCHEMA, "wiretail.explanation/1");
+    compare(
+        &docs("formats/capture-explanation.schema.json"),
+        &pretty(&schemars::schema_for!(CaptureExplanation)),
+    );
+    assert_eq!(CAPTURE_EXPLANATION_SCHEMA, "wiretail.capture-explanation/1");
 }
 
 #[test]
 fn the_schema_of_causes_is_that_of_the_types() {
-    compare(&docs("formats/causes.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
+    compare(&docs("formats/explanation.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn the_schema_of_tails_is_that_of_the_types() {
 fn the_schemas_of_predictions_are_those_of_the_types() {
     compare(&docs("formats/capacity.schema.json"), &pretty(&schemars::schema_for!(CapacityModel)));
     compare(&docs("formats/sampling.schema.json"), &pretty(&schemars::schema_for!(InterruptSampling)));
-    compare(&docs("formats/twin.schema.json"), &pretty(&schemars::schema_for!(TwinPrediction)));
+    compare(&docs("formats/queueing.schema.json"), &pretty(&schemars::schema_for!(QueueingPrediction)));
 }
 
 #[test]
@@ -149,14 +152,14 @@ fn the_pages_name_the_versions_that_are_written() {
     for (page, version) in [
         ("formats/summary.md", SUMMARY_SCHEMA),
         ("formats/run.md", RUN_SCHEMA),
-        ("formats/causes.md", CAUSES_SCHEMA),
-        ("formats/causes.md", RUN_CAUSES_SCHEMA),
-        ("formats/twin.md", TWIN_SCHEMA),
+        ("formats/explanation.md", EXPLANATION_SCHEMA),
+        ("formats/explanation.md", RUN_EXPLANATION_SCHEMA),
+        ("formats/queueing.md", QUEUEING_SCHEMA),
         ("formats/search.md", SEARCH_SCHEMA),
         ("formats/plan.md", PLAN_SCHEMA),
         ("formats/recommend.md", RECOMMEND_SCHEMA),
-        ("formats/proof.md", PROOF_SCHEMA),
-        ("formats/twin.md", TWIN_MODEL_SCHEMA),
+        ("formats/ablation.md", ABLATION_SCHEMA),
+        ("formats/queueing.md", QUEUEING_MODEL_SCHEMA),
     ] {
         let path = docs(page);
         assert!(read(&path).contains(version), "{} does not name {version}", path.display());

@@ -10,11 +10,11 @@ use serde_json::json;
 use wiretail_analysis::comparison::{Cell, Row, compare};
 use wiretail_report::format::{count, duration, ratio};
 use wiretail_report::{Change, Difference, DifferenceRow};
-use wiretail_schema::figure::Unit;
+use wiretail_schema::summary::figure::Unit;
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
+use crate::analyze::outputs;
 use crate::cli::CompareArgs;
-use crate::outputs;
 
 /// Runs the command.
 ///

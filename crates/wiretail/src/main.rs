@@ -1,48 +1,30 @@
 //! The command line: the only crate that wires the others.
 //!
-//! - [`cli`]: what can be asked for;
-//! - [`analyze`]: two captures to a verdict, by [`evaluate`]: [`recognise`] (which key, do the clocks agree),
-//!   [`pipeline`] (read, match, tally; the two readers' records come together in [`meeting`]), then [`outputs`] and [`terminal`];
-//! - [`run`]: from an experiment file to a report, live, and the search for the rate that a device takes;
-//! - [`generate`], [`forward`], [`capture`]: the parts of a testbed, each on its own, over [`live`];
-//! - [`trace`]: what the kernel does on some cores, recorded and summed up;
-//! - [`soak`]: a measurement of any length, a record a second, and its result;
-//! - [`setup`]: what trials may need and is not there: devices under test from Debian's packages;
-//! - [`explain`]: what late packets have in common: interrupt counters that rose, regular patterns;
-//! - [`predict`]: what another load would do, by models;
-//! - [`host`]: whether a host leaves the packets' cores alone;
-//! - [`compare`]: several results side by side;
-//! - [`synth`]: captures with planted, known content.
+//! - [`cli`]: the options of every verb;
+//! - [`analyze`]: two captures to a verdict; [`compare`]: several results side by side;
+//! - [`run`]: from an experiment file to a report, live; [`search`]: trials that look for the rate a device takes;
+//! - [`traffic`]: the parts of a testbed by hand: `generate`, `forward`, `capture`;
+//! - [`explain`]: why packets were late; [`trace`]: what the kernel did; [`predict`]: other loads, by models;
+//! - [`host`]: audit, noise, plan, apply, revert, ablation; [`setup`]: installs devices under test;
+//! - [`synth`]: captures with planted, known content; [`progress`]: progress bars.
 //!
 //! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance, or
 //! traffic was late, a live capture is not whole, or a prediction was refused or did not hold;
 //! 2 an error, told on standard error; 3 `--check` could not decide for want of packets.
 
 mod analyze;
-mod capture;
 mod cli;
 mod compare;
-mod dpdk;
-mod evaluate;
 mod explain;
-mod forward;
-mod generate;
 mod host;
-mod live;
-mod meeting;
-mod outputs;
-mod pipeline;
 mod predict;
 mod progress;
-mod recognise;
-mod recording;
 mod run;
+mod search;
 mod setup;
-mod soak;
-mod source;
 mod synth;
-mod terminal;
 mod trace;
+mod traffic;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,14 +38,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Analyze(arguments) => analyze::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Search(arguments) => run::search::run(&arguments),
-        Command::Report(arguments) => run::report(&arguments),
-        Command::Check(arguments) => run::check(&arguments),
-        Command::Clean(arguments) => run::clean(&arguments),
+        Command::Search(arguments) => search::run(&arguments),
+        Command::Report(arguments) => run::output::report::report(&arguments),
+        Command::Check(arguments) => run::plan::check(&arguments),
+        Command::Clean(arguments) => run::clean::clean(&arguments),
         Command::Setup(arguments) => setup::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments),
-        Command::Capture(arguments) => capture::run(&arguments),
-        Command::Forward(arguments) => forward::run(&arguments),
+        Command::Generate(arguments) => traffic::generate::run(&arguments),
+        Command::Capture(arguments) => traffic::capture::run(&arguments),
+        Command::Forward(arguments) => traffic::forward::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),

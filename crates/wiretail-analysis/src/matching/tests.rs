@@ -14,7 +14,7 @@ fn outcome(sent: Sent, delay_ns: i64, window_ns: i64) -> Outcome {
 /// The module's rules word by word, on plain lists: no queue, no hash, no laziness.
 #[derive(Default)]
 struct BruteForce {
-    under_way: Vec<Sent>,
+    in_flight: Vec<Sent>,
     given_up: Vec<Sent>,
     arrived: Vec<u64>,
     early: Vec<Record>,
@@ -41,7 +41,7 @@ impl BruteForce {
     fn expire(&mut self, now: i64, window: i64) {
         let mut old: Vec<Sent> = Vec::new();
         let too_old = |ts: i64, reach: i64| now == i64::MAX || ts < now - reach;
-        for list in [&mut self.under_way, &mut self.given_up] {
+        for list in [&mut self.in_flight, &mut self.given_up] {
             old.extend(list.extract_if(.., |sent| too_old(sent.ts_ns, 2 * window)));
         }
         self.outcomes.extend(old.into_iter().map(|sent| Outcome::Lost { sent, early: None }));
@@ -51,14 +51,14 @@ impl BruteForce {
     }
 
     fn pre(&mut self, record: Record, window: i64) {
-        if let Some(i) = self.under_way.iter().position(|sent| sent.key == record.key) {
-            if record.ts_ns - self.under_way[i].ts_ns <= window {
+        if let Some(i) = self.in_flight.iter().position(|sent| sent.key == record.key) {
+            if record.ts_ns - self.in_flight[i].ts_ns <= window {
                 let index = self.sequence + u64::from(self.duplicates);
                 self.duplicates += 1;
                 self.outcomes.push(Outcome::DuplicatePre { index, record });
                 return;
             }
-            self.given_up.push(self.under_way.remove(i));
+            self.given_up.push(self.in_flight.remove(i));
         }
         let sequence = self.sequence;
         self.sequence += 1;
@@ -75,13 +75,13 @@ impl BruteForce {
                 self.arrived.push(record.key);
                 self.outcomes.push(outcome(sent, early.ts_ns - sent.ts_ns, window));
             }
-            None => self.under_way.push(sent),
+            None => self.in_flight.push(sent),
         }
     }
 
     fn post(&mut self, record: Record, window: i64) {
-        if let Some(i) = self.under_way.iter().position(|sent| sent.key == record.key) {
-            let sent = self.under_way.remove(i);
+        if let Some(i) = self.in_flight.iter().position(|sent| sent.key == record.key) {
+            let sent = self.in_flight.remove(i);
             self.arrived.push(record.key);
             self.outcomes.push(outcome(sent, record.ts_ns - sent.ts_ns, window));
         } else if self.arrived.iter().rev().take(RECENT).any(|key| *key == record.key)
@@ -210,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn memory_follows_the_packets_under_way() {
+fn memory_follows_the_packets_in_flight() {
     let mut matcher = Matcher::with_limit(1_000_000, 1000);
     let mut lost = 0;
     let mut sink = |outcome: &Outcome| lost += u64::from(matches!(outcome, Outcome::Lost { .. }));

@@ -91,16 +91,17 @@ pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'s
     let mut matches = matched(pre, post, trim_ns);
     let mut latencies: Vec<u64> = matches.iter().map(|m| m.latency_ns.unsigned_abs()).collect();
     latencies.sort_unstable();
-    let (pre_stamps, post_stamps) = (trimmed_stamps(pre, trim_ns), trimmed_stamps(post, trim_ns));
-    let (pre_rates, post_rates) = (rates(&pre_stamps), rates(&post_stamps));
+    let (pre_timestamps, post_timestamps) =
+        (trimmed_timestamps(pre, trim_ns), trimmed_timestamps(post, trim_ns));
+    let (pre_rates, post_rates) = (rates(&pre_timestamps), rates(&post_timestamps));
 
     let hist = runs(latencies.iter().map(|latency| floor_to(*latency, bucket_ns)));
     let stats = format!(
         "pre_received,post_received,pre_received_trimmed,post_received_trimmed\n{},{},{},{}\n",
         pre.len(),
         post.len(),
-        pre_stamps.len(),
-        post_stamps.len()
+        pre_timestamps.len(),
+        post_timestamps.len()
     );
     [
         ("hist.csv", two_columns("latency_bucket,count", &hist)),
@@ -110,8 +111,8 @@ pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'s
         ("stats.csv", stats),
         ("packetratepre.csv", two_columns("ts,count", &pre_rates)),
         ("packetratepost.csv", two_columns("ts,count", &post_rates)),
-        ("jitterpre.csv", two_columns("bucket,count", &gaps(&pre_stamps, bucket_ns))),
-        ("jitterpost.csv", two_columns("bucket,count", &gaps(&post_stamps, bucket_ns))),
+        ("jitterpre.csv", two_columns("bucket,count", &gaps(&pre_timestamps, bucket_ns))),
+        ("jitterpost.csv", two_columns("bucket,count", &gaps(&post_timestamps, bucket_ns))),
     ]
 }
 
@@ -143,27 +144,27 @@ fn trim(packets: &[Packet], trim_ns: i64) -> impl Fn(&Packet) -> bool {
     move |packet| i128::from(packet.ts_ns) >= start
 }
 
-fn trimmed_stamps(packets: &[Packet], trim_ns: i64) -> Vec<i64> {
+fn trimmed_timestamps(packets: &[Packet], trim_ns: i64) -> Vec<i64> {
     let is_kept = trim(packets, trim_ns);
-    let mut stamps: Vec<i64> = packets.iter().filter(|p| is_kept(p)).map(|p| p.ts_ns).collect();
-    stamps.sort_unstable();
-    stamps
+    let mut timestamps: Vec<i64> = packets.iter().filter(|p| is_kept(p)).map(|p| p.ts_ns).collect();
+    timestamps.sort_unstable();
+    timestamps
 }
 
 /// Packets in each second that saw any, counted from the first of the sorted stamps.
-fn rates(stamps: &[i64]) -> Vec<(i64, u64)> {
-    let Some(&first) = stamps.first() else { return Vec::new() };
+fn rates(timestamps: &[i64]) -> Vec<(i64, u64)> {
+    let Some(&first) = timestamps.first() else { return Vec::new() };
     let start_of_second = |ts: &i64| {
         let since_first = ts.abs_diff(first);
         first.saturating_add_unsigned(since_first - since_first % SECOND_NS)
     };
-    runs(stamps.iter().map(start_of_second))
+    runs(timestamps.iter().map(start_of_second))
 }
 
 /// Buckets of the times from one of the sorted stamps to the next.
-fn gaps(stamps: &[i64], bucket_ns: NonZeroU64) -> Vec<(u64, u64)> {
+fn gaps(timestamps: &[i64], bucket_ns: NonZeroU64) -> Vec<(u64, u64)> {
     let gap = |pair: &[i64]| floor_to(pair[1].abs_diff(pair[0]), bucket_ns);
-    let mut buckets: Vec<u64> = stamps.windows(2).map(gap).collect();
+    let mut buckets: Vec<u64> = timestamps.windows(2).map(gap).collect();
     buckets.sort_unstable();
     runs(buckets.into_iter())
 }

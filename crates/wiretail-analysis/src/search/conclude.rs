@@ -4,7 +4,7 @@ use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Over, SearchTria
 
 use super::classify::{Question, Rating};
 use super::history::{Bounds, History, close_enough, span};
-use crate::verdict::thousands;
+use crate::summary::verdict::thousands;
 
 /// The result for each goal.
 pub(super) fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {

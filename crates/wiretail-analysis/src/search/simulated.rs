@@ -1,6 +1,6 @@
 //! Devices whose capacity is known, to search it: for tests and for the benchmark against MLRsearch's own implementation.
 //!
-//! Not a model of anything real: [`twin`](crate::twin) is that. A trial is a formula, the same in `benches/search_peer.py`.
+//! Not a model of anything real: [`twin`](crate::prediction::queueing) is that. A trial is a formula, the same in `benches/search_peer.py`.
 
 use wiretail_schema::random::{Random, fraction};
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
@@ -43,8 +43,8 @@ impl Device {
         let backlog = f64::max(sent as f64 - served, 0.0);
         let waiting = f64::min(backlog, self.ring as f64);
         let overload = (backlog - waiting).ceil() as u64;
-        let disturbed = uniform(self.seed, ask.load, number) < 1.0 - (-self.bursts_per_s * seconds).exp();
-        let lost = (overload + if disturbed { self.burst } else { 0 }).min(sent);
+        let interfered = uniform(self.seed, ask.load, number) < 1.0 - (-self.bursts_per_s * seconds).exp();
+        let lost = (overload + if interfered { self.burst } else { 0 }).min(sent);
         let stretch = waiting / served;
         let loss = lost as f64 / sent as f64;
         let missed: Vec<f64> = goals.iter().map(|goal| self.missed(goal, ask.load, loss)).collect();

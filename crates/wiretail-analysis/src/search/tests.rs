@@ -302,7 +302,7 @@ fn later_methods_send_for_less_time() {
 
 /// A device that is disturbed once in 50 s: the share of searches whose bounds are right, and that allow for disturbances.
 #[test]
-fn disturbances_are_told_from_the_capacity() {
+fn interferences_are_told_from_the_capacity() {
     let right = |effort: &Effort| {
         let searches = (0..100_u32).map(|n| {
             let capacity_pps = 20_000.0 + 700.0 * f64::from(n);

@@ -8,13 +8,13 @@ use wiretail_schema::summary::{
 use wiretail_schema::units::Budget;
 
 use super::{RATE_SECONDS_MAX, RESOLUTION, SoakTotals, TapTotals, figures::figures};
-use crate::counts::Counts;
-use crate::findings::findings;
-use crate::intervals::drift;
-use crate::quantile::{distribution, share_bounds};
-use crate::reordering::metrics;
-use crate::summarize::{curve, pdv};
-use crate::verdict::{thousands, verdict};
+use crate::metrics::intervals::drift;
+use crate::metrics::reordering::metrics;
+use crate::stats::counts::Counts;
+use crate::stats::quantile::{distribution, share_bounds};
+use crate::summary::findings::findings;
+use crate::summary::verdict::{thousands, verdict};
+use crate::summary::{curve, pdv};
 
 /// A two-sided 95 % interval leaves this out at either end.
 const TAIL: f64 = 0.025;
@@ -155,7 +155,7 @@ impl SoakTotals {
             .collect()
     }
 
-    fn capture(&self, start: &wiretail_schema::interval::TapStart, tap: &TapTotals) -> Capture {
+    fn capture(&self, start: &wiretail_schema::run::interval::TapStart, tap: &TapTotals) -> Capture {
         let sum = &tap.sum;
         let covered_s = tap.last_ns.saturating_sub(tap.first_ns).saturating_sub(self.gap_ns) as f64 / 1e9;
         let n = sum.gaps as f64;
@@ -189,8 +189,8 @@ impl SoakTotals {
             clock: Clock {
                 source: start.clock_source.clone(),
                 resolution_ns: start.resolution_ns,
-                grid_ns: sum.grid.0.max(1.0),
-                grid_stamps: sum.grid.1,
+                granularity_ns: sum.granularity.0.max(1.0),
+                granularity_timestamps: sum.granularity.1,
                 identical: sum.identical,
                 backward: sum.backward,
                 backward_ns_max: sum.backward_ns_max,

@@ -1,11 +1,11 @@
 //! The plots of a soak: those of an analysis that its seconds suffice for.
 
-use wiretail_schema::figure::{Figure, Mark, Scale, Unit};
 use wiretail_schema::summary::Summary;
+use wiretail_schema::summary::figure::{Figure, Mark, Scale, Unit};
 
 use super::SoakTotals;
-use crate::counts::Counts;
-use crate::figures::{axis, cdf, histogram, interval_extremes, percentiles, series, worst};
+use crate::stats::counts::Counts;
+use crate::summary::figures::{axis, cdf, histogram, interval_extremes, percentiles, series, worst};
 
 /// All plots, in the order shown. Gaps between packets are not among them.
 pub(super) fn figures(totals: &SoakTotals, summary: &Summary, delays: &Counts) -> Vec<Figure> {

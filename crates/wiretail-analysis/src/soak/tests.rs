@@ -1,6 +1,6 @@
 //! Percentiles from buckets, and how long measurements are thinned.
 
-use wiretail_schema::interval::TapStart;
+use wiretail_schema::run::interval::TapStart;
 
 use super::*;
 

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
-use wiretail_schema::interval::bucket;
+use wiretail_schema::run::interval::bucket;
 
 /// Most bytes that the counts of all buckets take.
 const BYTES_MAX: u64 = 10 * 3 * (1 << 16);

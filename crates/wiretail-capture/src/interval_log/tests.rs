@@ -1,7 +1,7 @@
 //! What is written is read; what is cut off or damaged anywhere is passed over, and told.
 
 use proptest::prelude::*;
-use wiretail_schema::interval::{SegmentEnd, SegmentStart, TapStart, bucket};
+use wiretail_schema::run::interval::{SegmentEnd, SegmentStart, TapStart, bucket};
 
 use super::*;
 use crate::write::TestFolder;

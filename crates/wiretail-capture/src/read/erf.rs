@@ -68,10 +68,10 @@ impl Header {
     #[inline(always)]
     fn read(bytes: &[u8; HEADER]) -> Self {
         let [a, b, c, d, e, f, g, h, record_type, flags, len @ .., _, _, wire_high, wire_low] = *bytes;
-        let stamp = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let timestamp = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         Self {
-            seconds: stamp >> 32,
-            fraction: stamp & 0xffff_ffff,
+            seconds: timestamp >> 32,
+            fraction: timestamp & 0xffff_ffff,
             record_type,
             port: u32::from(flags & 3),
             len: usize::from(u16::from_be_bytes(len)),
@@ -226,8 +226,8 @@ mod tests {
         let mut reader = open(&file).unwrap();
         let frames = collect(&mut reader).unwrap();
         assert!(reader.truncation().is_none());
-        let stamps: Vec<_> = frames.iter().map(|f| (f.ts_ns, f.interface, f.wire_len)).collect();
-        assert_eq!(stamps, [(10_500_000_000, 0, 60), (11_000_000_000, 1, 61), (12_000_000_000, 1, 46)]);
+        let timestamps: Vec<_> = frames.iter().map(|f| (f.ts_ns, f.interface, f.wire_len)).collect();
+        assert_eq!(timestamps, [(10_500_000_000, 0, 60), (11_000_000_000, 1, 61), (12_000_000_000, 1, 46)]);
         assert_eq!(frames[0].data, udp4(1, 60));
         assert_eq!(frames[1].data, udp4(2, 61));
         assert_eq!((frames[2].link, frames[2].data.as_slice()), (LinkType::RawIp, &udp4(3, 60)[14..]));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn other_media_and_nonsense_are_told_apart() {
+    fn other_media_and_nonsense_are_distinguished() {
         let mut file = erf_record(2, 0, 10 << 32, &[], &udp4(1, 60));
         let good = file.len();
         file.extend(erf_record(1, 0, 10 << 32, &[], &udp4(1, 60)));

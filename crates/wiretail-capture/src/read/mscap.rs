@@ -16,10 +16,10 @@ use super::{Decoded, Fault, Frame, Interface, LinkType};
 const RECORD: usize = 12;
 const WRAP: u64 = 1 << 32;
 /// Stamps up to here (the year 2262) can be read.
-const STAMP_MAX: u64 = i64::MAX as u64;
+const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 /// Stamps from here on (the year 2033) are not what a file without a name is recognised by: all
 /// text lies above.
-const PROBE_STAMP_MAX: u64 = 2_000_000_000_000_000_000;
+const PROBE_TIMESTAMP_MAX: u64 = 2_000_000_000_000_000_000;
 /// Records that are looked at to tell the format.
 const PROBES: usize = 64;
 /// Longest pause between the records that the format is told by, in ns.
@@ -48,20 +48,21 @@ impl Mscap {
     /// and only what is impossible is refused.
     pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {
         let (records, _) = head.as_chunks::<RECORD>();
-        let mut stamps = records.iter().take(PROBES).map(|record| split(record).0);
-        let Some(mut last) = stamps.next() else { return is_named_so && !head.is_empty() };
+        let mut timestamps = records.iter().take(PROBES).map(|record| split(record).0);
+        let Some(mut last) = timestamps.next() else { return is_named_so && !head.is_empty() };
         if is_named_so {
-            return last <= STAMP_MAX;
+            return last <= TIMESTAMP_MAX;
         }
         let is_zero = head.iter().all(|&byte| byte == 0);
         let count = records.len();
         !is_zero
             && count >= 2
-            && last < PROBE_STAMP_MAX
-            && stamps.all(|stamp| {
-                let wraps = last < WRAP && stamp < WRAP;
-                let is_step = stamp < PROBE_STAMP_MAX && (wraps || stamp.abs_diff(last) <= PROBE_STEP_MAX);
-                last = stamp;
+            && last < PROBE_TIMESTAMP_MAX
+            && timestamps.all(|timestamp| {
+                let wraps = last < WRAP && timestamp < WRAP;
+                let is_step =
+                    timestamp < PROBE_TIMESTAMP_MAX && (wraps || timestamp.abs_diff(last) <= PROBE_STEP_MAX);
+                last = timestamp;
                 is_step
             })
     }
@@ -81,21 +82,21 @@ impl Mscap {
     pub(crate) fn decode<S: FnMut(&Frame<'_>)>(&mut self, bytes: &[u8], sink: &mut S) -> Decoded {
         let mut decoded = Decoded { need: RECORD, ..Decoded::default() };
         for record in bytes.as_chunks::<RECORD>().0 {
-            let (stamp, id) = split(record);
-            if stamp > STAMP_MAX {
-                let detail = format!("a stamp of {stamp} ns lies beyond the year 2262");
+            let (timestamp, id) = split(record);
+            if timestamp > TIMESTAMP_MAX {
+                let detail = format!("a stamp of {timestamp} ns lies beyond the year 2262");
                 decoded.fault = Some(Fault::Damage(detail));
                 break;
             }
             // The writer allocates its file ahead and cuts it when it closes it.
-            if stamp == 0 && *id == [0; 4] && self.last != 0 {
+            if timestamp == 0 && *id == [0; 4] && self.last != 0 {
                 let detail = "a record of zeros: was the file allocated ahead and never closed?".to_owned();
                 decoded.fault = Some(Fault::Damage(detail));
                 break;
             }
             decoded.consumed += RECORD;
             decoded.frames += 1;
-            let ts_ns = self.unwrap(stamp) as i64;
+            let ts_ns = self.unwrap(timestamp) as i64;
             sink(&Frame { ts_ns, interface: 0, link: LinkType::MoonsniffId, wire_len: 0, data: id });
         }
         decoded
@@ -104,20 +105,20 @@ impl Mscap {
     /// The stamp with the wraps before it. No sum overflows: stamps that are added to have 32 bits,
     /// and a wrap takes two records.
     #[inline(always)]
-    fn unwrap(&mut self, stamp: u64) -> u64 {
-        if stamp >= WRAP {
+    fn unwrap(&mut self, timestamp: u64) -> u64 {
+        if timestamp >= WRAP {
             self.wide = true;
             self.wrapped = 0;
         } else if !self.wide {
-            if self.last > stamp + WRAP / 2 {
+            if self.last > timestamp + WRAP / 2 {
                 self.wrapped += WRAP;
-            } else if stamp > self.last + WRAP / 2 && self.wrapped > 0 {
+            } else if timestamp > self.last + WRAP / 2 && self.wrapped > 0 {
                 // A late record from before the wrap.
                 self.wrapped -= WRAP;
             }
         }
-        self.last = stamp;
-        self.wrapped + stamp
+        self.last = timestamp;
+        self.wrapped + timestamp
     }
 }
 
@@ -134,7 +135,7 @@ mod tests {
     use crate::{CaptureError, CaptureReader, LinkType, OpenOptions};
 
     #[test]
-    fn stamps_and_identifiers_are_read() {
+    fn timestamps_and_identifiers_are_read() {
         let mut reader = open(&mscap(&[(5_000_000_000, 1), (5_000_100_000, 2)])).unwrap();
         assert_eq!(reader.description(), "mscap, MoonSniff identifiers");
         let frames = collect(&mut reader).unwrap();
@@ -172,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn full_stamps_are_left_alone() {
-        let stamps = [10, 3_500_000_000, 4_294_967_290, 4_294_967_300, 4_294_967_299, 9_000_000_000];
-        let records: Vec<_> = stamps.iter().map(|&stamp| (stamp, 7)).collect();
+    fn full_timestamps_are_left_alone() {
+        let timestamps = [10, 3_500_000_000, 4_294_967_290, 4_294_967_300, 4_294_967_299, 9_000_000_000];
+        let records: Vec<_> = timestamps.iter().map(|&timestamp| (timestamp, 7)).collect();
         let frames = collect(&mut open(&mscap(&records)).unwrap()).unwrap();
-        assert!(frames.iter().map(|f| f.ts_ns as u64).eq(stamps));
+        assert!(frames.iter().map(|f| f.ts_ns as u64).eq(timestamps));
     }
 
     proptest! {

@@ -155,7 +155,7 @@ mod tests {
     use crate::test_support::{PcapBuilder, collect, open, udp4};
     use crate::{CaptureError, CaptureReader};
 
-    fn stamps(reader: &mut CaptureReader) -> Vec<(i64, usize, u32)> {
+    fn timestamps(reader: &mut CaptureReader) -> Vec<(i64, usize, u32)> {
         collect(reader).unwrap().iter().map(|f| (f.ts_ns, f.data.len(), f.wire_len)).collect()
     }
 
@@ -167,7 +167,7 @@ mod tests {
             file.frame(4_294_967_295_999_999_000, &udp4(2, 60)[..50], 1500);
             let mut reader = open(&file.bytes).unwrap();
             let expected = vec![(1_600_000_000_000_001_000, 60, 60), (4_294_967_295_999_999_000, 50, 1500)];
-            assert_eq!(stamps(&mut reader), expected);
+            assert_eq!(timestamps(&mut reader), expected);
             assert!(reader.truncation().is_none());
             assert_eq!(reader.resolution_ns(), if nano { 1.0 } else { 1000.0 });
             let order = if big_endian { "big" } else { "little" };
@@ -181,7 +181,7 @@ mod tests {
         let mut file = PcapBuilder::new(false, true);
         file.bytes[20..24].copy_from_slice(&0x2400_0001u32.to_le_bytes());
         file.frame(5, &udp4(1, 64), 64);
-        assert_eq!(stamps(&mut open(&file.bytes).unwrap()), vec![(5, 60, 60)]);
+        assert_eq!(timestamps(&mut open(&file.bytes).unwrap()), vec![(5, 60, 60)]);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         file.frame(1, &udp4(1, 60), 60).frame(2, &udp4(2, 60), 60);
         for cut in 1..76 {
             let mut reader = open(&file.bytes[..file.bytes.len() - cut]).unwrap();
-            assert_eq!(stamps(&mut reader).len(), 1, "{cut}");
+            assert_eq!(timestamps(&mut reader).len(), 1, "{cut}");
             assert_eq!(reader.truncation().unwrap().offset, 24 + 76);
         }
     }
@@ -223,7 +223,7 @@ mod tests {
             let record = 24 + 76;
             file.bytes[record + at..record + at + 4].copy_from_slice(&lie.to_le_bytes());
             let mut reader = open(&file.bytes).unwrap();
-            assert_eq!(stamps(&mut reader).len(), 1);
+            assert_eq!(timestamps(&mut reader).len(), 1);
             let damage = reader.truncation().unwrap();
             assert_eq!(damage.offset, record as u64);
             assert!(damage.detail.contains(&lie.to_string()), "{}", damage.detail);
@@ -236,6 +236,6 @@ mod tests {
         let mut file = PcapBuilder::new(false, true);
         file.bytes[16..20].copy_from_slice(&(MAX_FRAME as u32).to_le_bytes());
         file.frame(1, &vec![7; MAX_FRAME], MAX_FRAME as u32).frame(2, &udp4(1, 60), 60);
-        assert_eq!(stamps(&mut open(&file.bytes).unwrap()).len(), 2);
+        assert_eq!(timestamps(&mut open(&file.bytes).unwrap()).len(), 2);
     }
 }

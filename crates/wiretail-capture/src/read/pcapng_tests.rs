@@ -5,7 +5,7 @@ fn choose(choice: InterfaceChoice) -> OpenOptions {
     OpenOptions { interface: Some(choice), ..OpenOptions::default() }
 }
 
-fn stamps(reader: &mut CaptureReader) -> Vec<(i64, u32)> {
+fn timestamps(reader: &mut CaptureReader) -> Vec<(i64, u32)> {
     collect(reader).unwrap().iter().map(|frame| (frame.ts_ns, frame.interface)).collect()
 }
 
@@ -40,17 +40,17 @@ fn one_file_with_both_taps() {
     file.enhanced(0, 100, &udp4(1, 60), 60);
     file.enhanced(1, 1_000_009, &udp4(1, 60), 60);
     let mut reader = open(&file.bytes).unwrap();
-    assert_eq!(stamps(&mut reader), [(100, 0), (9_000, 1)]);
+    assert_eq!(timestamps(&mut reader), [(100, 0), (9_000, 1)]);
     let names: Vec<_> = reader.interfaces().iter().map(|i| (i.name.as_deref(), i.resolution_ns)).collect();
     assert_eq!(names, [(Some("pre"), 1.0), (Some("post"), 1000.0)]);
 
     let by_name = choose(InterfaceChoice::Name("post".to_owned()));
     let mut reader = open_with(&file.bytes, &by_name).unwrap();
-    assert_eq!(stamps(&mut reader), [(9_000, 1)]);
+    assert_eq!(timestamps(&mut reader), [(9_000, 1)]);
     assert_eq!(reader.resolution_ns(), 1000.0);
     assert_eq!(reader.frames(), 2);
     let by_index = choose(InterfaceChoice::Index(0));
-    assert_eq!(stamps(&mut open_with(&file.bytes, &by_index).unwrap()), [(100, 0)]);
+    assert_eq!(timestamps(&mut open_with(&file.bytes, &by_index).unwrap()), [(100, 0)]);
     let wrong = choose(InterfaceChoice::Name("eth7".to_owned()));
     let error = collect(&mut open_with(&file.bytes, &wrong).unwrap()).unwrap_err().to_string();
     assert!(error.contains("no interface 'eth7'; it has 0 (pre), 1 (post)"), "{error}");
@@ -68,7 +68,7 @@ fn sections_number_anew_and_may_turn_the_bytes_around() {
     second.enhanced(1, 3, &udp4(3, 60), 60);
     file.bytes.extend(second.bytes);
     let mut reader = open(&file.bytes).unwrap();
-    assert_eq!(stamps(&mut reader), [(1, 0), (2, 1), (3_000, 0)]);
+    assert_eq!(timestamps(&mut reader), [(1, 0), (2, 1), (3_000, 0)]);
     assert_eq!(reader.interfaces()[1].link, Some(LinkType::RawIp));
 }
 
@@ -92,7 +92,7 @@ fn an_unsupported_interface_matters_only_if_it_is_wanted() {
     let error = collect(&mut open(&file.bytes).unwrap()).unwrap_err();
     assert!(matches!(error, CaptureError::UnknownLinkType { number: 189, .. }), "{error}");
     let options = choose(InterfaceChoice::Name("eth0".to_owned()));
-    assert_eq!(stamps(&mut open_with(&file.bytes, &options).unwrap()), [(1_000, 1)]);
+    assert_eq!(timestamps(&mut open_with(&file.bytes, &options).unwrap()), [(1_000, 1)]);
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn blocks_of_no_interest_are_skipped_without_being_held() {
     file.block(0x0bad, &vec![1; 3 << 20]);
     file.enhanced(0, 7, &udp4(1, 60), 60);
     let mut reader = open(&file.bytes).unwrap();
-    assert_eq!(stamps(&mut reader), [(7_000, 0)]);
+    assert_eq!(timestamps(&mut reader), [(7_000, 0)]);
     assert_eq!(reader.buffer_capacity(), super::super::input::BUFFER_LEN);
     // Cut within such a block: no packet is known to be missing, but the end is.
     let mut cut = PcapngBuilder::new(false);
     cut.interface(1, &[]).enhanced(0, 7, &udp4(1, 60), 60).block(0x0bad, &[1; 100]);
     let len = cut.bytes.len();
     let mut reader = open(&cut.bytes[..len - 40]).unwrap();
-    assert_eq!(stamps(&mut reader).len(), 1);
+    assert_eq!(timestamps(&mut reader).len(), 1);
     assert!(reader.truncation().unwrap().detail.contains("40 bytes before the end"));
 }
 
@@ -134,7 +134,7 @@ fn lies_about_lengths_stop_the_reader_where_they_stand() {
         file.enhanced(0, 2, &udp4(2, 60), 60).enhanced(0, 3, &udp4(3, 60), 60);
         file.bytes[start + at..start + at + 4].copy_from_slice(&lie.to_le_bytes());
         let mut reader = open(&file.bytes).unwrap();
-        assert_eq!(stamps(&mut reader).len(), 1, "{at} {lie}");
+        assert_eq!(timestamps(&mut reader).len(), 1, "{at} {lie}");
         let damage = reader.truncation().unwrap();
         assert_eq!(damage.offset, start as u64);
         assert!(reader.buffer_capacity() <= 1 << 20);

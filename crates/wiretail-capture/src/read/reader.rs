@@ -142,7 +142,7 @@ impl CaptureReader {
         }
         let mut counts = self.trailers;
         let result = self.read_frames(&mut |frame: &Frame<'_>| {
-            if let Some(frame) = counts.restamp(frame) {
+            if let Some(frame) = counts.set_timestamp(frame) {
                 sink(&frame);
             }
         });

@@ -28,14 +28,14 @@ impl Counts {
     /// bytes are no stamp. Once it is hopeless, nothing counts any more: when that is must not
     /// depend on how many frames the buffer holds.
     #[inline(always)]
-    pub(super) fn restamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
+    pub(super) fn set_timestamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
         if self.are_hopeless(false) {
             return None;
         }
-        let stamped = restamp(frame);
-        self.with += u64::from(stamped.is_some());
-        self.without += u64::from(stamped.is_none());
-        stamped
+        let timestamped = set_timestamp(frame);
+        self.with += u64::from(timestamped.is_some());
+        self.without += u64::from(timestamped.is_none());
+        timestamped
     }
 
     /// Whether this is no capture with trailers; `at_end`: no further frame comes.
@@ -45,12 +45,14 @@ impl Counts {
 }
 
 #[inline(always)]
-fn restamp<'a>(frame: &Frame<'a>) -> Option<Frame<'a>> {
+fn set_timestamp<'a>(frame: &Frame<'a>) -> Option<Frame<'a>> {
     if frame.data.len() != frame.wire_len as usize || frame.data.len() < SHORTEST {
         return None;
     }
-    let (data, stamp) = frame.data.split_last_chunk::<8>()?;
-    let word = |at: usize| u32::from_le_bytes([stamp[at], stamp[at + 1], stamp[at + 2], stamp[at + 3]]);
+    let (data, timestamp) = frame.data.split_last_chunk::<8>()?;
+    let word = |at: usize| {
+        u32::from_le_bytes([timestamp[at], timestamp[at + 1], timestamp[at + 2], timestamp[at + 3]])
+    };
     let (nanoseconds, seconds) = (word(0), word(4));
     let ts_ns = i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds);
     (nanoseconds < 1_000_000_000).then_some(Frame { ts_ns, wire_len: frame.wire_len - 8, data, ..*frame })
@@ -65,7 +67,7 @@ mod tests {
         OpenOptions { timestamps: Timestamps::Trailer, ..OpenOptions::default() }
     }
 
-    fn stamped(id: u32, seconds: u32, nanoseconds: u32) -> Vec<u8> {
+    fn timestamped(id: u32, seconds: u32, nanoseconds: u32) -> Vec<u8> {
         let mut frame = udp4(id, 60);
         frame.extend(nanoseconds.to_le_bytes());
         frame.extend(seconds.to_le_bytes());
@@ -73,12 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn stamps_come_from_the_frames_and_are_taken_off() {
+    fn timestamps_come_from_the_frames_and_are_taken_off() {
         let mut file = PcapBuilder::new(false, false);
-        file.frame(7_000, &stamped(1, 3, 999_999_999), 68);
-        file.frame(8_000, &stamped(2, 4_000_000_000, 12), 68);
+        file.frame(7_000, &timestamped(1, 3, 999_999_999), 68);
+        file.frame(8_000, &timestamped(2, 4_000_000_000, 12), 68);
         // Cut by the snap length: its last bytes are not the trailer.
-        file.frame(9_000, &stamped(3, 5, 12)[..60], 68);
+        file.frame(9_000, &timestamped(3, 5, 12)[..60], 68);
         let mut reader = open_with(&file.bytes, &options()).unwrap();
         let frames = collect(&mut reader).unwrap();
         let seen: Vec<_> = frames.iter().map(|f| (f.ts_ns, f.data.clone(), f.wire_len)).collect();

@@ -79,9 +79,9 @@ impl PageFormat {
             let found = fields.iter().find(|field| field.name == name);
             found.ok_or_else(|| format!("header_page has no field {name}"))
         };
-        let (stamp, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
+        let (timestamp, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
         let page = Self { commit: (commit.offset, commit.size), data: data.offset, data_bytes: data.size };
-        if (stamp.offset, stamp.size) != (0, 8) || !matches!(commit.size, 4 | 8) {
+        if (timestamp.offset, timestamp.size) != (0, 8) || !matches!(commit.size, 4 | 8) {
             return Err("header_page has a time stamp or a count of an unknown kind".to_owned());
         }
         if commit.offset.saturating_add(commit.size) > data.offset || page.bytes() > Self::PAGE_MAX {

@@ -1,6 +1,6 @@
 //! Traces of the kernel: from the pages of its ring buffers to typed events.
 //!
-//! A trace is a folder: `trace.json` ([`TraceInfo`](wiretail_schema::trace::TraceInfo)) and a file of raw pages for each
+//! A trace is a folder: `trace.json` ([`TraceInfo`](wiretail_schema::causes::trace::TraceInfo)) and a file of raw pages for each
 //! processor and instance, as the kernel's `trace_pipe_raw` gave them out. Where a field stands in an event is read
 //! from the formats in the document, never assumed: a trace of another kernel reads the same.
 //!
@@ -22,7 +22,7 @@ mod tests;
 
 use std::io;
 
-pub use wiretail_schema::trace::{Event, Kind};
+pub use wiretail_schema::causes::trace::{Event, Kind};
 
 pub use reader::{Trace, TraceEnd};
 pub use stream::Lost;

@@ -208,11 +208,11 @@ mod tests {
             0,
         ];
         let extended = 1000 + (2 << 27) + 5 + 10;
-        let stamped = (16 << 27) + 3 + 1;
+        let timestamped = (16 << 27) + 3 + 1;
         let expected = vec![
             (1000, vec![7, 0, 0, 0]),
             (extended, vec![1, 0, 0, 0, 2, 0, 0, 0]),
-            (stamped, vec![3, 0, 0, 0, 4, 0, 0, 0]),
+            (timestamped, vec![3, 0, 0, 0, 4, 0, 0, 0]),
         ];
         assert_eq!(records(&page(0, &words)), Ok(expected));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wiretail_schema::trace::{EventFormat, TraceInfo};
+use wiretail_schema::causes::trace::{EventFormat, TraceInfo};
 
 use super::format::{Field, Format};
 use super::{Event, Kind};

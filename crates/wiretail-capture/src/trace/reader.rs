@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use wiretail_schema::trace::{TRACE_FILE, TRACE_SCHEMA, TraceInfo, TraceNames};
+use wiretail_schema::causes::trace::{TRACE_FILE, TRACE_SCHEMA, TraceInfo, TraceNames};
 
 use super::format::PageFormat;
 use super::plan::{Names, Plans};

@@ -1,6 +1,6 @@
 //! Traces as the kernel would record them, for tests, fuzzing and the benchmark.
 
-use wiretail_schema::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
+use wiretail_schema::causes::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
 
 /// Bytes of a page's records.
 const DATA: usize = 4080;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use wiretail_schema::trace::TraceNames;
+use wiretail_schema::causes::trace::TraceNames;
 
 use super::test_support::sample;
 use super::{Event, Kind, Lost, Trace};

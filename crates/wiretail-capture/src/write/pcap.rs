@@ -43,11 +43,11 @@ impl<W: Write> PcapWriter<W> {
     /// `wire_len` has no place in the format and is an error of kind `InvalidInput`.
     #[inline]
     pub fn write(&mut self, ts_ns: i64, wire_len: u32, frame: &[u8]) -> io::Result<()> {
-        let stamp = u64::try_from(ts_ns).ok().and_then(|ns| {
+        let timestamp = u64::try_from(ts_ns).ok().and_then(|ns| {
             let seconds = u32::try_from(ns / SECOND_NS).ok()?;
             Some((seconds, (ns % SECOND_NS) as u32))
         });
-        let Some((seconds, nanoseconds)) = stamp else { return Err(stamp_out_of_range(ts_ns)) };
+        let Some((seconds, nanoseconds)) = timestamp else { return Err(timestamp_out_of_range(ts_ns)) };
         if frame.len() > FRAME_LEN_MAX || frame.len() > wire_len as usize {
             return Err(wrong_length(frame.len(), wire_len));
         }
@@ -79,7 +79,7 @@ impl<W: Write> PcapWriter<W> {
 }
 
 #[cold]
-fn stamp_out_of_range(ts_ns: i64) -> io::Error {
+fn timestamp_out_of_range(ts_ns: i64) -> io::Error {
     let message = format!("a pcap stamp lies between 0 and 2^32 s after the epoch; this one is {ts_ns} ns");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }

@@ -142,15 +142,15 @@ impl<W: Write> PcapngWriter<W> {
     /// # Errors
     /// What the sink says.
     pub fn finish(mut self, counts: &[TapCounts]) -> io::Result<W> {
-        let stamp = |ts: u64| [((ts >> 32) as u32).to_le_bytes(), (ts as u32).to_le_bytes()].concat();
+        let timestamp = |ts: u64| [((ts >> 32) as u32).to_le_bytes(), (ts as u32).to_le_bytes()].concat();
         let spans = std::mem::take(&mut self.spans);
         for (interface, (span, counts)) in (0u32..).zip(spans.iter().zip(counts)) {
             let (first, last) = span.unwrap_or_default();
             let mut body = interface.to_le_bytes().to_vec();
-            body.extend_from_slice(&stamp(last));
+            body.extend_from_slice(&timestamp(last));
             if span.is_some() {
-                option(&mut body, ISB_STARTTIME, &stamp(first));
-                option(&mut body, ISB_ENDTIME, &stamp(last));
+                option(&mut body, ISB_STARTTIME, &timestamp(first));
+                option(&mut body, ISB_ENDTIME, &timestamp(last));
             }
             option(&mut body, ISB_IFRECV, &counts.received.to_le_bytes());
             option(&mut body, ISB_IFDROP, &counts.dropped.to_le_bytes());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use wiretail_capture::trace::Trace;
-use wiretail_schema::trace::TraceNames;
+use wiretail_schema::causes::trace::TraceNames;
 
 use super::{below, fuzz, mutate, overwrite, pick};
 

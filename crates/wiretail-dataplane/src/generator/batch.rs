@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::frame::{LongSignature, PORT_FIRST, Template};
-use crate::marks::Marks;
-use crate::plan::GeneratorPlan;
+use crate::generator::frame::{LongSignature, PORT_FIRST, Template};
+use crate::generator::marks::Marks;
+use crate::generator::plan::GeneratorPlan;
+use crate::generator::recording::Recording;
 use crate::port::{BATCH_MAX, TxPort};
-use crate::recording::Recording;
 
 /// Room for a frame that is built, in bytes.
 const FRAME_ROOM: usize = 2048;

@@ -2,11 +2,11 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::*;
-use crate::frame::PORT_FIRST;
-use crate::frame::{Addresses, read_signature};
-use crate::marks::Marks;
-use crate::plan::{End, Pacing, Pattern, Sizes, Stream};
-use crate::recording::Recording;
+use crate::generator::frame::PORT_FIRST;
+use crate::generator::frame::{Addresses, read_signature};
+use crate::generator::marks::Marks;
+use crate::generator::plan::{End, Pacing, Pattern, Sizes, Stream};
+use crate::generator::recording::Recording;
 
 /// Keeps what is sent; refuses every frame whose number is a multiple of `refuse`.
 #[derive(Debug, Default)]

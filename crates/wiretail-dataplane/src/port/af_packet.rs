@@ -3,13 +3,13 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::sys::rx_ring::RxRing;
-use super::sys::socket::{PacketSocket, interface_index};
-use super::sys::tx_ring::TxRing;
 use super::{PortSpec, Received, RxPort, TxPort};
 use crate::clock::monotonic_ns;
 use crate::error::DataplaneError;
 use crate::placement::in_namespace;
+use crate::sys::rx_ring::RxRing;
+use crate::sys::socket::{PacketSocket, interface_index};
+use crate::sys::tx_ring::TxRing;
 
 /// How long a sending ring may stay full before its frames count as failed.
 const FULL_NS: u64 = 1_000_000;
@@ -50,12 +50,12 @@ impl Default for TxPlan {
 /// A sending packet socket.
 #[derive(Debug)]
 pub struct PacketTx {
-    way: Way,
+    forwarding_path: ForwardingPath,
     last_error: Option<i32>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum ForwardingPath {
     Call(PacketSocket),
     Ring(TxRing),
 }
@@ -66,7 +66,7 @@ impl PacketTx {
     /// # Errors
     /// No such interface, no CAP_NET_RAW, no memory for the ring.
     pub fn open(port: &PortSpec<'_>, plan: TxPlan) -> Result<Self, DataplaneError> {
-        let way = in_namespace(port.netns, || {
+        let forwarding_path = in_namespace(port.netns, || {
             let socket = open_socket(port.interface)?;
             let next = "is the interface up and of kind Ethernet?";
             let step = |step| port_error(port.interface, step, next);
@@ -76,23 +76,23 @@ impl PacketTx {
                 socket.set_packet(libc::PACKET_QDISC_BYPASS, 1).map_err(step("PACKET_QDISC_BYPASS"))?;
             }
             match plan.mode {
-                TxMode::Call => Ok(Way::Call(socket)),
+                TxMode::Call => Ok(ForwardingPath::Call(socket)),
                 TxMode::Ring(slots) => {
                     let no_ring = port_error(port.interface, "a sending ring", "ask for fewer slots");
-                    TxRing::new(socket, slots).map(Way::Ring).map_err(no_ring)
+                    TxRing::new(socket, slots).map(ForwardingPath::Ring).map_err(no_ring)
                 }
             }
         })??;
-        Ok(Self { way, last_error: None })
+        Ok(Self { forwarding_path, last_error: None })
     }
 }
 
 impl TxPort for PacketTx {
     #[inline]
     fn send(&mut self, frames: &[&[u8]]) -> usize {
-        let (taken, error) = match &mut self.way {
-            Way::Call(socket) => call(socket, frames),
-            Way::Ring(ring) => fill(ring, frames),
+        let (taken, error) = match &mut self.forwarding_path {
+            ForwardingPath::Call(socket) => call(socket, frames),
+            ForwardingPath::Ring(ring) => fill(ring, frames),
         };
         if let Some(error) = error {
             self.last_error = error.raw_os_error();

@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::af_packet::{SEND_BUFFER, is_long_ago, open_socket, port_error};
-use super::sys::bpf::{self, Attach, SocketMap};
-use super::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, XDP_PASS};
-use super::sys::mapping::{Mapping, PAGE_LEN};
-use super::sys::socket::PacketSocket;
-use super::sys::xsk_rx::XskRx;
-use super::sys::xsk_socket::{CHUNK_LEN, XskSocket};
-use super::sys::xsk_tx::XskTx;
 use super::{BATCH_MAX, PortSpec, Received, RxPort, TxPort};
 use crate::error::{DataplaneError, plan};
 use crate::placement::in_namespace;
+use crate::sys::bpf::{self, Attach, SocketMap};
+use crate::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, XDP_PASS};
+use crate::sys::mapping::{Mapping, PAGE_LEN};
+use crate::sys::socket::PacketSocket;
+use crate::sys::xsk_rx::XskRx;
+use crate::sys::xsk_socket::{CHUNK_LEN, XskSocket};
+use crate::sys::xsk_tx::XskTx;
 
 /// Frames that may be on their way out. More than a batch: on veth a frame is done with when the far
 /// end has taken it.

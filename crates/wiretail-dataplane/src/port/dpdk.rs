@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub use wiretail_dpdk_sys::{
-    Conduct, DpdkError, Eal, Forwarder, Packet, Port, PortCounts, PortOptions, Watcher, WayCounts,
+    DirectionCounts, DpdkError, Eal, Forwarder, ForwarderConfig, Packet, Port, PortCounts, PortOptions,
+    Watcher,
 };
 
 use super::TxPort;
@@ -64,7 +65,7 @@ pub fn open(
     eal: Eal,
     netns: Option<BorrowedFd<'_>>,
     device: &str,
-    stamps: bool,
+    timestamps: bool,
 ) -> Result<Port, DataplaneError> {
     let owned = netns.map(|netns| netns.try_clone_to_owned()).transpose();
     let owned =
@@ -73,7 +74,7 @@ pub fn open(
     let inside = move |work: &mut (dyn FnMut() + Send)| {
         in_namespace(owned.as_ref().map(AsFd::as_fd), work).map_err(io::Error::other)
     };
-    Ok(Port::open(eal, device, PortOptions { stamps, link_wait_ms }, Box::new(inside))?)
+    Ok(Port::open(eal, device, PortOptions { timestamps, link_wait_ms }, Box::new(inside))?)
 }
 
 /// A sending port.

@@ -3,8 +3,6 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod dpdk;
-#[allow(unsafe_code)]
-pub(crate) mod sys;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,10 +11,10 @@ use self::af_packet::{PacketTx, TxPlan};
 use self::af_xdp::XdpTx;
 use crate::error::DataplaneError;
 
-pub(crate) use self::sys::rx_ring::Received;
+pub(crate) use crate::sys::rx_ring::Received;
 
 /// Most frames that a port takes at once.
-pub const BATCH_MAX: usize = sys::socket::BATCH_MAX;
+pub const BATCH_MAX: usize = crate::sys::socket::BATCH_MAX;
 
 /// An interface and the network namespace that it is in.
 #[derive(Debug, Clone, Copy)]

@@ -5,26 +5,26 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use super::way::Way;
 use super::{Delay, SkeletonPlan};
 use crate::error::{DataplaneError, plan};
-use crate::faults::FaultSchedule;
 use crate::port::af_packet::{PacketTx, TxPlan, open_rx, port_error};
 use crate::port::af_xdp::{self, Halves, XdpMode, XdpRx, XdpTx};
-use crate::port::sys::rx_ring::RxRing;
 use crate::port::{PortKind, PortSpec};
+use crate::skeleton::faults::FaultSchedule;
+use crate::skeleton::path::ForwardingPath;
+use crate::sys::rx_ring::RxRing;
 
 /// All ways of a forwarder.
 #[derive(Debug)]
-pub(super) enum Ways {
-    Packet(Vec<Way<RxRing, PacketTx>>),
-    Xdp(Vec<Way<XdpRx, XdpTx>>),
+pub(super) enum ForwardingPaths {
+    Packet(Vec<ForwardingPath<RxRing, PacketTx>>),
+    Xdp(Vec<ForwardingPath<XdpRx, XdpTx>>),
 }
 
 /// A way by its ports.
 type Spec<'a> = (PortSpec<'a>, PortSpec<'a>);
 
-impl Ways {
+impl ForwardingPaths {
     /// Opens all ports; with AF_XDP, the modes of the receiving ones as well.
     pub(super) fn open(
         specs: &[Spec<'_>],
@@ -33,22 +33,27 @@ impl Ways {
         match plan.port {
             PortKind::Packet(tx) => Ok((Self::Packet(open_packet(specs, tx, plan.ring_slots)?), Vec::new())),
             PortKind::Xdp => {
-                let ways = open_xdp(specs, plan.ring_slots.next_power_of_two())?;
+                let forwarding_paths = open_xdp(specs, plan.ring_slots.next_power_of_two())?;
                 let modes = specs
                     .iter()
-                    .zip(&ways)
+                    .zip(&forwarding_paths)
                     .map(|((from, _), (rx, _))| (from.interface.to_owned(), rx.mode()));
                 let modes = modes.collect();
-                Ok((Self::Xdp(ways.into_iter().map(|(rx, tx)| Way::new(rx, tx)).collect()), modes))
+                Ok((
+                    Self::Xdp(
+                        forwarding_paths.into_iter().map(|(rx, tx)| ForwardingPath::new(rx, tx)).collect(),
+                    ),
+                    modes,
+                ))
             }
         }
     }
 
     /// Has the first way hold packets back or commit faults.
-    pub(super) fn disturb_first(&mut self, delay: Option<Delay>, faults: FaultSchedule) {
+    pub(super) fn interfere_first(&mut self, delay: Option<Delay>, faults: FaultSchedule) {
         match self {
-            Self::Packet(ways) => ways[0].disturb(delay, faults),
-            Self::Xdp(ways) => ways[0].disturb(delay, faults),
+            Self::Packet(forwarding_paths) => forwarding_paths[0].interfere(delay, faults),
+            Self::Xdp(forwarding_paths) => forwarding_paths[0].interfere(delay, faults),
         }
     }
 }
@@ -57,12 +62,12 @@ fn open_packet(
     specs: &[Spec<'_>],
     tx: TxPlan,
     slots: usize,
-) -> Result<Vec<Way<RxRing, PacketTx>>, DataplaneError> {
+) -> Result<Vec<ForwardingPath<RxRing, PacketTx>>, DataplaneError> {
     // First what is sent on, then what makes packets arrive.
     let senders =
         specs.iter().map(|(_, to)| PacketTx::open(to, tx)).collect::<Result<Vec<_>, DataplaneError>>()?;
-    let ways = specs.iter().zip(senders);
-    ways.map(|((from, _), tx)| Ok(Way::new(open_rx(from, slots)?, tx))).collect()
+    let forwarding_paths = specs.iter().zip(senders);
+    forwarding_paths.map(|((from, _), tx)| Ok(ForwardingPath::new(open_rx(from, slots)?, tx))).collect()
 }
 
 /// An interface of AF_XDP ways. Its queue has one socket, whose halves may belong to different ways.

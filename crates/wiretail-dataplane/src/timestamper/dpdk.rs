@@ -8,7 +8,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{StampSource, TapReport};
+use super::{TapReport, TimestampSource};
 use crate::clock::realtime_ns;
 use crate::error::{DataplaneError, plan};
 use crate::port::dpdk::{self, Eal, Port};
@@ -30,7 +30,7 @@ pub struct PortTaps {
 struct PortTap {
     port: Port,
     name: String,
-    source: StampSource,
+    source: TimestampSource,
     begin: Option<Reading>,
     packets: Vec<Kept>,
     bytes: Vec<u8>,
@@ -41,10 +41,10 @@ struct PortTap {
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     /// CLOCK_REALTIME in ns, or the card's ticks.
-    stamp: u64,
+    timestamp: u64,
     wire_len: u32,
     len: u16,
-    by_card: bool,
+    by_nic: bool,
 }
 
 /// Both clocks at one moment.
@@ -86,15 +86,15 @@ impl PortTaps {
     pub fn open(
         eal: Eal,
         places: &[(String, Option<BorrowedFd<'_>>, String)],
-        source: StampSource,
+        source: TimestampSource,
         snaplen: u16,
         room: usize,
     ) -> Result<Self, DataplaneError> {
         let open = |(name, netns, device): &(String, Option<BorrowedFd<'_>>, String)| {
-            let by_card = source == StampSource::Hardware;
-            let port = dpdk::open(eal, *netns, device, by_card)?;
-            let begin = Reading::of(&port).filter(|_| port.has_stamps());
-            if by_card && begin.is_none() {
+            let by_nic = source == TimestampSource::Hardware;
+            let port = dpdk::open(eal, *netns, device, by_nic)?;
+            let begin = Reading::of(&port).filter(|_| port.has_timestamps());
+            if by_nic && begin.is_none() {
                 return Err(DataplaneError::Timestamps {
                     interface: name.clone(),
                     expected: "hardware timestamps",
@@ -108,12 +108,12 @@ impl PortTaps {
                 name: name.clone(),
                 source,
                 begin,
-                packets: touched(packets, Kept { stamp: 1, wire_len: 0, len: 0, by_card: false }),
+                packets: touched(packets, Kept { timestamp: 1, wire_len: 0, len: 0, by_nic: false }),
                 bytes: touched(packets * usize::from(snaplen), 1),
                 full: 0,
             })
         };
-        if source == StampSource::KernelSoftware {
+        if source == TimestampSource::KernelSoftware {
             return Err(plan(
                 "source of stamps",
                 source.name(),
@@ -162,9 +162,9 @@ impl PortTap {
             }
             let kept = &packet.data[..packet.data.len().min(snaplen)];
             bytes.extend_from_slice(kept);
-            let stamp = packet.ticks.unwrap_or_else(|| *now.get_or_insert_with(realtime_ns));
-            let (len, by_card) = (kept.len() as u16, packet.ticks.is_some());
-            packets.push(Kept { stamp, wire_len: packet.wire_len, len, by_card });
+            let timestamp = packet.ticks.unwrap_or_else(|| *now.get_or_insert_with(realtime_ns));
+            let (len, by_nic) = (kept.len() as u16, packet.ticks.is_some());
+            packets.push(Kept { timestamp, wire_len: packet.wire_len, len, by_nic });
         })
     }
 
@@ -177,18 +177,19 @@ impl PortTap {
             packets: self.packets.len() as u64,
             drops: self.full,
             missing: 0,
-            other_stamps: 0,
+            other_timestamps: 0,
         };
         let counts = self.port.counts();
         report.drops += counts.missed + counts.no_buffer;
         let mut at = 0;
         for packet in &self.packets {
-            let by_card = self.begin.zip(end).filter(|_| packet.by_card);
-            let converted = by_card.and_then(|(begin, end)| begin.convert(end, packet.stamp));
-            report.other_stamps += u64::from(self.source == StampSource::Hardware && converted.is_none());
+            let by_nic = self.begin.zip(end).filter(|_| packet.by_nic);
+            let converted = by_nic.and_then(|(begin, end)| begin.convert(end, packet.timestamp));
+            report.other_timestamps +=
+                u64::from(self.source == TimestampSource::Hardware && converted.is_none());
             let next = at + usize::from(packet.len);
-            let stamp = converted.unwrap_or(packet.stamp as i64);
-            sink(tap, stamp, packet.wire_len, &self.bytes[at..next]);
+            let timestamp = converted.unwrap_or(packet.timestamp as i64);
+            sink(tap, timestamp, packet.wire_len, &self.bytes[at..next]);
             at = next;
         }
         report

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use wiretail_dataplane::{
     Addresses, Direction, End, Fault, FaultPlan, FaultSchedule, Generator, GeneratorPlan, GeneratorReport,
     Pattern, Placement, PortKind, PortSpec, RingPlan, SharedCounters, Sizes, Skeleton, SkeletonPlan,
-    SkeletonReport, StampSource, Stream, TapReport, TapSpec, Timestamper, TxPlan, TxPort, in_namespace,
+    SkeletonReport, Stream, TapReport, TapSpec, TimestampSource, Timestamper, TxPlan, TxPort, in_namespace,
     open_tx, read_signature, timestamper,
 };
 
@@ -152,7 +152,7 @@ pub struct Trial {
     pub ways: Vec<(&'static str, &'static str)>,
     pub generator_place: Placement,
     pub skeleton_place: Placement,
-    pub source: StampSource,
+    pub source: TimestampSource,
 }
 
 impl Trial {
@@ -172,7 +172,7 @@ impl Trial {
             ways: vec![("in0", "out0")],
             generator_place: place(0),
             skeleton_place: place(1),
-            source: StampSource::KernelSoftware,
+            source: TimestampSource::KernelSoftware,
         }
     }
 
@@ -192,7 +192,7 @@ impl Trial {
             end: End::Packets(self.packets),
             seed: 1,
             start_ns: None,
-            pacing: wiretail_dataplane::plan::Pacing::default(),
+            pacing: wiretail_dataplane::generator::plan::Pacing::default(),
             late_limit_ns: 50_000,
             id_first: 0,
         }
@@ -379,7 +379,7 @@ pub fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
     assert!(outcome.generator.complete);
     for tap in &outcome.taps {
         assert_eq!(
-            (tap.packets, tap.drops, tap.missing, tap.other_stamps),
+            (tap.packets, tap.drops, tap.missing, tap.other_timestamps),
             (packets, 0, 0, 0),
             "{tap:?} {:?}",
             outcome.skeleton.counts
@@ -393,7 +393,7 @@ pub fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
 }
 
 /// A trial with planted faults, of which the wire shows exactly those.
-pub fn planted_faults(bed: &Testbed, mut trial: Trial) {
+pub fn injected_faults(bed: &Testbed, mut trial: Trial) {
     let packets = trial.packets;
     let plan = FaultPlan { packets, drop_every: 100, duplicate_every: 150, swap_every: 70, seed: 5 };
     let faults = FaultSchedule::seeded(&plan);

@@ -9,14 +9,14 @@ pub(super) const NAME_LEN: usize = 64;
 
 #[repr(C)]
 pub(super) struct Plan {
-    pub stamps: u32,
+    pub timestamps: u32,
     pub link_wait_ms: u32,
 }
 
 #[repr(C)]
 pub(super) struct PortInfo {
     pub id: u16,
-    pub stamps: u8,
+    pub timestamps: u8,
     pub link_up: u8,
     pub driver: [u8; NAME_LEN],
 }
@@ -24,7 +24,7 @@ pub(super) struct PortInfo {
 /// One thread of C writes the counters with relaxed atomic stores; any may read them. The rest is only read.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Way {
+pub(super) struct ForwardingPath {
     pub from: u16,
     pub to: u16,
     pub reserved: u32,
@@ -37,7 +37,7 @@ pub(super) struct Way {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Conduct {
+pub(super) struct ForwarderConfig {
     pub batch: u64,
     pub work_ns: u64,
     pub quiet_ns: u64,
@@ -58,10 +58,10 @@ pub(super) struct ReceivedPacket {
     pub length: u32,
     pub wire_length: u32,
     pub ticks: u64,
-    pub stamped: u64,
+    pub timestamped: u64,
 }
 
-const _: () = assert!(size_of::<Way>() == 128);
+const _: () = assert!(size_of::<ForwardingPath>() == 128);
 const _: () = assert!(size_of::<ReceivedPacket>() == 40);
 const _: () = assert!(size_of::<PortInfo>() == 4 + NAME_LEN);
 
@@ -76,7 +76,12 @@ unsafe extern "C" {
     pub(super) fn wt_port_close(id: u16);
     pub(super) fn wt_port_counts(id: u16, counts: *mut PortCounts) -> c_int;
     pub(super) fn wt_port_clock(id: u16, ticks: *mut u64) -> c_int;
-    pub(super) fn wt_forward(ways: *const Way, count: u32, conduct: *const Conduct, stop: *const bool);
+    pub(super) fn wt_forward(
+        forwarding_paths: *const ForwardingPath,
+        count: u32,
+        config: *const ForwarderConfig,
+        stop: *const bool,
+    );
     pub(super) fn wt_send(
         id: u16,
         frames: *const Frame,

@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::{BATCH_MAX, Conduct, DpdkError, Inside, Packet, PortCounts, PortOptions, WayCounts};
+use crate::{
+    BATCH_MAX, DirectionCounts, DpdkError, ForwarderConfig, Inside, Packet, PortCounts, PortOptions,
+};
 
 mod ffi;
 
@@ -50,7 +52,7 @@ fn init(words: Vec<CString>) -> i32 {
 pub struct Port {
     id: u16,
     driver: String,
-    stamps: bool,
+    timestamps: bool,
     link_up: bool,
     inside: Inside,
 }
@@ -70,8 +72,8 @@ impl Port {
         let failed =
             |step: &str, source| DpdkError::Port { device: device.to_owned(), step: step.to_owned(), source };
         let name = CString::new(device).map_err(|error| failed("reading its name", error.into()))?;
-        let plan = ffi::Plan { stamps: options.stamps.into(), link_wait_ms: options.link_wait_ms };
-        let mut info = ffi::PortInfo { id: 0, stamps: 0, link_up: 0, driver: [0; ffi::NAME_LEN] };
+        let plan = ffi::Plan { timestamps: options.timestamps.into(), link_wait_ms: options.link_wait_ms };
+        let mut info = ffi::PortInfo { id: 0, timestamps: 0, link_up: 0, driver: [0; ffi::NAME_LEN] };
         let mut opened = Err((String::new(), 0));
         inside(&mut || {
             let mut step = c"opening".as_ptr();
@@ -88,7 +90,7 @@ impl Port {
         Ok(Self {
             id: info.id,
             driver: driver.to_string_lossy().into_owned(),
-            stamps: info.stamps != 0,
+            timestamps: info.timestamps != 0,
             link_up: info.link_up != 0,
             inside,
         })
@@ -104,9 +106,9 @@ impl Port {
         self.link_up
     }
 
-    /// Whether the network card stamps what it receives; asked for with [`PortOptions::stamps`].
-    pub fn has_stamps(&self) -> bool {
-        self.stamps
+    /// Whether the network card stamps what it receives; asked for with [`PortOptions::timestamps`].
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps
     }
 
     /// What the driver counted since it was opened; all zero where it counts nothing.
@@ -150,7 +152,7 @@ impl Port {
             length: 0,
             wire_length: 0,
             ticks: 0,
-            stamped: 0,
+            timestamped: 0,
         };
         let mut packets = [nothing; BATCH_MAX];
         // SAFETY: there is room for as many packets as are asked for. The port is open, and `&mut` says that
@@ -161,7 +163,7 @@ impl Port {
             // SAFETY: C says that so many bytes are at data; they stay until the packet is released, below, and
             // nobody writes to them.
             let data = unsafe { std::slice::from_raw_parts(packet.data, packet.length as usize) };
-            let ticks = (packet.stamped != 0).then_some(packet.ticks);
+            let ticks = (packet.timestamped != 0).then_some(packet.ticks);
             sink(Packet { data, wire_len: packet.wire_length, ticks });
         }
         // SAFETY: these were received above, and each is released once.
@@ -179,16 +181,16 @@ impl Drop for Port {
 }
 
 #[derive(Debug)]
-struct Ways {
+struct ForwardingPaths {
     ports: Vec<Port>,
-    ways: Vec<ffi::Way>,
+    forwarding_paths: Vec<ffi::ForwardingPath>,
 }
 
 /// A forwarder between ports, ready to run.
 #[derive(Debug)]
 pub struct Forwarder {
-    shared: Arc<Ways>,
-    conduct: Conduct,
+    shared: Arc<ForwardingPaths>,
+    config: ForwarderConfig,
 }
 
 impl Forwarder {
@@ -196,9 +198,13 @@ impl Forwarder {
     ///
     /// # Errors
     /// A batch or a place out of range.
-    pub fn new(ports: Vec<Port>, ways: &[(usize, usize)], conduct: Conduct) -> Result<Self, DpdkError> {
-        if !(1..=BATCH_MAX).contains(&conduct.batch) {
-            let found = conduct.batch;
+    pub fn new(
+        ports: Vec<Port>,
+        forwarding_paths: &[(usize, usize)],
+        config: ForwarderConfig,
+    ) -> Result<Self, DpdkError> {
+        if !(1..=BATCH_MAX).contains(&config.batch) {
+            let found = config.batch;
             return Err(DpdkError::Range { what: "batch", found, expected: "1 to 64 packets" });
         }
         let id = |place: usize| {
@@ -206,8 +212,8 @@ impl Forwarder {
             let out = DpdkError::Range { what: "port of a way", found: place, expected };
             ports.get(place).map(|port| port.id).ok_or(out)
         };
-        let way = |&(from, to): &(usize, usize)| {
-            Ok(ffi::Way {
+        let forwarding_path = |&(from, to): &(usize, usize)| {
+            Ok(ffi::ForwardingPath {
                 from: id(from)?,
                 to: id(to)?,
                 reserved: 0,
@@ -218,8 +224,9 @@ impl Forwarder {
                 burst_max: AtomicU64::new(0),
             })
         };
-        let ways = ways.iter().map(way).collect::<Result<_, DpdkError>>()?;
-        Ok(Self { shared: Arc::new(Ways { ports, ways }), conduct })
+        let forwarding_paths =
+            forwarding_paths.iter().map(forwarding_path).collect::<Result<_, DpdkError>>()?;
+        Ok(Self { shared: Arc::new(ForwardingPaths { ports, forwarding_paths }), config })
     }
 
     /// What others may read while it runs.
@@ -230,31 +237,33 @@ impl Forwarder {
     /// Forwards until `stop` is set, on the calling thread, which busy-waits. What one look takes is sent at
     /// once, together; what the sending port does not take is dropped.
     pub fn run(&mut self, stop: &AtomicBool) {
-        let ways = &self.shared.ways;
-        let Conduct { batch, work_ns, quiet_ns } = self.conduct;
-        let conduct = ffi::Conduct { batch: batch as u64, work_ns, quiet_ns };
+        let forwarding_paths = &self.shared.forwarding_paths;
+        let ForwarderConfig { batch, work_ns, quiet_ns } = self.config;
+        let config = ffi::ForwarderConfig { batch: batch as u64, work_ns, quiet_ns };
         // SAFETY: the ways, the conduct and the flag outlive the call. C writes the ways' counters only, with atomic stores
         // into atomics. The ports are open, as they live in the same structure; `&mut`, and that nothing else
         // has these ports, say that no other thread uses their queues.
-        unsafe { ffi::wt_forward(ways.as_ptr(), ways.len() as u32, &conduct, stop.as_ptr()) };
+        unsafe {
+            ffi::wt_forward(forwarding_paths.as_ptr(), forwarding_paths.len() as u32, &config, stop.as_ptr())
+        };
     }
 }
 
 /// Reads the counters of a forwarder, from any thread.
 #[derive(Debug, Clone)]
-pub struct Watcher(Arc<Ways>);
+pub struct Watcher(Arc<ForwardingPaths>);
 
 impl Watcher {
     /// What became of the packets of each way.
-    pub fn ways(&self) -> Vec<WayCounts> {
-        let counts = |way: &ffi::Way| WayCounts {
-            received: way.received.load(Ordering::Relaxed),
-            taken: way.taken.load(Ordering::Relaxed),
-            refused: way.refused.load(Ordering::Relaxed),
-            bursts: way.bursts.load(Ordering::Relaxed),
-            burst_max: way.burst_max.load(Ordering::Relaxed),
+    pub fn forwarding_paths(&self) -> Vec<DirectionCounts> {
+        let counts = |forwarding_path: &ffi::ForwardingPath| DirectionCounts {
+            received: forwarding_path.received.load(Ordering::Relaxed),
+            taken: forwarding_path.taken.load(Ordering::Relaxed),
+            refused: forwarding_path.refused.load(Ordering::Relaxed),
+            bursts: forwarding_path.bursts.load(Ordering::Relaxed),
+            burst_max: forwarding_path.burst_max.load(Ordering::Relaxed),
         };
-        self.0.ways.iter().map(counts).collect()
+        self.0.forwarding_paths.iter().map(counts).collect()
     }
 
     /// The ports, in the order in which the forwarder got them.

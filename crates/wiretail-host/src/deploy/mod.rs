@@ -12,24 +12,21 @@
 //! | `vm` | a virtual machine: kernel, first file system, QEMU |
 //! | `cgroups` | the control groups of one name in every hierarchy |
 
-mod cgroups;
 mod container;
-mod lxc;
-mod oci;
 pub mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::HostError;
-use crate::namespace::Namespace;
+use crate::network::namespace::Namespace;
 use crate::step::Plan;
-use wiretail_schema::cores::CoreSet;
+use wiretail_schema::units::cores::CoreSet;
 
 pub use container::{Container, ContainerSpec, Runtime, container};
 pub(crate) use container::{add, remove};
 
-pub use crate::apply::open_tap;
+pub use crate::network::links::open_tap;
 
 /// Where programs are looked for inside, unless the workload's environment says otherwise.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

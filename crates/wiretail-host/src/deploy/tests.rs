@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::container::{Mount, init, mounts};
-use super::{ContainerSpec, Runtime, Workload, container, lxc, oci};
+use super::container::{lxc, oci};
+use super::{ContainerSpec, Runtime, Workload, container};
 use crate::error::HostError;
-use crate::namespace::Namespace;
+use crate::network::namespace::Namespace;
 use crate::step::Step;
-use wiretail_schema::cores::CoreSet;
+use wiretail_schema::units::cores::CoreSet;
 
 pub(in crate::deploy) fn workload(directory: &Path) -> Workload {
     Workload {

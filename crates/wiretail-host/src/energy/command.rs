@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::EnergyError;
-use crate::namespace::run_in;
+use crate::network::namespace::run_in;
 use crate::trace::now_ns;
 
 /// More lines a second than any meter tells.

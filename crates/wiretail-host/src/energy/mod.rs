@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use wiretail_schema::energy::{EnergySource, Reading, Readings};
+use wiretail_schema::run::energy::{EnergySource, Reading, Readings};
 
 use crate::trace::now_ns;
 use command::Watched;

@@ -153,7 +153,7 @@ mod tests {
     const RANGE: u64 = 262_143_328_850;
 
     #[test]
-    fn sockets_add_up_and_parts_are_told_apart() {
+    fn sockets_add_up_and_parts_are_distinguished() {
         let root = tree(&[
             ("intel-rapl:0", "package-0", 5_000_000, RANGE),
             ("intel-rapl:0:0", "core", 1_000_000, RANGE),

@@ -1,7 +1,7 @@
 //! The trace's clock and that of packets.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use wiretail_schema::trace::ClockOffset;
+use wiretail_schema::causes::trace::ClockOffset;
 
 /// Readings of which the narrowest counts: some 50 µs in all.
 const READINGS: usize = 500;

@@ -14,8 +14,8 @@ use rustix::fs::OFlags;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::TraceSpec;
-use super::tracefs::{self, SavedNames};
 use crate::error::HostError;
+use crate::files::tracefs::{self, SavedNames};
 
 /// Between two looks at the kernel's list of names.
 const NAMES_EVERY: Duration = Duration::from_secs(1);

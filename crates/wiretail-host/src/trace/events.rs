@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use wiretail_schema::cores::CoreSet;
+use wiretail_schema::units::cores::CoreSet;
 
 /// An event to be enabled.
 #[derive(Debug, Clone, PartialEq, Eq)]

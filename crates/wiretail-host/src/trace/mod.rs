@@ -16,7 +16,6 @@ mod clock;
 mod drain;
 pub mod events;
 mod symbols;
-pub(crate) mod tracefs;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,20 +23,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use wiretail_schema::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
+use wiretail_schema::causes::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
 
-use crate::apply::write_value;
+use crate::changes::journal::Journal;
 use crate::error::HostError;
-use crate::journal::Journal;
+use crate::files::write_value;
 use crate::step::Step;
-use wiretail_schema::cores::CoreSet;
+use wiretail_schema::units::cores::CoreSet;
 
+use crate::files::tracefs::{self, Tracefs};
 pub use clock::clock_offset;
 pub(crate) use clock::now_ns;
 use drain::{Drain, Source};
 use events::Wanted;
 pub use symbols::symbols;
-use tracefs::Tracefs;
 
 /// Between two looks at the buffers: 16 MiB hold some 700,000 events, and no core has that many in 20 ms.
 pub const DRAIN_EVERY: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
 //! A synthetic explanation: causes of every kind, packets with parts and timelines that add up.
 
 use wiretail_schema::causes::*;
-use wiretail_schema::overhead::{Overhead, OverheadAt, OverheadVerdict};
-use wiretail_schema::scenario::{RATE, Scenario};
+use wiretail_schema::run::overhead::{Overhead, OverheadAt, OverheadVerdict};
+use wiretail_schema::run::scenario::{RATE, Scenario};
 
 use super::run::Sample;
 
@@ -29,7 +29,7 @@ const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
     (CauseKind::FunctionCall, "rps_trigger_softirq", 12, 2_600, 1),
 ];
 /// The usual delay, in ns.
-const USUAL: i64 = 9_600;
+const BASELINE: i64 = 9_600;
 
 /// Gives a run's first trials an explanation each, and its first scenarios a comparison with untraced twins.
 pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
@@ -67,12 +67,12 @@ pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
 /// The explanation of a trial. With `hostile`, every name from outside tries to become markup.
 pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
     let mut all = TrialExplanation {
-        schema: CAUSES_SCHEMA.to_owned(),
+        schema: EXPLANATION_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trial: trial.to_owned(),
         segment: "forward".to_owned(),
         packets: 100_000,
-        usual_ns: USUAL,
+        baseline_ns: BASELINE,
         tail_packets: 100,
         ..TrialExplanation::default()
     };
@@ -137,14 +137,14 @@ fn packet(number: u64) -> PacketExplanation {
         };
         let ns = each_ns + each_ns / 100 * ((number * 7919 + cause as u64 * 31) % 23);
         let queued = number % 9 == 4 && cause < 2;
-        let shares: &[(u64, Certainty)] = match kind {
+        let breakdown: &[(u64, Certainty)] = match kind {
             CauseKind::Timer | CauseKind::TlbShootdown | CauseKind::FunctionCall => {
                 &[(70, Certainty::Modelled), (30, Certainty::Observed)]
             }
             CauseKind::Paused | CauseKind::Device => &[(100, Certainty::Inferred)],
             _ => &[(100, Certainty::Observed)],
         };
-        for (share, certainty) in shares {
+        for (share, certainty) in breakdown {
             let ns = ns * share / 100;
             parts.push(Part { cause, ns, certainty: *certainty, sender, queued });
             timeline.push(span(at, at + ns as i64, Some(cause), *certainty, sender));
@@ -156,7 +156,7 @@ fn packet(number: u64) -> PacketExplanation {
     parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
     let unknown_ns = if number.is_multiple_of(4) { 2_000 + number * 120 } else { 0 };
     let lost_ns = parts.iter().map(|part| part.ns).sum::<u64>() + unknown_ns;
-    let delay_ns = lost_ns as i64 + USUAL;
+    let delay_ns = lost_ns as i64 + BASELINE;
     timeline.push(span(at, at + 1_800, None, Certainty::Observed, None));
     let mut packet = PacketExplanation {
         index: 1_000 + number * 977,
@@ -219,7 +219,7 @@ fn percentiles(all: &mut TrialExplanation) {
     let at = |delays: &mut Vec<i64>, percentile: f64| {
         delays.sort_unstable();
         let beyond = (100_000.0 * (100.0 - percentile) / 100.0).round() as usize;
-        if percentile < 99.9 { USUAL + 10 * percentile as i64 } else { delays[99 - beyond.min(99)] }
+        if percentile < 99.9 { BASELINE + 10 * percentile as i64 } else { delays[99 - beyond.min(99)] }
     };
     let without = |cause: Option<usize>| -> Vec<i64> {
         let lost = |packet: &PacketExplanation| {

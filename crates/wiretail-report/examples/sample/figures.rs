@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wiretail_schema::figure::*;
+use wiretail_schema::summary::figure::*;
 use wiretail_schema::summary::{Capture, Summary};
 
 use crate::numbers::{Packets, percentiles as percentiles_of};
@@ -137,8 +137,8 @@ fn post(packets: &Packets) -> Vec<i64> {
 }
 
 fn gaps(packets: &Packets) -> Figure {
-    let one = |name: &str, stamps: &[i64]| {
-        let counts = buckets(stamps.windows(2).map(|w| w[1] - w[0]), 1000);
+    let one = |name: &str, timestamps: &[i64]| {
+        let counts = buckets(timestamps.windows(2).map(|w| w[1] - w[0]), 1000);
         // Every bucket between the first and the last, empty ones too.
         let (first, last) = (counts.x[0] as i64, counts.x[counts.x.len() - 1] as i64);
         let count = |x: i64| counts.x.iter().position(|&at| at == x as f64).map_or(0.0, |i| counts.y[i]);

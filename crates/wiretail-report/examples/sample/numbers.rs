@@ -6,7 +6,7 @@ use wiretail_schema::summary::*;
 use wiretail_schema::units::Budget;
 
 const PACKETS: usize = 300_000;
-const GRID_NS: f64 = 12.5;
+const GRANULARITY_NS: f64 = 12.5;
 const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
 const PERCENTILES: [f64; 9] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.999_9];
 const HOSTILE: [&str; 4] = [
@@ -38,7 +38,7 @@ fn packets(seed: u64) -> Packets {
     let mut delay_ns = Vec::with_capacity(PACKETS);
     for index in 0..PACKETS {
         let jitter = 1500.0 * normal(&mut random).abs();
-        let time = (index as f64 * 100_000.0 + jitter) / GRID_NS;
+        let time = (index as f64 * 100_000.0 + jitter) / GRANULARITY_NS;
         let body = 11_400.0 * (0.07 * normal(&mut random)).exp() * slower;
         let extra = match random.uniform() {
             u if u < 0.000_04 => 90_000.0 + 180_000.0 * random.uniform(),
@@ -48,8 +48,8 @@ fn packets(seed: u64) -> Packets {
         // Every second, something takes the core for a while.
         let phase = (index as f64 * 100_000.0) % 1e9;
         let periodic = if phase < 900_000.0 { 24_000.0 * (1.0 - phase / 900_000.0) * slower } else { 0.0 };
-        pre_ns.push((time.floor() * GRID_NS) as i64);
-        delay_ns.push((((body + extra + periodic) / GRID_NS).round() * GRID_NS) as i64);
+        pre_ns.push((time.floor() * GRANULARITY_NS) as i64);
+        delay_ns.push((((body + extra + periodic) / GRANULARITY_NS).round() * GRANULARITY_NS) as i64);
     }
     Packets { pre_ns, delay_ns }
 }
@@ -88,13 +88,13 @@ fn mean_and_deviation(values: &[i64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0)).sqrt())
 }
 
-fn capture(path: &str, stamps: &[i64]) -> Capture {
-    let gaps = sorted(stamps.windows(2).map(|w| w[1] - w[0]));
+fn capture(path: &str, timestamps: &[i64]) -> Capture {
+    let gaps = sorted(timestamps.windows(2).map(|w| w[1] - w[0]));
     let (mean_ns, stddev_ns) = mean_and_deviation(&gaps);
-    let seconds = (stamps[stamps.len() - 1] - stamps[0]) as f64 / 1e9;
+    let seconds = (timestamps[timestamps.len() - 1] - timestamps[0]) as f64 / 1e9;
     let mut rate: Vec<Second> = Vec::new();
-    for stamp in stamps {
-        let second = (stamp - stamps[0]).div_euclid(1_000_000_000);
+    for timestamp in timestamps {
+        let second = (timestamp - timestamps[0]).div_euclid(1_000_000_000);
         match rate.last_mut() {
             Some(last) if last.second == second => last.packets += 1,
             _ => rate.push(Second { second, packets: 1 }),
@@ -104,14 +104,14 @@ fn capture(path: &str, stamps: &[i64]) -> Capture {
         path: path.to_owned(),
         format: "pcap (ns, little endian), zstd, Ethernet".to_owned(),
         interface: None,
-        packets: stamps.len() as u64 + 12,
+        packets: timestamps.len() as u64 + 12,
         packets_without_key: 2,
         packets_without_time: 0,
         packets_dropped: 0,
-        wire_bytes: stamps.len() as u64 * 98,
-        first_ns: EPOCH_NS + stamps[0],
-        last_ns: EPOCH_NS + stamps[stamps.len() - 1],
-        rate_pps_mean: stamps.len() as f64 / seconds,
+        wire_bytes: timestamps.len() as u64 * 98,
+        first_ns: EPOCH_NS + timestamps[0],
+        last_ns: EPOCH_NS + timestamps[timestamps.len() - 1],
+        rate_pps_mean: timestamps.len() as f64 / seconds,
         rate,
         gaps: Gaps {
             count: gaps.len() as u64,
@@ -124,8 +124,8 @@ fn capture(path: &str, stamps: &[i64]) -> Capture {
         clock: Clock {
             source: "pcap file, source not recorded".to_owned(),
             resolution_ns: 1.0,
-            grid_ns: GRID_NS,
-            grid_stamps: 100_000,
+            granularity_ns: GRANULARITY_NS,
+            granularity_timestamps: 100_000,
             identical: 0,
             backward: 0,
             backward_ns_max: 0,
@@ -280,7 +280,7 @@ fn findings(hostile: bool) -> Vec<Finding> {
         ),
         finding(
             Severity::Note,
-            "coarse-grid",
+            "coarse-granularity",
             "The stamps lie on a grid of 12.5 ns; differences below it are not seen.",
         ),
     ];

@@ -1,20 +1,20 @@
 //! A synthetic run: trials of every state, whose numbers are one summary's, stretched by their load.
 
 use serde_json::json;
-use wiretail_schema::calibration::Calibration;
 use wiretail_schema::causes::ExplainedTrial;
-use wiretail_schema::overhead::Overhead;
-use wiretail_schema::run::*;
-use wiretail_schema::scenario::{
+use wiretail_schema::run::breakdown::{Addition, TrialCurves};
+use wiretail_schema::run::calibration::Calibration;
+use wiretail_schema::run::overhead::Overhead;
+use wiretail_schema::run::scenario::{
     Overload, OverloadMark, OverloadSign, RATE, Ranking, Scenario, SegmentResult,
 };
-use wiretail_schema::shares::{Addition, TrialCurves};
+use wiretail_schema::run::*;
 use wiretail_schema::summary::{Percentile, Summary};
 
-#[path = "shares.rs"]
-mod shares;
+#[path = "breakdown.rs"]
+mod breakdown;
 
-use shares::{additions, divide, rankings};
+use breakdown::{additions, divide, rankings};
 
 /// What varies between the trials of a sample.
 pub struct Plan<'a> {
@@ -67,7 +67,7 @@ impl Sample {
             explanations: &self.explanations,
             overheads: &self.overheads,
             searches: None,
-            proof: None,
+            ablation: None,
         })
     }
 }
@@ -258,7 +258,7 @@ fn spoil(trial: &mut TrialRecord) {
     if state == TrialState::Failed {
         trial.segments.iter_mut().for_each(|segment| segment.analysed = false);
         (trial.generator, trial.dut) = (None, None);
-        trial.shares.clear();
+        trial.breakdown.clear();
         trial.devices.clear();
     }
     let causes = [StallCause::AllCoresPaused, StallCause::Scheduler, StallCause::OneCorePaused];

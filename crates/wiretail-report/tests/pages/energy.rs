@@ -1,7 +1,7 @@
 //! Energy on the page of a run: its section, where it has none, and names from outside.
 
-use wiretail_schema::energy::*;
 use wiretail_schema::run::SettingRecord;
+use wiretail_schema::run::energy::*;
 
 use super::{PLAN, elements, numbers, run};
 

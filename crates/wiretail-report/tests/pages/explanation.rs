@@ -79,8 +79,8 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
 
     packet.events_missing = true;
     assert!(sentence(&all, &packet).contains("events are missing"));
-    let usual = PacketExplanation { delay_ns: 9_000, ..PacketExplanation::default() };
-    assert_eq!(seen(&sentence(&all, &usual)), "9 µs: no more than usual");
+    let baseline = PacketExplanation { delay_ns: 9_000, ..PacketExplanation::default() };
+    assert_eq!(seen(&sentence(&all, &baseline)), "9 µs: no more than usual");
     // An index that leads nowhere is no reason to stop.
     packet.events_missing = false;
     packet.parts = vec![part(99, 1_000, Certainty::Observed, Some(99), false)];
@@ -268,7 +268,7 @@ fn a_run_shows_its_traced_trials_side_by_side() {
 }
 
 #[test]
-fn a_run_says_what_tracing_costs() {
+fn a_run_says_what_tracing_overheads() {
     let page = traced(false);
     let start = page.find("<section id=\"tracing-cost\"").expect("it is there");
     let section = seen(&page[start..start + page[start..].find("</section>").expect("it ends")]);

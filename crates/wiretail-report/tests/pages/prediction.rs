@@ -1,8 +1,8 @@
 //! The pages of predictions: their numbers are those of the document, the answer stands at the top, and names are only names.
 
-use wiretail_schema::predict::capacity::*;
-use wiretail_schema::predict::sampling::*;
-use wiretail_schema::predict::tail::*;
+use wiretail_schema::prediction::capacity::*;
+use wiretail_schema::prediction::sampling::*;
+use wiretail_schema::prediction::tail::*;
 use wiretail_schema::search::Goal;
 
 use super::elements;
@@ -19,7 +19,7 @@ fn model(name: &str) -> CapacityModel {
         trial: format!("{trial} ({name})"),
         packets: 123_456,
         clock: name.to_owned(),
-        grid_ns: 12.5,
+        granularity_ns: 12.5,
     };
     let inputs = CapacityInputs {
         name: name.to_owned(),
@@ -117,7 +117,7 @@ fn tail(name: &str) -> TailPrediction {
             packets: 58_000,
             span_ns: 5_800_000_000,
             rate_pps: 10_000.0,
-            grid_ns: 12.5,
+            granularity_ns: 12.5,
             run_packets: 10,
             seed: 1,
             refused: None,
@@ -170,7 +170,7 @@ fn sampling(name: &str) -> InterruptSampling {
             post: name.to_owned(),
             packets: 290_000,
             clock: name.to_owned(),
-            grid_ns: 12.5,
+            granularity_ns: 12.5,
             rate_pps: 10_052.0,
             median_ns: 3_175,
             worst: worst(10_000.0),
@@ -207,11 +207,11 @@ fn plain(page: &str) -> String {
 }
 
 #[test]
-fn two_heaps_are_said_and_shown() {
+fn two_components_are_said_and_shown() {
     let mut prediction = tail("x");
     let fit = prediction.tail.fit.as_mut().expect("a fit");
     fit.thin = true;
-    fit.below = Some(Heap {
+    fit.below = Some(Component {
         threshold_ns: 18_000.0,
         exceedances: 420,
         events: 400,

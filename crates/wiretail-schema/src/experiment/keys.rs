@@ -107,10 +107,10 @@ impl KeyRow {
     }
 
     /// The same key with an effect only where something disturbs the device.
-    const fn of_disturbed(mut self) -> Self {
+    const fn of_interference(mut self) -> Self {
         const KINDS: &[&str] =
             &["shootdown", "timer", "hog", "page-faults", "softirq", "ipi", "pause", "all"];
-        self.needs = Some(Needs { table: "dut", name: "disturb", values: KINDS });
+        self.needs = Some(Needs { table: "dut", name: "interference", values: KINDS });
         self
     }
 
@@ -370,7 +370,7 @@ pub const KEYS: &[KeyRow] = &[
     .of_dut(SKELETON),
     many(
         "dut",
-        "disturb",
+        "interference",
         Kind::Choice(&["none", "shootdown", "timer", "hog", "page-faults", "softirq", "ipi", "pause", "all"]),
         Some("none"),
         "What disturbs the skeleton on purpose, at known times: see [Planted disturbances](run.md#planted-disturbances). With all, the kinds take turns.",
@@ -378,12 +378,12 @@ pub const KEYS: &[KeyRow] = &[
     .of_dut(SKELETON),
     many(
         "dut",
-        "disturb-every",
+        "interference-every",
         Kind::Duration,
         Some("10 ms"),
         "From one of them to the next: exactly so for a single kind, up to a quarter more or less, drawn by the seed, for all.",
     )
-    .of_disturbed(),
+    .of_interference(),
     many(
         "dut",
         "command",
@@ -506,7 +506,7 @@ pub const KEYS: &[KeyRow] = &[
     many(
         "host",
         "neighbour",
-        Kind::Choice(&["quiet", "noisy", "crowd"]),
+        Kind::Choice(&["quiet", "noisy", "cpu-load"]),
         Some("quiet"),
         "Others while packets are sent: nobody; one that wears out caches and causes interrupts, on the housekeeping core; or a crowd that computes wherever it is let, one for each core.",
     ),
@@ -548,7 +548,7 @@ pub const KEYS: &[KeyRow] = &[
     ),
     one(
         "trace",
-        "twin",
+        "control",
         YES_NO,
         Some("yes"),
         "Whether each traced trial has an untraced twin behind it, by which the report says what tracing costs.",

@@ -226,9 +226,9 @@ impl Experiment {
     /// trial is traced, too, where there are twins.
     pub fn factors(&self) -> Vec<String> {
         let rows = KEYS.iter().zip(&self.settings);
-        let twins = self.untraced().is_some();
+        let controls = self.untraced().is_some();
         let varies = |(row, values): &(&KeyRow, &Vec<Setting>)| {
-            values.len() > 1 || row.is_dut() || (twins && row.is_record())
+            values.len() > 1 || row.is_dut() || (controls && row.is_record())
         };
         rows.filter(varies).map(|(row, _)| row.full_name()).collect()
     }
@@ -237,7 +237,7 @@ impl Experiment {
     fn untraced(&self) -> Option<Setting> {
         let row = &KEYS[place("trace", "record")];
         let all_traced = matches!(self.values("trace", "record"), [only] if only.text == "yes");
-        let asked = all_traced && self.first("trace", "twin").text == "yes";
+        let asked = all_traced && self.first("trace", "control").text == "yes";
         parse_setting(row, "no").ok().filter(|_| asked)
     }
 
@@ -266,8 +266,8 @@ impl Experiment {
                 if let Some(untraced) = &untraced {
                     let mut settings = settings.clone();
                     settings[place("trace", "record")] = untraced.clone();
-                    let twin = self.trial(number + 1, repeat, settings, UNTRACED);
-                    trials.push(Trial { like: number, ..twin });
+                    let queueing = self.trial(number + 1, repeat, settings, UNTRACED);
+                    trials.push(Trial { like: number, ..queueing });
                 }
             }
         }
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn traced_trials_have_twins() {
+    fn traced_trials_have_controls() {
         let told = |more: &str| {
             let experiment = Experiment::parse(&format!("{FILE}[trace]\n{more}")).unwrap();
             let resolved = Experiment::parse(&experiment.to_toml()).unwrap();
@@ -533,12 +533,12 @@ mod tests {
         // All else is the same, but for what has no effect without a trace.
         let mut same = trials[2].records();
         same.retain(|record| !record.key.starts_with("trace."));
-        let mut twins = trials[3].records();
-        twins.retain(|record| record.key != "trace.record");
-        assert_eq!(same, twins);
+        let mut controls = trials[3].records();
+        controls.retain(|record| record.key != "trace.record");
+        assert_eq!(same, controls);
 
         for (more, record) in [
-            ("record = \"yes\"\ntwin = \"no\"\n", None),
+            ("record = \"yes\"\ncontrol = \"no\"\n", None),
             ("record = \"no\"\n", None),
             ("record = [\"no\", \"yes\"]\n", Some("trace.record")),
         ] {

@@ -4,7 +4,7 @@ use toml::de::DeValue;
 
 use super::Setting;
 use super::keys::{KEYS, KeyRow, Kind};
-use crate::sizes::FrameSizes;
+use crate::units::sizes::FrameSizes;
 use crate::units::{Duration, UnitError};
 
 /// The values of a key: one, or those of a list where the key is a factor.

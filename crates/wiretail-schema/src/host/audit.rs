@@ -88,7 +88,7 @@ pub struct Finding {
     /// Where the reason is from.
     pub source: String,
     /// What to do.
-    pub remedy: String,
+    pub mitigation: String,
     /// What that costs: power, sharing, security.
     pub cost: String,
 }
@@ -133,7 +133,7 @@ impl RuleGroup {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It was asked for and is not in effect, or contradicts itself.
-    Broken,
+    Ineffective,
     /// It takes time from the cores that are to be left alone.
     Harmful,
     /// It could be better; nobody asked for it.
@@ -150,7 +150,7 @@ impl Verdict {
     /// As it is shown.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Broken => "BROKEN",
+            Self::Ineffective => "BROKEN",
             Self::Harmful => "harmful",
             Self::Improvable => "improvable",
             Self::Good => "good",
@@ -161,6 +161,6 @@ impl Verdict {
 
     /// Whether something is to be done.
     pub fn is_problem(self) -> bool {
-        matches!(self, Self::Broken | Self::Harmful | Self::Improvable)
+        matches!(self, Self::Ineffective | Self::Harmful | Self::Improvable)
     }
 }

@@ -27,7 +27,7 @@ pub struct Noise {
     /// Whether the kernel was traced meanwhile, which makes its interrupts a little longer.
     pub traced: bool,
     /// What was planted on purpose, by name.
-    pub planted: Vec<String>,
+    pub injected: Vec<String>,
     /// A core each, in ascending order.
     pub cores: Vec<CoreNoise>,
     /// What other programs measured right afterwards.

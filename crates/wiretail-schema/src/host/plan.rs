@@ -140,7 +140,7 @@ pub enum Target {
         path: String,
     },
     /// A setting of a network card, set by ethtool.
-    Card {
+    Nic {
         /// Which card.
         link: String,
         /// Which setting, by its name in a host record: "rx-usecs".
@@ -159,7 +159,7 @@ impl Target {
         match self {
             Self::BootWord { name } | Self::Service { name } => name.into(),
             Self::File { path } => path.into(),
-            Self::Card { link, setting } => format!("{link} {setting}").into(),
+            Self::Nic { link, setting } => format!("{link} {setting}").into(),
         }
     }
 }
@@ -173,7 +173,7 @@ pub enum SettingState {
     /// It is to be changed.
     Change,
     /// It was asked for, and the audit says that it is not in effect.
-    Broken,
+    Ineffective,
     /// This host has no such thing, or it is not this host's to set.
     NotHere,
     /// It could not be read.
@@ -186,7 +186,7 @@ impl SettingState {
         match self {
             Self::InEffect => "in effect",
             Self::Change => "change",
-            Self::Broken => "BROKEN",
+            Self::Ineffective => "BROKEN",
             Self::NotHere => "not here",
             Self::Unseen => "not seen",
         }

@@ -1,8 +1,8 @@
 //! A made-up trial: a server on core 1 that is kept from its work, the trace of it, and the packets that suffered.
 
-use wiretail_analysis::attribution::PacketTime;
+use wiretail_analysis::causes::attribution::PacketTime;
+use wiretail_schema::causes::trace::{Gap, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
 use wiretail_schema::random::Random;
-use wiretail_schema::trace::{Gap, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
 
 use super::test_support::{
     CALL_ENTRY, CALL_EXIT, FUNCTION_ENTRY, FUNCTION_EXIT, Pages, QUEUE, SOFTIRQ, SOFTIRQ_EXIT, STACK, SWITCH,

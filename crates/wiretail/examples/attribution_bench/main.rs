@@ -11,10 +11,10 @@ use std::error::Error;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use wiretail_analysis::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_capture::trace::Trace;
+use wiretail_schema::causes::trace::TRACE_FILE;
 use wiretail_schema::causes::{Certainty, PacketExplanation, TrialExplanation};
-use wiretail_schema::trace::TRACE_FILE;
 
 mod made_up;
 #[allow(dead_code, reason = "the tests of the reader use the rest")]

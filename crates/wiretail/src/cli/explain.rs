@@ -47,7 +47,7 @@ pub struct ExplainArgs {
     /// Add this to every egress stamp, where the taps' clocks differ by a known offset
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub post_offset: Duration,
-    /// Print the result as JSON (docs/formats/causes.md of a run, explanation.md of captures)
+    /// Print the result as JSON (docs/formats/explanation.md of a run, explanation.md of captures)
     #[arg(long)]
     pub json: bool,
     /// No progress bar

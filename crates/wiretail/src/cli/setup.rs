@@ -1,8 +1,29 @@
 //! Arguments of `wiretail setup`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
-use crate::setup::PartName;
+/// The names of the parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartName {
+    /// iproute2 and ethtool
+    Tools,
+    /// DPDK with its headers, and a C compiler
+    Dpdk,
+    /// Suricata 7
+    Suricata,
+    /// A set of 19,500 Suricata rules
+    SuricataRules,
+    /// Open vSwitch with its DPDK build
+    Ovs,
+    /// LXC and runc
+    Container,
+    /// QEMU and a static busybox
+    Vm,
+    /// Snort 3, which Debian has no package of
+    Snort,
+}
 
 /// Arguments of `wiretail setup`.
 #[derive(Debug, Args)]

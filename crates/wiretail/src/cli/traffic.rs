@@ -9,8 +9,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use wiretail_dataplane::Direction;
 use wiretail_dataplane::port::dpdk::InterfaceDriver;
 use wiretail_schema::experiment::parse_rate;
-use wiretail_schema::sizes::FrameSizes;
 use wiretail_schema::units::Duration;
+use wiretail_schema::units::sizes::FrameSizes;
 
 use super::count;
 
@@ -244,8 +244,8 @@ pub struct CaptureArgs {
     pub snaplen: u16,
     /// Who makes the stamps (with --socket dpdk, software is the polling loop); others are never put in their
     /// place
-    #[arg(long, value_enum, default_value_t = StampChoice::Software)]
-    pub stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = TimestampChoice::Software)]
+    pub timestamps: TimestampChoice,
     /// Read and write while the capture runs, however short it is
     #[arg(long)]
     pub stream: bool,
@@ -289,7 +289,7 @@ pub struct ForwardArgs {
     pub output: Place,
     /// Back as well, from OUT to IN
     #[arg(long)]
-    pub both_ways: bool,
+    pub both_directions: bool,
     /// Most packets that are taken together, 1 to 64; it never waits for a batch to fill
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub batch: usize,
@@ -430,7 +430,7 @@ pub enum ReleaseChoice {
 
 /// Who makes the stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StampChoice {
+pub enum TimestampChoice {
     /// The kernel, where a packet enters the stack
     Software,
     /// The network card, on reception
@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_apart() {
+    fn places_are_distinguished() {
         let place = |text: &str| text.parse::<Place>();
         let inside =
             Place { namespace: Some("dut".to_owned()), interface: "eth0".to_owned(), is_device: false };

@@ -4,20 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::interrupts;
+use wiretail_analysis::causes::interrupts;
+use wiretail_analysis::causes::periodicity::{self, KnownClock, Numbers, POSITION, Series, kernel_ticks};
 use wiretail_analysis::matching::Outcome;
-use wiretail_analysis::periodicity::{self, KnownClock, Numbers, POSITION, Series, kernel_ticks};
 use wiretail_capture::interrupts::parse_irq_csv;
 use wiretail_capture::{OpenOptions, fields};
-use wiretail_schema::explain::{EXPLANATION_SCHEMA, Explanation, InterruptTable};
+use wiretail_schema::causes::capture::{CAPTURE_EXPLANATION_SCHEMA, CaptureExplanation, InterruptTable};
 use wiretail_schema::summary::Summary;
 
 use super::text;
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::outputs;
+use crate::analyze::recognise::key_choice;
+use crate::analyze::source::Source;
 use crate::cli::explain::ExplainArgs;
-use crate::evaluate::{Job, evaluate};
-use crate::outputs;
-use crate::recognise::key_choice;
-use crate::source::Source;
 
 /// Packets that are looked at: 24 bytes each, 32 in the spectrum, and 8 for each number that they hold.
 const PACKETS_MAX: usize = 1 << 21;
@@ -56,8 +56,8 @@ pub fn explain(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
     {
         bail!("{}: has no counter of CPU {cpu}; leave out --cpu to see which CPUs it has", interrupts.path);
     }
-    let explanation = Explanation {
-        schema: EXPLANATION_SCHEMA.to_owned(),
+    let explanation = CaptureExplanation {
+        schema: CAPTURE_EXPLANATION_SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pre: arguments.pre.display().to_string(),
         post: post.display().to_string(),

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, ratio};
-use wiretail_schema::explain::{Alignment, Explanation, Follows, Interrupts, Periodicity, Recurrence, Stall};
+use wiretail_schema::causes::capture::{
+    Alignment, CaptureExplanation, Follows, Interrupts, Periodicity, Recurrence, Stall,
+};
 
 /// Stalls and alignments that are shown; JSON has all.
 const SHOWN: usize = 8;
@@ -14,7 +16,7 @@ const LIKELY: f64 = 0.01;
 ///
 /// # Errors
 /// As for a closed pipe.
-pub fn write(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+pub fn write(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<()> {
     writeln!(
         out,
         "  {} packets in {:.3} s, median delay {}\n",
@@ -44,7 +46,7 @@ pub fn patterns(out: &mut impl Write, periodicity: &Periodicity) -> io::Result<(
     Ok(())
 }
 
-fn stalls(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+fn stalls(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<()> {
     let above = duration(explanation.stall_above_ns as f64);
     writeln!(out, "  STALLS: packets of {above} and more")?;
     if explanation.stalls.is_empty() {
@@ -137,7 +139,7 @@ fn recurrence(out: &mut impl Write, found: &Recurrence, rate_hz: f64) -> io::Res
             format!("a CLOCK of {:.4} ± {:.4} Hz", found.frequency_hz, found.frequency_error_hz)
         }
         Follows::Packets => format!("every {} PACKETS", found.period_packets.round()),
-        Follows::CannotBeToldApart => format!(
+        Follows::Indistinguishable => format!(
             "every {} packets or {:.4} ± {:.4} Hz: CANNOT BE TOLD APART",
             found.period_packets.round(),
             found.frequency_hz,

@@ -3,17 +3,17 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration};
-use wiretail_report::remedies::{Remedy, remedy};
+use wiretail_report::mitigations::{Mitigation, mitigation};
 use wiretail_report::{cause_name, headline, sentence};
 use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation, TrialFindings};
-use wiretail_schema::disturbance::TruthReport;
+use wiretail_schema::run::interference::GroundTruthReport;
 
 use super::text::patterns;
 
 /// Causes and senders that are shown; JSON has all.
 const SHOWN: usize = 10;
 /// Causes of which it is said what helps.
-const REMEDIES: usize = 3;
+const MITIGATIONS: usize = 3;
 /// The percentile that causes are compared by, in the order of [`TrialExplanation::percentiles`].
 const COMPARED: [f64; 2] = [99.9, 99.999];
 
@@ -30,12 +30,12 @@ pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io
             "  without a trace: [trace] record = \"yes\" in the experiment tells who delayed its packets\n"
         )?,
     }
-    findings.truth.iter().try_for_each(|report| truth(out, report))?;
+    findings.ground_truth.iter().try_for_each(|report| ground_truth(out, report))?;
     patterns(out, &findings.periodicity)
 }
 
 /// What was planted against what was told.
-fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
+fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<()> {
     let percent =
         |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
     writeln!(
@@ -47,18 +47,19 @@ fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
         "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  senders named",
         "KIND", "planted", "packets", "precision", "recall"
     )?;
-    for (kind, truth) in &report.kinds {
-        let senders: Vec<&str> = truth.senders.iter().map(String::as_str).collect();
-        let missed: Vec<&str> = truth.planters.difference(&truth.senders).map(String::as_str).collect();
+    for (kind, ground_truth) in &report.kinds {
+        let senders: Vec<&str> = ground_truth.senders.iter().map(String::as_str).collect();
+        let missed: Vec<&str> =
+            ground_truth.injectors.difference(&ground_truth.senders).map(String::as_str).collect();
         let missed = if missed.is_empty() { String::new() } else { format!("; NOT {}", missed.join(", ")) };
         writeln!(
             out,
             "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  {}{missed}",
             kind.name(),
-            truth.planted,
-            truth.packets,
-            percent(truth.precision()),
-            percent(truth.recall()),
+            ground_truth.injected,
+            ground_truth.packets,
+            percent(ground_truth.precision()),
+            percent(ground_truth.recall()),
             senders.join(", ")
         )?;
     }
@@ -68,7 +69,7 @@ fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
             out,
             "    {} packets of {} were put down to: {said}",
             confused.packets,
-            confused.planted.name()
+            confused.injected.name()
         )?;
     }
     writeln!(
@@ -76,7 +77,7 @@ fn truth(out: &mut impl Write, report: &TruthReport) -> io::Result<()> {
         "    not judged: {} late packets that came too close behind others; {} outside of every planted window; {} that \
          met a disturbance for less than half of what they lost\n",
         count(report.crowded),
-        count(report.not_planted),
+        count(report.not_injected),
         count(report.doubtful)
     )
 }
@@ -92,18 +93,18 @@ fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usiz
     }
     incidents(out, explanation, worst)?;
     writeln!(out, "\n  WHAT HELPS")?;
-    let mut told: Vec<&Remedy> = Vec::new();
+    let mut told: Vec<&Mitigation> = Vec::new();
     for row in explanation.causes.iter().filter(|row| row.tail_packets > 0) {
-        let remedy = remedy(row.kind, &row.name);
-        if told.len() == REMEDIES || told.contains(&remedy) {
+        let mitigation = mitigation(row.kind, &row.name);
+        if told.len() == MITIGATIONS || told.contains(&mitigation) {
             continue;
         }
-        told.push(remedy);
-        writeln!(out, "    {}: {}", cause_name(row), remedy.what)?;
-        for step in remedy.steps {
+        told.push(mitigation);
+        writeln!(out, "    {}: {}", cause_name(row), mitigation.what)?;
+        for step in mitigation.steps {
             writeln!(out, "      - {step}")?;
         }
-        for source in remedy.sources {
+        for source in mitigation.sources {
             writeln!(out, "        {} ({})", source.url, source.title)?;
         }
     }

@@ -5,21 +5,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::run::testbed::profile::below;
 use anyhow::{Context, Result, bail};
 use wiretail_host::{JOURNAL_FOLDER, KEPT_FOLDER, LeftoverState, Step, leftovers};
 use wiretail_schema::host::plan::TuningPlan;
 
-use crate::outputs::write_file;
+use crate::analyze::outputs::write_file;
 
 /// Name of the journal.
 pub(super) const JOURNAL: &str = "applied";
 /// What is said of a setting that the kernel did not take.
 pub(super) const REFUSED: &str = "the kernel refused it";
-
-/// A whole path of the machine below `root`.
-pub(super) fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
-}
 
 /// The folder of what is applied.
 pub(super) fn folder(root: &Path) -> PathBuf {

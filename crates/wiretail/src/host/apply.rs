@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use wiretail_analysis::audit::Question;
-use wiretail_analysis::tuning::{files, outputs};
+use wiretail_analysis::host::audit::Question;
+use wiretail_analysis::host::tuning::{files, outputs};
 use wiretail_host::{Journal, Plan, Step, leftovers, privileges};
-use wiretail_schema::cores::CoreSet;
 use wiretail_schema::host::plan::{Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
+use wiretail_schema::units::cores::CoreSet;
 
-use super::applied::{self, JOURNAL, REFUSED, below};
-use super::plan::{place, planned, question, row, table};
-use super::read::read;
+use super::applied::{self, JOURNAL, REFUSED};
+use super::plan::{place, question, row, table};
 use crate::cli::host::ApplyArgs;
+use crate::run::testbed::profile::{below, planned, read, writes};
 
 /// Files of other programs are put in their places only where those programs are.
 const READERS: &[(&str, &[&str])] = &[
@@ -97,19 +97,6 @@ pub(super) fn same_question(plan: &TuningPlan) -> Question {
     Question { cores: CoreSet::parse(&plan.cores).ok(), role: Some(plan.role) }
 }
 
-/// What can be changed while the machine runs, of the rules that are meant, in the order of the plan. What the kernel refuses, as
-/// interrupts that belong to a core, stays as it is.
-pub fn writes(root: &Path, plan: &TuningPlan, rules: &Rules) -> Vec<Step> {
-    let is_meant = |setting: &&Setting| rules.has(setting.rule.as_deref().unwrap_or_default());
-    let write = |setting: &Setting| match (&setting.target, setting.state, &setting.wanted) {
-        (Target::File { path }, SettingState::Change, Some(value)) => {
-            Some(Step::WriteFile { path: below(root, path), value: value.clone(), may_refuse: true })
-        }
-        _ => None,
-    };
-    plan.settings.iter().filter(is_meant).filter_map(write).collect()
-}
-
 /// The changes, in the order of the plan.
 fn steps(root: &Path, plan: &TuningPlan, record: &HostRecord, with_files: bool) -> Plan {
     let mut steps = Plan::new();
@@ -145,7 +132,7 @@ fn told(
     refused.iter().try_for_each(|setting| row(out, setting))?;
     put.iter().try_for_each(|step| writeln!(out, "    {step}"))?;
     let by_hand = |setting: &&Setting| {
-        matches!(setting.target, Target::Service { .. } | Target::Card { .. })
+        matches!(setting.target, Target::Service { .. } | Target::Nic { .. })
             && setting.state == SettingState::Change
     };
     after.settings.iter().filter(by_hand).try_for_each(|setting| row(out, setting))?;

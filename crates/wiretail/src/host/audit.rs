@@ -7,15 +7,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use wiretail_analysis::audit::audit;
-use wiretail_analysis::tuning::files;
+use wiretail_analysis::host::audit::audit;
+use wiretail_analysis::host::tuning::files;
 use wiretail_schema::host::audit::{Audit, Finding, Verdict};
 
+use crate::analyze::outputs;
 use crate::cli::host::AuditArgs;
-use crate::outputs;
 
-use super::read::{asked, read, recorded};
+use super::read::{asked, recorded};
 use super::text::wrapped;
+use crate::run::testbed::profile::read;
 
 /// Runs the command.
 ///
@@ -33,7 +34,7 @@ pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
     let question = asked(&arguments.cores, arguments.role);
     let audit = audit(&record, &question, env!("CARGO_PKG_VERSION"));
     outputs::print(&audit, arguments.json, |out| table(out, &audit, arguments.all))?;
-    let bad = |finding: &Finding| matches!(finding.verdict, Verdict::Broken | Verdict::Harmful);
+    let bad = |finding: &Finding| matches!(finding.verdict, Verdict::Ineffective | Verdict::Harmful);
     Ok(match arguments.check && audit.findings.iter().any(bad) {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
@@ -64,7 +65,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
         out,
         "\n  {} rules: {} broken, {} harmful, {} improvable, {} good, {} not here, {} not seen",
         audit.findings.len(),
-        count(Verdict::Broken),
+        count(Verdict::Ineffective),
         count(Verdict::Harmful),
         count(Verdict::Improvable),
         count(Verdict::Good),
@@ -132,7 +133,7 @@ fn row(out: &mut impl Write, finding: &Finding, all: bool) -> io::Result<()> {
         line("source", &finding.source)?;
     }
     if finding.verdict.is_problem() {
-        line("do", &finding.remedy)?;
+        line("do", &finding.mitigation)?;
         line("cost", &finding.cost)?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `wiretail host`: what a host must look like for packets' cores to be left alone, and whether it does.
 
+pub mod ablation;
 mod applied;
 mod apply;
 mod audit;
@@ -15,11 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub use apply::writes;
-pub use plan::here;
-
 use crate::cli::host::{HostArgs, HostCommand};
-use crate::run;
 
 /// Runs the command.
 ///
@@ -34,6 +31,6 @@ pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
         HostCommand::Verify(arguments) => verify::run(arguments),
         HostCommand::Noise(arguments) => noise::run(arguments),
         HostCommand::Recommend(arguments) => recommend::run(arguments),
-        HostCommand::Prove(arguments) => run::proof::run(arguments),
+        HostCommand::Prove(arguments) => ablation::run(arguments),
     }
 }

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use wiretail_analysis::audit::Question;
-use wiretail_analysis::tuning::{files, outputs, plan};
-use wiretail_schema::cores::CoreSet;
-use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target, TuningPlan};
+use anyhow::{Context, Result};
+use wiretail_analysis::host::audit::Question;
+use wiretail_analysis::host::tuning::{files, outputs};
+use wiretail_schema::host::plan::{Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
-use super::read::{asked, read, recorded};
+use super::read::{asked, recorded};
 use super::text::wrapped;
+use crate::analyze::outputs::{print, write_file};
 use crate::cli::host::{PlanArgs, WantedArgs};
-use crate::outputs::{print, write_file};
+use crate::run::testbed::profile::{planned, read};
 
 /// Runs the command.
 ///
@@ -39,23 +39,6 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The plan of a recorded host.
-///
-/// # Errors
-/// Cores that can't be had.
-pub(super) fn planned(record: &HostRecord, profile: Profile, question: &Question) -> Result<TuningPlan> {
-    plan(record, profile, question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
-}
-
-/// The plan of this host for cores that a trial leaves alone.
-///
-/// # Errors
-/// Cores that can't be had.
-pub fn here(profile: Profile, cores: &CoreSet) -> Result<TuningPlan> {
-    let record = read(Path::new("/"), &files(), Duration::ZERO);
-    planned(&record, profile, &Question { cores: Some(cores.clone()), role: None })
 }
 
 /// What is asked, by the words of the command line.
@@ -115,7 +98,7 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
         "  {} settings: {} to change, {} broken, {} in effect, {} not here, {} not seen",
         plan.settings.len(),
         count(SettingState::Change),
-        count(SettingState::Broken),
+        count(SettingState::Ineffective),
         count(SettingState::InEffect),
         count(SettingState::NotHere),
         count(SettingState::Unseen)
@@ -124,7 +107,7 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
 
 /// Whether something is to be done about it, or nobody knows.
 pub(super) fn needs_change(setting: &Setting) -> bool {
-    matches!(setting.state, SettingState::Change | SettingState::Broken | SettingState::Unseen)
+    matches!(setting.state, SettingState::Change | SettingState::Ineffective | SettingState::Unseen)
 }
 
 /// One setting: how it is, and how it shall be.
@@ -146,7 +129,7 @@ pub(super) fn row(out: &mut impl Write, setting: &Setting) -> io::Result<()> {
     let change = match setting.state {
         SettingState::Change => format!("{now} -> {wanted}"),
         SettingState::InEffect => now,
-        SettingState::Broken => format!("{now}, asked for and not in effect"),
+        SettingState::Ineffective => format!("{now}, asked for and not in effect"),
         SettingState::NotHere | SettingState::Unseen => String::new(),
     };
     writeln!(out, "    {:<11} {name:<52} {change}", setting.state.name())?;

@@ -5,17 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::audit::{CONFIG_OPTIONS, Question, REGISTERS, TWICE};
-use wiretail_host::{CoreSet, RecordPlan, record};
+use wiretail_analysis::host::audit::Question;
+use wiretail_host::CoreSet;
 use wiretail_schema::host::record::HostRecord;
 
 use crate::cli::host::RoleChoice;
-
-/// Reads a host under `root`, some files again after `interval`; zero for once only.
-pub(super) fn read(root: &Path, files: &[&str], interval: Duration) -> HostRecord {
-    let plan = RecordPlan { files, twice: TWICE, registers: REGISTERS, options: CONFIG_OPTIONS, interval };
-    record(root, &plan, std::thread::sleep)
-}
+use crate::run::testbed::profile::read;
 
 /// Cores and role as they were asked for.
 pub(super) fn asked(cores: &Option<CoreSet>, role: Option<RoleChoice>) -> Question {

@@ -5,16 +5,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use wiretail_analysis::audit::Question;
-use wiretail_analysis::tuning::files;
+use wiretail_analysis::host::audit::Question;
+use wiretail_analysis::host::tuning::files;
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, TuningPlan};
 
 use super::applied::{self, REFUSED};
 use super::apply::same_question;
-use super::plan::{needs_change, planned, row};
-use super::read::{asked, read};
+use super::plan::{needs_change, row};
+use super::read::asked;
+use crate::analyze::outputs;
 use crate::cli::host::VerifyArgs;
-use crate::outputs;
+use crate::run::testbed::profile::{planned, read};
 
 /// Runs the command.
 ///

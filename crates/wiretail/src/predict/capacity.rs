@@ -5,20 +5,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use wiretail_analysis::capacity::{against_search, counted, deployment, inputs};
+use wiretail_analysis::prediction::capacity::{against_search, counted, deployment, inputs};
 use wiretail_report::format::{duration, rate};
-use wiretail_schema::causes::{CAUSES_FILE, CauseKind, TrialExplanation};
-use wiretail_schema::predict::capacity::{
+use wiretail_schema::causes::{CauseKind, EXPLANATION_FILE, TrialExplanation};
+use wiretail_schema::prediction::capacity::{
     CAPACITY_SCHEMA, CapacityBasis, CapacityInputs, CapacityModel, Deployment, Estimate, InterruptLoad,
     Judgement, MedianBasis,
 };
-use wiretail_schema::predict::deployments::{DeploymentSpec, parse_deployments};
+use wiretail_schema::prediction::deployments::{DeploymentSpec, parse_deployments};
 use wiretail_schema::run::{Run, TrialRecord};
 use wiretail_schema::summary::Summary;
 
+use crate::analyze::outputs;
 use crate::cli::predict::CapacityArgs;
-use crate::outputs;
-use crate::run::{directory, search};
+use crate::run::output::directory;
 
 /// Runs the command.
 ///
@@ -36,7 +36,7 @@ pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
         deployments: deployments.collect::<Result<_>>()?,
     };
     if let (Some(path), Some(dut), [found]) = (&arguments.run, arguments.dut, &mut model.deployments[..]) {
-        let searches = search::read(path)?.map_or_else(Vec::new, |searches| searches.searches);
+        let searches = directory::searches(path)?.map_or_else(Vec::new, |searches| searches.searches);
         let own = searches.iter().find(|search| search.trials.iter().any(|trial| trial.number == dut));
         found.searched = own.map_or_else(Vec::new, |search| against_search(&found.capacity, search));
     }
@@ -121,14 +121,14 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
         low: found.low_ns as f64,
         high: found.high_ns.map(|high| high as f64),
     };
-    let (clock, grid_ns) = super::clock(&summary);
+    let (clock, granularity_ns) = super::clock(&summary);
     let trial = format!("{} ({})", trial.number, trial.name);
-    Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, grid_ns }))
+    Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, granularity_ns }))
 }
 
 /// What interrupted the device's core in its trial: by the trace, else by the counters with the costs given.
 fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
-    let file = path.join(&trial.directory).join(CAUSES_FILE);
+    let file = path.join(&trial.directory).join(EXPLANATION_FILE);
     let shown = file.display();
     if arguments.costs.is_empty() {
         return match std::fs::read(&file) {

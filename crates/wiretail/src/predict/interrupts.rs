@@ -6,19 +6,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use wiretail_analysis::sampling::{Recurring, against, outcome, phase_ps, waits, worst};
+use wiretail_analysis::prediction::sampling::{Recurring, against, outcome, phase_ps, waits, worst};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, duration, rate, ratio};
-use wiretail_schema::predict::interrupt::InterruptSpec;
-use wiretail_schema::predict::sampling::{
+use wiretail_schema::prediction::interrupt::InterruptSpec;
+use wiretail_schema::prediction::sampling::{
     InterruptSampling, LatePacket, MeasuredLate, SAMPLING_SCHEMA, SampledInterrupt, SamplingOutcome,
 };
 
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::outputs;
+use crate::analyze::recognise::key_choice;
+use crate::analyze::source::Source;
 use crate::cli::predict::InterruptsArgs;
-use crate::evaluate::{Job, evaluate};
-use crate::outputs;
-use crate::recognise::key_choice;
-use crate::source::Source;
 
 /// Late packets that are listed and drawn.
 const WORST: usize = 5_000;
@@ -144,13 +144,13 @@ fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<Measu
     };
     let mut worst: Vec<LatePacket> = summary.worst.iter().map(late).collect();
     worst.sort_by(|a, b| a.at_ns.total_cmp(&b.at_ns));
-    let (clock, grid_ns) = super::clock(&summary);
+    let (clock, granularity_ns) = super::clock(&summary);
     Ok(MeasuredLate {
         pre: pre.display().to_string(),
         post: post.display().to_string(),
         packets: summary.delay.count,
         clock,
-        grid_ns,
+        granularity_ns,
         rate_pps: summary.pre.rate_pps_mean,
         median_ns,
         worst,

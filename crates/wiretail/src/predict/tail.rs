@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use wiretail_analysis::matching::Outcome;
-use wiretail_analysis::tail::{Packets, Settings, predict};
+use wiretail_analysis::prediction::tail::{Packets, Settings, predict};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, digits, duration, percentile};
-use wiretail_schema::predict::tail::{Basis, Fit, Forecast, Heap, TAIL_SCHEMA, Tail, TailPrediction};
+use wiretail_schema::prediction::tail::{Basis, Component, Fit, Forecast, TAIL_SCHEMA, Tail, TailPrediction};
 
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::outputs;
+use crate::analyze::recognise::key_choice;
+use crate::analyze::source::Source;
 use crate::cli::tail::TailArgs;
-use crate::evaluate::{Job, evaluate};
-use crate::outputs;
-use crate::recognise::key_choice;
-use crate::source::Source;
 
 /// Packets that are looked at: some 50 bytes each.
 const PACKETS_MAX: usize = 1 << 26;
@@ -27,9 +27,9 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     if let Some(once_in) = arguments.once_in.iter().find(|once_in| once_in.ns <= 0) {
         bail!("--once-in {once_in}: expected more than 0s");
     }
-    let Read { times_ns, delays_ns, grid_ns, clock } = read(arguments)?;
+    let Read { times_ns, delays_ns, granularity_ns, clock } = read(arguments)?;
     let settings = Settings {
-        grid_ns,
+        granularity_ns,
         run_packets: arguments.run,
         calibrate: arguments.calibrate,
         ahead: arguments.ahead.map(Into::into),
@@ -59,7 +59,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
 struct Read {
     times_ns: Vec<i64>,
     delays_ns: Vec<i64>,
-    grid_ns: f64,
+    granularity_ns: f64,
     clock: String,
 }
 
@@ -93,11 +93,11 @@ fn read(arguments: &TailArgs) -> Result<Read> {
         }),
     )?;
     matched.sort_unstable();
-    let (clock, grid_ns) = super::clock(&summary);
+    let (clock, granularity_ns) = super::clock(&summary);
     Ok(Read {
         times_ns: matched.iter().map(|(_, at_ns, _)| *at_ns).collect(),
         delays_ns: matched.iter().map(|(_, _, delay_ns)| *delay_ns).collect(),
-        grid_ns,
+        granularity_ns,
         clock,
     })
 }
@@ -110,7 +110,7 @@ fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {
         count(packets),
         tail.span_ns as f64 * 1e-9,
         tail.rate_pps,
-        tail.grid_ns
+        tail.granularity_ns
     )?;
     if let Some(fit) = &tail.fit {
         write_fit(out, fit, tail)?;
@@ -205,7 +205,7 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
 }
 
 /// Both heaps as the one tail that they are, and the lower one's distribution.
-fn write_heap(out: &mut impl Write, below: &Heap, fit: &Fit) -> io::Result<()> {
+fn write_heap(out: &mut impl Write, below: &Component, fit: &Fit) -> io::Result<()> {
     writeln!(
         out,
         "  TAIL above {}: {} packets in {} events, of two heaps: {} of the events are below {}",

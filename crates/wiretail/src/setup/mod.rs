@@ -20,9 +20,9 @@ use anyhow::{Context, Result, bail};
 use wiretail_host::deploy::vm::{Kernel, fetch_kernel};
 use wiretail_host::privileges;
 
-use crate::cli::setup::SetupArgs;
+use crate::cli::setup::{PartName, SetupArgs};
 use parts::{Fetch, PARTS, Part};
-pub use parts::{PartName, missing, missing_program};
+pub use parts::{missing, missing_program};
 use progress::Spinner;
 use sources::Derived;
 

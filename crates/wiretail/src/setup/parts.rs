@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::cli::setup::PartName;
 use clap::ValueEnum;
-use serde::Serialize;
 use wiretail_host::deploy::vm::{Kernel, kernel_cached};
 
 /// Where Wiretail keeps what it fetched: rules, and the lists of its own package sources.
@@ -15,28 +15,6 @@ pub const EMERGING_RULES: &str = "/var/cache/wiretail/rules/emerging/emerging.ru
 
 /// Programs are looked for here too: an ordinary user's PATH has no sbin.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// The names of the parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PartName {
-    /// iproute2 and ethtool
-    Tools,
-    /// DPDK with its headers, and a C compiler
-    Dpdk,
-    /// Suricata 7
-    Suricata,
-    /// A set of 19,500 Suricata rules
-    SuricataRules,
-    /// Open vSwitch with its DPDK build
-    Ovs,
-    /// LXC and runc
-    Container,
-    /// QEMU and a static busybox
-    Vm,
-    /// Snort 3, which Debian has no package of
-    Snort,
-}
 
 /// One part.
 #[derive(Debug)]

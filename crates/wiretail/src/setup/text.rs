@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::Status;
 use wiretail_host::deploy::vm::Kernel;
 
-use super::parts::{EMERGING_RULES, Fetch, PartName};
+use super::parts::{EMERGING_RULES, Fetch};
 use super::sources::Derived;
+use crate::cli::setup::PartName;
 
 /// A part in `wiretail setup --json`.
 #[derive(Debug, Serialize)]

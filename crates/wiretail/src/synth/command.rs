@@ -36,10 +36,10 @@ pub fn run(arguments: &SynthArgs) -> Result<ExitCode> {
         frame_len: arguments.frame_len,
         ..SynthOptions::default()
     };
-    let truth = synthesize(&options, create(&arguments.pre)?, create(&arguments.post)?)
+    let ground_truth = synthesize(&options, create(&arguments.pre)?, create(&arguments.post)?)
         .with_context(|| format!("{} and {}", arguments.pre.display(), arguments.post.display()))?;
     let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &truth)?;
+    serde_json::to_writer_pretty(&mut out, &ground_truth)?;
     writeln!(out)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -29,10 +29,10 @@ fn read(file: &[u8]) -> Vec<Seen> {
     records
 }
 
-fn pair(options: &SynthOptions) -> (Truth, Vec<u8>, Vec<u8>) {
+fn pair(options: &SynthOptions) -> (GroundTruth, Vec<u8>, Vec<u8>) {
     let (mut pre, mut post) = (Vec::new(), Vec::new());
-    let truth = synthesize(options, &mut pre, &mut post).unwrap();
-    (truth, pre, post)
+    let ground_truth = synthesize(options, &mut pre, &mut post).unwrap();
+    (ground_truth, pre, post)
 }
 
 fn busy() -> SynthOptions {
@@ -50,76 +50,84 @@ fn busy() -> SynthOptions {
 }
 
 /// Counts everything from the files alone, with maps and full memory.
-fn recount(pre: &[Seen], post: &[Seen]) -> Truth {
+fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
     let mut sent = HashMap::new();
     for record in pre {
         sent.entry(record.counter).or_insert(record.time_ns);
     }
     let mut arrived = HashSet::new();
     let mut delays = Vec::new();
-    let mut truth =
-        Truth { pre_records: pre.len() as u64, post_records: post.len() as u64, ..Truth::default() };
+    let mut ground_truth = GroundTruth {
+        pre_records: pre.len() as u64,
+        post_records: post.len() as u64,
+        ..GroundTruth::default()
+    };
     for (position, record) in post.iter().enumerate() {
         if !arrived.insert(record.counter) {
-            truth.duplicates_post += 1;
+            ground_truth.duplicates_post += 1;
             continue;
         }
         delays.push(record.time_ns - sent[&record.counter]);
         // No packet is under way for longer than a few thousand records here.
         let before = &post[position.saturating_sub(5_000)..position];
-        truth.reordered += u64::from(before.iter().any(|other| other.counter > record.counter));
+        ground_truth.reordered += u64::from(before.iter().any(|other| other.counter > record.counter));
     }
     let last = sent.keys().max().unwrap();
     let lost: String =
         (0..=*last).map(|counter| if arrived.contains(&counter) { ' ' } else { 'x' }).collect();
-    truth.packets = sent.len() as u64;
-    truth.duplicates_pre = (pre.len() - sent.len()) as u64;
-    truth.arrived = arrived.len() as u64;
-    truth.lost = truth.packets - truth.arrived;
-    truth.longest_loss_run = lost.split(' ').map(str::len).max().unwrap() as u64;
-    truth.delay_ns_min = delays.iter().copied().min().unwrap_or(0);
-    truth.delay_ns_max = delays.iter().copied().max().unwrap_or(0);
-    truth.delay_ns_sum = delays.iter().sum();
-    truth
+    ground_truth.packets = sent.len() as u64;
+    ground_truth.duplicates_pre = (pre.len() - sent.len()) as u64;
+    ground_truth.arrived = arrived.len() as u64;
+    ground_truth.lost = ground_truth.packets - ground_truth.arrived;
+    ground_truth.longest_loss_run = lost.split(' ').map(str::len).max().unwrap() as u64;
+    ground_truth.delay_ns_min = delays.iter().copied().min().unwrap_or(0);
+    ground_truth.delay_ns_max = delays.iter().copied().max().unwrap_or(0);
+    ground_truth.delay_ns_sum = delays.iter().sum();
+    ground_truth
 }
 
 #[test]
-fn the_truth_is_what_the_files_hold() {
+fn the_ground_truth_is_what_the_files_hold() {
     let nothing = SynthOptions { packets: 20_000, ..SynthOptions::default() };
     let all_lost = SynthOptions { packets: 100, loss: 1.0, ..SynthOptions::default() };
     let all_copied =
         SynthOptions { packets: 1_000, duplicate_pre: 1.0, duplicate_post: 1.0, ..SynthOptions::default() };
     for options in [busy(), nothing, all_lost, all_copied, SynthOptions { reorder: 1.0, ..busy() }] {
-        let (truth, pre, post) = pair(&options);
+        let (ground_truth, pre, post) = pair(&options);
         let mut counted = recount(&read(&pre), &read(&post));
         // What only the generator can know.
-        counted.stalls = truth.stalls;
-        counted.in_flight_max = truth.in_flight_max;
-        assert_eq!(truth, counted, "{options:?}");
+        counted.stalls = ground_truth.stalls;
+        counted.in_flight_max = ground_truth.in_flight_max;
+        assert_eq!(ground_truth, counted, "{options:?}");
     }
 }
 
 #[test]
 fn about_as_much_is_planted_as_was_asked_for() {
-    let (truth, _, _) = pair(&busy());
+    let (ground_truth, _, _) = pair(&busy());
     let near = |count: u64, expected: f64| {
         // Five standard deviations of a Poisson count.
         assert!((count as f64 - expected).abs() < 5.0 * expected.sqrt(), "{count}, expected {expected}");
     };
-    near(truth.lost, 500.0);
-    near(truth.duplicates_pre, 49_500.0 * 0.002);
-    near(truth.duplicates_post, 49_500.0 * 0.003);
-    near(truth.stalls, 49_500.0 * 1e-4);
-    assert!(truth.reordered > 100, "{truth:?}");
-    let (truth, pre, post) = pair(&SynthOptions { packets: 5_000, ..SynthOptions::default() });
-    let zero =
-        [truth.lost, truth.longest_loss_run, truth.duplicates_pre, truth.duplicates_post, truth.reordered];
+    near(ground_truth.lost, 500.0);
+    near(ground_truth.duplicates_pre, 49_500.0 * 0.002);
+    near(ground_truth.duplicates_post, 49_500.0 * 0.003);
+    near(ground_truth.stalls, 49_500.0 * 1e-4);
+    assert!(ground_truth.reordered > 100, "{ground_truth:?}");
+    let (ground_truth, pre, post) = pair(&SynthOptions { packets: 5_000, ..SynthOptions::default() });
+    let zero = [
+        ground_truth.lost,
+        ground_truth.longest_loss_run,
+        ground_truth.duplicates_pre,
+        ground_truth.duplicates_post,
+        ground_truth.reordered,
+    ];
     assert_eq!(zero, [0; 5]);
     assert_eq!(pre.len(), post.len());
 }
 
 #[test]
-fn times_rise_and_copies_come_while_their_packet_is_under_way() {
+fn times_rise_and_copies_come_while_their_packet_is_in_flight() {
     let (_, pre, post) = pair(&busy());
     let (pre, post) = (read(&pre), read(&post));
     assert!(pre.is_sorted_by_key(|record| record.time_ns));
@@ -158,16 +166,16 @@ fn frames_are_valid_and_change_in_one_byte() {
 
 #[test]
 fn a_seed_gives_the_same_bytes_again_and_another_one_others() {
-    let (truth, pre, post) = pair(&busy());
-    assert_eq!((truth, pre, post.clone()), pair(&busy()));
+    let (ground_truth, pre, post) = pair(&busy());
+    assert_eq!((ground_truth, pre, post.clone()), pair(&busy()));
     assert_ne!(post, pair(&SynthOptions { seed: 8, ..busy() }).2);
 }
 
 #[test]
-fn memory_holds_the_packets_under_way_only() {
-    let (truth, _, _) = pair(&SynthOptions { packets: 200_000, ..busy() });
+fn memory_holds_the_packets_in_flight_only() {
+    let (ground_truth, _, _) = pair(&SynthOptions { packets: 200_000, ..busy() });
     // At a packet each microsecond, as many as the longest delay has microseconds, and some copies.
-    assert!(truth.in_flight_max < truth.delay_ns_max / 1_000 + 100, "{truth:?}");
+    assert!(ground_truth.in_flight_max < ground_truth.delay_ns_max / 1_000 + 100, "{ground_truth:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 use wiretail_capture::trace::{Event, Kind, Lost, Trace};
-use wiretail_schema::trace::TraceNames;
+use wiretail_schema::causes::trace::TraceNames;
 
 /// Longest list of windows that is kept.
 const LOST_MAX: usize = 1000;

@@ -45,8 +45,8 @@ pub fn synth(folder: &Path, options: &[&str]) -> (PathBuf, PathBuf, serde_json::
     let (pre, post) = (folder.join("pre.pcap"), folder.join("post.pcap"));
     let mut arguments = vec![OsStr::new("synth"), pre.as_os_str(), post.as_os_str()];
     arguments.extend(options.iter().map(OsStr::new));
-    let truth = serde_json::from_str(&succeed(arguments)).expect("JSON");
-    (pre, post, truth)
+    let ground_truth = serde_json::from_str(&succeed(arguments)).expect("JSON");
+    (pre, post, ground_truth)
 }
 
 /// The published captures, which are not part of the project: None, and a line that says so, where they are missing.

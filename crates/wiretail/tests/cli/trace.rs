@@ -12,7 +12,7 @@ use serde_json::Value;
 use wiretail_capture::trace::{Event, Kind, Trace};
 use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{CoreSet, JOURNAL_FOLDER, Journal, Step, clean, name_prefix};
-use wiretail_schema::trace::TraceNames;
+use wiretail_schema::causes::trace::TraceNames;
 
 use crate::run::{Turn, live};
 use crate::support::{fail, folder, wiretail};
@@ -50,7 +50,7 @@ fn now_ns() -> u64 {
 
 /// Runs `work` while one thread of this process spins on the watched core and another one, on core 0, unmaps memory:
 /// each time the watched core has to forget it. Returns the sender's number too.
-fn disturbed<T>(work: impl FnOnce() -> T) -> (T, i32) {
+fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -147,7 +147,7 @@ fn the_parser_reads_what_the_kernel_prints() {
     // What the first round of draining finds is not printed any more.
     thread::sleep(Duration::from_millis(100));
     let from_ns = now_ns();
-    let ((), sender) = disturbed(|| thread::sleep(Duration::from_millis(300)));
+    let ((), sender) = interfered(|| thread::sleep(Duration::from_millis(300)));
     recorder.pause().expect("paused");
     let after_ns = now_ns();
     let read = |instance: &Path| fs::read_to_string(instance.join("trace")).expect("the kernel's text");
@@ -215,7 +215,7 @@ fn events_that_were_overwritten_are_a_window() {
     };
     let mut recorder = Recorder::start(&mut journal, &spec).expect("a recording");
     thread::sleep(Duration::from_millis(50));
-    let _ = disturbed(|| thread::sleep(Duration::from_millis(400)));
+    let _ = interfered(|| thread::sleep(Duration::from_millis(400)));
     recorder.pause().expect("paused");
     let info = recorder.finish().expect("finished");
     journal.undo_all().expect("undone");
@@ -250,7 +250,7 @@ fn the_command_names_who_sent() {
     let out = folder.path().join("trace");
     let path = out.to_str().expect("UTF-8");
     let record = ["trace", "--cpus", "1", "--duration", "500ms", "--out", path, "--stacks", "--json"];
-    let (output, sender) = disturbed(|| wiretail(record));
+    let (output, sender) = interfered(|| wiretail(record));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{message}");
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");

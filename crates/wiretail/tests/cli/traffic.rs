@@ -168,7 +168,7 @@ fn what_is_generated_is_forwarded_captured_and_matched() {
 }
 
 #[test]
-fn af_xdp_sockets_forward_both_ways() {
+fn af_xdp_sockets_forward_both_directions() {
     if !can_run() {
         return;
     }
@@ -344,7 +344,7 @@ fn an_analysis_says_what_a_capture_lost() {
 }
 
 #[test]
-fn a_full_disk_and_stamps_that_nobody_makes_are_named() {
+fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
     if !can_run() {
         return;
     }

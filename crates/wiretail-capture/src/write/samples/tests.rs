@@ -19,12 +19,12 @@ const EVERYTHING: Sample = Sample {
 /// A sample that depends on its number in every column.
 fn sample(number: u64) -> Sample {
     let kind = SampleKind::ALL[number as usize % 8];
-    let stamp = 1_700_000_000_000_000_000 + number as i64 * 100_000;
+    let timestamp = 1_700_000_000_000_000_000 + number as i64 * 100_000;
     let (pre, post) = (kind != SampleKind::Extra, kind != SampleKind::Lost);
     Sample {
         pre_index: pre.then_some(number),
-        pre_ns: pre.then_some(stamp),
-        post_ns: post.then_some(stamp + 3100),
+        pre_ns: pre.then_some(timestamp),
+        post_ns: post.then_some(timestamp + 3100),
         delay_ns: (pre && post).then_some(3100),
         key: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         flow: (!number.is_multiple_of(3)).then_some(number as u32 % 7),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart_by_their_packages() {
+    fn kinds_are_distinguished_by_their_packages() {
         let cloud = Kernel::Cloud.version("linux-image-6.1.0-56-cloud-amd64");
         assert_eq!(cloud, Some(vec![6, 1, 0, 56]));
         assert_eq!(Kernel::Standard.version("linux-image-6.1.0-56-cloud-amd64"), None);

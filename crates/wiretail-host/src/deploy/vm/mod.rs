@@ -34,7 +34,7 @@ pub use self::kernel::{Kernel, KernelImage, cache_folder, ensure_kernel, fetch_k
 pub use self::libvirt::libvirt_xml;
 use super::{Launch, Workload, need};
 use crate::error::HostError;
-use crate::mac::MacAddress;
+use crate::network::mac::MacAddress;
 use crate::step::Plan;
 use crate::sys;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wiretail_host::CoreSet;
-use wiretail_schema::disturbance::DisturbanceKind;
+use wiretail_schema::run::interference::InterferenceKind;
 use wiretail_schema::units::Duration;
 
 use crate::cli::trace::cores;
@@ -16,7 +16,7 @@ Examples:
   wiretail host noise --cores 1                           # gaps by their length, and the floor
   sudo wiretail host noise --cores 1-3 --trace            # and who took the cores
   sudo wiretail host noise --cores 1 --fifo 50 --compare  # as a real-time thread; beside cyclictest
-  sudo wiretail host noise --cores 1 --trace --plant hog  # does it name what is planted?
+  sudo wiretail host noise --cores 1 --trace --inject hog  # does it name what is planted?
   wiretail host noise --cores 1 --json | jq '.cores[0].floor'
 
 The loop keeps its cores busy; Ctrl-C ends it, and shows what there is. With --fifo it rests for 0.1 s
@@ -44,11 +44,11 @@ pub struct NoiseArgs {
     #[arg(long)]
     pub compare: bool,
     /// Disturb the first of the cores on purpose, to see whether that is named: shootdown, timer, hog, softirq, ipi
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = planted)]
-    pub plant: Vec<DisturbanceKind>,
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = injected)]
+    pub inject: Vec<InterferenceKind>,
     /// From one planted disturbance to the next
-    #[arg(long, value_name = "DURATION", default_value = "20ms", requires = "plant")]
-    pub plant_every: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "20ms", requires = "inject")]
+    pub inject_every: Duration,
     /// Write the result as JSON into a file as well
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -58,8 +58,8 @@ pub struct NoiseArgs {
 }
 
 /// A disturbance that other threads can do to a core.
-fn planted(text: &str) -> Result<DisturbanceKind, String> {
-    DisturbanceKind::of_name(text)
+fn injected(text: &str) -> Result<InterferenceKind, String> {
+    InterferenceKind::of_name(text)
         .filter(|kind| !kind.is_own())
         .ok_or_else(|| "expected shootdown, timer, hog, softirq or ipi".to_owned())
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use wiretail_analysis::attribution::{Builder, explain_gaps};
+use wiretail_analysis::causes::attribution::{Builder, explain_gaps};
 use wiretail_capture::trace::Trace;
 use wiretail_dataplane::noise::NoiseLog;
 use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{CoreSet, JOURNAL_FOLDER, Journal};
+use wiretail_schema::causes::trace::{Gap, ROLES_SCHEMA, Spin, TraceRoles};
 use wiretail_schema::host::noise::CoreNoise;
-use wiretail_schema::trace::{Gap, ROLES_SCHEMA, Spin, TraceRoles};
 
 use super::longest;
 

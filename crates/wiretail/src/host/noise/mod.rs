@@ -1,8 +1,8 @@
 //! `wiretail host noise`: how long cores are taken away from a loop that never sleeps, and by whom.
 
 mod causes;
+mod injection;
 mod peers;
-mod planting;
 mod text;
 
 use std::io::{self, BufWriter, Write};
@@ -13,18 +13,18 @@ use std::thread::{self, Builder};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::noise::{buckets, floor, speed};
+use wiretail_analysis::host::noise::{buckets, floor, speed};
 use wiretail_dataplane::noise::{NoiseLog, NoisePlan, REST_NS, WATCH_NS};
 use wiretail_dataplane::placement::Placement;
 use wiretail_host::{Cores, steal_ns};
 use wiretail_schema::host::noise::{CoreNoise, LongGap, NOISE_SCHEMA, Noise, PeerNoise};
 
 use self::causes::Tracing;
-use self::planting::Planting;
+use crate::analyze::outputs;
 use crate::cli::host::NoiseArgs;
-use crate::live::{self, LOOP_THREAD, ProgressLine};
-use crate::outputs;
-use crate::run::interrupts::Reading;
+use crate::host::noise::injection::Injection;
+use crate::run::trial::interrupts::Reading;
+use crate::traffic::live::{self, LOOP_THREAD, ProgressLine};
 
 /// Gaps that are listed one by one.
 const LONGEST: usize = 20;
@@ -67,7 +67,7 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
         watch_ns: if arguments.fifo.is_some() { WATCH_NS } else { 0 },
         threshold_ns: live::nanoseconds("threshold", arguments.threshold)?,
         traced: arguments.trace,
-        planted: arguments.plant.iter().map(|kind| kind.name().to_owned()).collect(),
+        injected: arguments.inject.iter().map(|kind| kind.name().to_owned()).collect(),
         cores: Vec::new(),
         peers: Vec::new(),
         remarks: Vec::new(),
@@ -89,13 +89,13 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     noise.remarks.extend(missing);
     let peers_ns =
         peers.iter().map(|_| peers::DURATION_NS).sum::<u64>() * arguments.cores.cores().len() as u64;
-    let planting = Planting::of(arguments, &others, duration_ns + peers_ns)?;
+    let injection = Injection::of(arguments, &others, duration_ns + peers_ns)?;
     let tracing = arguments
         .trace
         .then(|| Tracing::start(&arguments.cores, others.cores().first().copied()))
         .transpose()?;
     let (logs, interrupts) = thread::scope(|scope| {
-        let planters = planting.as_ref().map(|planting| planting.start(scope)).transpose()?;
+        let injectors = injection.as_ref().map(|injection| injection.start(scope)).transpose()?;
         let steal = || arguments.cores.cores().iter().map(|core| steal_ns(Path::new("/"), *core));
         let steal_before: Vec<Option<u64>> = steal().collect();
         let before = Reading::now();
@@ -109,7 +109,7 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
             noise.remarks.extend(tracing.finish(&logs, &mut noise.cores, arguments.fifo.is_some())?);
         }
         noise.peers = compare(arguments, &peers, stop, &mut noise.remarks);
-        planters.map(|planters| planters.stop()).transpose()?;
+        injectors.map(|injectors| injectors.stop()).transpose()?;
         Ok::<_, anyhow::Error>((logs, interrupts))
     })?;
     for core in &mut noise.cores {

@@ -56,8 +56,8 @@ fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()>
         count(core.preempted)
     )?;
     let is_first = noise.cores.first().is_some_and(|first| first.core == core.core);
-    if is_first && !noise.planted.is_empty() {
-        writeln!(out, "    planted on it: {}", noise.planted.join(", "))?;
+    if is_first && !noise.injected.is_empty() {
+        writeln!(out, "    planted on it: {}", noise.injected.join(", "))?;
     }
     writeln!(out, "\n    FLOOR  {}", floor(core))?;
     if let Some(speed) = &core.speed {

@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use wiretail_analysis::audit::audit;
-use wiretail_analysis::recommend::{RunInput, recommend};
-use wiretail_analysis::tuning::files;
+use wiretail_analysis::host::audit::audit;
+use wiretail_analysis::host::recommendation::{RunInput, recommend};
+use wiretail_analysis::host::tuning::files;
 
-use super::read::{asked, read, recorded};
+use super::read::{asked, recorded};
+use crate::analyze::outputs::{print, write_file};
 use crate::cli::host::RecommendArgs;
-use crate::outputs::{print, write_file};
-use crate::run::{directory, explain, search};
+use crate::run::output::{directory, explanation};
+use crate::run::testbed::profile::read;
 
 /// How long a living host is watched for what interrupts its cores.
 const WATCH: Duration = Duration::from_secs(1);
@@ -52,8 +53,8 @@ fn input(path: &Path) -> Result<RunInput> {
     Ok(RunInput {
         directory: path.display().to_string().trim_end_matches('/').to_owned(),
         results: directory::results(path, &run)?,
-        searches: search::read(path)?,
-        explanations: explain::written(path, &run)?,
+        searches: directory::searches(path)?,
+        explanations: explanation::written(path, &run)?,
         run,
     })
 }

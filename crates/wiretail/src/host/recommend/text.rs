@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, rate};
-use wiretail_schema::host::recommend::{
+use wiretail_schema::host::recommendation::{
     DelayOf, Evidence, Latency, MatrixRow, NextStep, Origin, Recommendation, Recommendations, TrialsOf,
 };
 

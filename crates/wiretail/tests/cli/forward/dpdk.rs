@@ -57,7 +57,7 @@ fn dpdk_counters_are_told_on_request() {
 }
 
 #[test]
-fn dpdk_forwards_all_in_order_and_both_ways() {
+fn dpdk_forwards_all_in_order_and_both_directions() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for (pmd, batch) in [("af_packet", "1"), ("af_packet", "64"), ("af_xdp", "32")] {
@@ -121,7 +121,7 @@ fn dpdk_records_what_arrives() {
         let tap = json(&captured)["taps"][0].clone();
         assert_eq!((&tap["timestamp_source"], &tap["drops"]), (&"poll software".into(), &0.into()), "{tap}");
         assert_eq!(numbers(&file), (0..packets.parse().unwrap()).collect::<Vec<_>>());
-        assert!(frames(&file).is_sorted_by_key(|(stamp, _)| *stamp));
+        assert!(frames(&file).is_sorted_by_key(|(timestamp, _)| *timestamp));
     }
     let file = folder.path().join("hardware.pcapng");
     let arguments = ["capture", &tap, "--socket", "dpdk", "--stamps", "hardware", "--write"];

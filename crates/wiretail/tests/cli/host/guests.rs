@@ -163,8 +163,8 @@ fn a_guest_with_defaults_has_nothing_that_was_asked_for() {
             let (verdict, requested, _) = found(&audit, rule);
             assert_eq!((verdict, requested), (Verdict::Improvable, None), "{name}: {rule}");
         }
-        let broken = audit.findings.iter().filter(|finding| finding.verdict == Verdict::Broken);
-        assert_eq!(broken.count(), 0, "{name}");
+        let ineffective = audit.findings.iter().filter(|finding| finding.verdict == Verdict::Ineffective);
+        assert_eq!(ineffective.count(), 0, "{name}");
     }
 }
 
@@ -172,7 +172,7 @@ fn a_guest_with_defaults_has_nothing_that_was_asked_for() {
 fn a_guest_that_was_asked_in_vain_says_so() {
     let Some(audit) = audited("guest-slipped", Kernel::Cloud, SLIPPED) else { return };
     let slip = audit.findings.iter().find(|finding| finding.rule == "boot-line").expect("the rule");
-    assert_eq!(slip.verdict, Verdict::Broken);
+    assert_eq!(slip.verdict, Verdict::Ineffective);
     assert!(slip.detail.contains("isolcpu\" is no option; isolcpus is"), "{}", slip.detail);
     assert_eq!(found(&audit, "isolcpus"), (Verdict::Improvable, None, Some("none")));
     assert_eq!(found(&audit, "nohz-full").0, Verdict::Good);
@@ -180,5 +180,5 @@ fn a_guest_that_was_asked_in_vain_says_so() {
     assert_eq!(found(&audit, "rcu-nocbs"), (Verdict::Good, Some("rcu_nocbs=1-2"), Some("1-3")));
     let (verdict, requested, effective) = found(&audit, "clocksource");
     assert_eq!(requested, Some("clocksource=tsc"));
-    assert_eq!(verdict, if effective == Some("tsc") { Verdict::Good } else { Verdict::Broken });
+    assert_eq!(verdict, if effective == Some("tsc") { Verdict::Good } else { Verdict::Ineffective });
 }

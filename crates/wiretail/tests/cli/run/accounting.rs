@@ -3,7 +3,7 @@
 use super::bed::{Bed, experiment, live};
 
 #[test]
-fn planted_faults_are_counted_exactly() {
+fn injected_faults_are_counted_exactly() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(
         "kind = \"skeleton\"\ndrop-every = 100\nduplicate-every = 300\nswap-every = 200",
@@ -13,7 +13,7 @@ fn planted_faults_are_counted_exactly() {
     bed.run().with_code(0);
     let trial = &bed.trials()[0];
     let summary = bed.summary(trial, 0);
-    let planted = |name: &str| trial["dut"][name].as_u64().unwrap();
+    let injected = |name: &str| trial["dut"][name].as_u64().unwrap();
     let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
     assert_eq!(trial["generator"]["sent"], 100_000);
     assert_eq!(found("loss", "sent"), 100_000);
@@ -21,14 +21,14 @@ fn planted_faults_are_counted_exactly() {
     for (name, of_hundred_thousand) in
         [("faults_dropped", 900), ("faults_duplicated", 300), ("faults_swapped", 450)]
     {
-        let least = of_hundred_thousand * planted("received") / 100_000;
-        assert!(planted(name) > least, "{}", trial["dut"]);
+        let least = of_hundred_thousand * injected("received") / 100_000;
+        assert!(injected(name) > least, "{}", trial["dut"]);
     }
-    let lost = planted("faults_dropped") + planted("dropped") + planted("failed");
+    let lost = injected("faults_dropped") + injected("dropped") + injected("failed");
     assert_eq!(found("matching", "lost"), lost, "{}", trial["dut"]);
     assert_eq!(found("matching", "matched"), 100_000 - lost);
-    assert_eq!(found("matching", "duplicates_post"), planted("faults_duplicated"));
-    assert_eq!(found("reordering", "reordered"), planted("faults_swapped"));
+    assert_eq!(found("matching", "duplicates_post"), injected("faults_duplicated"));
+    assert_eq!(found("reordering", "reordered"), injected("faults_swapped"));
     assert_eq!(found("reordering", "extent_max"), 1, "a swapped packet is one place late");
     for zero in ["extra", "duplicates_pre", "negative", "out_of_window", "reused", "evicted"] {
         assert_eq!(found("matching", zero), 0, "{zero}");
@@ -47,11 +47,11 @@ fn a_soak_counts_the_same_faults() {
     bed.run().with_code(0);
     let trial = &bed.trials()[0];
     let summary = bed.summary(trial, 0);
-    let planted = |name: &str| trial["dut"][name].as_u64().unwrap();
+    let injected = |name: &str| trial["dut"][name].as_u64().unwrap();
     let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
-    let lost = planted("faults_dropped") + planted("dropped") + planted("failed");
+    let lost = injected("faults_dropped") + injected("dropped") + injected("failed");
     assert_eq!((found("loss", "sent"), found("matching", "lost")), (10_000, lost));
-    assert_eq!(found("matching", "duplicates_post"), planted("faults_duplicated"));
-    assert_eq!(found("reordering", "reordered"), planted("faults_swapped"));
+    assert_eq!(found("matching", "duplicates_post"), injected("faults_duplicated"));
+    assert_eq!(found("reordering", "reordered"), injected("faults_swapped"));
     assert!(!bed.out().join(trial["directory"].as_str().unwrap()).join("capture.pcapng.zst").exists());
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
 //! - [`programs`]: devices that are programs, in all deployments;
-//! - [`devices`], [`patterns`], [`accounting`], [`shares`]: what is measured, and that every packet is accounted for;
+//! - [`devices`], [`patterns`], [`accounting`], [`breakdown`]: what is measured, and that every packet is accounted for;
 //! - [`kept`]: devices that several trials share; [`energy`]: what it took;
 //! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
 //! - [`ids`]: intrusion prevention systems, where they are installed;
@@ -15,26 +15,17 @@
 
 mod accounting;
 pub mod bed;
+mod breakdown;
 mod cleanliness;
 mod devices;
-mod disturbed;
 mod ending;
 mod energy;
 mod errors;
-mod failing;
 mod host;
-mod ids;
-mod in_kernel;
-mod kept;
 mod patterns;
 mod plans;
-mod programs;
-mod proofs;
 mod searches;
-mod shares;
 mod soaks;
-mod switches;
 mod traced;
-mod untraceable;
 
 pub use bed::{Turn, can_run, live};

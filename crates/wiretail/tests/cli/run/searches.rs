@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::bed::{Bed, Running, experiment, json, live};
 
 /// A forwarder that works 100 us for a packet takes less than 10 kpps, whatever else its core has to do.
-const PLANTED_PPS: u64 = 10_000;
+const INJECTED_PPS: u64 = 10_000;
 
 fn bed(search: &str) -> Bed {
     let device = "kind = \"skeleton\"\nwork = \"100 us\"\nbatch = 32";
@@ -48,9 +48,9 @@ fn a_known_capacity_is_found_also_after_an_interruption() {
     let (lower, upper) = (goal["lower"].as_u64().unwrap(), goal["upper"].as_u64().unwrap());
     println!("between {lower} and {upper} pps after {} trials", trials.len());
     assert!(lower < upper && (upper - lower) * 10 <= upper, "{goal}");
-    assert!(lower < PLANTED_PPS * 12 / 10, "{goal}");
+    assert!(lower < INJECTED_PPS * 12 / 10, "{goal}");
     // Beside other programs it may take less, but not next to nothing.
-    assert!(upper > PLANTED_PPS / 3, "{goal}");
+    assert!(upper > INJECTED_PPS / 3, "{goal}");
     // Every trial is in the manifest, and the report says where it breaks.
     assert_eq!(bed.trials().len(), trials.len());
     let report = std::fs::read_to_string(bed.out().join("report.html")).expect("a report");

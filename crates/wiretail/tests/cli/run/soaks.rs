@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use wiretail_capture::interval_log::read_log;
-use wiretail_schema::interval::LogLine;
+use wiretail_schema::run::interval::LogLine;
 
 use super::bed::{Bed, Running, experiment, live_on_own_cores, on_own_cores};
 use crate::support::succeed;

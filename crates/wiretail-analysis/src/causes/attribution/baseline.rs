@@ -1,0 +1,244 @@
+//! The device's own share: what its causes usually take, and turns that took longer than usual though no event says
+//! why. These get spans of their own, so that packets that queue behind such a turn are traced to it, too.
+
+use wiretail_schema::causes::Certainty;
+use wiretail_schema::causes::trace::TraceRoles;
+
+use super::queue::Residence;
+use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
+use crate::causes::attribution::overhead::{Sweep, merge, within};
+
+/// A turn that is longer than usual by less is not told apart from the usual variation, in ns. Stalls of a device's loop
+/// are logged from there on.
+const EXCESS_NS: u64 = 5_000;
+/// So long after a packet's stamp the sending core may still be at work on it, in ns.
+const HANDOVER_NS: u64 = 3_000;
+
+/// So long behind a packet the device may still be at work for it, in ns.
+const AFTER_NS: u64 = 10_000;
+
+/// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Baseline {
+    /// Until the packet has left.
+    of_packet_ns: Vec<u64>,
+    /// In all: a tap stamps a packet before the softirq that delivers it, or in its midst.
+    whole_ns: Vec<u64>,
+}
+
+impl Baseline {
+    /// The mean over the packets between the quartiles of the delay, of causes that most of them met.
+    pub fn of(residences: &[Residence], spans: &[Span], causes: usize) -> Self {
+        let mut baseline = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
+        let mut delays: Vec<u64> = residences.iter().map(Residence::delay_ns).collect();
+        let len = delays.len();
+        if len == 0 {
+            return baseline;
+        }
+        let low = *delays.select_nth_unstable(len / 4).1;
+        let high = *delays.select_nth_unstable(len * 3 / 4).1;
+        let (mut met, mut met_whole, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
+        let mut next = residences.iter().skip(1);
+        let mut sweep = Sweep::new(spans);
+        for residence in residences {
+            let next_ns = next.next().map_or(u64::MAX, |next| next.in_ns);
+            if !(low..=high).contains(&residence.delay_ns()) {
+                continue;
+            }
+            packets += 1;
+            let after_ns = next_ns.min(residence.out_ns + AFTER_NS).max(residence.out_ns);
+            for span in sweep.within(residence.in_ns, after_ns) {
+                let cause = usize::from(span.cause);
+                let within_ns = overlap_ns(span, residence.in_ns, residence.out_ns);
+                baseline.of_packet_ns[cause] = baseline.of_packet_ns[cause].saturating_add(within_ns);
+                met[cause] += u64::from(within_ns > 0);
+                let whole_ns = overlap_ns(span, residence.in_ns, after_ns);
+                baseline.whole_ns[cause] = baseline.whole_ns[cause].saturating_add(whole_ns);
+                met_whole[cause] += 1;
+            }
+        }
+        for (list, met) in [(&mut baseline.of_packet_ns, met), (&mut baseline.whole_ns, met_whole)] {
+            for (sum, met) in list.iter_mut().zip(met) {
+                *sum = if met * 2 > packets { *sum / packets } else { 0 };
+            }
+        }
+        baseline
+    }
+
+    /// In a packet's time, when so many others were served in it; in ns. 0 for a cause that came later.
+    pub fn ns(&self, cause: u16, served: u64) -> u64 {
+        let at = |list: &[u64]| list.get(usize::from(cause)).copied().unwrap_or(0);
+        at(&self.of_packet_ns).saturating_add(served.saturating_mul(at(&self.whole_ns)))
+    }
+
+    /// While so many packets were served, in ns.
+    pub fn whole_ns(&self, cause: u16, served: u64) -> u64 {
+        self.ns(cause, served) - self.ns(cause, 0)
+    }
+}
+
+/// How much of a span lies in a window, in ns.
+pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
+    span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))
+}
+
+/// What causes took of the packets' turns beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct Taken {
+    /// `(packet's place, cause, ns)`, by place.
+    pub entries: Vec<(u32, u16, u64)>,
+    /// Each packet's turn without that, in ns.
+    pub own_ns: Vec<u64>,
+}
+
+impl Taken {
+    /// From the spans of the device's core.
+    pub fn of(residences: &[Residence], spans: &[Span], baseline: &Baseline) -> Self {
+        let mut taken = Self::default();
+        let mut sums: Vec<(u16, u64)> = Vec::new();
+        let mut sweep = Sweep::new(spans);
+        for (place, residence) in residences.iter().enumerate() {
+            sums.clear();
+            for span in sweep.within(residence.start_ns, residence.out_ns) {
+                let ns = overlap_ns(span, residence.start_ns, residence.out_ns);
+                match sums.iter_mut().find(|(cause, _)| *cause == span.cause) {
+                    Some((_, sum_ns)) => *sum_ns += ns,
+                    None => sums.push((span.cause, ns)),
+                }
+            }
+            let mut own_ns = residence.service_interval_ns();
+            for (cause, sum_ns) in &sums {
+                // The rest of what sent the packet before is in the turn of one that waited.
+                let baseline_ns = match residence.start_ns > residence.in_ns {
+                    true => baseline.whole_ns(*cause, 1),
+                    false => baseline.ns(*cause, 0),
+                };
+                let beyond_ns = sum_ns.saturating_sub(baseline_ns);
+                if beyond_ns > 0 {
+                    taken.entries.push((place as u32, *cause, beyond_ns));
+                    own_ns -= beyond_ns;
+                }
+            }
+            taken.own_ns.push(own_ns);
+        }
+        taken
+    }
+}
+
+/// The spans, with those of turns that were longer than usual without an event. Of the sending core, `feeding` are the
+/// interrupts.
+pub fn add_excess(
+    residences: &[Residence],
+    spans: &[Span],
+    baseline: &Baseline,
+    roles: &TraceRoles,
+    lines: &mut Timelines,
+    feeding: &[Span],
+) -> Vec<Span> {
+    let taken = Taken::of(residences, spans, baseline);
+    let turns = BaselineService::of(residences, &taken.own_ns);
+    // A loop that says when it stood still was at work otherwise; one that sleeps while it has nothing to do was at
+    // work when it ran. Of one that polls and says nothing, nobody knows.
+    let whose = if roles.logs_stalls || !roles.polls { Raw::Device } else { Raw::Unknown };
+    let mut pieces: Vec<Span> = Vec::new();
+    let edge = lines.edges.of(Edge::Other) as u16;
+    let fault = lines.causes.of(Raw::PageFault) as u16;
+    for (place, (residence, own_ns)) in residences.iter().zip(&taken.own_ns).enumerate() {
+        let excess_ns = own_ns.saturating_sub(turns.ns(residence));
+        if excess_ns < EXCESS_NS {
+            continue;
+        }
+        let (cause, ns, sender) = if let Some((fed, ns)) = held_by_sender(residence, feeding) {
+            (lines.causes.of(Raw::Feeding(fed.cause)), ns.min(excess_ns), fed.sender)
+        } else if roles.batch > 1 && leave_together(residences, place) > 0 {
+            (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
+        } else if within(spans, residence.start_ns, residence.out_ns).iter().any(|span| span.cause == fault) {
+            // Only the beginning of a page fault is stamped: one that took long took the rest.
+            (u32::from(fault), excess_ns, NOBODY)
+        } else {
+            (lines.causes.of(whose), excess_ns, NOBODY)
+        };
+        let certainty = Certainty::Inferred;
+        let like = Span { from_ns: 0, to_ns: 0, sender, cause: cause as u16, edge, certainty };
+        let free_from_ns = pieces.last().map_or(0, |last| last.to_ns).max(residence.start_ns);
+        fill(spans, free_from_ns, residence.out_ns, ns, like, &mut pieces);
+    }
+    merge(spans, &pieces)
+}
+
+/// How long turns usually are: of packets that found the device empty, and of those that waited.
+struct BaselineService {
+    empty_ns: u64,
+    waited_ns: u64,
+}
+
+impl BaselineService {
+    fn of(residences: &[Residence], own_ns: &[u64]) -> Self {
+        let median = |waited: bool| {
+            let turns = residences.iter().zip(own_ns);
+            let mut turns: Vec<u64> =
+                turns.filter(|(p, _)| (p.start_ns > p.in_ns) == waited).map(|(_, own)| *own).collect();
+            let middle = turns.len() / 2;
+            // Of very few there is no usual turn.
+            (turns.len() >= 10).then(|| *turns.select_nth_unstable(middle).1)
+        };
+        let (empty, waited) = (median(false), median(true));
+        let empty_ns = empty.or(waited).unwrap_or(u64::MAX);
+        Self { empty_ns, waited_ns: waited.unwrap_or(empty_ns) }
+    }
+
+    fn ns(&self, residence: &Residence) -> u64 {
+        if residence.start_ns > residence.in_ns { self.waited_ns } else { self.empty_ns }
+    }
+}
+
+/// What took the sending core when it was about to hand the packet over, and for how long from then on.
+fn held_by_sender<'a>(residence: &Residence, feeding: &'a [Span]) -> Option<(&'a Span, u64)> {
+    let first = within(feeding, residence.in_ns, residence.in_ns + HANDOVER_NS).first()?;
+    let mut to_ns = first.to_ns;
+    let at = feeding.partition_point(|span| span.from_ns < first.from_ns);
+    for next in &feeding[at..] {
+        if next.from_ns > to_ns {
+            break;
+        }
+        to_ns = next.to_ns;
+    }
+    let together = feeding[at..].iter().take_while(|span| span.to_ns <= to_ns);
+    let named = together.into_iter().find(|span| span.certainty == Certainty::Observed);
+    let ns = to_ns.min(residence.out_ns).saturating_sub(residence.in_ns);
+    (ns > 0).then_some((named.unwrap_or(first), ns))
+}
+
+/// How many that came while this packet was in the device left right behind it.
+fn leave_together(residences: &[Residence], place: usize) -> usize {
+    /// Between the departures of two packets of a batch, in ns.
+    const APART_NS: u64 = 3_000;
+    let mut left_ns = residences[place].out_ns;
+    let behind = residences[place + 1..].iter().take_while(|other| other.in_ns < residences[place].out_ns);
+    behind
+        .take_while(|other| {
+            let together = other.out_ns <= left_ns + APART_NS;
+            left_ns = other.out_ns;
+            together
+        })
+        .count()
+}
+
+/// Adds spans `like` one for `ns` of the free time in a window, the last first: until it left, the packet was there.
+fn fill(spans: &[Span], from_ns: u64, to_ns: u64, ns: u64, like: Span, pieces: &mut Vec<Span>) {
+    let (mut left_ns, mut until_ns) = (ns, to_ns);
+    let first = pieces.len();
+    let mut add = |from_ns: u64, to_ns: u64, left_ns: &mut u64| {
+        let length_ns = to_ns.saturating_sub(from_ns).min(*left_ns);
+        if length_ns > 0 {
+            pieces.push(Span { from_ns: to_ns - length_ns, to_ns, ..like });
+            *left_ns -= length_ns;
+        }
+    };
+    for span in within(spans, from_ns, to_ns).iter().rev() {
+        add(span.to_ns.max(from_ns), until_ns, &mut left_ns);
+        until_ns = span.from_ns;
+    }
+    add(from_ns, until_ns.max(from_ns), &mut left_ns);
+    pieces[first..].reverse();
+}

@@ -1,0 +1,174 @@
+//! One packet: what it lost its time to.
+
+use wiretail_schema::causes::Certainty;
+
+use super::queue::Residence;
+use super::timeline::{CpuLoad, NOBODY, Span};
+use crate::causes::attribution::baseline::{Baseline, overlap_ns};
+use crate::causes::attribution::overhead::within;
+
+/// Packets that came in less than this share of the time that as many take on average came late and together.
+const LATE_SHARE: f64 = 0.8;
+
+/// A share of a packet's lost time, by the numbers of the timelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawPart {
+    /// Number of the cause.
+    pub cause: u16,
+    /// In ns.
+    pub ns: u64,
+    /// How it is known.
+    pub certainty: Certainty,
+    /// Number of the sender; [`NOBODY`].
+    pub sender: u32,
+    /// It delayed packets ahead, and this one waited behind them.
+    pub queued: bool,
+}
+
+/// What parts are made of.
+pub struct Split<'a> {
+    /// All packets, in the order in which they came.
+    pub residences: &'a [Residence],
+    /// What the device's core did.
+    pub spans: &'a [Span],
+    /// What causes usually take.
+    pub baseline: &'a Baseline,
+    /// Each packet's delay if nothing had ever happened to the device, in ns.
+    pub undisturbed_ns: &'a [u64],
+    /// Each packet's turn without what happened in it, in ns.
+    pub own_ns: &'a [u64],
+    /// Number of the cause of packets that wait for each other, for each reason.
+    pub cpu_loads: [u16; 3],
+    /// Whether packets should come evenly.
+    pub evenly: bool,
+}
+
+impl Split<'_> {
+    /// What the packet at `place` lost `lost_ns` to, and what is left without a cause. Together they are `lost_ns`.
+    pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
+        let residence = &self.residences[place];
+        let served = self.served(place);
+        let mut parts =
+            self.taken(residence.in_ns, residence.out_ns, |cause| self.baseline.ns(cause, served));
+        self.add_queued(place, &mut parts);
+        fit(&mut parts, lost_ns);
+        let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        (parts, lost_ns - known_ns)
+    }
+
+    /// Why those ahead of this packet are there, though nothing happened to the device.
+    fn cpu_load(&self, place: usize) -> CpuLoad {
+        if !self.evenly {
+            return CpuLoad::Planned;
+        }
+        let (first, last) = (&self.residences[0], &self.residences[self.residences.len() - 1]);
+        let began = self.residences[place].busy_from;
+        let came_ns = self.residences[place].in_ns - self.residences[began].in_ns;
+        let packets = (place - began) as f64;
+        // As if all had come at the mean rate of the trial.
+        let mean_ns = (last.in_ns - first.in_ns) as f64 / (self.residences.len() - 1).max(1) as f64;
+        if (came_ns as f64) < LATE_SHARE * packets * mean_ns { CpuLoad::Late } else { CpuLoad::Load }
+    }
+
+    /// How many packets left while this one waited for its turn.
+    fn served(&self, place: usize) -> u64 {
+        let residence = &self.residences[place];
+        let ahead = self.residences[residence.busy_from..place].iter().rev();
+        ahead
+            .take_while(|other| other.out_ns > residence.in_ns)
+            .filter(|other| other.out_ns <= residence.start_ns)
+            .count() as u64
+    }
+
+    /// What the core did in a window, less what each cause usually does in one like it.
+    fn taken(&self, from_ns: u64, to_ns: u64, baseline_ns: impl Fn(u16) -> u64) -> Vec<RawPart> {
+        let mut parts: Vec<RawPart> = Vec::new();
+        for span in within(self.spans, from_ns, to_ns) {
+            add(&mut parts, span, overlap_ns(span, from_ns, to_ns), false);
+        }
+        let mut done: Vec<u16> = Vec::new();
+        for place in 0..parts.len() {
+            let cause = parts[place].cause;
+            let mut baseline_ns = baseline_ns(cause);
+            if baseline_ns == 0 || done.contains(&cause) {
+                continue;
+            }
+            done.push(cause);
+            for part in parts.iter_mut().filter(|part| part.cause == cause) {
+                let less_ns = baseline_ns.min(part.ns);
+                part.ns -= less_ns;
+                baseline_ns -= less_ns;
+            }
+        }
+        parts.retain(|part| part.ns > 0);
+        parts
+    }
+
+    /// The time in which the device worked on packets ahead: as much of it as would have been without anything
+    /// that happened is the burst's; the rest, a debt of what happened in the busy period before this packet came,
+    /// the latest first.
+    fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
+        let residence = &self.residences[place];
+        let waits_ns = residence.start_ns - residence.in_ns;
+        let served = self.served(place);
+        let away =
+            self.taken(residence.in_ns, residence.start_ns, |cause| self.baseline.whole_ns(cause, served));
+        let away_ns: u64 = away.iter().map(|part| part.ns).sum();
+        let work_ns = waits_ns.saturating_sub(away_ns);
+        let anyway_ns = self.undisturbed_ns[place].saturating_sub(self.own_ns[place]);
+        let burst_ns = work_ns.min(anyway_ns);
+        if burst_ns > 0 {
+            let (sender, certainty) = (NOBODY, Certainty::Modelled);
+            let cause = self.cpu_loads[self.cpu_load(place) as usize];
+            parts.push(RawPart { cause, ns: burst_ns, certainty, sender, queued: false });
+        }
+        let mut debt_ns = work_ns - burst_ns;
+        let began_ns = self.residences[residence.busy_from].in_ns;
+        for span in within(self.spans, began_ns, residence.in_ns).iter().rev() {
+            if debt_ns == 0 {
+                break;
+            }
+            let length_ns = overlap_ns(span, began_ns, residence.in_ns);
+            let ns = length_ns.saturating_sub(self.baseline.whole_ns(span.cause, 1)).min(debt_ns);
+            add(parts, span, ns, true);
+            debt_ns -= ns;
+        }
+    }
+}
+
+fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
+    if ns == 0 {
+        return;
+    }
+    let same = |part: &&mut RawPart| {
+        (part.cause, part.sender, part.certainty, part.queued)
+            == (span.cause, span.sender, span.certainty, queued)
+    };
+    match parts.iter_mut().find(same) {
+        Some(part) => part.ns += ns,
+        None => {
+            let (cause, certainty, sender) = (span.cause, span.certainty, span.sender);
+            parts.push(RawPart { cause, ns, certainty, sender, queued });
+        }
+    }
+}
+
+/// Parts that are more than was lost are too much by what is least certain: first what was modelled, then what was
+/// inferred, then all alike.
+fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
+    let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
+    for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {
+        let over_ns = sum(parts).saturating_sub(lost_ns);
+        if over_ns == 0 {
+            break;
+        }
+        let is_meant = |part: &RawPart| certainty.is_none_or(|certainty| part.certainty == certainty);
+        let meant_ns: u64 = parts.iter().filter(|part| is_meant(part)).map(|part| part.ns).sum();
+        let keep_ns = meant_ns.saturating_sub(over_ns);
+        for part in parts.iter_mut().filter(|part| is_meant(part)) {
+            part.ns = (u128::from(part.ns) * u128::from(keep_ns) / u128::from(meant_ns.max(1))) as u64;
+        }
+    }
+    parts.retain(|part| part.ns > 0);
+}

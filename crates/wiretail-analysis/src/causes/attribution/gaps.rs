@@ -1,0 +1,178 @@
+//! Gaps of a loop that only reads the clock: who took the core. The same spans and costs as for packets, without queues:
+//! every gap is one absence or several, and its parts are what overlaps it.
+//!
+//! The gaps calibrate themselves: one with a single absence in it tells what that costs beside its tracepoints. An event
+//! that is too rare for that (fewer than five gaps) still has a head: what is left of its gap without an event, as long as
+//! it is no longer than the longest of usual heads, is put down to it, and not to a pause.
+
+use std::collections::{BTreeSet, HashMap};
+
+use wiretail_schema::causes::trace::{Gap, TraceNames, TraceRoles};
+use wiretail_schema::host::noise::{GapCause, GapCauses, GapPart, GapSender};
+
+use super::table::Table;
+use super::timeline::{Raw, Span, Timelines};
+use crate::causes::attribution::overhead::{Overheads, within};
+
+/// A head that is not known is no longer than this, in ns, where none at all is.
+const HEAD_NS: u64 = 15_000;
+
+/// Who took the core.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExplainedGaps {
+    /// All gaps by what took the most of each.
+    pub causes: GapCauses,
+    /// Of each gap that was asked for, its parts.
+    pub parts: Vec<Vec<GapPart>>,
+}
+
+/// Names what took the core of `roles` in each of its [`TraceRoles::stalls`], which are also those of its spin. `lost` are
+/// windows in which events are missing; `wanted` are the places of gaps whose parts are to be told.
+pub fn explain_gaps(
+    mut lines: Timelines,
+    roles: &TraceRoles,
+    names: &dyn TraceNames,
+    lost: &[Gap],
+    wanted: &[usize],
+) -> ExplainedGaps {
+    let overheads = Overheads::calibrate(&lines, roles);
+    let device = overheads.widen(&std::mem::take(&mut lines.device), &lines);
+    let spans = overheads.add_stalls(&device, &roles.stalls, &mut lines);
+    let sent: BTreeSet<(u32, u16)> = spans.iter().map(|span| (span.sender, span.cause)).collect();
+    let table = Table::new(&lines, names, sent);
+    let paused = lines.causes.values().iter().position(|raw| *raw == Raw::Paused).map(|place| place as u16);
+    let head_ns = overheads.head_ns_max().unwrap_or(HEAD_NS);
+    let mut found = GapCauses {
+        events: lines.events,
+        calibration: overheads.table(&lines, names),
+        ..GapCauses::default()
+    };
+    let mut rows = Rows { table: &table, rows: HashMap::new() };
+    let mut parts_of: HashMap<usize, Vec<RowPart>> = HashMap::new();
+    for (place, gap) in roles.stalls.iter().enumerate() {
+        if lost.iter().any(|lost| lost.from_ns < gap.to_ns && gap.from_ns < lost.to_ns) {
+            found.gaps_missing += 1;
+            continue;
+        }
+        let parts = parts(gap, &spans, &table, paused, head_ns);
+        match parts.first() {
+            Some(first) => rows.count(first, gap.to_ns.saturating_sub(gap.from_ns)),
+            None => found.gaps_unnamed += 1,
+        }
+        if wanted.contains(&place) {
+            // A cause may be part of a gap that is shown, and the largest part of none.
+            for part in &parts {
+                rows.row(part.row);
+            }
+            parts_of.insert(place, parts);
+        }
+    }
+    let order = rows.order();
+    let place_of: HashMap<usize, usize> = order.iter().enumerate().map(|(to, row)| (*row, to)).collect();
+    let told = |part: &RowPart| GapPart { cause: place_of[&part.row], ns: part.ns };
+    let parts_of = |place| parts_of.get(place).into_iter().flatten().map(told).collect();
+    let parts: Vec<Vec<GapPart>> = wanted.iter().map(parts_of).collect();
+    found.causes = order.iter().filter_map(|row| rows.rows.remove(row)).collect();
+    ExplainedGaps { causes: found, parts }
+}
+
+/// The causes of gaps, by rows of the table.
+struct Rows<'a> {
+    table: &'a Table<'a>,
+    rows: HashMap<usize, GapCause>,
+}
+
+impl Rows<'_> {
+    fn row(&mut self, row: usize) -> &mut GapCause {
+        let (kind, name) = self.table.cause(row);
+        self.rows.entry(row).or_insert_with(|| GapCause {
+            kind,
+            name: name.to_owned(),
+            gaps: 0,
+            total_ns: 0,
+            longest_ns: 0,
+            senders: Vec::new(),
+        })
+    }
+
+    /// Adds a gap to the cause, and to the sender, of its longest part.
+    fn count(&mut self, part: &RowPart, length_ns: u64) {
+        let by = part.sender.map(|sender| self.table.sender_at(sender));
+        let row = self.row(part.row);
+        row.gaps += 1;
+        row.total_ns = row.total_ns.saturating_add(length_ns);
+        row.longest_ns = row.longest_ns.max(length_ns);
+        let Some(by) = by else { return };
+        let same = |other: &GapSender| {
+            (other.pid, other.cpu, &other.system_call) == (by.pid, by.cpu, &by.system_call)
+        };
+        let place = row.senders.iter().position(same).unwrap_or_else(|| {
+            row.senders.push(GapSender {
+                pid: by.pid,
+                task: by.task.clone(),
+                cpu: by.cpu,
+                system_call: by.system_call.clone(),
+                gaps: 0,
+                total_ns: 0,
+            });
+            row.senders.len() - 1
+        });
+        let sender = &mut row.senders[place];
+        sender.gaps += 1;
+        sender.total_ns = sender.total_ns.saturating_add(length_ns);
+    }
+
+    /// The rows with the most time first, and in each the senders with the most gaps.
+    fn order(&mut self) -> Vec<usize> {
+        for row in self.rows.values_mut() {
+            row.senders.sort_by_key(|sender| (std::cmp::Reverse(sender.gaps), sender.pid));
+        }
+        let mut order: Vec<usize> = self.rows.keys().copied().collect();
+        order.sort_by_key(|row| (std::cmp::Reverse(self.rows[row].total_ns), *row));
+        order
+    }
+}
+
+/// A part of a gap by rows of the table.
+#[derive(Debug, Clone, Copy)]
+struct RowPart {
+    row: usize,
+    ns: u64,
+    /// Who sent the most of it.
+    sender: Option<usize>,
+}
+
+/// What a gap is made of, the longest part first; never nothing for a gap of some length.
+fn parts(gap: &Gap, spans: &[Span], table: &Table<'_>, paused: Option<u16>, head_ns: u64) -> Vec<RowPart> {
+    let mut by_sender: Vec<(usize, Option<usize>, u64)> = Vec::new();
+    let (mut paused_ns, mut paused_row) = (0, None);
+    for span in within(spans, gap.from_ns, gap.to_ns) {
+        let ns = span.to_ns.min(gap.to_ns).saturating_sub(span.from_ns.max(gap.from_ns));
+        let Some(row) = table.row_of(span.cause).filter(|_| ns > 0) else { continue };
+        if Some(span.cause) == paused {
+            (paused_ns, paused_row) = (paused_ns + ns, Some(row));
+            continue;
+        }
+        let sender = table.sender_of(span);
+        match by_sender.iter_mut().find(|(other, by, _)| (*other, *by) == (row, sender)) {
+            Some((_, _, sum_ns)) => *sum_ns += ns,
+            None => by_sender.push((row, sender, ns)),
+        }
+    }
+    by_sender.sort_by_key(|(row, _, ns)| (std::cmp::Reverse(*ns), *row));
+    let mut parts: Vec<RowPart> = Vec::new();
+    for (row, sender, ns) in by_sender {
+        match parts.iter_mut().find(|part| part.row == row) {
+            Some(part) => part.ns += ns,
+            None => parts.push(RowPart { row, ns, sender }),
+        }
+    }
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.ns), part.row));
+    match (parts.first_mut(), paused_row) {
+        (Some(first), Some(_)) if paused_ns <= head_ns => first.ns += paused_ns,
+        (_, Some(row)) => parts.push(RowPart { row, ns: paused_ns, sender: None }),
+        _ => {}
+    }
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.ns), part.row));
+    parts
+}

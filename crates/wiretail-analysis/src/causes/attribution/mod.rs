@@ -1,0 +1,362 @@
+//! What delayed the worst packets, by the kernel's trace: `docs/kpi/attribution.md` has the formulas.
+//!
+//! The data takes this way:
+//!
+//! 1. `timeline`: events to spans of time that were not the device's own, each with its innermost cause and sender;
+//! 2. `cost`: the spans widened by what an event costs before its first and behind its last tracepoint, and by what
+//!    a polling device's loop saw itself;
+//! 3. `queue`: packets to turns: who waited for whom, and what all delays would be without a cause;
+//! 4. `own`: turns that were longer than usual though there was no event;
+//! 5. `parts`: a packet's lost time split; `table`: all of it named.
+//!
+//! Without packets, `gaps` says who took a core from a loop that only reads the clock.
+//!
+//! Nothing is read here, and nobody is asked: [`Builder`] takes the events, [`explain`] the packets.
+
+mod baseline;
+mod breakdown;
+mod gaps;
+mod host_tick;
+mod overhead;
+mod queue;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::collections::BTreeSet;
+
+use wiretail_schema::causes::trace::{Gap, TraceInfo, TraceNames, TraceRoles};
+use wiretail_schema::causes::{
+    Certainty, EXPLANATION_SCHEMA, Evidence, PacketExplanation, PercentileValue, TimelineSpan,
+    TrialExplanation,
+};
+
+pub use self::gaps::{ExplainedGaps, explain_gaps};
+use self::queue::{Residence, delays_without, residences};
+use self::table::Table;
+pub use self::timeline::{Builder, Timelines};
+use self::timeline::{CpuLoad, Edge, LATEST_NS, Raw, Span};
+use crate::causes::attribution::baseline::{Baseline, Taken, add_excess};
+use crate::causes::attribution::breakdown::Split;
+use crate::causes::attribution::overhead::{Overheads, within};
+
+/// The percentiles that are shown with and without each cause; 100 is the maximum.
+const PERCENTILES: [f64; 5] = [99.0, 99.9, 99.99, 99.999, 100.0];
+/// The tail begins here.
+const TAIL: f64 = 99.9;
+/// Causes for which the percentiles without them are computed: the largest ones.
+const WITHOUT_MAX: usize = 24;
+/// Spans of a packet's timeline; the shortest are left out beyond.
+const TIMELINE_MAX: usize = 120;
+
+/// A matched packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketTime {
+    /// Position in the ingress capture.
+    pub index: u64,
+    /// When it came, in ns since 1970.
+    pub in_ns: i64,
+    /// Its delay, in ns.
+    pub delay_ns: i64,
+}
+
+/// All that an explanation is made of, besides the timelines.
+pub struct Inputs<'a> {
+    /// Name of the trial.
+    pub trial: &'a str,
+    /// Name of the segment.
+    pub segment: &'a str,
+    /// Version of the program.
+    pub version: &'a str,
+    /// Who was who.
+    pub roles: &'a TraceRoles,
+    /// The trace's document.
+    pub info: &'a TraceInfo,
+    /// What its numbers stand for.
+    pub names: &'a dyn TraceNames,
+    /// Windows in which events of the device's core are missing, in ns of the trace's clock.
+    pub lost: &'a [Gap],
+    /// All matched packets behind the warm-up, in the order in which they came.
+    pub packets: &'a [PacketTime],
+    /// When the first of them came, in ns since 1970.
+    pub first_ns: i64,
+    /// Whether the load generator sends them evenly, each by itself.
+    pub evenly: bool,
+    /// How many of the worst packets are listed.
+    pub worst: usize,
+    /// How many of these, and of their incidents, get a timeline.
+    pub timelines: usize,
+}
+
+/// What delayed the worst packets.
+pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
+    let roles = inputs.roles;
+    let overheads = Overheads::calibrate(&lines, roles);
+    let device = overheads.widen(&std::mem::take(&mut lines.device), &lines);
+    let device = overheads.add_stalls(&device, &roles.stalls, &mut lines);
+    let feeding: Vec<Span> = {
+        let spans = overheads.widen(&std::mem::take(&mut lines.feeding), &lines);
+        let is_interrupt =
+            |span: &Span| matches!(lines.edges.values()[usize::from(span.edge)], Edge::Vector(_));
+        spans.into_iter().filter(is_interrupt).collect()
+    };
+    let offset_ns = inputs.info.clock_before.offset_ns;
+    let at = |ns: i64| (ns.saturating_sub(offset_ns).max(0) as u64).min(LATEST_NS);
+    let packets = inputs.packets.iter();
+    let residences =
+        residences(packets.map(|p| (p.index, at(p.in_ns), at(p.in_ns.saturating_add(p.delay_ns)))));
+    let baseline = Baseline::of(&residences, &device, lines.causes.values().len());
+    let device = add_excess(&residences, &device, &baseline, roles, &mut lines, &feeding);
+    let cpu_loads = [CpuLoad::Planned, CpuLoad::Late, CpuLoad::Load];
+    let cpu_loads = cpu_loads.map(|cpu_load| lines.causes.of(Raw::Burst(cpu_load)) as u16);
+    let taken = Taken::of(&residences, &device, &baseline);
+    let undisturbed_ns = {
+        let mut less_ns = vec![0; residences.len()];
+        taken.entries.iter().for_each(|(place, _, ns)| less_ns[*place as usize] += ns);
+        delays_without(&residences, |place| less_ns[place])
+    };
+    let split = Split {
+        residences: &residences,
+        spans: &device,
+        baseline: &baseline,
+        undisturbed_ns: &undisturbed_ns,
+        own_ns: &taken.own_ns,
+        cpu_loads,
+        evenly: inputs.evenly,
+    };
+    let sent: BTreeSet<(u32, u16)> = device.iter().map(|span| (span.sender, span.cause)).collect();
+    let mut table = Table::new(&lines, inputs.names, sent);
+    let trial = Trial {
+        inputs,
+        residences: &residences,
+        spans: &device,
+        split,
+        taken: &taken,
+        at_first: at(inputs.first_ns),
+    };
+    let mut explanation = trial.explain(&mut table);
+    explanation.evidence = evidence(&lines, &overheads, inputs);
+    explanation.evidence.packets_in_lost = trial.tail_in_lost(explanation.tail_above_ns);
+    explanation
+}
+
+fn evidence(lines: &Timelines, overheads: &Overheads, inputs: &Inputs<'_>) -> Evidence {
+    let (info, roles) = (inputs.info, inputs.roles);
+    let mut remarks = info.remarks.clone();
+    if let Some(spin) = &roles.spin {
+        let [count, total_ns, longest_ns] = overheads.paused;
+        remarks.push(format!(
+            "in {} ms of calibration the core stood still {count} times without an event of the kernel's, {} us together, {} us at most",
+            spin.span.to_ns.saturating_sub(spin.span.from_ns) / 1_000_000,
+            total_ns / 1000,
+            longest_ns / 1000
+        ));
+    } else {
+        remarks.push(
+            "without a calibration: what interrupts cost before their first tracepoint is not known"
+                .to_owned(),
+        );
+    }
+    Evidence {
+        core: roles.core,
+        events: lines.events,
+        duration_ns: info.end_ns.saturating_sub(info.start_ns),
+        clock_uncertainty_ns: info.clock_before.uncertainty_ns.max(info.clock_after.uncertainty_ns),
+        windows_lost: inputs.lost.len() as u64,
+        packets_in_lost: 0,
+        stacks: info.stacks,
+        calibration: overheads.table(lines, inputs.names),
+        logs_stalls: roles.logs_stalls,
+        remarks,
+    }
+}
+
+/// A trial, ready to be told.
+struct Trial<'a> {
+    inputs: &'a Inputs<'a>,
+    residences: &'a [Residence],
+    spans: &'a [Span],
+    split: Split<'a>,
+    taken: &'a Taken,
+    at_first: u64,
+}
+
+impl Trial<'_> {
+    fn explain(&self, table: &mut Table<'_>) -> TrialExplanation {
+        let mut delays: Vec<u64> = self.residences.iter().map(Residence::delay_ns).collect();
+        let [baseline_ns, tail_above_ns] = percentiles_ns(&mut delays, [50.0, TAIL]);
+        let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
+        // The tail, and what is wanted beyond it.
+        let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
+        let place = delays.len() - wanted;
+        let least_ns = if wanted > 0 { *delays.select_nth_unstable(place).1 } else { 0 };
+        let is_wanted = |place: &usize| self.residences[*place].delay_ns() >= least_ns;
+        let mut worst: Vec<usize> = (0..self.residences.len()).filter(is_wanted).collect();
+        worst.sort_by_key(|place| (std::cmp::Reverse(self.residences[*place].delay_ns()), *place));
+        worst.truncate(wanted);
+        let mut explanation = TrialExplanation {
+            schema: EXPLANATION_SCHEMA.to_owned(),
+            version: self.inputs.version.to_owned(),
+            trial: self.inputs.trial.to_owned(),
+            segment: self.inputs.segment.to_owned(),
+            first_ns: self.inputs.first_ns,
+            packets: self.residences.len() as u64,
+            baseline_ns: baseline_ns as i64,
+            tail_packets: tail_packets as u64,
+            tail_above_ns: tail_above_ns as i64,
+            percentiles: percentile_values(&mut delays),
+            ..TrialExplanation::default()
+        };
+        let mut told = Vec::new();
+        for place in &worst {
+            let residence = &self.residences[*place];
+            let lost_ns = residence.delay_ns().saturating_sub(baseline_ns);
+            let missing = self.is_in_lost(residence);
+            let (parts, unknown_ns) =
+                if missing { (Vec::new(), lost_ns) } else { self.split.packet(*place, lost_ns) };
+            let (parts, unknown_ns) = table.tell(parts, unknown_ns);
+            if !missing && residence.delay_ns() >= tail_above_ns {
+                explanation.tail_lost_ns += lost_ns;
+                explanation.tail_unknown_ns += unknown_ns;
+                table.count(&parts);
+            }
+            told.push(PacketExplanation {
+                index: residence.index,
+                at_ns: (residence.in_ns - self.at_first.min(residence.in_ns)) as i64,
+                delay_ns: residence.delay_ns() as i64,
+                lost_ns,
+                parts,
+                unknown_ns,
+                ahead: self.ahead(*place),
+                incident: self.residences[residence.busy_from].index,
+                events_missing: missing,
+                timeline: Vec::new(),
+            });
+        }
+        told.truncate(self.inputs.worst);
+        // The worst ones, and the worst of each of the worst incidents.
+        let mut incidents: Vec<u64> = Vec::new();
+        for (number, (packet, place)) in told.iter_mut().zip(&worst).enumerate() {
+            let is_new = incidents.len() < self.inputs.timelines && !incidents.contains(&packet.incident);
+            incidents.extend(is_new.then_some(packet.incident));
+            if is_new || number < self.inputs.timelines {
+                packet.timeline = self.timeline(&self.residences[*place], table);
+            }
+        }
+        if let (Some(first), Some(last)) = (self.residences.first(), self.residences.last()) {
+            table.count_spans(within(self.spans, first.in_ns, last.out_ns));
+        }
+        self.rank(table);
+        table.finish(&mut explanation, told);
+        explanation
+    }
+
+    /// What the percentiles would be without each of the largest causes.
+    fn rank(&self, table: &mut Table<'_>) {
+        for row in table.largest(WITHOUT_MAX) {
+            let (mut less_ns, mut any) = (vec![0u64; self.residences.len()], false);
+            for (place, cause, ns) in &self.taken.entries {
+                if table.row_of(*cause) == Some(row) {
+                    less_ns[*place as usize] += ns;
+                    any = true;
+                }
+            }
+            // What waits for others would need other traffic, not another device.
+            if !any {
+                continue;
+            }
+            let mut delays = delays_without(self.residences, |place| less_ns[place]);
+            let without = percentiles_ns(&mut delays, PERCENTILES);
+            table.set_without(row, without.map(|ns| ns as i64).to_vec());
+        }
+    }
+
+    /// Packets that had come before and left later.
+    fn ahead(&self, place: usize) -> u64 {
+        let residence = &self.residences[place];
+        let earlier = self.residences[residence.busy_from..place].iter().rev();
+        earlier.take_while(|other| other.out_ns > residence.in_ns).count() as u64
+    }
+
+    fn is_in_lost(&self, residence: &Residence) -> bool {
+        let from_ns = self.residences[residence.busy_from].in_ns;
+        self.inputs.lost.iter().any(|lost| lost.from_ns < residence.out_ns && from_ns < lost.to_ns)
+    }
+
+    fn tail_in_lost(&self, tail_above_ns: i64) -> u64 {
+        let tail = self.residences.iter().filter(|residence| residence.delay_ns() as i64 >= tail_above_ns);
+        tail.filter(|residence| self.is_in_lost(residence)).count() as u64
+    }
+
+    fn timeline(&self, residence: &Residence, table: &mut Table<'_>) -> Vec<TimelineSpan> {
+        let before_ns = (residence.delay_ns() / 3).clamp(10_000, 1_000_000);
+        // What made it wait began with the busy period.
+        let began_ns =
+            self.residences[residence.busy_from].in_ns.max(residence.in_ns.saturating_sub(1_000_000));
+        let from_ns = residence.in_ns.saturating_sub(before_ns).min(began_ns);
+        let relative = |ns: u64| ns as i64 - residence.in_ns as i64;
+        let mut spans: Vec<Span> = Vec::new();
+        for span in within(self.spans, from_ns, residence.out_ns) {
+            let goes_on = |last: &&mut Span| {
+                (last.to_ns, last.cause, last.sender, last.certainty)
+                    == (span.from_ns, span.cause, span.sender, span.certainty)
+            };
+            match spans.last_mut().filter(goes_on) {
+                Some(last) => last.to_ns = span.to_ns,
+                None => spans.push(*span),
+            }
+        }
+        if spans.len() > TIMELINE_MAX {
+            let mut lengths: Vec<u64> = spans.iter().map(|span| span.to_ns - span.from_ns).collect();
+            let least_ns = *lengths.select_nth_unstable_by(TIMELINE_MAX - 1, |a, b| b.cmp(a)).1;
+            spans.retain(|span| span.to_ns - span.from_ns >= least_ns);
+            spans.truncate(TIMELINE_MAX);
+        }
+        let span = |span: &Span| TimelineSpan {
+            from_ns: relative(span.from_ns.max(from_ns)),
+            to_ns: relative(span.to_ns.min(residence.out_ns)),
+            cause: table.row_of(span.cause),
+            certainty: span.certainty,
+            sender: table.sender_of(span),
+        };
+        spans.iter().map(span).collect()
+    }
+}
+
+/// Percentiles in ascending order, nearest rank; 0 without values. The values change places: of a short list of
+/// percentiles, sorting all of millions would be most of the work.
+fn percentiles_ns<const N: usize>(values: &mut [u64], percents: [f64; N]) -> [u64; N] {
+    let len = values.len();
+    let (mut found, mut below) = ([0; N], values);
+    for (found, percent) in found.iter_mut().zip(percents).rev() {
+        let rank = (len as f64 * percent / 100.0 - 1e-9).ceil() as usize;
+        let place = (rank.max(1) - 1).min(below.len().saturating_sub(1));
+        if below.is_empty() {
+            break;
+        }
+        *found = *below.select_nth_unstable(place).1;
+        below = &mut below[..=place];
+    }
+    found
+}
+
+fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
+    let packets = delays.len() as f64;
+    let values = PERCENTILES.iter().zip(percentiles_ns(delays, PERCENTILES));
+    let value = |(percentile, value_ns): (&f64, u64)| PercentileValue {
+        percentile: *percentile,
+        value_ns: value_ns as i64,
+        supported: *percentile >= 100.0 || packets * (1.0 - percentile / 100.0) >= 9.999_999,
+    };
+    values.map(value).collect()
+}
+
+/// Certainties in the order of [`wiretail_schema::causes::CauseRow::tail_ns`].
+fn place_of(certainty: Certainty) -> usize {
+    match certainty {
+        Certainty::Observed => 0,
+        Certainty::Modelled => 1,
+        Certainty::Inferred => 2,
+    }
+}

@@ -1,0 +1,99 @@
+//! Packets through a device that serves them in the order in which they came: when each one's turn began, which
+//! would have waited anyway, and what all delays would be without a cause (Lindley's recursion; D. V. Lindley, "The
+//! theory of queues with a single server", 1952).
+
+/// A packet's times, in ns of the trace's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Residence {
+    /// Position in the ingress capture.
+    pub index: u64,
+    /// When it came.
+    pub in_ns: u64,
+    /// When it left.
+    pub out_ns: u64,
+    /// When its turn began: when it came, or when the packet before it had left.
+    pub start_ns: u64,
+    /// It left before one that came earlier: it did not wait for that one.
+    pub passed: bool,
+    /// Where the busy period begins that it belongs to: the place of the packet that found the device empty.
+    pub busy_from: usize,
+}
+
+impl Residence {
+    /// Delay, in ns.
+    pub fn delay_ns(&self) -> u64 {
+        self.out_ns - self.in_ns
+    }
+
+    /// From the beginning of its turn until it left, in ns.
+    pub fn service_interval_ns(&self) -> u64 {
+        self.out_ns - self.start_ns
+    }
+}
+
+/// The passages of packets `(index, in, out)` that are given in the order in which they came.
+pub fn residences(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Residence> {
+    let mut all: Vec<Residence> = Vec::new();
+    let (mut left_ns, mut busy_from) = (0, 0);
+    for (index, in_ns, out_ns) in packets {
+        let out_ns = out_ns.max(in_ns);
+        if in_ns >= left_ns {
+            busy_from = all.len();
+        }
+        let passed = left_ns > out_ns;
+        let start_ns = if passed { in_ns } else { in_ns.max(left_ns) };
+        left_ns = left_ns.max(out_ns);
+        all.push(Residence { index, in_ns, out_ns, start_ns, passed, busy_from });
+    }
+    all
+}
+
+/// The delays if each packet's turn were shorter by `less_ns(place)`, in ns.
+pub fn delays_without(residences: &[Residence], mut less_ns: impl FnMut(usize) -> u64) -> Vec<u64> {
+    let mut left_ns = 0;
+    let mut delay = |(place, residence): (usize, &Residence)| {
+        let service_interval_ns = residence.service_interval_ns().saturating_sub(less_ns(place));
+        let start_ns = if residence.passed { residence.in_ns } else { residence.in_ns.max(left_ns) };
+        let out_ns = start_ns + service_interval_ns;
+        left_ns = left_ns.max(out_ns);
+        out_ns - residence.in_ns
+    };
+    residences.iter().enumerate().map(&mut delay).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn who_waits_for_whom() {
+        let all = residences([(0, 100, 200), (1, 150, 260), (2, 300, 310), (3, 301, 305)]);
+        let starts: Vec<u64> = all.iter().map(|residence| residence.start_ns).collect();
+        assert_eq!(starts, [100, 200, 300, 301]);
+        assert_eq!(all.iter().map(|residence| residence.busy_from).collect::<Vec<_>>(), [0, 0, 2, 2]);
+        assert!(all[3].passed && !all[1].passed);
+    }
+
+    proptest! {
+        /// Packets that a simulated server delays by known vacations have, without these, the delays of a server
+        /// without vacations.
+        #[test]
+        fn without_its_vacations_a_server_serves_as_if_there_were_none(
+            packets in prop::collection::vec((1..200u64, 1..100u64, 0..5000u64, 0..10u8), 1..300)
+        ) {
+            let (mut now, mut left, mut left_without) = (0, 0, 0);
+            let (mut seen, mut less, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+            for (index, (gap, service, vacation, rare)) in packets.into_iter().enumerate() {
+                now += gap;
+                let vacation = if rare == 0 { vacation } else { 0 };
+                left = left.max(now) + service + vacation;
+                left_without = left_without.max(now) + service;
+                seen.push((index as u64, now, left));
+                less.push(vacation);
+                expected.push(left_without - now);
+            }
+            prop_assert_eq!(delays_without(&residences(seen), |place| less[place]), expected);
+        }
+    }
+}

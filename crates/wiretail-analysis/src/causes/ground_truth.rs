@@ -1,0 +1,270 @@
+//! Is what delayed a packet told rightly? Planted disturbances against what was said of the packets that they delayed.
+//!
+//! Rests on the list of what was planted, the packets' stamps and the answers only, and on nothing that the attribution
+//! itself has found. A packet *belongs* to a disturbance if it was in the device between [`BEFORE_NS`] before its
+//! beginning and its end; of several, to the one that overlaps its stay the longest. So does a packet that came behind
+//! one that belongs to it before that one had left: it waited, up to [`DRAIN_NS`] after the end. A packet that came
+//! later found the device free again, and whatever delayed it was something else. Not judged are packets that the disturbance
+//! was there for less than half of what they lost, and those that came so close behind others that they had to wait anyway.
+
+use std::collections::BTreeMap;
+
+use wiretail_schema::causes::CauseKind;
+use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interference, InterferenceKind};
+
+/// Only packets that lost more than this are judged, in ns.
+pub const LATE_NS: u64 = 20_000;
+/// A disturbance reaches the device a little before who does it has read the clock, in ns.
+pub const BEFORE_NS: i64 = 5_000;
+/// So long after a disturbance packets may still wait behind those that it delayed, in ns.
+pub const DRAIN_NS: i64 = 300_000;
+/// A disturbance that overlaps a packet's stay by less than this part of what it lost has not delayed it in the main.
+const SHARE: u64 = 2;
+
+/// What was said of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// When it entered the device, in ns since 1970.
+    pub in_ns: i64,
+    /// When it left, in ns since 1970.
+    pub out_ns: i64,
+    /// Its delay less the usual one, in ns.
+    pub lost_ns: u64,
+    /// The cause that was named first: its kind, and its name where the kind has one. None: no cause was named.
+    pub cause: Option<(CauseKind, String)>,
+    /// The task that was named as its sender, if any.
+    pub sender: Option<String>,
+}
+
+/// Judges what was said of packets, in any order. Those that lost up to [`LATE_NS`] are not judged, but tell who waited
+/// behind whom: give all packets of the trial.
+pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport {
+    let mut report = GroundTruthReport::default();
+    let mut confused: BTreeMap<(InterferenceKind, String), u64> = BTreeMap::new();
+    for interference in injected {
+        let kind = report.kinds.entry(interference.kind).or_default();
+        kind.injected += 1;
+        if has_sender(interference.kind) {
+            kind.injectors.insert(interference.task.clone());
+        }
+    }
+    let mut injected: Vec<&Interference> = injected.iter().collect();
+    injected.sort_by_key(|interference| interference.start_ns);
+    let longest = injected.iter().map(|one| one.end_ns - one.start_ns).max().unwrap_or(0);
+    let mut packets: Vec<&Judged> = packets.iter().collect();
+    packets.sort_by_key(|packet| packet.in_ns);
+    // The packet before, where it belongs to a disturbance: when it left, and to which.
+    let mut before: Option<(i64, &Interference)> = None;
+    // When a device that always takes the usual time would be free.
+    let mut free_ns = i64::MIN;
+    for packet in packets {
+        let anyway_ns = free_ns.saturating_sub(packet.in_ns).max(0);
+        free_ns = free_ns.max(packet.in_ns) + (packet.out_ns - packet.in_ns - packet.lost_ns as i64).max(0);
+        let waited =
+            before.filter(|(out_ns, one)| packet.in_ns < *out_ns && packet.in_ns <= one.end_ns + DRAIN_NS);
+        let owner = meets(&injected, longest, packet).or(waited.map(|(_, one)| one));
+        before = owner.map(|owner| (packet.out_ns, owner));
+        if packet.lost_ns <= LATE_NS {
+            continue;
+        }
+        if anyway_ns as u64 * 2 > packet.lost_ns {
+            report.crowded += 1;
+            continue;
+        }
+        let Some(owner) = owner else {
+            report.not_injected += 1;
+            continue;
+        };
+        let overlap_ns = overlap(owner, packet);
+        if overlap_ns > 0 && overlap_ns < (packet.lost_ns / SHARE) as i64 {
+            report.doubtful += 1;
+            continue;
+        }
+        let said = packet.cause.as_ref().and_then(|(kind, name)| kind_of(*kind, name));
+        let ground_truth = report.kinds.entry(owner.kind).or_default();
+        ground_truth.packets += 1;
+        if said == Some(owner.kind) {
+            ground_truth.found += 1;
+            // Whose thread ran in the device's stead is the sender of that.
+            let ran = packet.cause.as_ref().filter(|(kind, _)| *kind == CauseKind::Task);
+            ground_truth.senders.extend(ran.map(|(_, name)| name.clone()).or_else(|| packet.sender.clone()));
+        } else {
+            let words = packet.cause.as_ref().map_or_else(String::new, |(kind, name)| words(*kind, name));
+            *confused.entry((owner.kind, words)).or_default() += 1;
+        }
+        if let Some(said) = said {
+            report.kinds.entry(said).or_default().said += 1;
+        }
+    }
+    let told = confused.into_iter().map(|((injected, said), packets)| Confused { injected, said, packets });
+    report.confused = told.collect();
+    report
+}
+
+/// The disturbance that took place while the packet was in the device, if any.
+fn meets<'a>(injected: &[&'a Interference], longest_ns: i64, packet: &Judged) -> Option<&'a Interference> {
+    let behind = injected.partition_point(|one| one.start_ns - BEFORE_NS <= packet.out_ns);
+    let candidates = injected[..behind].iter().rev();
+    candidates
+        .take_while(|one| one.start_ns + longest_ns >= packet.in_ns)
+        .filter(|one| one.end_ns >= packet.in_ns)
+        .max_by_key(|one| (overlap(one, packet), one.start_ns))
+        .copied()
+}
+
+/// How long a disturbance was there while the packet was, in ns.
+fn overlap(interference: &Interference, packet: &Judged) -> i64 {
+    (interference.end_ns.min(packet.out_ns) - interference.start_ns.max(packet.in_ns)).max(0)
+}
+
+/// What is planted, by what is said.
+fn kind_of(kind: CauseKind, name: &str) -> Option<InterferenceKind> {
+    match kind {
+        CauseKind::TlbShootdown => Some(InterferenceKind::Shootdown),
+        CauseKind::Timer => Some(InterferenceKind::Timer),
+        CauseKind::Task if name == "wt-hog" => Some(InterferenceKind::Hog),
+        CauseKind::PageFault => Some(InterferenceKind::PageFaults),
+        CauseKind::Softirq if name.starts_with("NET_RX") => Some(InterferenceKind::Softirq),
+        CauseKind::FunctionCall if name.contains("rps_trigger_softirq") => Some(InterferenceKind::Softirq),
+        CauseKind::FunctionCall if name.contains("ipi_mb") => Some(InterferenceKind::Ipi),
+        CauseKind::Device => Some(InterferenceKind::Pause),
+        _ => None,
+    }
+}
+
+/// Whether who planted it can be told from outside. Timers have been armed long before, and what the device does is its
+/// own.
+fn has_sender(kind: InterferenceKind) -> bool {
+    use InterferenceKind::{Hog, Ipi, Shootdown, Softirq};
+    matches!(kind, Shootdown | Softirq | Ipi | Hog)
+}
+
+fn words(kind: CauseKind, name: &str) -> String {
+    let text = format!("{kind:?} {name}");
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn injected(kind: InterferenceKind, start_us: i64, end_us: i64, task: &str) -> Interference {
+        Interference {
+            kind,
+            start_ns: start_us * 1000,
+            end_ns: end_us * 1000,
+            pid: 1,
+            task: task.to_owned(),
+            start_monotonic_ns: 0,
+            end_monotonic_ns: 0,
+        }
+    }
+
+    fn packet(in_us: i64, lost_us: i64, cause: Option<(CauseKind, &str)>) -> Judged {
+        Judged {
+            in_ns: in_us * 1000,
+            out_ns: (in_us + 1 + lost_us) * 1000,
+            lost_ns: lost_us as u64 * 1000,
+            cause: cause.map(|(kind, name)| (kind, name.to_owned())),
+            sender: None,
+        }
+    }
+
+    const HOG: Option<(CauseKind, &str)> = Some((CauseKind::Task, "wt-hog"));
+    const PAUSE: Option<(CauseKind, &str)> = Some((CauseKind::Device, ""));
+
+    fn two() -> [Interference; 2] {
+        use InterferenceKind::{Hog, Pause};
+        [injected(Pause, 5000, 5300, "wiretail"), injected(Hog, 1000, 1200, "wt-hog")]
+    }
+
+    #[test]
+    fn what_is_told_rightly_is_found() {
+        let packets = [packet(1050, 150, HOG), packet(1150, 60, HOG), packet(5100, 200, PAUSE)];
+        let report = judge(&two(), &packets);
+        let (hog, pause) = (&report.kinds[&InterferenceKind::Hog], &report.kinds[&InterferenceKind::Pause]);
+        assert_eq!((hog.injected, hog.packets, hog.found, hog.said), (1, 2, 2, 2));
+        assert_eq!((hog.precision(), hog.recall()), (Some(1.0), Some(1.0)));
+        assert!(hog.is_every_sender_named() && pause.is_every_sender_named());
+        assert_eq!((pause.recall(), report.not_injected, report.doubtful), (Some(1.0), 0, 0));
+        assert!(report.confused.is_empty());
+    }
+
+    #[test]
+    fn what_is_told_wrongly_costs_both_kinds() {
+        let packets = [
+            packet(1050, 150, PAUSE),
+            packet(1100, 100, HOG),
+            packet(1120, 80, None),
+            packet(1130, 70, Some((CauseKind::Task, "kworker/1:1"))),
+            packet(5100, 200, PAUSE),
+        ];
+        let report = judge(&two(), &packets);
+        let (hog, pause) = (&report.kinds[&InterferenceKind::Hog], &report.kinds[&InterferenceKind::Pause]);
+        assert_eq!((hog.recall(), hog.precision()), (Some(0.25), Some(1.0)));
+        assert_eq!((pause.recall(), pause.precision()), (Some(1.0), Some(0.5)));
+        let confused: Vec<_> = report.confused.iter().map(|one| (one.said.as_str(), one.packets)).collect();
+        assert_eq!(confused, [("", 1), ("Device", 1), ("Task kworker/1:1", 1)]);
+    }
+
+    #[test]
+    fn packets_that_came_together_are_not_judged() {
+        // Each usually takes 1 us here: of 200 that come at once, the last ones wait for 199 us anyway.
+        let together = (0..200).map(|place| packet(1000, place, HOG));
+        let report = judge(&two(), &together.collect::<Vec<_>>());
+        assert_eq!((report.crowded, report.kinds[&InterferenceKind::Hog].packets), (179, 0));
+    }
+
+    #[test]
+    fn only_late_packets_that_met_it_or_waited_count() {
+        let packets = [
+            // Long before all.
+            packet(100, 500, None),
+            // Left within the 5 us before the beginning.
+            packet(960, 34, HOG),
+            // Not late enough to be judged, but the next one waited behind it.
+            packet(1190, 20, None),
+            packet(1205, 60, HOG),
+            packet(1260, 40, HOG),
+            // Came when the device was free again.
+            packet(1302, 30, HOG),
+        ];
+        let report = judge(&two(), &packets);
+        let hog = &report.kinds[&InterferenceKind::Hog];
+        assert_eq!((hog.packets, hog.found, report.not_injected), (3, 3, 2));
+        // None of the three overlaps it: they waited.
+        assert_eq!(report.doubtful, 0);
+        let mut turned = packets.clone();
+        turned.reverse();
+        assert_eq!(judge(&two(), &turned), report);
+    }
+
+    #[test]
+    fn of_two_interferences_the_longer_one_in_the_packets_stay_owns_it() {
+        use InterferenceKind::{Hog, Timer};
+        let both = [injected(Timer, 1000, 1070, "wt-timer"), injected(Hog, 1060, 1260, "wt-hog")];
+        let report = judge(&both, &[packet(1050, 200, HOG), packet(1001, 62, Some((CauseKind::Timer, "")))]);
+        assert_eq!(report.kinds[&Hog].found, 1);
+        assert_eq!((report.kinds[&Timer].packets, report.kinds[&Timer].found), (1, 1));
+    }
+
+    #[test]
+    fn a_sender_that_is_not_named_is_missed() {
+        let list = [injected(InterferenceKind::Ipi, 1000, 1200, "wt-storm")];
+        let said = packet(1050, 100, Some((CauseKind::FunctionCall, "ipi_mb")));
+        let report = judge(&list, std::slice::from_ref(&said));
+        assert!(!report.kinds[&InterferenceKind::Ipi].is_every_sender_named());
+        let named = Judged { sender: Some("wt-storm".to_owned()), ..said };
+        assert!(judge(&list, &[named]).kinds[&InterferenceKind::Ipi].is_every_sender_named());
+    }
+
+    #[test]
+    fn something_larger_is_doubtful() {
+        let list = [injected(InterferenceKind::Timer, 1000, 1070, "wt-timer")];
+        let report = judge(&list, &[packet(1060, 4000, Some((CauseKind::Paused, "")))]);
+        assert_eq!((report.doubtful, report.kinds[&InterferenceKind::Timer].recall()), (1, None));
+        // Of 100 us the timers were there for 60.
+        let report = judge(&list, &[packet(1010, 100, Some((CauseKind::Paused, "")))]);
+        assert_eq!((report.doubtful, report.kinds[&InterferenceKind::Timer].recall()), (0, Some(0.0)));
+    }
+}

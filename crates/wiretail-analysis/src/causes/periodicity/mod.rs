@@ -1,0 +1,375 @@
+//! Regular patterns among late packets: which period, and whether it follows a clock or the packets themselves.
+//!
+//! 1. [`late`]: which packets are late, against their surroundings;
+//! 2. [`fold`]: late packets by the residue of their position, or of a number that they hold;
+//! 3. [`spectrum`]: by the phase of any frequency, and the clock behind an aliased one;
+//! 4. [`find`] takes the better explanation, says whether the other one is excluded, takes the late packets that it
+//!    explains away, and begins again.
+//!
+//! Formulas, sources and limits: `docs/kpi/periodicity.md`.
+
+pub mod fft;
+pub mod fold;
+pub mod late;
+pub mod spectrum;
+
+use wiretail_schema::causes::capture::{Follows, Periodicity, Recurrence, Residue};
+
+use fold::{BestResidue, best_residue, gain, phase};
+use spectrum::{CYCLES_MIN, Clock};
+
+/// A pattern counts as found where chance gives it less often than once in so many searches.
+pub const FALSE_ALARM: f64 = 1e-3;
+/// Shares of the packets that count as late, one search each.
+const LATE_SHARES: [f64; 2] = [0.001, 0.01];
+/// Longest period that is looked for by folding, in packets.
+const PERIOD_MAX: u64 = 4096;
+/// At most so many patterns a search.
+const PATTERNS_MAX: usize = 6;
+/// An explanation is better than another where its gain, a logarithm of odds, is higher by this.
+const DECISIVE: f64 = 10.0;
+/// Crystals differ from what is written on them by no more than this.
+const CRYSTAL: f64 = 2e-4;
+/// A clock that is a whole number of packets by chance less often than this is none.
+const COINCIDENCE: f64 = 0.01;
+
+/// Packets in the order in which they were sent; all of one length.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    /// When each was sent, in ns since the first.
+    pub times_ns: Vec<i64>,
+    /// Its delay in ns.
+    pub delays_ns: Vec<i64>,
+    /// Numbers that each has: its position among all that were sent first, then what it holds.
+    pub numbers: Vec<Numbers>,
+}
+
+/// A number of each packet.
+#[derive(Debug, Clone, Default)]
+pub struct Numbers {
+    /// What it is, such as "position" or "payload bytes 0-3, little-endian".
+    pub name: String,
+    /// One for each packet.
+    pub values: Vec<u64>,
+}
+
+/// A clock that is known by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownClock {
+    /// Its name, such as "kernel tick, HZ=250".
+    pub name: String,
+    /// Its frequency.
+    pub frequency_hz: f64,
+    /// How well that is known, in Hz.
+    pub error_hz: f64,
+}
+
+/// The ticks that Linux is built with.
+pub fn kernel_ticks() -> Vec<KnownClock> {
+    [100.0, 250.0, 300.0, 1000.0]
+        .map(|hz| KnownClock {
+            name: format!("kernel tick, HZ={hz}"),
+            frequency_hz: hz,
+            error_hz: hz * CRYSTAL,
+        })
+        .to_vec()
+}
+
+/// Name of the number that counts packets.
+pub const POSITION: &str = "position";
+
+/// Finds regular patterns.
+pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
+    let packets = series.times_ns.len();
+    let span_ns = match (series.times_ns.first(), series.times_ns.last()) {
+        (Some(first), Some(last)) => last - first,
+        _ => 0,
+    };
+    let rate_hz = if span_ns > 0 { (packets - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
+    let mut found: Vec<Recurrence> = Vec::new();
+    if packets >= 1000 && span_ns > 0 {
+        let excess = late::excess(&series.delays_ns);
+        for share in LATE_SHARES {
+            let (late, threshold) = late::beginnings(&excess, share);
+            let search = Search { series, clocks, excess: &excess, span_ns, rate_hz, threshold };
+            for recurrence in search.run(late) {
+                let better = |other: &Recurrence| other.false_alarm <= recurrence.false_alarm;
+                if !found.iter().any(|other| is_same(&recurrence, other) && better(other)) {
+                    found.retain(|other| !is_same(&recurrence, other));
+                    found.push(recurrence);
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| a.false_alarm.total_cmp(&b.false_alarm));
+    Periodicity { packets: packets as u64, packets_per_second: rate_hz, recurrences: found }
+}
+
+/// What a number of which all are multiples of the period says.
+fn multiple(residues: &[Residue]) -> String {
+    let numbers = residues.iter().filter(|residue| residue.residue == 0 && residue.of != POSITION);
+    let named: Vec<&str> = numbers.map(|residue| residue.of.as_str()).collect();
+    let Some(residue) = residues.first().filter(|_| !named.is_empty()) else { return String::new() };
+    format!("; these packets hold multiples of {} in {}", residue.modulus, named.join(" and in "))
+}
+
+/// Whether two recurrences are one: of the same period, or one a part of the other, which is of a multiple of its period
+/// at the same residue.
+fn is_same(one: &Recurrence, other: &Recurrence) -> bool {
+    let is_part = |part: &Residue, whole: &Residue| {
+        part.of == whole.of
+            && part.modulus.is_multiple_of(whole.modulus)
+            && part.residue % whole.modulus == whole.residue
+    };
+    let parts = |part: &Recurrence, whole: &Recurrence| {
+        part.residues.iter().any(|part| whole.residues.iter().any(|whole| is_part(part, whole)))
+    };
+    (one.period_packets - other.period_packets).abs() < 1e-3 * other.period_packets
+        || parts(one, other)
+        || parts(other, one)
+}
+
+/// One search: late packets by one threshold.
+struct Search<'a> {
+    series: &'a Series,
+    clocks: &'a [KnownClock],
+    excess: &'a [i64],
+    span_ns: i64,
+    rate_hz: f64,
+    threshold: i64,
+}
+
+impl Search<'_> {
+    fn run(&self, mut late: Vec<usize>) -> Vec<Recurrence> {
+        let mut found = Vec::new();
+        while found.len() < PATTERNS_MAX {
+            let times: Vec<i64> = late.iter().map(|place| self.series.times_ns[*place]).collect();
+            let residue = self.residue(&late);
+            let clock = self.clock(&times);
+            let locked = clock.as_ref().and_then(|(clock, _)| self.locked(clock, &times));
+            let recurrence = match (residue, clock) {
+                (None, None) => break,
+                (Some((axis, residue, chance)), None) => self.packets(&late, axis, &residue, chance),
+                (None, Some((clock, chance))) => self.time(&late, &clock, chance, locked),
+                (Some((axis, residue, chance)), Some((clock, by_time))) => {
+                    // A period of a whole number of packets is better described by a residue.
+                    if locked.is_some() || residue.gain + DECISIVE >= clock.arc.gain {
+                        self.packets(&late, axis, &residue, chance)
+                    } else {
+                        self.time(&late, &clock, by_time, None)
+                    }
+                }
+            };
+            late = recurrence.1;
+            found.push(recurrence.0);
+        }
+        found
+    }
+
+    /// The best residue of any of the numbers, where chance is excluded: which number, what, how probable by chance.
+    fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
+        let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
+        let mut best: Option<(usize, BestResidue)> = None;
+        for (axis, numbers) in self.series.numbers.iter().enumerate() {
+            if let Some(found) = best_residue(&numbers.values, late, max)
+                && best.is_none_or(|(_, best)| found.gain > best.gain + 1e-9)
+            {
+                best = Some((axis, found));
+            }
+        }
+        let (axis, found) = best?;
+        let tries = (max * (max + 1) / 2) as f64 * (self.series.numbers.len() * LATE_SHARES.len()) as f64;
+        let chance = tries * (-found.gain).exp();
+        (chance < FALSE_ALARM).then_some((axis, found, chance))
+    }
+
+    fn clock(&self, times: &[i64]) -> Option<(Clock, f64)> {
+        let peak = spectrum::peak(times, self.span_ns, self.series.times_ns.len())?;
+        let chance = peak.false_alarm * LATE_SHARES.len() as f64;
+        let clock = || spectrum::clock(peak.frequency_hz, times, &self.series.times_ns, self.rate_hz);
+        (chance < FALSE_ALARM).then(|| (clock(), chance))
+    }
+
+    /// The whole number of packets that a clock's period, or a small multiple of it, is: the smallest for which the
+    /// late packets keep to the pattern as well as with the clock's own frequency.
+    ///
+    /// A frequency is near enough where it drifts by less than the pattern's arc, or by less than a packet, over the
+    /// capture: for 300,000 packets, below one in a hundred of all frequencies is that near by chance.
+    fn locked(&self, clock: &Clock, times: &[i64]) -> Option<u64> {
+        let bound = ((16.0 / clock.arc.len) as u64).min(1024);
+        let drift_hz = |cycles: f64| cycles * 1e9 / self.span_ns as f64;
+        // Late packets that come and go let a clock that drifts a little fit a little better.
+        let at_least = 0.8 * clock.arc.gain - DECISIVE;
+        (1..=bound).find(|packets| {
+            let step_hz = self.rate_hz / *packets as f64;
+            let cycles = (clock.frequency_hz / step_hz).round();
+            let hz = cycles * step_hz;
+            cycles >= 1.0
+                && (hz - clock.frequency_hz).abs()
+                    <= drift_hz(clock.arc.len.max(1.0 / *packets as f64)).max(clock.error_hz)
+                && fold::best_arc(Some(&self.series.times_ns), times, hz).gain >= at_least
+        })
+    }
+
+    fn packets(
+        &self,
+        late: &[usize],
+        axis: usize,
+        residue: &BestResidue,
+        false_alarm: f64,
+    ) -> (Recurrence, Vec<usize>) {
+        let numbers = &self.series.numbers[axis];
+        let in_pattern = |place: usize| numbers.values[place] % residue.modulus == residue.residue;
+        let packets = self.series.times_ns.len() as f64;
+        let period = residue.modulus as f64;
+        let frequency_hz = self.rate_hz / period;
+        // Over the whole capture the pattern stays within a packet.
+        let error_hz = frequency_hz / packets;
+        let times: Vec<i64> = late.iter().map(|place| self.series.times_ns[*place]).collect();
+        let by_time = fold::best_arc(Some(&self.series.times_ns), &times, frequency_hz);
+        let named = self.named(frequency_hz, error_hz);
+        let coincidence = (2.0 * period / packets).min(1.0);
+        let (follows, reason) = if residue.gain > by_time.gain + DECISIVE {
+            let reason = format!(
+                "packets were not sent evenly, and their {} keeps to the pattern while time does not",
+                numbers.name
+            );
+            (Follows::Packets, reason)
+        } else if let Some(name) = &named {
+            let reason =
+                format!("the period is a whole number of packets, and it is that of a clock: {name}");
+            (Follows::Indistinguishable, reason)
+        } else if coincidence < COINCIDENCE {
+            let reason = format!(
+                "the period is {} packets to within {:.1e}: a clock would come as close to a whole number of packets \
+                 with a probability of {coincidence:.1e}, and no known clock has this frequency",
+                residue.modulus,
+                period / packets
+            );
+            (Follows::Packets, reason)
+        } else {
+            let reason =
+                "packets were sent evenly, and too few periods were seen to exclude a clock".to_owned();
+            (Follows::Indistinguishable, reason)
+        };
+        let residues = self.residues(late, residue, &in_pattern);
+        let reason = reason + &multiple(&residues);
+        let (inside, rest): (Vec<usize>, Vec<usize>) = late.iter().partition(|place| in_pattern(**place));
+        let share = self.share(&in_pattern);
+        let recurrence = Recurrence {
+            follows,
+            reason,
+            frequency_hz,
+            frequency_error_hz: error_hz,
+            period_packets: period,
+            late_above_ns: self.threshold,
+            late: late.len() as u64,
+            late_inside: inside.len() as u64,
+            expected_inside: share * late.len() as f64,
+            mean_excess_ns: self.mean_excess(&in_pattern),
+            false_alarm,
+            clock: named,
+            residues,
+        };
+        (recurrence, rest)
+    }
+
+    fn time(
+        &self,
+        late: &[usize],
+        clock: &Clock,
+        false_alarm: f64,
+        locked: Option<u64>,
+    ) -> (Recurrence, Vec<usize>) {
+        let hz = clock.frequency_hz;
+        let in_pattern = |place: usize| clock.arc.contains(phase(self.series.times_ns[place], hz));
+        let named = self.named(hz, clock.error_hz);
+        let period_packets = self.rate_hz / hz;
+        let (follows, reason) = match (&named, locked) {
+            (None, Some(packets)) => {
+                (Follows::Packets, format!("the pattern comes again every {packets} packets exactly"))
+            }
+            (Some(name), Some(packets)) => {
+                let reason = format!(
+                    "the pattern comes again every {packets} packets exactly, and so does a clock: {name}"
+                );
+                (Follows::Indistinguishable, reason)
+            }
+            (_, None) => {
+                let reason = format!(
+                    "the period is {period_packets:.4} packets, which is no whole number: the pattern is there by time \
+                     and not by count"
+                );
+                (Follows::Clock, reason)
+            }
+        };
+        let (inside, rest): (Vec<usize>, Vec<usize>) = late.iter().partition(|place| in_pattern(**place));
+        let recurrence = Recurrence {
+            follows,
+            reason,
+            frequency_hz: hz,
+            frequency_error_hz: clock.error_hz,
+            period_packets,
+            late_above_ns: self.threshold,
+            late: late.len() as u64,
+            late_inside: inside.len() as u64,
+            expected_inside: clock.arc.share * late.len() as f64,
+            mean_excess_ns: self.mean_excess(&in_pattern),
+            false_alarm,
+            clock: named,
+            residues: Vec::new(),
+        };
+        (recurrence, rest)
+    }
+
+    /// A known clock of this frequency; of one that is faster than half the packet rate, what packets see of it.
+    fn named(&self, frequency_hz: f64, error_hz: f64) -> Option<String> {
+        let fits = |clock: &&KnownClock| {
+            let rest = clock.frequency_hz.rem_euclid(self.rate_hz);
+            let seen = rest.min(self.rate_hz - rest);
+            (seen - frequency_hz).abs() <= clock.error_hz + 3.0 * error_hz
+        };
+        self.clocks.iter().find(fits).map(|clock| clock.name.clone())
+    }
+
+    /// The numbers that explain the pattern as well as the best one.
+    fn residues(
+        &self,
+        late: &[usize],
+        best: &BestResidue,
+        in_pattern: &impl Fn(usize) -> bool,
+    ) -> Vec<Residue> {
+        let packets = self.series.times_ns.len() as f64;
+        let mut residues = Vec::new();
+        for numbers in &self.series.numbers {
+            let Some(first) = late.iter().find(|place| in_pattern(**place)) else { break };
+            let residue = numbers.values[*first] % best.modulus;
+            let holds = |place: usize| numbers.values[place] % best.modulus == residue;
+            let inside = late.iter().filter(|place| holds(**place)).count();
+            let share =
+                (0..self.series.times_ns.len()).filter(|place| holds(*place)).count() as f64 / packets;
+            if gain(inside as u64, late.len() as u64, share) + DECISIVE > best.gain {
+                residues.push(Residue { of: numbers.name.clone(), modulus: best.modulus, residue });
+            }
+        }
+        residues
+    }
+
+    fn share(&self, in_pattern: &impl Fn(usize) -> bool) -> f64 {
+        let packets = self.series.times_ns.len();
+        (0..packets).filter(|place| in_pattern(*place)).count() as f64 / packets as f64
+    }
+
+    fn mean_excess(&self, in_pattern: &impl Fn(usize) -> bool) -> f64 {
+        let (mut inside, mut outside) = ((0_i128, 0_u64), (0_i128, 0_u64));
+        // One stall of a millisecond would outweigh all that recurs.
+        let cap = self.threshold.saturating_mul(4);
+        for (place, excess) in self.excess.iter().enumerate() {
+            let excess = &(*excess).clamp(-cap, cap);
+            let sum = if in_pattern(place) { &mut inside } else { &mut outside };
+            *sum = (sum.0 + i128::from(*excess), sum.1 + 1);
+        }
+        let mean = |(sum, count): (i128, u64)| sum as f64 / count.max(1) as f64;
+        mean(inside) - mean(outside)
+    }
+}

@@ -1,0 +1,388 @@
+//! Differences between two arms, and what follows from them.
+//!
+//! Two arms are compared within repeats, in which they had the same packets within minutes of each other, in an order that was drawn. If a setting does nothing,
+//! each difference has either sign by that lot alone: whatever the distribution, the sum of the ranks of the positive ones is then that of Wilcoxon's signed-rank test,
+//! which outliers do not rule and which uses how large differences are (Wilcoxon, Biometrics Bulletin 1, 1945). The effect is the median of the means of all pairs of differences, each with itself
+//! among them (Walsh averages), and its interval reaches from the k-th smallest to the k-th largest of them, which is the test inverted (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963;
+//! Tukey). It leaves out 0 just where the test sees an effect. How large the effect is it tells exactly where differences are spread symmetrically about it, else about.
+//!
+//! Of many levers some would seem to have an effect by chance. So the intervals are wide enough to hold all together with 95 % (Bonferroni).
+
+use wiretail_schema::host::ablation::{
+    Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,
+    FactorEffect, Level, LoadResult, Statistic,
+};
+
+/// Probability that any interval of a statistic leaves out its true median, at most.
+const ERROR: f64 = 0.05;
+
+/// What follows from the trials so far, for each load that has some.
+pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
+    let loads = 0..ablation.loads.len();
+    loads
+        .map(|load| {
+            let trials: Vec<&AblationTrial> = ablation
+                .trials
+                .iter()
+                .filter(|trial| trial.load == load && trial.invalid.is_empty())
+                .collect();
+            load_result(load, &ablation.configurations, &trials)
+        })
+        .filter(|result| result.configurations.iter().any(|configuration| configuration.trials > 0))
+        .collect()
+}
+
+/// Repeats that it takes for every effect of so many levers to have an interval.
+pub fn repeats_needed(factors: usize) -> u64 {
+    let error = ERROR / factors.max(1) as f64;
+    (1..64).find(|repeats| rank(*repeats, error).is_some()).unwrap_or(64) as u64
+}
+
+fn load_result(load: usize, configurations: &[Configuration], trials: &[&AblationTrial]) -> LoadResult {
+    let of_configuration =
+        |place: usize| trials.iter().filter(move |trial| trial.configuration == place).copied();
+    let medians = (0..configurations.len()).map(|place| {
+        let own: Vec<&AblationTrial> = of_configuration(place).collect();
+        let medians = Statistic::ALL.iter().filter_map(|statistic| median_level(&own, *statistic)).collect();
+        ConfigurationMedians { configuration: place, trials: own.len(), medians }
+    });
+    let first = |kind| configurations.iter().position(|configuration| configuration.kind == kind);
+    let (as_is, all) = (first(ConfigurationKind::AsIs), first(ConfigurationKind::All));
+    let factors = configurations.iter().filter(|configuration| configuration.factor.is_some()).count();
+    // Without against with, in this order.
+    let compare = |without: Option<usize>, with: Option<usize>, error: f64| -> Vec<Effect> {
+        let (Some(without), Some(with)) = (without, with) else { return Vec::new() };
+        let (without, with): (Vec<_>, Vec<_>) =
+            (of_configuration(without).collect(), of_configuration(with).collect());
+        Statistic::ALL.iter().map(|statistic| effect(*statistic, &without, &with, error)).collect()
+    };
+    let factor = |place: usize| {
+        let error = ERROR / factors.max(1) as f64;
+        match configurations[place].kind {
+            ConfigurationKind::Without => Some(compare(Some(place), all, error)),
+            ConfigurationKind::Alone => Some(compare(as_is, Some(place), error)),
+            ConfigurationKind::AsIs | ConfigurationKind::All => None,
+        }
+    };
+    let mut effects: Vec<FactorEffect> = (0..configurations.len())
+        .filter_map(|configuration| Some(FactorEffect { configuration, effects: factor(configuration)? }))
+        .collect();
+    for kind in [ConfigurationKind::Without, ConfigurationKind::Alone] {
+        for statistic in Statistic::ALL {
+            rank_effects(&mut effects, |place| configurations[place].kind == kind, statistic);
+        }
+    }
+    LoadResult {
+        load,
+        configurations: medians.collect(),
+        whole: compare(as_is, all, ERROR),
+        factors: effects,
+    }
+}
+
+fn value(trial: &AblationTrial, statistic: Statistic) -> Option<Level> {
+    trial.levels.iter().find(|level| level.statistic == statistic).copied()
+}
+
+/// The median over trials; of an even number the mean of the two in the middle.
+fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level> {
+    let levels: Vec<Level> = trials.iter().filter_map(|trial| value(trial, statistic)).collect();
+    let mut values: Vec<i64> = levels.iter().map(|level| level.value_ns).collect();
+    values.sort_unstable();
+    Some(Level {
+        statistic,
+        value_ns: median(&values)?,
+        supported: levels.iter().all(|level| level.supported),
+    })
+}
+
+fn median(sorted: &[i64]) -> Option<i64> {
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(lower + (upper - lower) / 2)
+}
+
+/// By how much a statistic is larger without something than with it; `error` is the probability that its interval may be wrong.
+fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTrial], error: f64) -> Effect {
+    let pairs: Vec<(Level, Level)> = without
+        .iter()
+        .filter_map(|trial| {
+            let other = with.iter().find(|other| other.repeat == trial.repeat)?;
+            value(trial, statistic).zip(value(other, statistic))
+        })
+        .collect();
+    let differences: Vec<i64> = pairs.iter().map(|(a, b)| a.value_ns - b.value_ns).collect();
+    let means = walsh(&differences);
+    let interval_ns = rank(differences.len(), error).map(|k| (means[k - 1], means[means.len() - k]));
+    let verdict = match interval_ns {
+        None => EffectVerdict::TooFew,
+        Some((low, _)) if low > 0 => EffectVerdict::Helps,
+        Some((_, high)) if high < 0 => EffectVerdict::Harms,
+        Some(_) => EffectVerdict::NotSeen,
+    };
+    Effect {
+        statistic,
+        pairs: pairs.len(),
+        difference_ns: median(&means),
+        interval_ns,
+        confidence: (1.0 - error) * 100.0,
+        verdict,
+        ranks: None,
+        supported: pairs.iter().all(|(a, b)| a.supported && b.supported),
+    }
+}
+
+/// The means of all pairs of values, each with itself among them, in order.
+fn walsh(values: &[i64]) -> Vec<i64> {
+    let mean = |(place, a): (usize, &i64)| {
+        let a = *a;
+        values[place..].iter().map(move |b| a + (b - a) / 2).collect::<Vec<_>>()
+    };
+    let mut means: Vec<i64> = values.iter().enumerate().flat_map(mean).collect();
+    means.sort_unstable();
+    means
+}
+
+/// The largest k for which the k-th smallest and the k-th largest Walsh average of n values enclose what they are about, with an error of at most that: 2 P(W < k), W
+/// the sum of the ranks 1 to n of which each counts with a probability of 1/2.
+fn rank(n: usize, error: f64) -> Option<usize> {
+    let sums = n * (n + 1) / 2;
+    let mut chance = vec![0.0_f64; sums + 1];
+    chance[0] = 1.0;
+    for rank in 1..=n {
+        for sum in (0..=sums).rev() {
+            let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
+            chance[sum] = (chance[sum] + with) / 2.0;
+        }
+    }
+    let mut below = 0.0;
+    let allowed = chance.iter().take_while(|chance| {
+        below += **chance;
+        2.0 * below <= error
+    });
+    Some(allowed.count()).filter(|k| *k > 0)
+}
+
+/// Gives the levers with an effect their places, the largest effect first: a range where intervals overlap.
+fn rank_effects(factors: &mut [FactorEffect], is_meant: impl Fn(usize) -> bool, statistic: Statistic) {
+    // By size, whichever way an effect goes.
+    let size = |effect: &Effect| {
+        let (low, high) = effect.interval_ns.filter(|_| effect.verdict.is_seen())?;
+        Some(if low > 0 { (low, high) } else { (-high, -low) })
+    };
+    let seen: Vec<(i64, i64)> = factors
+        .iter()
+        .filter(|factor| is_meant(factor.configuration))
+        .filter_map(|factor| size(Effect::of(&factor.effects, statistic)?))
+        .collect();
+    for factor in factors.iter_mut().filter(|factor| is_meant(factor.configuration)) {
+        let Some(effect) = factor.effects.iter_mut().find(|effect| effect.statistic == statistic) else {
+            continue;
+        };
+        effect.ranks = size(effect).map(|(low, high)| {
+            let above = seen.iter().filter(|(other, _)| *other > high).count();
+            let below = seen.iter().filter(|(_, other)| *other < low).count();
+            (above + 1, seen.len() - below)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::host::ablation::{ABLATION_SCHEMA, Factor};
+    use wiretail_schema::host::plan::Profile;
+    use wiretail_schema::random::Random;
+
+    use super::*;
+
+    fn trial(configuration: usize, repeat: u64, ns: i64) -> AblationTrial {
+        let level = |statistic| Level { statistic, value_ns: ns, supported: true };
+        AblationTrial {
+            number: 0,
+            load: 0,
+            configuration,
+            repeat,
+            invalid: Vec::new(),
+            packets: 1,
+            lost: 0,
+            levels: Statistic::ALL.map(level).to_vec(),
+        }
+    }
+
+    fn ablation(factors: usize, trials: Vec<AblationTrial>) -> Ablation {
+        let factor = |name: usize| Factor {
+            name: name.to_string(),
+            title: String::new(),
+            cost: String::new(),
+            changes: Vec::new(),
+        };
+        let factors: Vec<Factor> = (0..factors).map(factor).collect();
+        Ablation {
+            schema: ABLATION_SCHEMA.to_owned(),
+            wiretail_version: String::new(),
+            title: String::new(),
+            seed: 1,
+            started_s: 0,
+            profile: Profile::Optimized,
+            cores: "1".to_owned(),
+            repeats: 20,
+            configurations: super::super::configurations(&factors, false),
+            not_tried: Vec::new(),
+            loads: vec!["a".to_owned()],
+            trials,
+            results: Vec::new(),
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_published_table() {
+        // Two-sided critical values of the signed-rank test (Wilcoxon, Katti, Wilcox 1970; Conover, table A12): the largest sum that is significant.
+        for (n, error, critical) in [
+            (6, 0.05, 0),
+            (8, 0.05, 3),
+            (10, 0.05, 8),
+            (10, 0.01, 3),
+            (20, 0.05, 52),
+            (20, 0.01, 37),
+            (25, 0.05, 89),
+        ] {
+            assert_eq!(rank(n, error), Some(critical + 1), "{n} {error}");
+        }
+        assert_eq!((rank(5, 0.05), rank(0, 0.05), rank(1, 1.0)), (None, None, Some(1)));
+        assert_eq!((repeats_needed(1), repeats_needed(10)), (6, 9));
+    }
+
+    #[test]
+    fn ranks_equal_a_count_of_all_signs() {
+        for n in 1..14_usize {
+            let mut sums = vec![0_u64; n * (n + 1) / 2 + 1];
+            for signs in 0..1_u64 << n {
+                let sum: usize = (1..=n).filter(|rank| signs >> (rank - 1) & 1 == 1).sum();
+                sums[sum] += 1;
+            }
+            for error in [0.05, 0.01, 0.05 / 14.0] {
+                let most = error * (1_u64 << n) as f64 / 2.0;
+                let below = |k: usize| sums[..k].iter().sum::<u64>() as f64;
+                let expected = (1..=sums.len()).take_while(|k| below(*k) <= most).last();
+                assert_eq!(rank(n, error), expected, "{n} {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_interval_leaves_out_zero_where_the_sum_of_ranks_is_significant() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let shift = (seed % 5) as i64 * 20;
+            // Distinct sizes, so that ranks are.
+            let values: Vec<i64> = (0..12)
+                .map(|place| 2 * ((random.below(200) as i64 - 100 + shift) * 16 + place) + 1)
+                .collect();
+            let mut sorted = values.clone();
+            sorted.sort_unstable_by_key(|value| value.abs());
+            let sum = |sign: i64| -> usize {
+                sorted.iter().zip(1..).filter(|(value, _)| value.signum() == sign).map(|(_, rank)| rank).sum()
+            };
+            let (k, means) = (rank(12, 0.05).unwrap(), walsh(&values));
+            let leaves_out = means[k - 1] > 0 || means[means.len() - k] < 0;
+            assert_eq!(leaves_out, sum(1).min(sum(-1)) < k, "{seed}: {values:?}");
+        }
+    }
+
+    /// Repeats with trials of every arm: arm 1 has all levers at 100 us; without a lever it takes what `cost` adds, and noise.
+    fn planted(cost: &[i64], repeats: u64, noise: impl Fn(usize, u64) -> i64) -> Ablation {
+        let mut trials = Vec::new();
+        for repeat in 1..=repeats {
+            trials.push(trial(0, repeat, 100 + cost.iter().sum::<i64>() + noise(0, repeat)));
+            trials.push(trial(1, repeat, 100 + noise(1, repeat)));
+            for (place, cost) in cost.iter().enumerate() {
+                trials.push(trial(place + 2, repeat, 100 + cost + noise(place + 2, repeat)));
+            }
+        }
+        ablation(cost.len(), trials)
+    }
+
+    /// Noise with outliers of a thousand times its body, from SplitMix64's mixing.
+    fn heavy(seed: u64) -> impl Fn(usize, u64) -> i64 {
+        move |configuration, repeat| {
+            let bits = [configuration as u64, repeat]
+                .iter()
+                .fold(seed, |state, word| Random::new(state ^ word).bits());
+            let body = (bits % 21) as i64 - 10;
+            if bits >> 58 == 0 { body * 1000 } else { body }
+        }
+    }
+
+    #[test]
+    fn planted_effects_are_found_and_ranked() {
+        let (mut all_found, mut distinguished) = (0, 0);
+        for seed in 0..50 {
+            let ablation = planted(&[0, 500, 0, 200, -100, 0, 0, 0], 20, heavy(seed));
+            let [result] = &judge(&ablation)[..] else { panic!("one load") };
+            let mut ranks = Vec::new();
+            for (factor, verdict, cost) in [
+                (1, EffectVerdict::Helps, 500),
+                (3, EffectVerdict::Helps, 200),
+                (4, EffectVerdict::Harms, -100),
+            ] {
+                let found = Effect::of(&result.factors[factor].effects, Statistic::P999).unwrap();
+                // Outliers a hundred times as large may hide it, and not turn it round.
+                assert!([verdict, EffectVerdict::NotSeen].contains(&found.verdict), "{seed}: {found:?}");
+                assert!((found.difference_ns.unwrap() - cost).abs() <= 20, "{seed}: {found:?}");
+                ranks.extend(found.ranks);
+            }
+            if let [(1, _), second, (_, 3)] = ranks[..] {
+                assert!((second.0..=second.1).contains(&2), "{seed}: {ranks:?}");
+                all_found += 1;
+                distinguished += usize::from(ranks == [(1, 1), (2, 2), (3, 3)]);
+            }
+            let whole = Effect::of(&result.whole, Statistic::Max).unwrap();
+            assert_eq!(whole.verdict, EffectVerdict::Helps);
+        }
+        assert!(all_found >= 40 && distinguished >= 35, "{all_found} {distinguished}");
+    }
+
+    #[test]
+    fn no_more_than_one_ablation_in_twenty_sees_an_effect_where_there_is_none() {
+        let wrong = (0..2000)
+            .filter(|seed| {
+                let ablation = planted(&[0; 8], 12, heavy(*seed));
+                let result = &judge(&ablation)[0];
+                result.factors.iter().any(|factor| factor.effects[2].verdict.is_seen())
+            })
+            .count();
+        // At most 5 % are expected, 2000 of them: 100 and three standard deviations.
+        assert!(wrong <= 130, "{wrong}");
+    }
+
+    #[test]
+    fn pairs_are_of_the_same_repeat_and_invalid_trials_have_no_say() {
+        let mut ablation = planted(&[50], 8, |_, _| 0);
+        ablation.trials.iter_mut().filter(|trial| trial.repeat == 3 && trial.configuration == 1).for_each(
+            |trial| {
+                trial.invalid.push("packets were dropped".to_owned());
+                trial.levels.iter_mut().for_each(|level| level.value_ns = 9_999_999);
+            },
+        );
+        let result = &judge(&ablation)[0];
+        let effect = &result.factors[0].effects[0];
+        assert_eq!((effect.pairs, effect.difference_ns, effect.interval_ns), (7, Some(50), Some((50, 50))));
+        assert_eq!(result.configurations[1].trials, 7);
+        ablation.trials.retain(|trial| trial.repeat < 3);
+        let few = &judge(&ablation)[0].factors[0].effects[0];
+        assert_eq!((few.pairs, few.verdict, few.interval_ns), (2, EffectVerdict::TooFew, None));
+        ablation.trials.clear();
+        assert!(judge(&ablation).is_empty());
+    }
+
+    #[test]
+    fn what_can_not_be_distinguished_shares_its_places() {
+        let noise =
+            |configuration: usize, repeat: u64| if configuration > 1 { (repeat as i64 - 10) * 3 } else { 0 };
+        let ablation = planted(&[100, 104, 900], 20, noise);
+        let ranks: Vec<_> =
+            judge(&ablation)[0].factors.iter().map(|factor| factor.effects[2].ranks.unwrap()).collect();
+        assert_eq!(ranks, [(2, 3), (2, 3), (1, 1)]);
+    }
+}

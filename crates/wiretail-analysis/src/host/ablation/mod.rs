@@ -1,0 +1,230 @@
+//! What the settings of a profile are worth, by trials with and without them. Method and limits: `docs/ablation.md`.
+//!
+//! - here: which arms there are, in which order they are done, what each is for a trial;
+//! - [`effect`]: differences between two arms, their intervals, and the ranking.
+
+mod effect;
+
+use wiretail_schema::host::ablation::{Configuration, ConfigurationKind, Factor};
+use wiretail_schema::host::plan::{Profile, Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
+use wiretail_schema::random::Random;
+
+pub use effect::{judge, repeats_needed};
+
+/// Keys of an experiment, as table, name and value, that are levers beside the profile's settings.
+const KEYS: [(&str, &str, &str, &str, &str); 3] = [
+    (
+        "fifo",
+        "no",
+        "yes",
+        "real-time priority (SCHED_FIFO) for load generator and device",
+        "others on their cores wait; one that hangs takes its core",
+    ),
+    ("isolate", "no", "yes", "other tasks are moved off the packets' cores", "the other cores do their work"),
+    ("idle", "sleep", "poll", "cores poll instead of sleeping", "power"),
+];
+
+/// The levers of a plan: the settings that can be changed now, a lever for each rule, and the keys of an experiment that `keys` names.
+pub fn factors(plan: &TuningPlan, keys: &[&str]) -> Vec<Factor> {
+    let mut factors: Vec<Factor> = Vec::new();
+    for (name, off, on, title, cost) in KEYS.iter().filter(|(name, ..)| keys.contains(name)) {
+        factors.push(Factor {
+            name: format!("host.{name}"),
+            title: (*title).to_owned(),
+            cost: (*cost).to_owned(),
+            changes: vec![format!("host.{name} {off} -> {on}")],
+        });
+    }
+    for (setting, path) in plan.settings.iter().filter_map(|setting| Some((setting, now(setting)?))) {
+        let rule = setting.rule.as_deref().unwrap_or(path);
+        let value = |text: &Option<String>| text.clone().unwrap_or_default();
+        let change = format!("{path} {} -> {}", value(&setting.now), value(&setting.wanted));
+        match factors.iter_mut().find(|factor| factor.name == rule) {
+            Some(factor) => factor.changes.push(change),
+            None => factors.push(Factor {
+                name: rule.to_owned(),
+                title: setting.title.clone(),
+                cost: setting.cost.clone(),
+                changes: vec![change],
+            }),
+        }
+    }
+    factors
+}
+
+/// The file that a setting changes; None of one that is in effect, or takes effect later.
+fn now(setting: &Setting) -> Option<&str> {
+    match &setting.target {
+        Target::File { path } if setting.state == SettingState::Change => Some(path),
+        _ => None,
+    }
+}
+
+/// What of a plan trials can't try: it needs a start of the machine, or is set by another program.
+pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
+    let is_later = |setting: &&Setting| {
+        setting.state == SettingState::Change
+            && (setting.takes_effect == TakesEffect::Reboot
+                || matches!(setting.target, Target::Service { .. } | Target::Nic { .. }))
+    };
+    plan.settings.iter().filter(is_later).map(|setting| setting.target.name().into_owned()).collect()
+}
+
+/// What is compared: the host as it is, all levers, all but each one, and on request each one alone.
+pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
+    let configuration = |kind, factor: Option<&Factor>| Configuration { kind, factor: factor.cloned() };
+    let mut configurations =
+        vec![configuration(ConfigurationKind::AsIs, None), configuration(ConfigurationKind::All, None)];
+    configurations
+        .extend(factors.iter().map(|factor| configuration(ConfigurationKind::Without, Some(factor))));
+    if alone {
+        configurations
+            .extend(factors.iter().map(|factor| configuration(ConfigurationKind::Alone, Some(factor))));
+    }
+    configurations
+}
+
+/// An arm in keys of an experiment, table `host`: those of `keys` are levers, others stay as they are. The rules of a profile are set
+/// by its own two keys.
+pub fn keys_of(
+    configuration: &Configuration,
+    profile: Profile,
+    keys: &[&str],
+) -> Vec<(&'static str, String)> {
+    let factor = configuration.factor.as_ref().map_or("", |factor| factor.name.as_str());
+    let is_on = |name: &str| match configuration.kind {
+        ConfigurationKind::AsIs => false,
+        ConfigurationKind::All => true,
+        ConfigurationKind::Without => name != factor,
+        ConfigurationKind::Alone => name == factor,
+    };
+    let mut set: Vec<(&'static str, String)> = KEYS
+        .iter()
+        .filter(|(name, ..)| keys.contains(name))
+        .map(|(name, off, on, ..)| {
+            (*name, if is_on(&format!("host.{name}")) { *on } else { *off }.to_owned())
+        })
+        .collect();
+    let is_key = factor.starts_with("host.");
+    let rules = match configuration.kind {
+        ConfigurationKind::AsIs => None,
+        ConfigurationKind::Alone if is_key => None,
+        ConfigurationKind::Alone => Some(Rules::Only(vec![factor.to_owned()])),
+        ConfigurationKind::Without if !is_key => Some(Rules::AllBut(vec![factor.to_owned()])),
+        ConfigurationKind::All | ConfigurationKind::Without => Some(Rules::AllBut(Vec::new())),
+    };
+    match rules {
+        Some(rules) => set.extend([("profile", profile.name().to_owned()), ("settings", rules.to_string())]),
+        None => set.push(("profile", "none".to_owned())),
+    }
+    set
+}
+
+/// In which order arms are done in a repeat under a load: by lots that the seed draws, so that no arm is always behind the same other.
+pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..configurations).collect();
+    order.sort_by_key(|configuration| {
+        [load as u64, repeat, *configuration as u64]
+            .iter()
+            .fold(seed, |state, word| Random::new(state ^ word).bits())
+    });
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::host::audit::HostRole;
+    use wiretail_schema::host::plan::PLAN_SCHEMA;
+
+    use super::*;
+
+    fn setting(path: &str, rule: &str, state: SettingState) -> Setting {
+        Setting {
+            target: Target::File { path: path.to_owned() },
+            title: String::new(),
+            rule: Some(rule.to_owned()),
+            now: Some("0".to_owned()),
+            wanted: Some("1".to_owned()),
+            state,
+            detail: String::new(),
+            takes_effect: TakesEffect::Now,
+            cost: String::new(),
+        }
+    }
+
+    fn plan() -> TuningPlan {
+        let word = Setting {
+            target: Target::BootWord { name: "isolcpus".to_owned() },
+            takes_effect: TakesEffect::Reboot,
+            ..setting("", "isolcpus", SettingState::Change)
+        };
+        TuningPlan {
+            schema: PLAN_SCHEMA.to_owned(),
+            version: String::new(),
+            profile: Profile::Optimized,
+            role: HostRole::Bare,
+            cores: "1".to_owned(),
+            housekeeping: "0".to_owned(),
+            settings: vec![
+                word,
+                setting("/a", "irq-affinity", SettingState::Change),
+                setting("/b", "thp", SettingState::InEffect),
+                setting("/c", "ksm", SettingState::Change),
+                setting("/d", "irq-affinity", SettingState::Change),
+            ],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_factor_is_what_a_rule_changes_here_or_a_key() {
+        let factors = factors(&plan(), &["fifo", "idle"]);
+        let names: Vec<&str> = factors.iter().map(|factor| factor.name.as_str()).collect();
+        assert_eq!(names, ["host.fifo", "host.idle", "irq-affinity", "ksm"]);
+        assert_eq!(factors[2].changes, ["/a 0 -> 1", "/d 0 -> 1"]);
+        assert_eq!(not_tried(&plan()), ["isolcpus"]);
+    }
+
+    #[test]
+    fn a_configuration_sets_the_keys_that_it_is_about() {
+        let keys = ["fifo", "isolate"];
+        let configurations = configurations(&factors(&plan(), &keys), true);
+        let shown: Vec<String> = configurations
+            .iter()
+            .map(|configuration| {
+                let set = keys_of(configuration, Profile::Optimized, &keys);
+                let words: Vec<String> = set.iter().map(|(name, text)| format!("{name}={text}")).collect();
+                format!("{}: {}", configuration.name(), words.join(" "))
+            })
+            .collect();
+        let expected = [
+            "as it is: fifo=no isolate=no profile=none",
+            "all settings: fifo=yes isolate=yes profile=optimized settings=all",
+            "without host.fifo: fifo=no isolate=yes profile=optimized settings=all",
+            "without host.isolate: fifo=yes isolate=no profile=optimized settings=all",
+            "without irq-affinity: fifo=yes isolate=yes profile=optimized settings=all but irq-affinity",
+            "without ksm: fifo=yes isolate=yes profile=optimized settings=all but ksm",
+            "host.fifo alone: fifo=yes isolate=no profile=none",
+            "host.isolate alone: fifo=no isolate=yes profile=none",
+            "irq-affinity alone: fifo=no isolate=no profile=optimized settings=irq-affinity",
+            "ksm alone: fifo=no isolate=no profile=optimized settings=ksm",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn every_configuration_comes_once_a_repeat_and_everywhere_in_it() {
+        let mut first = [0; 5];
+        for repeat in 1..=500 {
+            let order = order(5, 7, 0, repeat);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+            first[order[0]] += 1;
+        }
+        // 100 each are expected; 60 would be 4.5 standard deviations off.
+        assert!(first.iter().all(|times| (60..140).contains(times)), "{first:?}");
+        assert_eq!(order(5, 7, 0, 1), order(5, 7, 0, 1));
+        assert_ne!(order(12, 7, 0, 1), order(12, 8, 0, 1));
+    }
+}

@@ -1,0 +1,77 @@
+//! The audit of a host: is a packet-processing core left alone, and is what was asked for in effect?
+//!
+//! ```text
+//! HostRecord ─► View (parsed once) ─► each rule of rules::ALL ─► Finding
+//! ```
+//!
+//! A rule is a file in `rules/` and an entry in its table: what it reads, how it judges, and what there is to say about it. It sees a
+//! [`View`] and nothing else: what was requested (boot line, configuration), what is in effect (sysfs, procfs), and what happened
+//! between two readings. What could not be read is said ([`Verdict::Unseen`]), never taken for good.
+
+mod boot_line;
+mod judgement;
+pub mod rules;
+mod view;
+
+pub use boot_line::BootLine;
+pub use judgement::Judgement;
+pub use rules::{ALL, CONFIG_OPTIONS, REGISTERS, Rule, TWICE, files};
+pub use view::{Task, View};
+
+use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit, Finding, HostRole, Unreadable};
+use wiretail_schema::host::record::{HostRecord, LATER, Reading};
+use wiretail_schema::units::cores::CoreSet;
+
+/// What an audit is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The cores that are to be left alone; None: a container's own, those that the boot line isolates, or all but the first.
+    pub cores: Option<CoreSet>,
+    /// What the host is; None: what it looks like.
+    pub role: Option<HostRole>,
+}
+
+/// Holds a host against every rule. `version` is that of Wiretail.
+pub fn audit(record: &HostRecord, question: &Question, version: &str) -> Audit {
+    let view = View::new(record, question);
+    let findings = ALL.iter().map(|rule| finding(rule, &view)).collect();
+    Audit {
+        schema: AUDIT_SCHEMA.to_owned(),
+        version: version.to_owned(),
+        kernel: view.text("/proc/sys/kernel/osrelease").map(str::to_owned),
+        processor: view.processor_field("model name").map(str::to_owned),
+        role: view.role(),
+        cores: view.cores().to_string(),
+        cores_from: view.cores_from().to_owned(),
+        findings,
+        unreadable: unreadable(record),
+    }
+}
+
+/// What could not be read, once also where it was to be read twice.
+fn unreadable(record: &HostRecord) -> Vec<Unreadable> {
+    let each = record.readings.iter().filter(|(name, _)| !name.ends_with(LATER));
+    let why = |(name, reading): (&String, &Reading)| match reading {
+        Reading::Unreadable(why) => Some(Unreadable { name: name.clone(), why: why.clone() }),
+        Reading::Text(_) => None,
+    };
+    each.filter_map(why).collect()
+}
+
+fn finding(rule: &Rule, view: &View<'_>) -> Finding {
+    let Judgement { verdict, requested, effective, detail } = (rule.judge)(view);
+    Finding {
+        rule: rule.id.to_owned(),
+        group: rule.group,
+        title: rule.title.to_owned(),
+        verdict,
+        requested,
+        effective,
+        detail,
+        why: rule.why.to_owned(),
+        effect: rule.effect.map(str::to_owned),
+        source: rule.source.to_owned(),
+        mitigation: rule.mitigation.replace("{cores}", &view.cores().to_string()),
+        cost: rule.cost.to_owned(),
+    }
+}

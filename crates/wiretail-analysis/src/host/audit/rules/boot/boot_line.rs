@@ -1,0 +1,140 @@
+//! spelling and sense of the boot line
+
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "boot-line",
+    group: RuleGroup::Boot,
+    title: "spelling and sense of the boot line",
+    why: "The kernel passes words that it does not know on to init without a message anybody reads: a misspelt option is one that was never given.",
+    effect: None,
+    source: "kernel-parameters.html, docs.kernel.org",
+    mitigation: "mend the boot line, update-grub, start again",
+    cost: "none",
+    reads: &["/proc/cmdline"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(_) = view.text("/proc/cmdline") else { return view.missing("/proc/cmdline") };
+    let mut faults = Vec::new();
+    for word in view.boot().words() {
+        let (name, _) = word.split_once('=').unwrap_or((word, ""));
+        let name = name.replace('-', "_");
+        if KNOWN.contains(&name.as_str()) {
+            continue;
+        }
+        let near = KNOWN.iter().find(|known| near(&name, known));
+        faults.extend(near.map(|known| format!("\"{name}\" is no option; {known} is")));
+    }
+    for flag in view.boot().flags("isolcpus").iter().filter(|flag| !ISOLCPUS_FLAGS.contains(flag)) {
+        faults.push(format!("isolcpus has no flag {flag}; it has {}", ISOLCPUS_FLAGS.join(", ")));
+    }
+    let value = |name| view.boot().value(name);
+    if value("idle") == Some("poll") && value("processor.max_cstate").is_some() {
+        faults.push("idle=poll never sleeps, so processor.max_cstate has no say".to_owned());
+    }
+    if value("nohz") == Some("off") && value("nohz_full").is_some() {
+        faults.push("nohz=off switches nohz_full off".to_owned());
+    }
+    if let (Some(Ok(isolated)), Some(Ok(no_tick))) =
+        (view.boot().cores("isolcpus"), view.boot().cores("nohz_full"))
+        && isolated != no_tick
+    {
+        faults.push(format!("isolcpus has cores {isolated}, nohz_full {no_tick}"));
+    }
+    if let (Some(Ok(isolated)), Some(Ok(interrupts))) =
+        (view.boot().cores("isolcpus"), view.boot().cores("irqaffinity"))
+        && !isolated.and(&interrupts).is_empty()
+    {
+        faults.push(format!(
+            "irqaffinity sends interrupts to the isolated cores {}",
+            isolated.and(&interrupts)
+        ));
+    }
+    for name in ["isolcpus", "nohz_full", "rcu_nocbs"] {
+        if let Some(Ok(cores)) = view.boot().cores(name)
+            && cores.contains(0)
+        {
+            faults.push(format!("{name} has core 0, which the kernel needs for itself"));
+        }
+    }
+    let judged =
+        if faults.is_empty() { Judgement::good() } else { Judgement::ineffective(faults.join("; ")) };
+    judged.effective(format!("{} words", view.boot().words().len()))
+}
+
+/// What isolcpus may say before the list of cores.
+const ISOLCPUS_FLAGS: [&str; 3] = ["nohz", "domain", "managed_irq"];
+
+/// Options that bear on latency; others near to them in spelling are taken for misspelt.
+const KNOWN: [&str; 34] = [
+    "isolcpus",
+    "nohz_full",
+    "nohz",
+    "rcu_nocbs",
+    "rcu_nocb_poll",
+    "irqaffinity",
+    "kthread_cpus",
+    "idle",
+    "intel_idle.max_cstate",
+    "processor.max_cstate",
+    "intel_pstate",
+    "amd_pstate",
+    "cpufreq.default_governor",
+    "tsc",
+    "clocksource",
+    "mce",
+    "audit",
+    "nmi_watchdog",
+    "nosoftlockup",
+    "nowatchdog",
+    "skew_tick",
+    "nosmt",
+    "iommu",
+    "intel_iommu",
+    "amd_iommu",
+    "hugepages",
+    "hugepagesz",
+    "default_hugepagesz",
+    "transparent_hugepage",
+    "mitigations",
+    "pcie_aspm",
+    "numa_balancing",
+    "threadirqs",
+    "selinux",
+];
+
+/// Whether two letters swapped, one more, one less or one other make one of the other (Damerau 1964), in words of some length.
+fn near(word: &str, known: &str) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), known.chars().collect());
+    if a.len() < 5 || b.len() < 5 || a.len().abs_diff(b.len()) > 1 {
+        return false;
+    }
+    let same = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[same..], &b[same..]);
+    match a.len().cmp(&b.len()) {
+        std::cmp::Ordering::Greater => a[1..] == *b,
+        std::cmp::Ordering::Less => *a == b[1..],
+        std::cmp::Ordering::Equal => {
+            a.get(1..) == b.get(1..) || a.len() > 1 && (a[0], a[1]) == (b[1], b[0]) && a[2..] == b[2..]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::near;
+
+    #[test]
+    fn one_slip_is_near() {
+        for wrong in ["isolcpu", "isolcpuss", "isolcups", "iso1cpus"] {
+            assert!(near(wrong, "isolcpus"), "{wrong}");
+        }
+        for other in ["isolcpus", "isol", "root", "isolated", "solcupsi"] {
+            assert!(!near(other, "isolcpus") || other == "isolcpus", "{other}");
+        }
+        assert!(near("nohz_fulll", "nohz_full") && !near("ro", "tsc"));
+    }
+}

@@ -1,0 +1,61 @@
+//! RCU callbacks off the cores
+
+use wiretail_schema::units::cores::CoreSet;
+
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "rcu-nocbs",
+    group: RuleGroup::Boot,
+    title: "RCU callbacks off the cores",
+    why: "A core frees what others have let go (RCU callbacks) in a softirq of its own, tens of us long when there is much.",
+    effect: None,
+    source: "kernel-parameters (rcu_nocbs=), docs.kernel.org; P. McKenney, RCU and CPU isolation",
+    mitigation: "boot with rcu_nocbs={cores} rcu_nocb_poll; nohz_full implies rcu_nocbs",
+    cost: "the housekeeping cores do that work; rcu_nocb_poll wakes them regularly",
+    reads: &["/proc/cmdline"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let word = view.boot().word("rcu_nocbs");
+    let by_tick = view.boot().cores("nohz_full").and_then(Result::ok).unwrap_or_default();
+    let all = view.boot().value("rcu_nocbs") == Some("all")
+        || word.is_none() && view.config("CONFIG_RCU_NOCB_CPU_DEFAULT_ALL") == Some("y");
+    let asked = match view.boot().cores("rcu_nocbs") {
+        _ if all => view.online(),
+        Some(Err(fault)) => return Judgement::ineffective(fault).requested(word),
+        Some(Ok(asked)) => asked.or(&by_tick),
+        None => by_tick,
+    };
+    if view.tasks().is_empty() {
+        return Judgement::unseen("the kernel's threads were not read").requested(word);
+    }
+    // Each core whose callbacks are taken off it has a thread that does so: rcuop/N, rcuos/N or rcuob/N. Kernels that can switch that
+    // while they run have one for every core as soon as one was asked for.
+    let effective = CoreSet::new(view.tasks().iter().filter_map(callback_thread)).and(&asked);
+    let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
+    let judged = if asked.is_empty() {
+        Judgement::improvable(format!("cores {} free what RCU has collected", view.cores()))
+    } else if !asked.without(&effective).is_empty() {
+        let why = match view.config("CONFIG_RCU_NOCB_CPU") {
+            Some("n") => ": this kernel is built without CONFIG_RCU_NOCB_CPU",
+            _ => "",
+        };
+        Judgement::ineffective(format!(
+            "no thread takes the callbacks of cores {}{why}",
+            asked.without(&effective)
+        ))
+    } else if !view.cores().without(&effective).is_empty() {
+        Judgement::improvable(format!("not those of cores {}", view.cores().without(&effective)))
+    } else {
+        Judgement::good()
+    };
+    judged.requested(word).effective(shown)
+}
+
+fn callback_thread(task: &crate::host::audit::Task) -> Option<u32> {
+    let (kind, core) = task.name.split_once('/')?;
+    (task.is_kernel && ["rcuop", "rcuos", "rcuob"].contains(&kind)).then(|| core.parse().ok())?
+}

@@ -1,0 +1,39 @@
+//! the rights that a packet processor needs
+
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "rights",
+    group: RuleGroup::Guests,
+    title: "the rights that a packet processor needs",
+    why: "Without them it takes packets, but neither a real-time priority nor locked memory, and says so at best in its log.",
+    effect: None,
+    source: "capabilities(7), packet(7), sched(7), mlock(2)",
+    mitigation: "run it as root, or give it CAP_NET_RAW, CAP_NET_ADMIN, CAP_SYS_NICE and CAP_IPC_LOCK (setcap, --cap-add, lxc.cap.keep)",
+    cost: "what else these rights allow",
+    reads: &[STATUS],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(text) = view.text(STATUS) else { return view.missing(STATUS) };
+    let Some(mask) = text.lines().find_map(|line| line.strip_prefix("CapEff:")) else {
+        return Judgement::unseen(format!("{STATUS} has no line CapEff"));
+    };
+    let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else {
+        return Judgement::unseen(format!("{STATUS}: \"{}\" is no mask of rights", mask.trim()));
+    };
+    let missing: Vec<&str> =
+        NEEDED.iter().filter(|(bit, _)| mask & (1 << bit) == 0).map(|(_, name)| *name).collect();
+    let judged = match missing.is_empty() {
+        true => Judgement::good(),
+        false => Judgement::improvable(format!("the one who asks has no {}", missing.join(", "))),
+    };
+    judged.effective(format!("{} of {}", NEEDED.len() - missing.len(), NEEDED.len()))
+}
+
+/// Bits of include/uapi/linux/capability.h.
+const NEEDED: [(u32, &str); 4] =
+    [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (14, "CAP_IPC_LOCK"), (23, "CAP_SYS_NICE")];
+const STATUS: &str = "/proc/self/status";

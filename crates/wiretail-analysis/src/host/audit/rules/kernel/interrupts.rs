@@ -1,0 +1,44 @@
+//! interrupts of devices as they come (measured)
+
+use crate::host::audit::rules::counters::Counters;
+use crate::host::audit::rules::listed;
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "interrupts",
+    group: RuleGroup::Kernel,
+    title: "interrupts of devices as they come (measured)",
+    why: "Where interrupts may go and where they go are two things: managed ones of a card's queues follow the driver.",
+    effect: None,
+    source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
+    mitigation: "isolcpus=managed_irq,...; fewer queues (ethtool -L); irq-affinity",
+    cost: "as irq-affinity",
+    reads: &["/proc/interrupts"],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let counters = match Counters::of(view) {
+        Ok(counters) => counters,
+        Err(judged) => return judged,
+    };
+    let mut on: Vec<String> = Vec::new();
+    for name in counters.names() {
+        // The tick has a rule of its own.
+        let Some(rates) = (name != "LOC").then(|| counters.per_second(&name)).flatten() else {
+            continue;
+        };
+        let rate: f64 =
+            rates.iter().filter(|(core, _)| view.cores().contains(**core)).map(|(_, rate)| rate).sum();
+        if rate > 0.0 {
+            on.push(format!("{name} {rate:.1}"));
+        }
+    }
+    let judged = match (on.is_empty(), view.boot().word("isolcpus").is_some()) {
+        (true, _) => Judgement::good(),
+        (false, true) => Judgement::ineffective(format!("a second, on isolated cores: {}", listed(&on))),
+        (false, false) => Judgement::improvable(format!("a second, on these cores: {}", listed(&on))),
+    };
+    judged.effective(format!("{} kinds in {:.1} s", on.len(), counters.seconds))
+}

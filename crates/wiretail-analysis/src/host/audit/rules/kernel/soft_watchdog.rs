@@ -1,0 +1,34 @@
+//! the watchdog for cores that do not schedule
+
+use crate::host::audit::rules::kernel::nmi_watchdog::{WATCHED, shown, spared};
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "soft-watchdog",
+    group: RuleGroup::Kernel,
+    title: "the watchdog for cores that do not schedule",
+    why: "A timer on every core wakes a thread of the highest priority there every few seconds.",
+    effect: None,
+    source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
+    mitigation: "sysctl kernel.soft_watchdog=0 or boot with nosoftlockup; or kernel.watchdog_cpumask",
+    cost: "threads that never let go of a core are not reported",
+    reads: &[PATH, WATCHED],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let word = view.boot().word("nosoftlockup").or(view.boot().word("nowatchdog"));
+    let Some(value) = view.number(PATH) else { return view.missing(PATH).requested(word) };
+    let judged = match value {
+        0 => Judgement::good(),
+        _ if spared(view) => Judgement::good(),
+        _ if word.is_some() => {
+            Judgement::ineffective("somebody has switched it on since the machine started")
+        }
+        _ => Judgement::improvable("a thread of the highest priority runs on every core every few seconds"),
+    };
+    judged.requested(word).effective(shown(view, value))
+}
+
+const PATH: &str = "/proc/sys/kernel/soft_watchdog";

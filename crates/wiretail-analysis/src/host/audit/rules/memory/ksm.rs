@@ -1,0 +1,28 @@
+//! merging of equal pages
+
+use crate::host::audit::rules::{Rule, RuleGroup, TLB_SHOOTDOWN};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "ksm",
+    group: RuleGroup::Memory,
+    title: "merging of equal pages",
+    why: "Merging pages write-protects them on all cores (TLB shootdowns), and the next write copies them.",
+    effect: Some(TLB_SHOOTDOWN),
+    source: "admin-guide/mm/ksm.rst, docs.kernel.org",
+    mitigation: "echo 0 > /sys/kernel/mm/ksm/run",
+    cost: "virtual machines take more memory",
+    reads: &[PATH],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(value) = view.number(PATH) else { return view.missing(PATH) };
+    let judged = match value {
+        0 => Judgement::good(),
+        _ => Judgement::harmful("equal pages are being merged, with TLB shootdowns on all cores"),
+    };
+    judged.effective(value.to_string())
+}
+
+const PATH: &str = "/sys/kernel/mm/ksm/run";

@@ -1,0 +1,9 @@
+//! Memory.
+
+pub mod compaction;
+pub mod hugepages;
+pub mod ksm;
+pub mod locked_memory;
+pub mod numa_balancing;
+pub mod swappiness;
+pub mod thp;

@@ -1,0 +1,41 @@
+//! cards interrupt at once
+
+use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "nic-coalescing",
+    group: RuleGroup::Network,
+    title: "cards interrupt at once",
+    why: "A card that waits for more packets before it interrupts adds that time to the first one, and an adaptive one another time each moment. A core that polls does not wait for it.",
+    effect: Some(
+        "343 us less of rx-usecs took 335 us off the round trip (D. Drown, NIC interrupt coalesce impact on NTP, blog.dan.drown.org); an e1000 with 125 us between interrupts made each round trip at least that long (E. Jones, evan-jones.appspot.com/ethernet-latency.html)",
+    ),
+    source: "networking/ethtool-netlink.rst (COALESCE_GET), docs.kernel.org; ethtool(8)",
+    mitigation: "ethtool -C NAME adaptive-rx off rx-usecs 0",
+    cost: "an interrupt a packet: fewer packets a second",
+    reads: &[DRIVER],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let waits = match settings(view, "rx-usecs") {
+        Ok(waits) => waits,
+        Err(judged) => return judged,
+    };
+    let adaptive = settings(view, "adaptive-rx").unwrap_or_default();
+    let mut late: Vec<String> = waits
+        .iter()
+        .filter(|(_, value)| *value != "0")
+        .map(|(nic, value)| format!("{nic} waits {value} us"))
+        .collect();
+    late.extend(
+        adaptive.iter().filter(|(_, value)| *value == "on").map(|(nic, _)| format!("{nic} adapts it")),
+    );
+    let judged = match late.is_empty() {
+        true => Judgement::good(),
+        false => Judgement::improvable(crate::host::audit::rules::listed(&late)),
+    };
+    judged.effective(format!("rx-usecs {}", shown(&waits)))
+}

@@ -1,0 +1,58 @@
+//! no system management interrupts (measured)
+
+use crate::host::audit::rules::listed;
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+use wiretail_schema::host::record::{LATER, MSR};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "smi",
+    group: RuleGroup::Processor,
+    title: "no system management interrupts (measured)",
+    why: "The firmware takes all cores away for as long as it wants, and no kernel can see or forbid that; only a register counts how often.",
+    effect: None,
+    source: "Intel SDM volume 4, MSR_SMI_COUNT (0x34)",
+    mitigation: "firmware settings: legacy USB, power capping, correctable memory errors; another machine",
+    cost: "what the firmware did with them",
+    reads: &[],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    if view.processor_flag("hypervisor") {
+        return Judgement::not_here("a guest can't see them; ask its host");
+    }
+    match view.processor_field("vendor_id") {
+        Some("GenuineIntel") => {}
+        Some(_) => return Judgement::not_here("only Intel's processors count them"),
+        None => return Judgement::unseen("it is not known whose processor it is"),
+    }
+    let reading = |core: &u32| format!("{MSR}{core}/0x34");
+    let cores = view.cores();
+    let Some(first) = cores.cores().iter().map(reading).find(|name| view.has(name)) else {
+        return Judgement::unseen("/dev/cpu/N/msr is not there: modprobe msr");
+    };
+    if view.text(&first).is_none() {
+        return view.missing(&first);
+    }
+    let mut came = Vec::new();
+    let mut ever = 0;
+    let mut twice = false;
+    for core in cores.cores() {
+        let Some(before) = view.number(&reading(core)) else { continue };
+        ever = ever.max(before);
+        let Some(after) = view.number(&format!("{}{LATER}", reading(core))) else { continue };
+        twice = true;
+        if after > before {
+            came.push(format!("{core}: {}", after - before));
+        }
+    }
+    let judged = match (twice, came.is_empty()) {
+        (false, _) => Judgement::unseen("they were counted once only"),
+        (true, true) => Judgement::good(),
+        (true, false) => {
+            Judgement::harmful(format!("came while they were counted, on cores {}", listed(&came)))
+        }
+    };
+    judged.effective(format!("{ever} since the machine started"))
+}

@@ -1,0 +1,5 @@
+//! Services.
+
+pub mod audit_trail;
+pub mod irqbalance;
+pub mod tuned;

@@ -1,0 +1,51 @@
+//! a profile of tuned that fits
+
+use crate::host::audit::rules::{Rule, RuleGroup};
+use crate::host::audit::{Judgement, View};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "tuned",
+    group: RuleGroup::Services,
+    title: "a profile of tuned that fits",
+    why: "tuned sets governors, sleep states and sysctls by its profile, and again whenever it starts: what was set by hand is gone then.",
+    effect: None,
+    source: "tuned-profiles(7), tuned-profiles-cpu-partitioning(7)",
+    mitigation: "tuned-adm profile cpu-partitioning (isolated_cores={cores}) or network-latency; or systemctl disable --now tuned",
+    cost: "power",
+    reads: &[PROFILE],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Judgement {
+    let Some(profile) = view.text(PROFILE).map(str::trim).filter(|profile| !profile.is_empty()) else {
+        return match view.has(PROFILE) {
+            true if view.text(PROFILE).is_none() => view.missing(PROFILE),
+            _ => Judgement::not_here("tuned is not installed, or has no profile"),
+        };
+    };
+    let runs = view.tasks().iter().any(|task| task.name == "tuned" && !task.is_kernel);
+    let fits = profile.split_whitespace().any(|name| FIT.iter().any(|fit| name.starts_with(fit)));
+    let judged = match (fits, runs) {
+        (true, true) => Judgement::good(),
+        (true, false) if view.tasks().is_empty() => {
+            Judgement::unseen("whether tuned runs: the threads were not read")
+        }
+        (true, false) => Judgement::ineffective(
+            "the profile was chosen and tuned does not run: nobody has set what it says",
+        ),
+        (false, _) => Judgement::improvable("the profile is none for low latency"),
+    };
+    judged.requested(Some(profile)).effective(if runs { "tuned runs" } else { "tuned does not run" })
+}
+
+/// How the names of profiles for low latency begin.
+const FIT: [&str; 7] = [
+    "cpu-partitioning",
+    "realtime",
+    "network-latency",
+    "latency-performance",
+    "nfv",
+    "wiretail",
+    "openshift-node-performance",
+];
+const PROFILE: &str = "/etc/tuned/active_profile";

@@ -1,0 +1,93 @@
+//! A percentile of several trials under one load.
+//!
+//! As in the [rankings](crate::comparison::ranking): repeats are not pooled. The value is the median of the trials, and the interval
+//! reaches from the lowest bound of theirs to the highest, so that what changes from trial to trial widens it, too.
+
+use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
+
+use crate::comparison::ranking::of_repeats;
+use crate::host::recommendation::sample::Seen;
+
+/// The maximum, as a percentile.
+pub const MAXIMUM: f64 = 100.0;
+
+/// A percentile of these trials; None where one of them does not have it.
+pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
+    let packets = seen.iter().map(|one| one.summary.delay.count).sum();
+    let (of, trials) = (of.to_owned(), trials(seen));
+    if percentile == MAXIMUM {
+        let value_ns = seen
+            .iter()
+            .filter(|one| one.summary.delay.count > 0)
+            .map(|one| one.summary.delay.max_ns)
+            .max()?;
+        let none = DelayOf {
+            of,
+            percentile,
+            value_ns,
+            low_ns: None,
+            high_ns: None,
+            packets,
+            supported: true,
+            trials,
+        };
+        return Some(none);
+    }
+    let find = |one: &&Seen<'_>| one.summary.delay.percentile(percentile).copied();
+    let found = of_repeats(seen.iter().map(find).collect::<Option<_>>()?)?;
+    Some(DelayOf {
+        of,
+        percentile,
+        value_ns: found.value_ns,
+        low_ns: Some(found.low_ns),
+        high_ns: found.high_ns,
+        packets,
+        supported: found.supported,
+        trials,
+    })
+}
+
+/// Some percentiles of these trials, those that they have.
+pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
+    percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
+}
+
+/// The trials by their runs.
+pub fn trials(seen: &[&Seen<'_>]) -> Vec<TrialsOf> {
+    let mut all: Vec<TrialsOf> = Vec::new();
+    for one in seen {
+        let number = one.trial.number;
+        match all.iter_mut().find(|of| of.run == one.input.directory) {
+            Some(of) => of.trials.push(number),
+            None => all.push(TrialsOf { run: one.input.directory.clone(), trials: vec![number] }),
+        }
+    }
+    all
+}
+
+/// Whether one is higher than the other for sure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Its interval lies wholly above.
+    Higher,
+    /// Wholly below.
+    Lower,
+    /// They overlap: the two can't be told apart.
+    Alike,
+}
+
+/// Holds a percentile against the baseline's; None where one of them rests on too few packets, or has no interval.
+pub fn told(baseline: &DelayOf, other: &DelayOf) -> Option<Told> {
+    if !(baseline.supported && other.supported) {
+        return None;
+    }
+    let top = |delay: &DelayOf| delay.high_ns.unwrap_or(i64::MAX);
+    let (low, other_low) = (baseline.low_ns?, other.low_ns?);
+    Some(if other_low > top(baseline) {
+        Told::Higher
+    } else if top(other) < low {
+        Told::Lower
+    } else {
+        Told::Alike
+    })
+}

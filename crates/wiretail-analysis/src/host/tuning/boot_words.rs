@@ -1,0 +1,225 @@
+//! The words of the boot line that the profiles decide on.
+
+use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target};
+use wiretail_schema::units::cores::CoreSet;
+
+use super::{Ask, setting};
+use crate::host::audit::{ALL, BootLine};
+use wiretail_schema::host::audit::{HostRole, Verdict};
+
+/// What a profile wants of a word.
+enum Wish {
+    /// `name=value`.
+    Value(String),
+    /// The bare word.
+    Bare,
+    /// Not in the line.
+    Absent,
+    /// It would do nothing here, and why.
+    NotHere(&'static str),
+}
+
+/// A word.
+struct Word {
+    name: &'static str,
+    /// The rule of the audit that asks for it.
+    rule: &'static str,
+    /// Where no rule does: what for, and what it costs.
+    own: Option<(&'static str, &'static str)>,
+    /// Of the profiles that isolate; the regular one has none of the words.
+    wish: fn(&Ask<'_>) -> Wish,
+}
+
+const fn word(name: &'static str, rule: &'static str, wish: fn(&Ask<'_>) -> Wish) -> Word {
+    Word { name, rule, own: None, wish }
+}
+
+const fn own(
+    name: &'static str,
+    title: &'static str,
+    cost: &'static str,
+    wish: fn(&Ask<'_>) -> Wish,
+) -> Word {
+    Word { name, rule: "", own: Some((title, cost)), wish }
+}
+
+/// In the order in which they stand in the line: a number of huge pages belongs to the size before it.
+const WORDS: &[Word] = &[
+    word("isolcpus", "isolcpus", |ask| Wish::Value(format!("managed_irq,domain,{}", ask.cores()))),
+    word("nohz_full", "nohz-full", |ask| match ask.view.config("CONFIG_NO_HZ_FULL") {
+        Some("y") => Wish::Value(ask.cores().to_string()),
+        None if !ask.view.knows_config() => Wish::Value(ask.cores().to_string()),
+        _ => Wish::NotHere("this kernel is built without CONFIG_NO_HZ_FULL"),
+    }),
+    word("rcu_nocbs", "rcu-nocbs", |ask| Wish::Value(ask.cores().to_string())),
+    word("rcu_nocb_poll", "rcu-nocbs", |ask| optimized(ask, Wish::Bare)),
+    word("irqaffinity", "irq-affinity", |ask| Wish::Value(ask.housekeeping.to_string())),
+    word("idle", "idle-states", |ask| optimized(ask, Wish::Value("poll".to_owned()))),
+    word("tsc", "clocksource", |ask| {
+        match ["constant_tsc", "nonstop_tsc"].iter().all(|flag| ask.view.processor_flag(flag)) {
+            true => Wish::Value("reliable".to_owned()),
+            false => Wish::NotHere("the processor does not promise that its TSC never stops"),
+        }
+    }),
+    word("nmi_watchdog", "nmi-watchdog", |_| Wish::Value("0".to_owned())),
+    word("nosoftlockup", "soft-watchdog", |_| Wish::Bare),
+    word("nosmt", "smt", |ask| physical(ask, Wish::Bare)),
+    word("intel_pstate", "governor", |ask| match physical(ask, Wish::Bare) {
+        Wish::Bare => optimized(ask, Wish::Value("disable".to_owned())),
+        other => other,
+    }),
+    own("mce", "corrected errors of memory do not interrupt", "they are not logged", |ask| {
+        physical(ask, Wish::Value("ignore_ce".to_owned()))
+    }),
+    own("audit", "system calls are not audited", "no audit trail", |_| Wish::Value("0".to_owned())),
+    own("skew_tick", "ticks of the cores are not at the same time", "a little power", |_| {
+        Wish::Value("1".to_owned())
+    }),
+    word("transparent_hugepage", "thp", |_| Wish::Value("madvise".to_owned())),
+    word("default_hugepagesz", "hugepages", |ask| huge(ask, "default_hugepagesz", "1G")),
+    word("hugepagesz", "hugepages", |ask| huge(ask, "hugepagesz", "1G")),
+    word("hugepages", "hugepages", |ask| huge(ask, "hugepages", GIANT_PAGES)),
+    own("iommu", "devices that are passed through need no translation for the host", "none", |_| {
+        Wish::Value("pt".to_owned())
+    }),
+    own("intel_iommu", "network cards can be passed through to machines", "none", |ask| {
+        match ask.view.processor_field("vendor_id") {
+            Some("AuthenticAMD") => Wish::NotHere("the processor's is on without a word"),
+            _ => Wish::Value("on".to_owned()),
+        }
+    }),
+];
+
+/// How many pages of 1 GiB DPDK's applications are given.
+const GIANT_PAGES: &str = "4";
+/// Below so much memory, in KiB, that is too much: 16 GiB.
+const GIANT_MEMORY_KIB: u64 = 16 << 20;
+
+/// Words that only hosts of virtual machines want; on others whoever has put them into the line has a reason.
+const OF_VM_HOSTS: &[&str] = &["iommu", "intel_iommu"];
+
+/// A setting a word.
+pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
+    let is_vm_host = ask.isolates() && ask.view.role() == HostRole::VmHost;
+    let decided = WORDS.iter().filter(|word| is_vm_host || !OF_VM_HOSTS.contains(&word.name));
+    decided.map(|word| judged(ask, word)).collect()
+}
+
+fn judged(ask: &Ask<'_>, word: &Word) -> Setting {
+    let target = Target::BootWord { name: word.name.to_owned() };
+    let mut found = setting(target, word.rule, TakesEffect::Reboot);
+    if let Some((title, cost)) = word.own {
+        (found.title, found.cost) = (title.to_owned(), cost.to_owned());
+    }
+    let line = ask.view.boot();
+    let value = line.value(word.name);
+    found.now = line.word(word.name).map(str::to_owned);
+    let wish = if ask.isolates() { (word.wish)(ask) } else { Wish::Absent };
+    let wanted = match wish {
+        Wish::Value(value) => Some(value),
+        Wish::Bare => Some(String::new()),
+        Wish::Absent => None,
+        Wish::NotHere(why) => {
+            found.state = SettingState::NotHere;
+            found.detail = why.to_owned();
+            return found;
+        }
+    };
+    found.wanted = wanted.as_ref().map(|value| match value.as_str() {
+        "" => word.name.to_owned(),
+        value => format!("{}={value}", word.name),
+    });
+    let is_there = match (value, &wanted) {
+        (Some(value), Some(wanted)) => same(word.name, value, wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    found.state = if is_there { SettingState::InEffect } else { SettingState::Change };
+    if is_there && wanted.is_some() {
+        broken(ask, word, &mut found);
+    }
+    found
+}
+
+/// Whether the audit says that a word is in the line and not in effect.
+fn broken(ask: &Ask<'_>, word: &Word, found: &mut Setting) {
+    let Some(rule) = ALL.iter().find(|rule| rule.id == word.rule) else { return };
+    let judgement = (rule.judge)(&ask.view);
+    let is_its = judgement.requested.is_some_and(|text| text.split('=').next() == Some(word.name));
+    if judgement.verdict == Verdict::Ineffective && is_its {
+        found.state = SettingState::Ineffective;
+        found.detail = judgement.detail;
+    }
+}
+
+/// Whether two values mean the same: lists of cores are compared as sets, flags before them may be more.
+fn same(name: &str, now: &str, wanted: &str) -> bool {
+    let parse = |value: &str| BootLine::parse(&format!("{name}={value}"));
+    let (line, wish) = (parse(now), parse(wanted));
+    let lists = ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"].contains(&name);
+    if !lists {
+        return now == wanted;
+    }
+    let cores = |line: &BootLine| line.cores(name).and_then(Result::ok).unwrap_or_default();
+    let has = line.flags(name);
+    cores(&line) == cores(&wish)
+        && cores(&line) != CoreSet::default()
+        && wish.flags(name).iter().all(|flag| has.contains(flag))
+}
+
+fn optimized(ask: &Ask<'_>, wish: Wish) -> Wish {
+    if ask.profile == Profile::Optimized { wish } else { Wish::Absent }
+}
+
+/// What a machine of its own can have.
+fn physical(ask: &Ask<'_>, wish: Wish) -> Wish {
+    if ask.is_vm() { Wish::NotHere("the hypervisor decides") } else { wish }
+}
+
+/// Huge pages that were asked for are kept; else some of 1 GiB where there are such and memory enough.
+fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
+    let line = ask.view.boot();
+    if line.word("hugepages").is_some() {
+        // What others have recorded becomes a line of a shell's file: nothing but a number with its unit.
+        let is_size = |value: &&str| value.chars().all(|letter| letter.is_ascii_alphanumeric());
+        return match line.value(name) {
+            None => Wish::Absent,
+            Some(value) if is_size(&value) => Wish::Value(value.to_owned()),
+            Some(_) => Wish::NotHere("what the line has is no number of pages"),
+        };
+    }
+    match giant(ask) {
+        true => Wish::Value(value.to_owned()),
+        false => Wish::NotHere(
+            "no pages of 1 GiB here, or less than 16 GiB of memory; vm.nr_hugepages reserves small ones",
+        ),
+    }
+}
+
+/// Whether huge pages of 1 GiB are worth it.
+pub(super) fn giant(ask: &Ask<'_>) -> bool {
+    let enough = super::files::memory_kib(ask).is_some_and(|memory| memory >= GIANT_MEMORY_KIB);
+    enough && ask.view.processor_flag("pdpe1gb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_compared_as_sets() {
+        assert!(same("nohz_full", "1,2,3", "1-3"));
+        assert!(same("isolcpus", "domain,managed_irq,1-3", "managed_irq,domain,1-3"));
+        assert!(!same("isolcpus", "1-3", "managed_irq,domain,1-3"));
+        assert!(!same("isolcpus", "managed_irq,domain,1-2", "managed_irq,domain,1-3"));
+        assert!(!same("idle", "halt", "poll"));
+    }
+
+    #[test]
+    fn words_have_a_rule_or_a_reason_of_their_own() {
+        for word in WORDS {
+            let ruled = ALL.iter().any(|rule| rule.id == word.rule);
+            assert!(ruled != word.own.is_some(), "{}", word.name);
+        }
+    }
+}

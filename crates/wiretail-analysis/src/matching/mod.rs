@@ -1,0 +1,615 @@
+//! Finding each ingress packet again at egress, in one pass and with memory for the packets under way.
+//!
+//! Both captures are merged by time (at equal times ingress comes first) and fed to a [`Matcher`].
+//! Almost every packet arrives in the order sent, so the packets under way wait in a queue and an
+//! arriving one is compared with the queue's front: one comparison, no hashing. Only where that
+//! fails, the packets that were passed over move to a hash table, each at most once.
+//!
+//! What counts as what, for a window W:
+//!
+//! - an ingress packet whose key is under way, sent no more than W before, is a *duplicate at
+//!   ingress* of the packet under way. After more than W the earlier packet is given up as lost;
+//! - an egress packet whose key is under way, sent no more than 2 W before, is the arrival of that
+//!   packet: *matched* if the delay is shorter than W, *out of window* otherwise;
+//! - an egress packet whose key is not under way is a *duplicate at egress* if the key is among the
+//!   last [`RECENT`] that arrived. Otherwise it waits up to W for an ingress packet with its key, whose
+//!   delay is then *negative*, and is *extra* when none comes;
+//! - an ingress packet that has not arrived after 2 W, or when the captures end, is *lost*.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use wiretail_schema::packet::Record;
+
+/// How many arrived packets are remembered to tell a further copy from a foreign packet.
+pub const RECENT: usize = 1 << 14;
+
+/// Packets under way beyond which the oldest is given up, so that captures that share no packet
+/// do not fill the memory.
+pub const IN_FLIGHT_MAX: usize = 1 << 20;
+
+/// Longest queue: beyond, the oldest packet moves to the hash table.
+const QUEUE_MAX: usize = 1 << 12;
+
+/// Longest queue that is looked through for a key; beyond, a filter tells most keys that are not there.
+const SCAN_MAX: usize = 16;
+
+/// An ingress packet: what of it goes into every outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// When it was seen at ingress, in ns.
+    pub ts_ns: i64,
+    /// Its key.
+    pub key: u64,
+    /// Position among the ingress packets that are no duplicates, from 0: the sequence number that
+    /// reordering, loss runs and delay variation go by.
+    pub sequence: u64,
+    /// Duplicates at ingress before it.
+    pub duplicates_before: u32,
+    /// Flow, as an index into the flow table of the ingress tap.
+    pub flow: u32,
+}
+
+impl Sent {
+    /// Position in the ingress capture, from 0.
+    pub fn index(&self) -> u64 {
+        self.sequence + u64::from(self.duplicates_before)
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It arrived: the delay is 0 or more and shorter than the window. The egress stamp is `sent.ts_ns + delay_ns`.
+    Matched {
+        /// The packet.
+        sent: Sent,
+        /// Egress stamp minus ingress stamp, in ns.
+        delay_ns: i64,
+    },
+    /// It arrived after the window.
+    OutOfWindow {
+        /// The packet.
+        sent: Sent,
+        /// Egress stamp minus ingress stamp, in ns.
+        delay_ns: i64,
+    },
+    /// It was seen at egress before ingress.
+    Negative {
+        /// The packet.
+        sent: Sent,
+        /// Egress stamp minus ingress stamp, in ns.
+        delay_ns: i64,
+    },
+    /// It never arrived.
+    Lost {
+        /// The packet.
+        sent: Sent,
+        /// Why it was given up, where that was not for its age.
+        early: Option<GivenUp>,
+    },
+    /// A further copy at ingress of a packet under way.
+    DuplicatePre {
+        /// Its position in the ingress capture, from 0.
+        index: u64,
+        /// The copy.
+        record: Record,
+    },
+    /// A further copy at egress of a packet that had arrived.
+    DuplicatePost {
+        /// The copy.
+        record: Record,
+    },
+    /// Seen at egress only.
+    Extra {
+        /// The packet.
+        record: Record,
+        /// Whether it was given up because too many were waiting.
+        evicted: bool,
+    },
+}
+
+impl Outcome {
+    /// When the packet was first seen: at ingress, or at egress where it was seen only there, in ns.
+    pub fn seen_ns(&self) -> i64 {
+        match self {
+            Self::Matched { sent, .. }
+            | Self::OutOfWindow { sent, .. }
+            | Self::Negative { sent, .. }
+            | Self::Lost { sent, .. } => sent.ts_ns,
+            Self::DuplicatePre { record, .. }
+            | Self::DuplicatePost { record }
+            | Self::Extra { record, .. } => record.ts_ns,
+        }
+    }
+}
+
+/// Why a packet was given up before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Its key came again, later than the window.
+    KeyReused,
+    /// More than [`IN_FLIGHT_MAX`] packets were under way.
+    TooMany,
+}
+
+/// Who takes the outcomes. The usual one has a method of its own, which the matcher inlines.
+pub trait Sink {
+    /// A packet arrived within the window, after `delay_ns`.
+    fn matched(&mut self, sent: &Sent, delay_ns: i64);
+    /// Any other outcome.
+    fn irregular(&mut self, outcome: &Outcome);
+}
+
+impl<F: FnMut(&Outcome)> Sink for F {
+    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+        self(&Outcome::Matched { sent: *sent, delay_ns });
+    }
+
+    fn irregular(&mut self, outcome: &Outcome) {
+        self(outcome);
+    }
+}
+
+/// Streaming matcher. Feed both taps' records merged by time, then call [`Matcher::finish`].
+pub struct Matcher {
+    window_ns: i64,
+    limit: usize,
+    /// Latest stamp fed.
+    now_ns: i64,
+    sequence: u64,
+    duplicates: u32,
+    /// Newest packets under way, in the order sent.
+    queue: VecDeque<Sent>,
+    filter: Filter,
+    /// Packets under way that a later one has overtaken.
+    passed: HashMap<u64, Sent, KeyHasher>,
+    /// Those in `passed` in the order sent; some have arrived since.
+    passed_order: VecDeque<Sent>,
+    /// Sequence numbers of packets whose key came again: lost, and reported in their turn.
+    superseded: HashSet<u64, KeyHasher>,
+    /// Egress packets that no ingress packet was there for yet.
+    early: HashMap<u64, Record, KeyHasher>,
+    /// Those in `early` in the order seen; some have been matched since.
+    early_order: VecDeque<Record>,
+    recent: Recent,
+}
+
+impl Matcher {
+    /// A matcher for delays up to `window_ns`.
+    pub fn new(window_ns: i64) -> Self {
+        Self::with_limit(window_ns, IN_FLIGHT_MAX)
+    }
+
+    /// A matcher that gives up the oldest packet where more than `limit` are under way.
+    pub fn with_limit(window_ns: i64, limit: usize) -> Self {
+        Self {
+            window_ns,
+            limit: limit.max(1),
+            now_ns: i64::MIN,
+            sequence: 0,
+            duplicates: 0,
+            queue: VecDeque::with_capacity(64),
+            filter: Filter::default(),
+            passed: HashMap::default(),
+            passed_order: VecDeque::new(),
+            superseded: HashSet::default(),
+            early: HashMap::default(),
+            early_order: VecDeque::new(),
+            recent: Recent::new(),
+        }
+    }
+
+    /// Ingress packets fed that were no duplicates.
+    pub fn sent(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Takes the next ingress packet.
+    #[inline]
+    pub fn pre(&mut self, record: &Record, sink: &mut impl Sink) {
+        self.advance(record.ts_ns, sink);
+        let queued = self.may_be_queued(record.key);
+        if (queued || !self.passed.is_empty()) && self.is_duplicate(record, queued) {
+            let index = self.sequence + u64::from(self.duplicates);
+            self.duplicates = self.duplicates.saturating_add(1);
+            sink.irregular(&Outcome::DuplicatePre { index, record: *record });
+            return;
+        }
+        let sent = self.next_sent(record);
+        if !self.early.is_empty()
+            && let Some(arrived) = self.early.remove(&record.key)
+        {
+            self.arrive(&sent, &arrived, sink);
+            return;
+        }
+        self.queue.push_back(sent);
+        if self.filter.on || self.queue.len() > SCAN_MAX {
+            self.enqueue_in_filter(record.key, sink);
+        }
+    }
+
+    /// Whether `arrived` is `sent` within the window, and nothing is under way or early that either
+    /// could have to do with.
+    #[inline]
+    fn is_alone(&self, sent: &Record, arrived: &Record) -> bool {
+        sent.key == arrived.key
+            && arrived.ts_ns.saturating_sub(sent.ts_ns) < self.window_ns
+            && self.queue.is_empty()
+            && self.early.is_empty()
+            && (self.passed.is_empty() || !self.passed.contains_key(&sent.key))
+    }
+
+    /// What [`pre`](Self::pre) and then [`post`](Self::post) do with a packet that is alone under way.
+    #[inline]
+    fn hand_over(&mut self, record: &Record, arrived: &Record, sink: &mut impl Sink) {
+        self.advance(record.ts_ns, sink);
+        let sent = self.next_sent(record);
+        self.advance(arrived.ts_ns, sink);
+        self.arrive_in_order(&sent, arrived, sink);
+    }
+
+    #[inline]
+    fn next_sent(&mut self, record: &Record) -> Sent {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Sent {
+            ts_ns: record.ts_ns,
+            key: record.key,
+            sequence,
+            duplicates_before: self.duplicates,
+            flow: record.flow,
+        }
+    }
+
+    #[inline]
+    fn arrive_in_order(&mut self, sent: &Sent, arrived: &Record, sink: &mut impl Sink) {
+        let delay_ns = arrived.ts_ns.saturating_sub(sent.ts_ns);
+        if delay_ns >= 0 && delay_ns < self.window_ns {
+            self.recent.push(sent.key);
+            sink.matched(sent, delay_ns);
+        } else {
+            self.arrive(sent, arrived, sink);
+        }
+    }
+
+    /// Takes the next egress packet.
+    #[inline]
+    pub fn post(&mut self, record: &Record, sink: &mut impl Sink) {
+        self.advance(record.ts_ns, sink);
+        if let Some(front) = self.queue.front()
+            && front.key == record.key
+        {
+            let sent = *front;
+            self.pop_front();
+            self.arrive_in_order(&sent, record, sink);
+            return;
+        }
+        self.post_out_of_order(record, sink);
+    }
+
+    #[inline(never)]
+    fn post_out_of_order(&mut self, record: &Record, sink: &mut impl Sink) {
+        if let Some(sent) = self.passed.remove(&record.key) {
+            self.arrive(&sent, record, sink);
+            return;
+        }
+        if self.may_be_queued(record.key) && self.queue.iter().any(|sent| sent.key == record.key) {
+            while let Some(sent) = self.queue.front().copied() {
+                if sent.key == record.key {
+                    self.pop_front();
+                    self.arrive(&sent, record, sink);
+                    return;
+                }
+                self.pass_over_front();
+            }
+        }
+        // Of two copies that came before the packet itself, the first keeps the place.
+        if self.recent.contains(record.key) || self.early.contains_key(&record.key) {
+            sink.irregular(&Outcome::DuplicatePost { record: *record });
+        } else {
+            self.early.insert(record.key, *record);
+            self.early_order.push_back(*record);
+            self.keep_limit(sink);
+        }
+    }
+
+    /// Gives up all that is still under way.
+    pub fn finish(mut self, sink: &mut impl Sink) {
+        while !self.queue.is_empty() {
+            self.pass_over_front();
+        }
+        while let Some(sent) = self.passed_order.pop_front() {
+            self.give_up(sent, None, sink);
+        }
+        while let Some(record) = self.early_order.pop_front() {
+            self.give_up_early(&record, false, sink);
+        }
+    }
+
+    #[inline(never)]
+    fn arrive(&mut self, sent: &Sent, record: &Record, sink: &mut impl Sink) {
+        self.recent.push(sent.key);
+        let (sent, delay_ns) = (*sent, record.ts_ns.saturating_sub(sent.ts_ns));
+        if delay_ns < 0 {
+            sink.irregular(&Outcome::Negative { sent, delay_ns });
+        } else if delay_ns < self.window_ns {
+            sink.matched(&sent, delay_ns);
+        } else {
+            sink.irregular(&Outcome::OutOfWindow { sent, delay_ns });
+        }
+    }
+
+    /// False where the key is certainly not in the queue. A short queue is looked through, a long
+    /// one has a filter.
+    #[inline]
+    fn may_be_queued(&self, key: u64) -> bool {
+        if self.filter.on { self.filter.may_hold(key) } else { self.queue.iter().any(|sent| sent.key == key) }
+    }
+
+    #[inline(never)]
+    fn enqueue_in_filter(&mut self, key: u64, sink: &mut impl Sink) {
+        if self.filter.on {
+            self.filter.add(key);
+        } else {
+            self.filter.on = true;
+            self.queue.iter().for_each(|sent| self.filter.add(sent.key));
+        }
+        if self.queue.len() > QUEUE_MAX {
+            self.pass_over_front();
+            self.keep_limit(sink);
+        }
+    }
+
+    #[inline]
+    fn pop_front(&mut self) -> Option<Sent> {
+        let sent = self.queue.pop_front()?;
+        if self.filter.on {
+            self.leave_filter(sent.key);
+        }
+        Some(sent)
+    }
+
+    #[inline(never)]
+    fn leave_filter(&mut self, key: u64) {
+        self.filter.remove(key);
+        if self.queue.len() < SCAN_MAX / 2 {
+            self.queue.iter().for_each(|sent| self.filter.remove(sent.key));
+            self.filter.on = false;
+        }
+    }
+
+    /// Moves the oldest packet of the queue to the hash table.
+    fn pass_over_front(&mut self) {
+        if let Some(sent) = self.pop_front() {
+            self.passed.insert(sent.key, sent);
+            self.passed_order.push_back(sent);
+        }
+        // Most of those passed over arrive soon after: their entries must not pile up.
+        if self.passed_order.len() > 2 * self.passed.len() + 4096 {
+            let (passed, superseded) = (&self.passed, &self.superseded);
+            self.passed_order
+                .retain(|sent| passed.get(&sent.key) == Some(sent) || superseded.contains(&sent.sequence));
+        }
+    }
+
+    /// Whether a packet with the key of `record` is under way, sent within the window. One sent
+    /// earlier is given up: its key is used anew.
+    #[inline(never)]
+    fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
+        if queued && let Some(position) = self.queue.iter().position(|sent| sent.key == record.key) {
+            if record.ts_ns.saturating_sub(self.queue[position].ts_ns) <= self.window_ns {
+                return true;
+            }
+            for _ in 0..=position {
+                self.pass_over_front();
+            }
+        }
+        let Some(sent) = self.passed.get(&record.key).copied() else { return false };
+        if record.ts_ns.saturating_sub(sent.ts_ns) <= self.window_ns {
+            return true;
+        }
+        self.passed.remove(&record.key);
+        self.superseded.insert(sent.sequence);
+        false
+    }
+
+    /// Gives up what is too old at time `ts_ns`. The packets fed do that by their stamps; call it
+    /// where none come, once no packet with an earlier stamp can.
+    #[inline]
+    pub fn advance(&mut self, ts_ns: i64, sink: &mut impl Sink) {
+        if ts_ns > self.now_ns {
+            self.now_ns = ts_ns;
+        }
+        let sent_before = self.now_ns.saturating_sub(2 * self.window_ns);
+        if self.queue.front().is_some_and(|sent| sent.ts_ns < sent_before)
+            || self.passed_order.front().is_some_and(|sent| sent.ts_ns < sent_before)
+            || self
+                .early_order
+                .front()
+                .is_some_and(|record| record.ts_ns < self.now_ns.saturating_sub(self.window_ns))
+        {
+            self.expire(sent_before, sink);
+        }
+    }
+
+    #[cold]
+    fn expire(&mut self, sent_before: i64, sink: &mut impl Sink) {
+        while self.queue.front().is_some_and(|sent| sent.ts_ns < sent_before) {
+            self.pass_over_front();
+        }
+        while let Some(sent) = self.passed_order.front().copied()
+            && sent.ts_ns < sent_before
+        {
+            self.passed_order.pop_front();
+            self.give_up(sent, None, sink);
+        }
+        let seen_before = self.now_ns.saturating_sub(self.window_ns);
+        while let Some(record) = self.early_order.front().copied()
+            && record.ts_ns < seen_before
+        {
+            self.early_order.pop_front();
+            self.give_up_early(&record, false, sink);
+        }
+    }
+
+    fn keep_limit(&mut self, sink: &mut impl Sink) {
+        while self.passed.len() > self.limit
+            && let Some(sent) = self.passed_order.pop_front()
+        {
+            self.give_up(sent, Some(GivenUp::TooMany), sink);
+        }
+        while self.early.len() > self.limit
+            && let Some(record) = self.early_order.pop_front()
+        {
+            self.give_up_early(&record, true, sink);
+        }
+        if self.early_order.len() > 2 * self.early.len() + 4096 {
+            let early = &self.early;
+            self.early_order.retain(|record| early.get(&record.key).is_some_and(|e| e.ts_ns == record.ts_ns));
+        }
+    }
+
+    /// Reports `sent` as lost unless it has arrived since.
+    fn give_up(&mut self, sent: Sent, early: Option<GivenUp>, sink: &mut impl Sink) {
+        if self.superseded.remove(&sent.sequence) {
+            sink.irregular(&Outcome::Lost { sent, early: Some(GivenUp::KeyReused) });
+        } else if self.passed.get(&sent.key) == Some(&sent) {
+            self.passed.remove(&sent.key);
+            sink.irregular(&Outcome::Lost { sent, early });
+        }
+    }
+
+    fn give_up_early(&mut self, record: &Record, evicted: bool, sink: &mut impl Sink) {
+        if self.early.get(&record.key).is_some_and(|early| early.ts_ns == record.ts_ns) {
+            self.early.remove(&record.key);
+            sink.irregular(&Outcome::Extra { record: *record, evicted });
+        }
+    }
+}
+
+/// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
+/// many records of each were taken; what is left of the other may have to wait for its turn.
+pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) -> (usize, usize) {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(sent), Some(arrived)) = (pre.get(i), post.get(j)) {
+        if sent.ts_ns > arrived.ts_ns {
+            matcher.post(arrived, sink);
+            j += 1;
+            continue;
+        }
+        // A packet that arrives before the next one is sent need not wait in a queue of its own.
+        let is_last = pre.get(i + 1).is_some_and(|next| next.ts_ns > arrived.ts_ns);
+        i += 1;
+        if is_last && matcher.is_alone(sent, arrived) {
+            matcher.hand_over(sent, arrived, sink);
+            j += 1;
+        } else {
+            matcher.pre(sent, sink);
+        }
+    }
+    (i, j)
+}
+
+/// Counts how many keys of the queue fall on each of some thousand slots: where a slot is empty, a
+/// key that falls on it is not in the queue.
+struct Filter {
+    on: bool,
+    slots: Vec<u16>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { on: false, slots: vec![0; Self::SLOTS] }
+    }
+}
+
+impl Filter {
+    /// Thirty-two for each place of the longest queue: of hashed keys, three in a hundred fall on another's slot.
+    const SLOTS: usize = 1 << 17;
+
+    fn slot(&mut self, key: u64) -> &mut u16 {
+        &mut self.slots[Self::place(key)]
+    }
+
+    /// Keys are counters or hashes: both spread by their low bits.
+    fn place(key: u64) -> usize {
+        (key ^ (key >> 32)) as usize & (Self::SLOTS - 1)
+    }
+
+    fn add(&mut self, key: u64) {
+        *self.slot(key) += 1;
+    }
+
+    fn remove(&mut self, key: u64) {
+        *self.slot(key) -= 1;
+    }
+
+    fn may_hold(&self, key: u64) -> bool {
+        self.slots[Self::place(key)] != 0
+    }
+}
+
+/// The keys of the last [`RECENT`] packets that arrived. They are hashed only when somebody asks,
+/// which in a capture without foreign packets and duplicates nobody does.
+struct Recent {
+    ring: Vec<u64>,
+    /// Keys pushed so far; the ring holds the last of them.
+    pushed: u64,
+    /// Keys hashed so far.
+    hashed: u64,
+    /// When each key was last pushed.
+    pushed_at: HashMap<u64, u64, KeyHasher>,
+}
+
+impl Recent {
+    fn new() -> Self {
+        Self { ring: vec![0; RECENT], pushed: 0, hashed: 0, pushed_at: HashMap::default() }
+    }
+
+    #[inline]
+    fn push(&mut self, key: u64) {
+        self.ring[self.pushed as usize & (RECENT - 1)] = key;
+        self.pushed += 1;
+    }
+
+    fn contains(&mut self, key: u64) -> bool {
+        let oldest = self.pushed.saturating_sub(RECENT as u64);
+        if self.pushed_at.len() > 4 * RECENT {
+            self.pushed_at.retain(|_, at| *at >= oldest);
+        }
+        for at in self.hashed.max(oldest)..self.pushed {
+            self.pushed_at.insert(self.ring[at as usize & (RECENT - 1)], at);
+        }
+        self.hashed = self.pushed;
+        self.pushed_at.get(&key).is_some_and(|at| *at >= oldest)
+    }
+}
+
+/// Hashes a key that is a counter or a hash already: one multiplication spreads either.
+#[derive(Default, Clone, Copy)]
+pub struct KeyHash(u64);
+
+impl Hasher for KeyHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 ^ u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let product = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+}
+
+/// Builds [`KeyHash`]es, for maps by key.
+pub type KeyHasher = BuildHasherDefault<KeyHash>;
+
+pub mod recognition;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Looking at the first packets of both captures: which key recognises them, and do the clocks agree?
+
+use std::collections::HashMap;
+
+use wiretail_schema::summary::KeyTrial;
+
+use crate::matching::KeyHasher;
+use crate::summary::verdict::thousands;
+
+/// A key rule must find a key in this share of the first packets ...
+const WITH_KEY_MIN: f64 = 0.5;
+/// ... may find the same key in this share of them ...
+const REPEATED_MAX: f64 = 0.01;
+/// ... and must find this share of them at egress too. Low, because the captures may start apart.
+const MATCHED_MIN: f64 = 0.1;
+
+/// What a key rule saw of one packet: its stamp in ns and its key, if it has one.
+pub type Sighting = (i64, Option<u64>);
+
+/// The first packets of both captures under one rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// The numbers, for the report.
+    pub report: KeyTrial,
+    /// Whether the rule recognises the packets: in most of them a key, hardly a key twice, many keys at egress too.
+    pub suitable: bool,
+    /// Delays of the packets seen at both taps, in ns, ascending.
+    pub delays_ns: Vec<i64>,
+}
+
+/// Tries a rule, named `rule`, on the first packets of both captures.
+pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
+    let mut first_seen: HashMap<u64, i64, KeyHasher> =
+        HashMap::with_capacity_and_hasher(pre.len(), KeyHasher::default());
+    let (mut with_key, mut repeated) = (0u64, 0u64);
+    for &(ts_ns, key) in pre {
+        let Some(key) = key else { continue };
+        with_key += 1;
+        if first_seen.insert(key, ts_ns).is_some() {
+            repeated += 1;
+        }
+    }
+    let mut delays_ns = Vec::new();
+    for &(ts_ns, key) in post {
+        if let Some(sent_ns) = key.and_then(|key| first_seen.remove(&key)) {
+            delays_ns.push(ts_ns.saturating_sub(sent_ns));
+        }
+    }
+    delays_ns.sort_unstable();
+    let matched = delays_ns.len() as u64;
+    let share = |part: u64, whole: usize| part as f64 / whole.max(1) as f64;
+    let problem = if share(with_key, pre.len()) < WITH_KEY_MIN {
+        Some("passed over: most packets have no such key")
+    } else if share(repeated, with_key as usize) > REPEATED_MAX {
+        Some("passed over: the key repeats")
+    } else if share(matched, with_key.min(post.len() as u64) as usize) < MATCHED_MIN {
+        Some("passed over: hardly a key is found at egress")
+    } else {
+        None
+    };
+    let report = KeyTrial {
+        rule: rule.to_owned(),
+        packets: pre.len() as u64,
+        with_key,
+        repeated,
+        matched,
+        outcome: problem.unwrap_or("suitable").to_owned(),
+    };
+    Trial { report, suitable: problem.is_none(), delays_ns }
+}
+
+/// Why delays can't be measured as the captures stand: what was seen and what to do. None where they can.
+pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
+    let (first, last) = (*delays_ns.first()?, *delays_ns.last()?);
+    let median = delays_ns[(delays_ns.len() - 1) / 2];
+    let rests_on = format!(
+        "median {} ms over the first {} packets",
+        median as f64 / 1e6,
+        thousands(delays_ns.len() as u64)
+    );
+    if last < 0 && median >= -window_ns {
+        return Some(format!(
+            "every latency is negative ({rests_on}): are the files swapped? PRE is the ingress capture. If they are not, \
+             the taps' clocks disagree: shift the egress clock, for instance with --post-offset {}ns, which makes the median \
+             latency zero",
+            median.saturating_neg()
+        ));
+    }
+    if last < 0 || first >= window_ns {
+        let advice = median.saturating_neg();
+        let window = if first > 0 {
+            format!("Either the window of {} ms is too short (--window), or the", window_ns as f64 / 1e6)
+        } else {
+            "The".to_owned()
+        };
+        return Some(format!(
+            "every latency lies outside of the window ({rests_on}). {window} taps' clocks disagree: then shift the egress \
+             clock, for instance with --post-offset {advice}ns, which makes the median latency zero"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sightings(keys: impl Iterator<Item = Option<u64>>, delay: i64) -> Vec<Sighting> {
+        keys.enumerate().map(|(i, key)| (i as i64 * 1000 + delay, key)).collect()
+    }
+
+    #[test]
+    fn rules_are_judged() {
+        let unique = |delay| sightings((0..1000).map(Some), delay);
+        let good = try_rule("moonsniff", &unique(0), &unique(50));
+        assert!(good.suitable);
+        assert_eq!((good.report.matched, good.delays_ns[0], good.delays_ns[999]), (1000, 50, 50));
+        let outcome = |pre: &[Sighting], post: &[Sighting]| try_rule("x", pre, post).report.outcome;
+        assert!(outcome(&sightings((0..1000).map(|_| None), 0), &unique(0)).contains("no such key"));
+        assert!(outcome(&sightings((0..1000).map(|i| Some(i / 2)), 0), &unique(0)).contains("repeats"));
+        assert!(outcome(&sightings((5000..6000).map(Some), 0), &unique(0)).contains("hardly"));
+        assert!(!try_rule("x", &[], &[]).suitable);
+    }
+
+    #[test]
+    fn clocks_that_disagree_are_named() {
+        let window = 5_000_000_000;
+        assert_eq!(clock_problem(&[-5, 3, 9], window), None);
+        assert_eq!(clock_problem(&[], window), None);
+        assert!(clock_problem(&[-9, -5, -3], window).unwrap().contains("swapped?"));
+        let hour = 3_600_000_000_000;
+        assert!(clock_problem(&[hour, hour + 4], window).unwrap().contains("--post-offset -3600000000000ns"));
+        assert!(
+            clock_problem(&[-hour, -hour + 4], window).unwrap().contains("--post-offset 3600000000000ns")
+        );
+    }
+}

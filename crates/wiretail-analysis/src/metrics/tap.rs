@@ -1,0 +1,296 @@
+//! What one tap's stamps say by themselves: rate, gaps, and the quality of the clock.
+
+use wiretail_schema::packet::Record;
+use wiretail_schema::summary::{Gaps, Second};
+
+use crate::stats::counts::Counts;
+use crate::stats::quantile::distribution;
+
+/// Stamps that the grid is looked for in.
+pub(crate) const GRANULARITY_TIMESTAMPS: usize = 4096;
+/// Seconds that the rate is kept for: three days. Later ones are counted together.
+const SECONDS_MAX: usize = 1 << 18;
+
+/// Streaming statistics of one tap; feed it every packet in the order of the capture.
+#[derive(Debug, Clone)]
+pub struct TapTally {
+    packets: u64,
+    first_ns: i64,
+    last_ns: i64,
+    before_ns: i64,
+    gaps: Counts,
+    identical: u64,
+    backward: u64,
+    backward_ns_max: i64,
+    seconds: Vec<Second>,
+    /// The second of the last packet: its bounds in time and its place in `seconds`.
+    current: (i64, i64, usize),
+    timestamps: Vec<i64>,
+}
+
+impl Default for TapTally {
+    fn default() -> Self {
+        Self {
+            packets: 0,
+            first_ns: 0,
+            last_ns: 0,
+            before_ns: 0,
+            gaps: Counts::new(1024),
+            identical: 0,
+            backward: 0,
+            backward_ns_max: 0,
+            seconds: Vec::new(),
+            current: (0, 0, 0),
+            timestamps: Vec::new(),
+        }
+    }
+}
+
+impl TapTally {
+    /// Takes the next packets.
+    pub fn take(&mut self, records: &[Record]) {
+        let mut rest = records;
+        if self.packets == 0
+            && let Some((first, others)) = records.split_first()
+        {
+            self.packets = 1;
+            (self.first_ns, self.last_ns, self.before_ns) = (first.ts_ns, first.ts_ns, first.ts_ns);
+            self.count_second(first.ts_ns);
+            rest = others;
+        }
+        let room = GRANULARITY_TIMESTAMPS.saturating_sub(self.timestamps.len());
+        self.timestamps.extend(records.iter().take(room).map(|record| record.ts_ns));
+        self.packets += rest.len() as u64;
+        let backward = self.backward;
+        let start_ns = self.before_ns;
+        for record in rest {
+            let gap = record.ts_ns.saturating_sub(self.before_ns);
+            self.before_ns = record.ts_ns;
+            if gap > 0 {
+                self.gaps.add(gap);
+            } else {
+                self.step_without_progress(gap);
+            }
+        }
+        self.last_ns = self.last_ns.max(rest.iter().map(|record| record.ts_ns).max().unwrap_or(i64::MIN));
+        // Most batches lie within one second: then there is nothing to look up.
+        let is_one_second =
+            self.backward == backward && start_ns >= self.current.0 && self.before_ns < self.current.1;
+        if is_one_second && !rest.is_empty() {
+            self.seconds[self.current.2].packets += rest.len() as u64;
+        } else {
+            rest.iter().for_each(|record| self.count_second(record.ts_ns));
+        }
+    }
+
+    #[inline(never)]
+    fn step_without_progress(&mut self, gap: i64) {
+        if gap == 0 {
+            self.identical += 1;
+            self.gaps.add(0);
+        } else {
+            self.backward += 1;
+            self.backward_ns_max = self.backward_ns_max.max(gap.saturating_neg());
+            self.first_ns = self.first_ns.min(self.before_ns);
+        }
+    }
+
+    #[inline]
+    fn count_second(&mut self, ts_ns: i64) {
+        if ts_ns < self.current.0 || ts_ns >= self.current.1 {
+            self.seek_second(ts_ns);
+        }
+        self.seconds[self.current.2].packets += 1;
+    }
+
+    /// Seconds count from the first stamp of the capture.
+    #[inline(never)]
+    fn seek_second(&mut self, ts_ns: i64) {
+        let origin = self.timestamps.first().copied().unwrap_or(self.first_ns);
+        let second = ts_ns.saturating_sub(origin).div_euclid(1_000_000_000);
+        let begin = origin.saturating_add(second.saturating_mul(1_000_000_000));
+        let place = match self.seconds.binary_search_by_key(&second, |s| s.second) {
+            Ok(place) => place,
+            Err(place) if self.seconds.len() < SECONDS_MAX => {
+                self.seconds.insert(place, Second { second, packets: 0 });
+                place
+            }
+            Err(place) => place.min(self.seconds.len() - 1),
+        };
+        self.current = (begin, begin.saturating_add(1_000_000_000), place);
+    }
+
+    /// Packets taken.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// First and last stamp, in ns; the smallest and the largest where stamps step backwards.
+    pub fn span_ns(&self) -> (i64, i64) {
+        (self.first_ns, self.last_ns)
+    }
+
+    /// Packets a second between the first and the last stamp: n - 1 gaps over the time they take.
+    pub fn rate_pps_mean(&self) -> f64 {
+        let seconds = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
+        if seconds > 0.0 { (self.packets - 1) as f64 / seconds } else { 0.0 }
+    }
+
+    /// Packets in each second that has any.
+    pub fn seconds(&self) -> &[Second] {
+        &self.seconds
+    }
+
+    /// The gaps, as a multiset.
+    pub fn gap_counts(&self) -> &Counts {
+        &self.gaps
+    }
+
+    /// The gaps, as numbers.
+    pub fn gaps(&self) -> Gaps {
+        let found = distribution(&self.gaps);
+        Gaps {
+            count: found.count,
+            min_ns: found.min_ns,
+            mean_ns: found.mean_ns,
+            max_ns: found.max_ns,
+            stddev_ns: found.stddev_ns,
+            percentiles: found.percentiles,
+        }
+    }
+
+    /// Packets with the same stamp as the one before, packets with an earlier one, and by how much at most, in ns.
+    pub fn irregular_steps(&self) -> (u64, u64, i64) {
+        (self.identical, self.backward, self.backward_ns_max)
+    }
+
+    /// The grid that the first stamps lie on, in ns, and how many stamps that rests on.
+    pub fn granularity_ns(&self) -> (f64, u64) {
+        (granularity(&self.timestamps), self.timestamps.len() as u64)
+    }
+}
+
+/// Clock periods of timestamping hardware and file formats, in tenths of a ns, coarsest first: 1 s
+/// down to 1 us and round fractions of that; multiples of 12.5 ns (80 MHz, the Intel X550 family), 8 ns
+/// (125 MHz, i210 and i350) and its multiples, 7.5 ns, 6.4 ns (156.25 MHz, the 10 Gbit/s MAC clock) and
+/// its multiples, 5, 4 and 2 ns.
+const GRANULARITIES: [i64; 27] = [
+    10_000_000_000,
+    1_000_000_000,
+    100_000_000,
+    40_000_000,
+    10_000_000,
+    1_000_000,
+    100_000,
+    40_000,
+    10_000,
+    5000,
+    2500,
+    2000,
+    1280,
+    1000,
+    640,
+    500,
+    400,
+    320,
+    250,
+    200,
+    160,
+    125,
+    100,
+    80,
+    75,
+    64,
+    50,
+];
+
+/// The coarsest known grid that the stamps lie on, in ns; 1 where they lie on none. Stamps are whole
+/// ns, so one on a grid of 12.5 ns is off it by up to a ns, whichever way it was rounded.
+pub(crate) fn granularity(timestamps: &[i64]) -> f64 {
+    let Some((&origin, rest)) = timestamps.split_first() else { return 1.0 };
+    let differences = || rest.iter().map(|timestamp| timestamp.saturating_sub(origin)).filter(|d| *d != 0);
+    // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less. Evenly spaced
+    // ones lie on the grid of their spacing, whatever the clock's.
+    if differences().take(10).count() < 10 || !has_four_gaps(timestamps) {
+        return 1.0;
+    }
+    let lies_on = |period: i64| {
+        let slack = if period % 10 == 0 { 0 } else { 10 };
+        differences().all(|d| {
+            let off = i128::from(d) * 10 % i128::from(period);
+            let off = off.abs().min(i128::from(period) - off.abs());
+            off <= slack
+        })
+    };
+    let found = GRANULARITIES.into_iter().find(|period| lies_on(*period));
+    found
+        .or_else(|| [40, 20].into_iter().find(|period| lies_on(*period)))
+        .map_or(1.0, |period| period as f64 / 10.0)
+}
+
+/// Whether the stamps have at least four different distances.
+fn has_four_gaps(timestamps: &[i64]) -> bool {
+    let mut seen: Vec<i64> = Vec::with_capacity(4);
+    for pair in timestamps.windows(2) {
+        let gap = pair[1].saturating_sub(pair[0]);
+        if !seen.contains(&gap) {
+            seen.push(gap);
+        }
+        if seen.len() == 4 {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn granularities_are_found_whichever_way_timestamps_are_rounded() {
+        let mut state = 7u64;
+        let mut ticks = Vec::new();
+        let mut tick = 123_456_789u64;
+        for _ in 0..1000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            tick += 1 + (state >> 40) % 1000;
+            ticks.push(tick);
+        }
+        for period in [1_000_000, 10_000, 125, 64, 80, 100, 50] {
+            let exact = |t: &u64| *t as f64 * f64::from(period) / 10.0;
+            for round in [f64::floor, f64::round, f64::ceil] {
+                let timestamps: Vec<i64> = ticks.iter().map(|t| round(exact(t)) as i64).collect();
+                assert_eq!(granularity(&timestamps), f64::from(period) / 10.0, "period {period}");
+            }
+        }
+        let prime: Vec<i64> = ticks.iter().map(|t| *t as i64).collect();
+        assert_eq!(granularity(&prime), 1.0);
+        assert_eq!(granularity(&[5; 100]), 1.0);
+        assert_eq!(granularity(&[]), 1.0);
+        let even: Vec<i64> = (0..1000).map(|i| i * 10_000).collect();
+        assert_eq!(granularity(&even), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_every_packet_and_gap(timestamps in prop::collection::vec(prop_oneof![0..5_000_000_000i64, any::<i64>()], 0..200), split in 0..200usize) {
+            let records: Vec<Record> = timestamps.iter().map(|&ts_ns| Record { ts_ns, key: 0, flow: 0, wire_len: 60 }).collect();
+            let mut tally = TapTally::default();
+            let split = split.min(records.len());
+            tally.take(&records[..split]);
+            tally.take(&records[split..]);
+            let (identical, backward, _) = tally.irregular_steps();
+            prop_assert_eq!(tally.packets(), timestamps.len() as u64);
+            prop_assert_eq!(tally.seconds().iter().map(|s| s.packets).sum::<u64>(), timestamps.len() as u64);
+            let gaps = |f: &dyn Fn(i64) -> bool| timestamps.windows(2).filter(|w| f(w[1].saturating_sub(w[0]))).count() as u64;
+            prop_assert_eq!(identical, gaps(&|g| g == 0));
+            prop_assert_eq!(backward, gaps(&|g| g < 0));
+            prop_assert_eq!(tally.gaps().count, gaps(&|g| g >= 0));
+            if !timestamps.is_empty() {
+                prop_assert_eq!(tally.span_ns(), (*timestamps.iter().min().unwrap(), *timestamps.iter().max().unwrap()));
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Delay variation: IPDV by RFC 3393 and the interarrival jitter of RFC 3550.
+
+use wiretail_schema::summary::Ipdv;
+
+use crate::stats::counts::Counts;
+use crate::stats::quantile::distribution;
+
+/// Packets that the tally looks back, by sequence: pairs that arrive further apart are left out.
+const HISTORY: usize = 1 << 15;
+
+/// Nothing arrived with this sequence number, or too long ago.
+const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arrival {
+    post_ns: i64,
+    delay_ns: i64,
+}
+
+impl Arrival {
+    fn counts(&self) -> bool {
+        self.delay_ns != NONE.delay_ns
+    }
+}
+
+/// Streaming delay variation; feed it the matched packets in the order of arrival.
+#[derive(Debug, Clone)]
+pub struct VariationTally {
+    /// By sequence number modulo `HISTORY`.
+    history: Vec<Arrival>,
+    /// Largest sequence number so far, plus one.
+    next: u64,
+    /// Sequence number of the last arrival, and its delay.
+    last: Option<(u64, i64)>,
+    ipdv_abs: Counts,
+    ipdv_min: i64,
+    ipdv_max: i64,
+    jitter_ns: f64,
+    jitter_ns_max: f64,
+}
+
+impl Default for VariationTally {
+    fn default() -> Self {
+        Self {
+            history: vec![NONE; HISTORY],
+            next: 0,
+            last: None,
+            ipdv_abs: Counts::new(1024),
+            ipdv_min: i64::MAX,
+            ipdv_max: i64::MIN,
+            jitter_ns: 0.0,
+            jitter_ns_max: 0.0,
+        }
+    }
+}
+
+impl VariationTally {
+    /// Takes the next matched packet.
+    #[inline]
+    pub fn arrive(&mut self, sequence: u64, delay_ns: i64, post_ns: i64) {
+        let last = self.last.replace((sequence, delay_ns));
+        if let Some((_, before)) = last {
+            // RFC 3550, A.8: J += (|D| - J) / 16, where D is the difference of transit times of
+            // packets in the order they arrive.
+            let change = (delay_ns - before).unsigned_abs() as f64;
+            self.jitter_ns += (change - self.jitter_ns) / 16.0;
+            if self.jitter_ns > self.jitter_ns_max {
+                self.jitter_ns_max = self.jitter_ns;
+            }
+        }
+        match last {
+            Some((before, delay_before)) if before + 1 == sequence && sequence == self.next => {
+                self.pair(delay_before, delay_ns);
+                self.next = sequence + 1;
+                self.history[sequence as usize % HISTORY] = Arrival { post_ns, delay_ns };
+            }
+            _ => self.arrive_out_of_order(sequence, Arrival { post_ns, delay_ns }),
+        }
+    }
+
+    /// Takes a packet that arrived, but with a delay that does not count: too long, or negative.
+    pub fn arrive_outside(&mut self, sequence: u64, post_ns: i64) {
+        self.place(sequence, Arrival { post_ns, delay_ns: NONE.delay_ns });
+    }
+
+    #[inline(never)]
+    fn arrive_out_of_order(&mut self, sequence: u64, arrival: Arrival) {
+        let before = sequence.checked_sub(1).and_then(|before| self.find(before));
+        let after = self.find(sequence + 1);
+        self.place(sequence, arrival);
+        if let Some(before) = before.filter(Arrival::counts) {
+            self.pair(before.delay_ns, arrival.delay_ns);
+        }
+        if let Some(after) = after.filter(Arrival::counts) {
+            self.pair(arrival.delay_ns, after.delay_ns);
+        }
+    }
+
+    fn place(&mut self, sequence: u64, arrival: Arrival) {
+        // Places of packets that have not come yet still hold packets from one round ago.
+        for missing in (self.next..sequence).take(HISTORY) {
+            self.history[missing as usize % HISTORY] = NONE;
+        }
+        if sequence >= self.next {
+            self.next = sequence + 1;
+        }
+        if self.next - sequence <= HISTORY as u64 {
+            self.history[sequence as usize % HISTORY] = arrival;
+        }
+    }
+
+    /// What arrived with this sequence number, if that was within the last `HISTORY` sent.
+    fn find(&self, sequence: u64) -> Option<Arrival> {
+        let known = sequence < self.next && self.next - sequence <= HISTORY as u64;
+        let arrival = self.history[sequence as usize % HISTORY];
+        (known && arrival != NONE).then_some(arrival)
+    }
+
+    /// When the packet with this sequence number arrived, in ns, if that was within the last `HISTORY` sent.
+    pub fn arrival_ns(&self, sequence: u64) -> Option<i64> {
+        self.find(sequence).map(|arrival| arrival.post_ns)
+    }
+
+    #[inline]
+    fn pair(&mut self, first_ns: i64, second_ns: i64) {
+        let ipdv = second_ns - first_ns;
+        self.ipdv_abs.add(ipdv.abs());
+        self.ipdv_min = self.ipdv_min.min(ipdv);
+        self.ipdv_max = self.ipdv_max.max(ipdv);
+    }
+
+    /// IPDV so far.
+    pub fn ipdv(&self) -> Ipdv {
+        let found = distribution(&self.ipdv_abs);
+        let any = found.count > 0;
+        Ipdv {
+            count: found.count,
+            min_ns: if any { self.ipdv_min } else { 0 },
+            max_ns: if any { self.ipdv_max } else { 0 },
+            mean_abs_ns: found.mean_ns,
+            percentiles_abs: found.percentiles,
+        }
+    }
+
+    /// RFC 3550 jitter after the last packet and its largest value, in ns.
+    pub fn jitter_ns(&self) -> (f64, f64) {
+        (self.jitter_ns, self.jitter_ns_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Every pair of packets sent one after the other that both arrive counts once, in whatever order they come.
+        #[test]
+        fn pairs_are_those_of_the_definition(
+            delays in prop::collection::vec(prop::option::weighted(0.8, 0..10_000i64), 0..200),
+        ) {
+            let mut arrivals: Vec<(i64, u64, i64)> = delays.iter().enumerate()
+                .filter_map(|(s, d)| d.map(|d| (s as i64 * 500 + d, s as u64, d))).collect();
+            arrivals.sort_unstable();
+            let mut tally = VariationTally::default();
+            for &(post, sequence, delay) in &arrivals {
+                tally.arrive(sequence, delay, post);
+            }
+            let expected: Vec<i64> = delays.windows(2).filter_map(|pair| Some(pair[1]? - pair[0]?)).collect();
+            let ipdv = tally.ipdv();
+            prop_assert_eq!(ipdv.count, expected.len() as u64);
+            prop_assert_eq!(ipdv.min_ns, expected.iter().copied().min().unwrap_or(0));
+            prop_assert_eq!(ipdv.max_ns, expected.iter().copied().max().unwrap_or(0));
+            let sum: i64 = expected.iter().map(|d| d.abs()).sum();
+            prop_assert!((ipdv.mean_abs_ns * expected.len() as f64 - sum as f64).abs() < 1e-6);
+            let mut jitter = 0.0;
+            for pair in arrivals.windows(2) {
+                jitter += ((pair[1].2 - pair[0].2).abs() as f64 - jitter) / 16.0;
+            }
+            prop_assert_eq!(tally.jitter_ns().0, jitter);
+        }
+    }
+
+    #[test]
+    fn a_round_of_the_history_forgets() {
+        let mut tally = VariationTally::default();
+        tally.arrive(0, 10, 10);
+        tally.arrive(HISTORY as u64 + 1, 20, 20);
+        assert_eq!(tally.arrival_ns(0), None);
+        // 1 would pair with 0 and with 2; both are out of reach or missing.
+        tally.arrive(1, 30, 30);
+        assert_eq!(tally.ipdv().count, 0);
+        assert_eq!(tally.arrival_ns(HISTORY as u64 + 1), Some(20));
+    }
+}

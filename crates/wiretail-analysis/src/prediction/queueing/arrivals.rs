@@ -1,0 +1,104 @@
+//! When packets arrive.
+
+use wiretail_schema::prediction::queueing::Arrivals;
+use wiretail_schema::random::Random;
+
+use super::exponential::exponential;
+use super::vacations::{Vacations, later};
+
+const SECOND_NS: f64 = 1e9;
+
+/// Arrival times in ns in order, and infinity behind the last one.
+#[derive(Debug)]
+pub(super) struct Stream<'a> {
+    kind: Kind<'a>,
+    number: u64,
+    packets: u64,
+    /// What holds the sender.
+    stalled: Option<Vacations<'a>>,
+    /// What it needs from one packet to the next.
+    spacing_ns: f64,
+    /// When it can send again.
+    ready_ns: f64,
+}
+
+#[derive(Debug)]
+enum Kind<'a> {
+    Constant { gap_ns: f64 },
+    Bursts { period_ns: f64, spacing_ns: f64, packets: u64, burst: u64, within: u64 },
+    Poisson { gap_ns: f64, random: Random, before_ns: f64 },
+    Recorded(&'a [f64]),
+}
+
+impl<'a> Stream<'a> {
+    /// `packets` arrivals, or as many as were recorded, if that is less; of a sender that these interrupts hold, and that needs so
+    /// long for a packet.
+    pub(super) fn new(
+        arrivals: &'a Arrivals,
+        packets: u64,
+        random: Random,
+        (stalled, spacing_ns): (Option<Vacations<'a>>, f64),
+    ) -> Self {
+        let gap = |rate_pps: f64| SECOND_NS / rate_pps;
+        let kind = match *arrivals {
+            Arrivals::Constant { rate_pps } => Kind::Constant { gap_ns: gap(rate_pps) },
+            Arrivals::Bursts { rate_pps, packets, spacing_ns } => Kind::Bursts {
+                period_ns: packets as f64 * gap(rate_pps),
+                spacing_ns,
+                packets,
+                burst: 0,
+                within: 0,
+            },
+            Arrivals::Poisson { rate_pps } => Kind::Poisson { gap_ns: gap(rate_pps), random, before_ns: 0.0 },
+            Arrivals::Recorded { ref times_ns } => Kind::Recorded(times_ns),
+        };
+        let packets = match arrivals {
+            Arrivals::Recorded { times_ns } => packets.min(times_ns.len() as u64),
+            _ => packets,
+        };
+        Self { kind, number: 0, packets, stalled, spacing_ns, ready_ns: f64::NEG_INFINITY }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> f64 {
+        let due_ns = later(self.due(), self.ready_ns);
+        let at_ns = match &mut self.stalled {
+            // What is due while it is held leaves when it is not.
+            Some(stalled) if due_ns < f64::INFINITY => stalled.present(due_ns),
+            _ => due_ns,
+        };
+        self.ready_ns = at_ns + self.spacing_ns;
+        at_ns
+    }
+
+    /// The last one that was told leaves as late as this.
+    pub(super) fn hold(&mut self, at_ns: f64) {
+        self.ready_ns = later(self.ready_ns, at_ns + self.spacing_ns);
+    }
+
+    #[inline]
+    fn due(&mut self) -> f64 {
+        if self.number >= self.packets {
+            return f64::INFINITY;
+        }
+        let number = self.number;
+        self.number += 1;
+        match &mut self.kind {
+            // Products, not sums: what rounding leaves does not add up.
+            Kind::Constant { gap_ns } => number as f64 * *gap_ns,
+            Kind::Bursts { period_ns, spacing_ns, packets, burst, within } => {
+                let at = *burst as f64 * *period_ns + *within as f64 * *spacing_ns;
+                *within += 1;
+                if *within == *packets {
+                    (*burst, *within) = (*burst + 1, 0);
+                }
+                at
+            }
+            Kind::Poisson { gap_ns, random, before_ns } => {
+                *before_ns += exponential(random) * *gap_ns;
+                *before_ns
+            }
+            Kind::Recorded(times) => times[number as usize],
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which packet waited for which: gaps of a busy server, and packets that found it idle.
+
+use super::service::median;
+use super::{GAPS_MIN, Gap, Isolated, Observation};
+
+/// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
+const COLD: f64 = 1.05;
+/// A packet before which the sender was held for most of the idle time came late, and the machine stood still before it.
+const STALLED_BEFORE: f64 = 0.5;
+/// Of shorter idle times nothing is said so, in ns: a sender that has to wake the device up is listed as held, too, for 9 to 13 us here.
+const LATE_NS: f64 = 30_000.0;
+/// Steps until the least gap of a sender does not change any more.
+const STEPS: usize = 20;
+
+/// What the packets of trials say of a server that releases each at once.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    /// Between two departures, the second of a packet that had come before the first.
+    pub gaps: Vec<Gap>,
+    /// Packets that had nobody before them.
+    pub isolated: Vec<Isolated>,
+    /// Gaps that were left out, as the server was still cold.
+    cold: usize,
+}
+
+impl Busy {
+    /// Of all trials, as if the machine had computed as fast in each of them as in the typical one: their medians are
+    /// laid upon each other.
+    pub(super) fn of(observations: &[Observation<'_>]) -> Self {
+        let each: Vec<Self> = observations.iter().map(Self::of_trial).collect();
+        let speeds: Vec<Option<f64>> = each.iter().map(Self::speed).collect();
+        let mut known: Vec<f64> = speeds.iter().flatten().copied().collect();
+        let typical_ns = median(&mut known).map(|found| found.value);
+        let mut all = Self::default();
+        for (mut one, speed_ns) in each.into_iter().zip(speeds) {
+            let slower_ns = speed_ns.zip(typical_ns).map_or(0.0, |(own, typical)| own - typical);
+            one.gaps.iter_mut().for_each(|gap| gap.ns = (gap.ns - slower_ns).max(0.0));
+            one.isolated
+                .iter_mut()
+                .for_each(|isolated| isolated.delay_ns = (isolated.delay_ns - slower_ns).max(0.0));
+            all.absorb(one);
+        }
+        all
+    }
+
+    fn absorb(&mut self, mut other: Self) {
+        self.gaps.append(&mut other.gaps);
+        self.isolated.append(&mut other.isolated);
+        self.cold += other.cold;
+    }
+
+    /// Of trials of one time, as they were.
+    pub(super) fn at_once(observations: &[Observation<'_>]) -> Self {
+        let mut all = Self::default();
+        observations.iter().for_each(|one| all.absorb(Self::of_trial(one)));
+        all
+    }
+
+    fn of_trial(one: &Observation<'_>) -> Self {
+        let mut found = Self::default();
+        let (mut second, mut later) = (Vec::new(), Vec::new());
+        let mut position = 0;
+        // What the packet before took of the device's time.
+        let mut before_ns = one.packets.first().map_or(0.0, |packet| packet.1);
+        for pair in one.packets.windows(2) {
+            let (left, leaves) = (pair[0].0 + pair[0].1, pair[1].0 + pair[1].1);
+            if pair[1].0 >= left {
+                position = 0;
+                let idle_ns = pair[1].0 - left;
+                let late =
+                    idle_ns > LATE_NS && one.stalled_between(left, pair[1].0) > STALLED_BEFORE * idle_ns;
+                let stalled_ns = one.stalled_between(pair[1].0, leaves);
+                let holds_ns = one.stalled_from(pair[1].0);
+                found.isolated.push(Isolated {
+                    idle_ns,
+                    delay_ns: pair[1].1,
+                    stalled_ns,
+                    holds_ns,
+                    before_ns,
+                    late,
+                });
+                before_ns = pair[1].1;
+                continue;
+            }
+            position += 1;
+            let gaps = if position == 1 { &mut second } else { &mut later };
+            let stalled_ns = one.stalled_between(left, leaves);
+            before_ns = (leaves - left).max(0.0);
+            gaps.push(Gap { ns: before_ns, stalled_ns, together: one.burst > 1 });
+        }
+        // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
+        if later.len() >= GAPS_MIN {
+            let slower =
+                middle(&second).zip(middle(&later)).is_some_and(|(second, other)| second > COLD * other);
+            found.cold += if slower { second.len() } else { 0 };
+        } else {
+            found.gaps.append(&mut second);
+        }
+        found.gaps.append(&mut later);
+        found
+    }
+
+    /// The median gap of a trial, in ns, where there are enough to tell.
+    fn speed(&self) -> Option<f64> {
+        middle(&self.gaps).filter(|_| self.gaps.len() >= GAPS_MIN)
+    }
+
+    pub(super) fn remark(&self) -> Option<String> {
+        (self.cold > 0).then(|| {
+            format!(
+                "{} gaps right behind a packet that found the device idle were left out: it was still slower than usual; the \
+                 model does not know this",
+                self.cold
+            )
+        })
+    }
+}
+
+fn middle(gaps: &[Gap]) -> Option<f64> {
+    median(&mut gaps.iter().map(|gap| gap.ns).collect::<Vec<_>>()).map(|found| found.value)
+}
+
+/// Median gap of the sender within bursts, in ns; None where none were sent.
+pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
+    let mut gaps = Vec::new();
+    for one in observations.iter().filter(|one| one.burst > 1) {
+        let arrivals: Vec<f64> = one.packets.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        // The gaps between bursts are the longest ones.
+        let mut sorted = arrivals;
+        sorted.sort_unstable_by(f64::total_cmp);
+        let within = sorted.len() - sorted.len() / one.burst as usize;
+        gaps.extend_from_slice(&sorted[..within.min(sorted.len())]);
+    }
+    median(&mut gaps).map(|found| found.value)
+}
+
+/// What a sender needs from one packet to the next at least, in ns, where they are due independently, so many a second: of its gaps those
+/// are that long which were to be shorter, a share of 1 - exp(-rate gap), and their median stands for it. None where there are few.
+pub fn least_gap(observations: &[Observation<'_>], rate_pps: f64) -> Option<f64> {
+    let mut gaps: Vec<f64> = observations
+        .iter()
+        .flat_map(|one| one.packets.windows(2).map(|pair| pair[1].0 - pair[0].0))
+        .filter(|gap| *gap > 0.0)
+        .collect();
+    gaps.sort_unstable_by(f64::total_cmp);
+    let mut least_ns = *gaps.first()?;
+    // Each step sees more of those that were to be shorter; it ends where the gaps are what they were to be.
+    for _ in 0..STEPS {
+        let share = -(-rate_pps * least_ns * 1e-9).exp_m1();
+        let place = (share / 2.0 * gaps.len() as f64) as usize;
+        if place < GAPS_MIN / 2 {
+            return None;
+        }
+        least_ns = gaps[place.min(gaps.len() - 1)];
+    }
+    Some(least_ns)
+}
+
+/// When each packet of a burst comes after the first one, in ns: medians over the whole bursts of trials that sent so many packets a
+/// second. A sender does not space them evenly: the first one may wake the device up, which takes the sender's time. Empty where fewer
+/// than [`GAPS_MIN`] whole bursts are told apart.
+pub fn burst_offsets(observations: &[Observation<'_>], rate_pps: f64) -> Vec<f64> {
+    let burst = observations.first().map_or(1, |one| one.burst) as usize;
+    let apart_ns = burst as f64 * 0.5e9 / rate_pps;
+    let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); burst];
+    for one in observations {
+        for whole in one.packets.chunk_by(|a, b| b.0 - a.0 < apart_ns).filter(|whole| whole.len() == burst) {
+            offsets.iter_mut().zip(whole).for_each(|(offset, packet)| offset.push(packet.0 - whole[0].0));
+        }
+    }
+    if burst < 2 || offsets[0].len() < GAPS_MIN {
+        return Vec::new();
+    }
+    offsets.iter_mut().map(|offset| median(offset).map_or(0.0, |found| found.value)).collect()
+}

@@ -1,0 +1,126 @@
+//! How often interrupts come and how long they are, from packets that met them.
+//!
+//! Short ones are told by gaps of a busy server, of which there are many. Of long ones few fall into busy times, but whoever comes
+//! to an idle server during one meets it, too: the longer it is, the more of the idle time is watched by packets.
+
+use wiretail_schema::prediction::calibration::InterruptEvidence;
+use wiretail_schema::prediction::capacity::Estimate;
+use wiretail_schema::prediction::queueing::{Interrupts, Length};
+
+use super::Isolated;
+use super::service::Work;
+use crate::prediction::capacity::counted;
+
+/// So many of the longest gaps' interrupts are long ones: too few to tell a rate from busy times alone.
+const LONG: usize = 10;
+/// Long ones become so many samples, as often each as its weight says.
+const SAMPLES: usize = 512;
+
+/// The interrupts of a device.
+pub(super) struct Found {
+    pub sources: Vec<Interrupts>,
+    /// Those that hold the sender as well.
+    pub shared: Vec<Interrupts>,
+    /// Share of the time that those take which do not.
+    own_share: f64,
+    /// Those are counted by the time in which packets would have noticed them that are longer, in ns.
+    pub short_ns: f64,
+    pub evidence: InterruptEvidence,
+}
+
+impl Found {
+    /// Of packets that find the server idle and whose service takes so long, the share that meets one: it is there already, which
+    /// one that holds the sender is for nobody, or comes meanwhile.
+    pub(super) fn hits(&self, service_ns: f64) -> f64 {
+        self.own_share + self.evidence.per_second.value * 1e-9 * service_ns
+    }
+}
+
+/// `late` is by how much packets that found the server idle were later than others, of those far above these.
+///
+/// A long interrupt of length L is noticed while the server works, and in the last L of every idle time: it counts 1 / that time
+/// (Horvitz and Thompson, Journal of the American Statistical Association 47, 1952).
+pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
+    let mut excesses = work.excesses.clone();
+    excesses.sort_unstable_by(f64::total_cmp);
+    let short = excesses.len().saturating_sub(LONG);
+    // Without any of its gaps, the longest is what a gap would have had to be.
+    let bound = if short > 0 { excesses[short - 1] } else { work.above_ns - work.mean_ns };
+    let mut long: Vec<f64> = excesses.split_off(short);
+    long.extend(late.iter().copied().filter(|excess| *excess > bound));
+    let isolated = idle.len() as f64;
+    let watched = |length_ns: f64| {
+        let idle: f64 = idle.iter().map(|one| one.idle_ns.min(length_ns)).sum();
+        work.busy_ns + work.mean_ns * isolated + idle
+    };
+    let weights: Vec<f64> = long.iter().map(|length| 1e9 / watched(*length)).collect();
+    let long_rate: f64 = weights.iter().sum();
+    let seconds = work.busy_ns * 1e-9;
+    let mut sources = Vec::new();
+    if !excesses.is_empty() {
+        let per_second = excesses.len() as f64 / seconds;
+        sources.push(Interrupts::Poisson { per_second, length: Length::Samples(excesses.clone()) });
+    }
+    if !long.is_empty() {
+        let length = Length::Samples(drawn(&long, &weights));
+        sources.push(Interrupts::Poisson { per_second: long_rate, length });
+    }
+    let of_shared = counted(work.shared.len() as u64, seconds);
+    let mut shared = Vec::new();
+    if !work.shared.is_empty() {
+        let (per_second, length) = (of_shared.value, Length::Samples(work.shared.clone()));
+        shared.push(Interrupts::Poisson { per_second, length });
+    }
+    let of_long = counted(long.len() as u64, long.len().max(1) as f64).times(long_rate);
+    let of_short = counted(excesses.len() as u64, seconds);
+    let share_of = |lengths: &[f64]| lengths.iter().sum::<f64>() / work.busy_ns;
+    let long_share: f64 = long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum();
+    let own_share = share_of(&excesses) + long_share;
+    let evidence = InterruptEvidence {
+        source: "gaps".to_owned(),
+        above_ns: Some(work.above_ns),
+        count: (excesses.len() + long.len() + work.shared.len()) as u64,
+        shared: work.shared.len() as u64,
+        per_second: sum([of_short, of_long, of_shared]),
+        share: own_share + share_of(&work.shared),
+        longest_ns: long.iter().chain(&work.shared).copied().fold(0.0, f64::max),
+    };
+    Found { sources, shared, own_share, short_ns: bound, evidence }
+}
+
+/// Of independent ones, bounds added to bounds: wider than need be.
+fn sum(estimates: [Estimate; 3]) -> Estimate {
+    Estimate {
+        value: estimates.iter().map(|one| one.value).sum(),
+        low: estimates.iter().map(|one| one.low).sum(),
+        high: estimates.iter().map(|one| one.high).sum(),
+    }
+}
+
+/// Samples in which each length is as often as its weight says.
+fn drawn(lengths: &[f64], weights: &[f64]) -> Vec<f64> {
+    let total: f64 = weights.iter().sum();
+    let mut samples = Vec::with_capacity(SAMPLES);
+    let (mut place, mut passed) = (0, weights[0]);
+    for number in 0..SAMPLES {
+        let at = (number as f64 + 0.5) / SAMPLES as f64 * total;
+        while passed < at && place + 1 < lengths.len() {
+            place += 1;
+            passed += weights[place];
+        }
+        samples.push(lengths[place]);
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_as_often_as_their_weights() {
+        let samples = drawn(&[1.0, 2.0, 3.0], &[1.0, 2.0, 5.0]);
+        let of = |length: f64| samples.iter().filter(|sample| **sample == length).count();
+        assert_eq!((of(1.0), of(2.0), of(3.0)), (SAMPLES / 8, SAMPLES / 4, SAMPLES * 5 / 8));
+    }
+}

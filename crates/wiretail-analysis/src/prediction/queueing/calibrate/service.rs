@@ -1,0 +1,142 @@
+//! From gaps to work and interrupts.
+
+use wiretail_schema::prediction::capacity::Estimate;
+use wiretail_schema::prediction::queueing::Length;
+
+use super::{GAPS_MIN, Gap};
+
+/// So many deviations above the median, a gap is taken for interrupted. Of normal ones, one in 10^15 is; of exponential
+/// ones one in 600, which changes little: such work comes as often as such an interrupt would.
+const DEVIATIONS: f64 = 8.0;
+/// Standard deviation of a normal distribution in median absolute deviations (Hampel 1974).
+const MAD: f64 = 1.4826;
+/// Never nearer to the median than this part of it.
+const APART: f64 = 0.05;
+/// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
+const OWN: f64 = 0.5;
+/// The sender is held for this part of an interrupt at least, where that is the sender's, too.
+const SHARED: f64 = 0.5;
+/// Where work spreads by less than this part of it, it is taken as constant.
+const SPREAD_MIN: f64 = 1e-3;
+
+/// What a packet costs.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub service: Length,
+    pub overhead_ns: f64,
+    /// Median of the service, with the 95 % confidence interval.
+    pub median_ns: Estimate,
+    /// Mean and variance of service and overhead of a packet alone.
+    pub mean_ns: f64,
+    pub variance: f64,
+    /// Gaps longer than this were interrupted, in ns.
+    pub above_ns: f64,
+    /// What interrupts took, each.
+    pub excesses: Vec<f64>,
+    /// What interrupts took that held the sender as well.
+    pub shared: Vec<f64>,
+    /// All gaps together in which interrupts were looked for.
+    pub busy_ns: f64,
+    pub gaps: u64,
+    pub remark: Option<String>,
+}
+
+/// Above which value numbers are no more of the bulk.
+pub(super) fn limit(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    let middle = median(&mut values).map_or(0.0, |found| found.value);
+    let mut deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let mad = median(&mut deviations).map_or(0.0, |found| found.value);
+    middle + (DEVIATIONS * MAD * mad).max(APART * middle)
+}
+
+/// What takes longer was interrupted.
+pub(super) fn interrupted_above(mut lengths: Vec<f64>) -> f64 {
+    limit(&lengths) + OWN * median(&mut lengths).map_or(0.0, |found| found.value)
+}
+
+/// What a packet costs in the gaps that were not interrupted, in order.
+pub(super) fn services(gaps: &[Gap]) -> Vec<f64> {
+    bulk(&telling(gaps)).0
+}
+
+/// Those and above which length a gap was interrupted.
+fn bulk(gaps: &[Gap]) -> (Vec<f64>, f64) {
+    let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
+    let above_ns = interrupted_above(lengths.clone());
+    lengths.retain(|ns| *ns <= above_ns);
+    lengths.sort_unstable_by(f64::total_cmp);
+    (lengths, above_ns)
+}
+
+/// The gaps of packets that were sent together, where there are enough. One that was sent alone waits where the one before it was late:
+/// such gaps lie near interrupts, which come in company, and in caches that these have left cold.
+fn telling(gaps: &[Gap]) -> Vec<Gap> {
+    let together: Vec<Gap> = gaps.iter().filter(|gap| gap.together).copied().collect();
+    if together.len() >= GAPS_MIN { together } else { gaps.to_vec() }
+}
+
+/// Gaps as work, and those far above the others as work and an interrupt: its length is what the gap has above the mean of the bulk.
+pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
+    let gaps = &telling(gaps)[..];
+    let (mut bulk, above_ns) = bulk(gaps);
+    let (mean_ns, variance) = moments(&bulk);
+    let interrupted = gaps.iter().filter(|gap| gap.ns > above_ns);
+    let (shared, excesses) = shared(interrupted.map(|gap| (gap.ns - mean_ns, gap.stalled_ns)));
+    let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
+    let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
+    Work {
+        service: if constant { Length::Constant(mean_ns) } else { Length::Samples(bulk) },
+        overhead_ns: 0.0,
+        median_ns,
+        mean_ns,
+        variance,
+        above_ns,
+        excesses,
+        shared,
+        busy_ns: gaps.iter().map(|gap| gap.ns).sum(),
+        gaps: gaps.len() as u64,
+        remark: None,
+    }
+}
+
+/// Interrupts apart, of (length, how long the sender was held meanwhile): those that it shares, and the others.
+pub(super) fn shared(interrupts: impl Iterator<Item = (f64, f64)>) -> (Vec<f64>, Vec<f64>) {
+    let (mut shared, mut own) = (Vec::new(), Vec::new());
+    for (length_ns, stalled_ns) in interrupts {
+        if is_shared(length_ns, stalled_ns) { &mut shared } else { &mut own }.push(length_ns);
+    }
+    (shared, own)
+}
+
+/// Whether the sender was held for most of it.
+pub(super) fn is_shared(length_ns: f64, stalled_ns: f64) -> bool {
+    stalled_ns >= SHARED * length_ns
+}
+
+/// Mean and variance; zeros of nothing.
+pub(super) fn moments(values: &[f64]) -> (f64, f64) {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n)
+}
+
+/// The median, with the order statistics that bound it with 95 % confidence, n/2 +- 0.98 sqrt(n) (normal approximation of the
+/// binomial distribution); None of nothing. Sorts.
+pub(super) fn median(values: &mut [f64]) -> Option<Estimate> {
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len();
+    let middle = *values.get(n.checked_sub(1)? / 2)?;
+    let half = (0.98 * (n as f64).sqrt()).ceil() as usize;
+    Some(Estimate {
+        value: middle,
+        low: values.get((n / 2).saturating_sub(half)).copied().unwrap_or(middle),
+        high: values.get(n / 2 + half).copied(),
+    })
+}
+
+/// A nearest-rank percentile of sorted numbers; 0 of nothing.
+pub(super) fn at(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
+    sorted.get(rank - 1).copied().unwrap_or(0.0)
+}

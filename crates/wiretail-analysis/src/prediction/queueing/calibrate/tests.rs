@@ -1,0 +1,362 @@
+//! Planted truth: packets of a known model, calibrated, against that model.
+
+use wiretail_schema::prediction::queueing::{Arrivals, First, Interrupts, Wake};
+
+use super::*;
+use crate::prediction::queueing::{predict, simulate};
+
+const PACKETS: u64 = 400_000;
+
+fn model(service: Length) -> QueueingModel {
+    QueueingModel::serving(service, 8192, 32)
+}
+
+fn bursts(rate_pps: f64, packets: u64) -> Arrivals {
+    Arrivals::Bursts { rate_pps, packets, spacing_ns: 1000.0 }
+}
+
+/// What the taps around such a device record.
+fn recorded(model: &QueueingModel, arrivals: &Arrivals, packets: u64) -> Vec<(f64, f64)> {
+    let mut list = Vec::new();
+    simulate(model, arrivals, packets, 5, |at, delay| list.extend(delay.map(|delay| (at, delay.round()))))
+        .unwrap();
+    list
+}
+
+fn known(model: &QueueingModel) -> Known {
+    Known { ring: model.ring, batch: model.batch, release: model.release }
+}
+
+fn calibrated(
+    ground_truth: &QueueingModel,
+    arrivals: &[(Arrivals, u64)],
+) -> (QueueingModel, QueueingCalibration) {
+    calibrated_by(PACKETS, ground_truth, arrivals)
+}
+
+fn calibrated_by(
+    packets: u64,
+    ground_truth: &QueueingModel,
+    arrivals: &[(Arrivals, u64)],
+) -> (QueueingModel, QueueingCalibration) {
+    let runs: Vec<_> = arrivals
+        .iter()
+        .map(|(arrivals, burst)| (recorded(ground_truth, arrivals, packets), *burst))
+        .collect();
+    let observations: Vec<_> = runs.iter().map(|(packets, burst)| Observation::of(packets, *burst)).collect();
+    calibrate(&observations, &known(ground_truth)).unwrap()
+}
+
+/// Median and 99th percentile of both models at a load, within these parts of the truth.
+fn predicts(ground_truth: &QueueingModel, found: &QueueingModel, arrivals: &Arrivals, limits: [f64; 2]) {
+    let run = |model: &QueueingModel, seed| predict(model, arrivals, PACKETS, seed).unwrap().0.delay.unwrap();
+    let (ground_truth, found) = (run(ground_truth, 8), run(found, 9));
+    for (percentile, limit) in [50.0, 99.0].into_iter().zip(limits) {
+        let at = |delay: &wiretail_schema::prediction::queueing::QueueingDelay| {
+            let found = delay.percentiles.iter().find(|at| at.percentile == percentile);
+            found.unwrap().value_ns as f64
+        };
+        let error = at(&found) / at(&ground_truth) - 1.0;
+        println!(
+            "{arrivals:?} p{percentile}: {} for {}, {:+.2} %",
+            at(&found),
+            at(&ground_truth),
+            error * 100.0
+        );
+        assert!(error.abs() <= limit, "{arrivals:?} p{percentile}: {} for {}", at(&found), at(&ground_truth));
+    }
+}
+
+fn close(what: &str, found: f64, ground_truth: f64, limit: f64) {
+    println!("{what}: {found:.5} for {ground_truth:.5}");
+    assert!((found - ground_truth).abs() <= limit * ground_truth.abs(), "{what}: {found} for {ground_truth}");
+}
+
+fn mean(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) | Length::Exponential(ns) => *ns,
+        Length::Samples(samples) => samples.iter().sum::<f64>() / samples.len() as f64,
+    }
+}
+
+#[test]
+fn a_constant_service_with_interrupts_is_found_again() {
+    let ground_truth = QueueingModel {
+        interrupts: vec![Interrupts::Poisson { per_second: 500.0, length: Length::Exponential(60_000.0) }],
+        transfer_ns: 1500.0,
+        ..model(Length::Constant(10_000.0))
+    };
+    // Poisson arrivals say what packets meet after short idle times: less, as no interrupt has gone on for longer than these.
+    let poisson = Arrivals::Poisson { rate_pps: 20_000.0 };
+    let (found, evidence) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
+    assert_eq!(evidence.method, CalibrationMethod::Gaps);
+    close("service", mean(&found.service), 10_000.0, 0.002);
+    assert!(evidence.service_ns.low <= 10_000.0 && evidence.service_ns.high.unwrap() >= 10_000.0);
+    // Some are shorter than a gap must be longer than the others to be told apart.
+    let rate = evidence.interrupts.per_second;
+    let told = 500.0 * (-(evidence.interrupts.above_ns.unwrap() - 10_000.0) / 60_000.0).exp();
+    assert!(rate.low <= told && told <= rate.high.unwrap(), "{rate:?}, {told}");
+    close("share", evidence.interrupts.share, 0.03, 0.1);
+    close("transfer", found.transfer_ns, 1500.0, 0.02);
+    assert_eq!(evidence.spacing_ns, Some(1000.0));
+    // Nothing but the service and what the spread of the gaps hides.
+    assert!(found.wake.is_empty() && found.speed_epochs.is_empty());
+    found
+        .first
+        .iter()
+        .for_each(|first| close("first", first.samples_ns[first.samples_ns.len() / 2], 10_000.0, 0.01));
+    predicts(&ground_truth, &found, &bursts(20_000.0, 8), [0.01, 0.08]);
+    predicts(&ground_truth, &found, &Arrivals::Constant { rate_pps: 50_000.0 }, [0.01, 0.08]);
+    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 70_000.0 }, [0.03, 0.08]);
+}
+
+#[test]
+fn an_exponential_service_with_wakes_is_found_again() {
+    let ground_truth = QueueingModel {
+        wake: vec![Wake { after_idle_ns: 0.0, length: Length::Exponential(30_000.0) }],
+        transfer_ns: 3000.0,
+        ..model(Length::Exponential(10_000.0))
+    };
+    let (found, _) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32)]);
+    // What is beyond 6.4 means is taken for interrupts, which take as much of the time.
+    let packet =
+        |model: &QueueingModel| 1e9 / crate::prediction::queueing::capacity(model).unwrap().pps.unwrap();
+    close("a packet's time", packet(&found), 10_000.0, 0.01);
+    let of_thousand = |place: u32| found.first[0].quantile((f64::from(place) + 0.5) / 1000.0).0;
+    let mean_ns = (0..1000).map(of_thousand).sum::<f64>() / 1000.0;
+    close("wake, service and transfer", mean_ns + found.transfer_ns, 43_000.0, 0.03);
+    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 20_000.0 }, [0.05, 0.05]);
+    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 80_000.0 }, [0.05, 0.08]);
+    predicts(&ground_truth, &found, &bursts(20_000.0, 8), [0.05, 0.05]);
+}
+
+#[test]
+fn wakes_that_take_longer_the_longer_it_was_idle_are_distinguished() {
+    let after = |after_idle_ns, ns| Wake { after_idle_ns, length: Length::Constant(ns) };
+    let ground_truth = QueueingModel {
+        wake: vec![after(0.0, 0.0), after(64_000.0, 4_000.0), after(1_024_000.0, 20_000.0)],
+        transfer_ns: -900.0,
+        ..model(Length::Constant(10_000.0))
+    };
+    // Bursts alone know one idle time only; Poisson arrivals at the same rate have the others.
+    let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
+    let (found, evidence) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
+    // It leaves before the device is done with it, which is not told from a packet that takes less.
+    assert_eq!(found.transfer_ns, 0.0);
+    let of = |idle_ns: f64| {
+        let nearest = |first: &&First| ((first.idle_ns / idle_ns).ln().abs() * 1e6) as u64;
+        let first = found.first.iter().min_by_key(nearest).unwrap();
+        first.samples_ns[first.samples_ns.len() / 2] - 9_100.0
+    };
+    assert!(of(20_000.0).abs() < 50.0 && (of(100_000.0) - 4000.0).abs() < 300.0, "{:?}", evidence.wakes);
+    close("after a long time", of(5e6), 20_000.0, 0.05);
+    predicts(&ground_truth, &found, &Arrivals::Constant { rate_pps: 50_000.0 }, [0.01, 0.01]);
+    // Between two classes it is between what both take, not a step.
+    predicts(&ground_truth, &found, &Arrivals::Constant { rate_pps: 10_000.0 }, [0.05, 0.05]);
+}
+
+#[test]
+fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
+    // Six a second of 2 ms, and 0.08 s of a busy device a run: gaps alone would have met none, or made a hundred of one.
+    let ground_truth = QueueingModel {
+        interrupts: vec![
+            Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },
+            Interrupts::Poisson { per_second: 6.0, length: Length::Constant(2e6) },
+        ],
+        ..model(Length::Constant(10_000.0))
+    };
+    for seed in 1..=5 {
+        let mut packets = Vec::new();
+        let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
+        simulate(&ground_truth, &poisson, 50_000, seed, |at, delay| {
+            packets.extend(delay.map(|delay| (at, delay)))
+        })
+        .unwrap();
+        let seen = [Observation::of(&packets, 1)];
+        let (_, evidence) = calibrate(&seen, &known(&ground_truth)).unwrap();
+        println!("{seed}: {:?}", evidence.interrupts);
+        let share = evidence.interrupts.share;
+        assert!((0.009..0.025).contains(&share), "{:?}", evidence.interrupts);
+    }
+}
+
+#[test]
+fn interrupts_that_hold_the_sender_are_told_from_the_others() {
+    // 400 a second of 30 us that hold the sender, at irregular times, and 100 of 50 us that do not.
+    let spans: Vec<(f64, f64)> =
+        (0..60_000u64).map(|n| (n as f64 * 2.5e6 + (n * 7919 % 1000) as f64 * 2e3, 30_000.0)).collect();
+    let ground_truth = QueueingModel {
+        interrupts: vec![Interrupts::Poisson { per_second: 100.0, length: Length::Constant(50_000.0) }],
+        shared_interrupts: vec![Interrupts::Recorded { spans: spans.clone() }],
+        ..model(Length::Constant(10_000.0))
+    };
+    let stalled: Vec<(f64, f64)> = spans.iter().map(|span| (span.0, span.0 + span.1)).collect();
+    let of = |arrivals: &Arrivals| recorded(&ground_truth, arrivals, PACKETS);
+    let (poisson, together) = (of(&Arrivals::Poisson { rate_pps: 15_000.0 }), of(&bursts(15_000.0, 4)));
+    let seen = |packets, burst| Observation { stalled: &stalled, ..Observation::of(packets, burst) };
+    let (found, evidence) =
+        calibrate(&[seen(&poisson, 1), seen(&together, 4)], &known(&ground_truth)).unwrap();
+    let rate = |sources: &[Interrupts]| -> f64 {
+        let of = |source: &Interrupts| match source {
+            Interrupts::Poisson { per_second, .. } => *per_second,
+            _ => unreachable!("calibrated ones come by chance"),
+        };
+        sources.iter().map(of).sum()
+    };
+    close("shared", rate(&found.shared_interrupts), 400.0, 0.1);
+    close("own", rate(&found.interrupts), 100.0, 0.15);
+    assert!(evidence.interrupts.shared > 500, "{:?}", evidence.interrupts);
+    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 5000.0 }, [0.01, 0.2]);
+    predicts(&ground_truth, &found, &Arrivals::Constant { rate_pps: 45_000.0 }, [0.01, 0.2]);
+    // Without what held the sender they are taken for the device's alone, and too many packets are said to be late.
+    let blind = [Observation::of(&poisson, 1), Observation::of(&together, 4)];
+    let (found, evidence) = calibrate(&blind, &known(&ground_truth)).unwrap();
+    assert_eq!((evidence.interrupts.shared, found.shared_interrupts.len()), (0, 0));
+    close("all", rate(&found.interrupts), 500.0, 0.1);
+}
+
+#[test]
+fn trials_in_which_the_machine_was_slower_are_laid_upon_the_others() {
+    let at = |service_ns| {
+        let ground_truth = QueueingModel { transfer_ns: 1000.0, ..model(Length::Constant(service_ns)) };
+        recorded(&ground_truth, &Arrivals::Poisson { rate_pps: 15_000.0 }, 40_000)
+    };
+    let trials = [at(10_000.0), at(10_500.0), at(10_100.0)];
+    let seen: Vec<_> = trials.iter().map(|packets| Observation::of(packets, 1)).collect();
+    let (found, evidence) = calibrate(&seen, &known(&model(Length::Constant(0.0)))).unwrap();
+    // The median of the trials' speeds, and a transfer that all of them agree on.
+    // Who comes in the 1 us between the end of the service and the departure seems to have waited, and has not.
+    close("service", mean(&found.service), 10_100.0, 4e-3);
+    close("transfer", found.transfer_ns, 1000.0, 0.05);
+    assert_eq!(evidence.interrupts.count, 0);
+}
+
+#[test]
+fn what_a_sender_needs_is_told_by_gaps_that_were_to_be_shorter() {
+    for rate_pps in [20_000.0, 120_000.0] {
+        for spacing_ns in [1_000.0, 3_000.0] {
+            let sent = QueueingModel { sender_spacing_ns: spacing_ns, ..model(Length::Constant(100.0)) };
+            let packets = recorded(&sent, &Arrivals::Poisson { rate_pps }, 40_000);
+            let found = least_gap(&[Observation::of(&packets, 1)], rate_pps).unwrap();
+            close("spacing", found, spacing_ns, 0.01);
+        }
+    }
+    // Of a sender that keeps up with all of them, and of few packets, nothing is said.
+    let packets = recorded(&model(Length::Constant(1.0)), &Arrivals::Poisson { rate_pps: 1000.0 }, 2000);
+    assert_eq!(least_gap(&[Observation::of(&packets, 1)], 1000.0), None);
+}
+
+#[test]
+fn a_machine_that_is_faster_at_times_has_a_speed_epoch_for_each() {
+    let at = |service_ns| {
+        let ground_truth = QueueingModel { transfer_ns: 1000.0, ..model(Length::Constant(service_ns)) };
+        (
+            recorded(&ground_truth, &Arrivals::Poisson { rate_pps: 15_000.0 }, 40_000),
+            recorded(&ground_truth, &bursts(15_000.0, 4), 40_000),
+        )
+    };
+    let services = [10_000.0, 14_000.0, 10_200.0, 14_100.0, 14_200.0];
+    let trials: Vec<_> = services.iter().map(|service_ns| at(*service_ns)).collect();
+    let mut seen = Vec::new();
+    for ((poisson, together), time) in trials.iter().zip(1..) {
+        // What disturbed one of them says nothing against its pace.
+        seen.push(Observation { time, usual: time != 2, ..Observation::of(poisson, 1) });
+        seen.push(Observation { time, ..Observation::of(together, 4) });
+    }
+    let (found, _) = calibrate(&seen, &known(&model(Length::Constant(0.0)))).unwrap();
+    assert_eq!(found.speed_epochs.len(), services.len());
+    for (number, service_ns) in services.iter().enumerate() {
+        let speed_epoch = found.in_round(number as u64);
+        close("service", mean(&speed_epoch.service), *service_ns, 0.01);
+        let first = &speed_epoch.first[speed_epoch.first.len() / 2].samples_ns;
+        close("first", first[first.len() / 2] + found.transfer_ns, service_ns + 1000.0, 0.01);
+    }
+    // Rounds take them in turns: of the medians of five rounds, one for each of them.
+    let mut medians = Vec::new();
+    let rounds = crate::prediction::queueing::Rounds { rounds: 5, warm_up_ns: 0.0 };
+    let arrivals = Arrivals::Constant { rate_pps: 1000.0 };
+    crate::prediction::queueing::predict_rounds(&found, &arrivals, 1000, 1, rounds, |counts| {
+        medians.push(crate::prediction::queueing::comparison::judged(counts)[0] as f64 - 1000.0);
+    })
+    .unwrap();
+    medians
+        .iter()
+        .zip(services)
+        .for_each(|(found, ground_truth)| close("median", *found, ground_truth, 0.01));
+    // Of two times nobody knows what is usual.
+    let (found, _) = calibrate(&seen[..4], &known(&model(Length::Constant(0.0)))).unwrap();
+    assert!(found.speed_epochs.is_empty());
+}
+
+#[test]
+fn batches_that_leave_together_are_found_again() {
+    let ground_truth = QueueingModel {
+        release: Release::Batch,
+        batch_overhead: Length::Constant(4000.0),
+        interrupts: vec![Interrupts::Poisson { per_second: 300.0, length: Length::Constant(50_000.0) }],
+        transfer_ns: 2000.0,
+        ..model(Length::Constant(1000.0))
+    };
+    // Of four times as many: one burst in fifty meets an interrupt, so a rate of them has a standard error of 4 %.
+    let (found, evidence) = calibrated_by(
+        4 * PACKETS,
+        &ground_truth,
+        &[(Arrivals::Bursts { rate_pps: 20_000.0, packets: 64, spacing_ns: 700.0 }, 64)],
+    );
+    assert_eq!((evidence.method, found.release), (CalibrationMethod::Batches, Release::Batch));
+    close("service", mean(&found.service), 1000.0, 0.05);
+    close("overhead", mean(&found.batch_overhead), 4000.0, 0.1);
+    close("interrupts", evidence.interrupts.per_second.value, 300.0, 0.15);
+    close("transfer", found.transfer_ns, 2000.0, 0.1);
+    // One burst in fifty meets an interrupt: that percentile is on the edge.
+    predicts(&ground_truth, &found, &bursts(10_000.0, 16), [0.03, 0.2]);
+    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 400_000.0 }, [0.05, 0.08]);
+    let other = |model: &QueueingModel| QueueingModel { batch: 4, ..model.clone() };
+    predicts(&other(&ground_truth), &other(&found), &bursts(10_000.0, 64), [0.03, 0.05]);
+}
+
+#[test]
+fn packets_that_leave_one_by_one_are_no_batches_whatever_is_said() {
+    let ground_truth = model(Length::Constant(2000.0));
+    let packets = recorded(&ground_truth, &bursts(5000.0, 32), 20_000);
+    let said = Known { release: Release::Batch, ..known(&ground_truth) };
+    let (found, evidence) = calibrate(&[Observation::of(&packets, 32)], &said).unwrap();
+    assert_eq!(found.release, Release::Immediate);
+    close("service", mean(&found.service), 2000.0, 1e-9);
+    assert!(evidence.remarks.iter().any(|remark| remark.contains("one by one")), "{:?}", evidence.remarks);
+}
+
+#[test]
+fn what_can_not_be_calibrated_is_refused_with_what_would_do() {
+    let ground_truth = model(Length::Constant(10_000.0));
+    let refused = |packets: &[(f64, f64)], lost, part: &str| {
+        let error = calibrate(&[Observation { lost, ..Observation::of(packets, 1) }], &known(&ground_truth))
+            .expect_err(part);
+        assert!(error.to_string().contains(part) && error.to_string().contains("expected"), "{error}");
+    };
+    let alone = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 1000.0 }, 5000);
+    refused(&alone, 0, "experiments/queueing.toml");
+    refused(&[], 0, "only 0 packets waited");
+    refused(&alone[..10], 0, "only 0 packets waited");
+    refused(&recorded(&ground_truth, &bursts(5000.0, 32), 128), 0, "only 124 packets waited");
+    refused(&alone, 100, "lost");
+    let overload = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 120_000.0 }, 5000);
+    refused(&overload, 0, "found the device idle");
+    refused(&[(2.0, 1.0), (1.0, 1.0)], 0, "out of order");
+    refused(&[(1.0, 50.0), (2.0, 1.0)], 0, "left before one that came earlier");
+    refused(&[(f64::NAN, 1.0)], 0, "out of order");
+}
+
+#[test]
+fn a_baseline_is_enough_for_a_median_and_says_that_it_is_weak() {
+    let ground_truth = model(Length::Constant(10_000.0));
+    let ground_truth = QueueingModel { transfer_ns: 2000.0, ..ground_truth };
+    let packets = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 1000.0 }, 500);
+    let observations = [Observation::of(&packets, 1)];
+    let (found, evidence) = by_baseline(&observations, 2000.0, &known(&ground_truth)).unwrap();
+    assert_eq!((found.service, found.transfer_ns), (Length::Constant(10_000.0), 2000.0));
+    assert!(evidence.remarks[0].contains("weak") && evidence.method == CalibrationMethod::Baseline);
+    let slow = by_baseline(&observations, 20_000.0, &known(&ground_truth)).unwrap_err().to_string();
+    assert!(slow.contains("expected a forwarder without work"), "{slow}");
+    assert!(by_baseline(&[], 20_000.0, &known(&ground_truth)).is_err());
+}

@@ -1,0 +1,205 @@
+//! What a packet that found the server idle waited for, besides service and transfer; the interrupts that it met are told apart
+//! by [`interrupts`].
+
+use wiretail_schema::prediction::calibration::WakeEvidence;
+use wiretail_schema::prediction::queueing::{FIRST_TAIL, First, Length, Wake};
+
+use super::service::{Work, at, interrupted_above, limit, median, moments, shared};
+use super::{Isolated, interrupts};
+use crate::prediction::queueing::check::mean_of;
+
+/// The smallest delays are compared at this share: the very first may be a stamp's fault.
+const SMALLEST: f64 = 0.01;
+/// Less than this part of the service is none: as exact the service is known at best.
+const NEGLIGIBLE: f64 = 2e-3;
+/// Packets in a class of idle times at least.
+const CLASS_MIN: usize = 50;
+/// Classes of short idle times, in ns: a packet that comes while a thread is on its way to sleep takes three times as long as one a
+/// microsecond before or three after it (Suricata here; somebody has to be sent to wake it).
+const CLASS_NS: f64 = 400.0;
+/// So many of these; beyond, each class ends at twice its start.
+const CLASSES_SHORT: i64 = 20;
+/// Quantiles that many numbers are told by.
+const QUANTILES: usize = 500;
+
+/// Interrupts of packets that found the server idle.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interrupted {
+    /// Share of the packets that one hit.
+    pub hits: f64,
+    /// Longer ones are rare, in ns.
+    pub longest_ns: f64,
+}
+
+/// Transfer, what packets took that found the server idle, by classes of idle times, and interrupts.
+pub(super) struct Found {
+    pub transfer_ns: f64,
+    /// What they waited for besides service and transfer.
+    pub wakes: Vec<Wake>,
+    /// What they took besides the transfer.
+    pub first: Vec<First>,
+    /// The interrupts that are in it.
+    pub interrupted: Interrupted,
+    pub evidence: Vec<WakeEvidence>,
+    pub interrupts: interrupts::Found,
+}
+
+/// The transfer is the smallest delays less the smallest services, and at least `-least_ns`, so that no delay is negative.
+/// Whatever every packet waits for is in it.
+pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
+    let mut delays: Vec<f64> = isolated.iter().map(|one| one.delay_ns).collect();
+    delays.sort_unstable_by(f64::total_cmp);
+    let smallest_ns = match &work.service {
+        // Sorted, as its median was taken.
+        Length::Samples(sorted) => at(sorted, SMALLEST),
+        Length::Constant(ns) | Length::Exponential(ns) => *ns,
+    } + work.overhead_ns;
+    let transfer_ns = (at(&delays, SMALLEST) - smallest_ns).max(-least_ns);
+    let idle = idle(isolated, transfer_ns);
+    let classes = classes(&idle);
+    // What held the sender as well is known from gaps alone: nothing was sent while it took an idle server.
+    let late: Vec<f64> = classes.iter().flat_map(|class| late(class)).collect();
+    let interrupts = interrupts::of(work, &idle, &late);
+    let hits = interrupts.hits(work.mean_ns);
+    let transfer_ns =
+        classes.iter().fold(transfer_ns, |least, class| least.min(most(class, work, hits))).max(-least_ns);
+    let interrupted = Interrupted { hits, longest_ns: interrupts.short_ns };
+    let first = firsts(isolated, transfer_ns, interrupted);
+    let (mut wakes, mut evidence) = (Vec::new(), Vec::new());
+    for class in classes {
+        let after_idle_ns = if wakes.is_empty() { 0.0 } else { class[0].idle_ns };
+        let length = length(class, work, transfer_ns, hits);
+        evidence.push(WakeEvidence { after_idle_ns, packets: class.len() as u64, mean_ns: mean_of(&length) });
+        wakes.push(Wake { after_idle_ns, length });
+    }
+    if wakes.iter().all(|wake| mean_of(&wake.length) == 0.0) {
+        wakes.clear();
+    }
+    Found { transfer_ns, wakes, first, interrupted, evidence, interrupts }
+}
+
+/// What packets took that found the device idle. Of evenly spaced ones, who comes soon after another has left comes behind one that
+/// was interrupted, and says what an interrupt leaves behind, not a short idle time; who comes after a long one, behind one that held
+/// the sender: those are left out.
+pub(super) fn firsts(isolated: &[Isolated], transfer_ns: f64, interrupted: Interrupted) -> Vec<First> {
+    let above_ns = interrupted_above(isolated.iter().map(|one| one.before_ns).collect());
+    let behind_others: Vec<Isolated> =
+        isolated.iter().filter(|one| one.before_ns <= above_ns && !one.late).copied().collect();
+    classes(&idle(&behind_others, transfer_ns))
+        .iter()
+        .map(|class| first(class, transfer_ns, interrupted))
+        .collect()
+}
+
+/// Packets that found the server idle, in order of the idle time: who came while a packet that had left was still worked on did not.
+fn idle(isolated: &[Isolated], transfer_ns: f64) -> Vec<Isolated> {
+    let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
+    let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
+    idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
+    idle
+}
+
+/// What a class took besides the transfer, by quantiles, at its median idle time. Interrupts that are too rare to be told by these are
+/// left out.
+fn first(class: &[Isolated], transfer_ns: f64, interrupted: Interrupted) -> First {
+    let mut sorted = class.to_vec();
+    sorted.sort_unstable_by(|a, b| a.delay_ns.total_cmp(&b.delay_ns));
+    let middle_ns = sorted[sorted.len() / 2].delay_ns;
+    let undisturbed = undisturbed(class, interrupted.hits).len();
+    let kept =
+        sorted.partition_point(|one| one.delay_ns <= middle_ns + interrupted.longest_ns).max(undisturbed);
+    sorted.truncate(kept);
+    let (samples, tail) = sorted.split_at(((1.0 - FIRST_TAIL) * kept as f64).ceil() as usize);
+    let [samples, tail] = [quantiles(samples), quantiles(tail)];
+    let besides = |ones: &[Isolated]| ones.iter().map(|one| (one.delay_ns - transfer_ns).max(0.0)).collect();
+    First {
+        idle_ns: class[class.len() / 2].idle_ns,
+        samples_ns: besides(&samples),
+        tail_ns: besides(&tail),
+        stalled_ns: samples.iter().chain(&tail).map(|one| one.holds_ns).collect(),
+        interrupted: (kept - undisturbed) as f64 / kept as f64,
+    }
+}
+
+/// So many quantiles of what is in order, each as probable; all, where there are no more.
+pub(super) fn quantiles<T: Copy>(sorted: &[T]) -> Vec<T> {
+    if sorted.len() <= QUANTILES {
+        return sorted.to_vec();
+    }
+    (0..QUANTILES).map(|place| sorted[(2 * place + 1) * sorted.len() / (2 * QUANTILES)]).collect()
+}
+
+/// By how much those far above the others are later than the median.
+fn late(class: &[Isolated]) -> Vec<f64> {
+    let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
+    let middle = median(&mut delays).map_or(0.0, |found| found.value);
+    let above = limit(&delays);
+    let late =
+        class.iter().map(|one| (one.delay_ns, one.stalled_ns)).filter(|(delay_ns, _)| *delay_ns > above);
+    shared(late.map(|(delay_ns, stalled_ns)| (delay_ns - middle, stalled_ns))).1
+}
+
+/// Consecutive packets by their idle times, each class with enough of them.
+fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
+    let class = |one: &Isolated| match one.idle_ns / CLASS_NS {
+        short if short < CLASSES_SHORT as f64 => short as i64,
+        long => CLASSES_SHORT + (long / CLASSES_SHORT as f64).log2() as i64,
+    };
+    let mut found: Vec<&[Isolated]> = Vec::new();
+    let mut from = 0;
+    for to in 1..=sorted.len() {
+        let ends = to == sorted.len() || class(&sorted[to]) != class(&sorted[to - 1]);
+        if ends && (to - from >= CLASS_MIN || (to == sorted.len() && found.is_empty())) {
+            found.push(&sorted[from..to]);
+            from = to;
+        }
+    }
+    // Too few at the end belong to the class before.
+    if from < sorted.len()
+        && let Some(last) = found.pop()
+    {
+        let begin = from - last.len();
+        found.push(&sorted[begin..]);
+    }
+    found
+}
+
+/// No packet waits for less than nothing, so the transfer is at most what the packets of a class took on average, two standard errors
+/// added, less the service.
+fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
+    let delays = undisturbed(class, hit);
+    let (delay_ns, variance) = moments(&delays);
+    delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
+}
+
+/// The delays of a class in order, without as many of the longest as interrupts hit.
+fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
+    let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
+    delays.sort_unstable_by(f64::total_cmp);
+    let above = limit(&delays);
+    let late = delays.iter().filter(|delay| **delay > above).count();
+    let hits = late.min((hit * delays.len() as f64).ceil() as usize);
+    delays.truncate(delays.len() - hits);
+    delays
+}
+
+/// Delays less service and transfer. Both vary, and only their sum was seen: mean and variance of the sum are those of the parts,
+/// so what is left is stretched to the variance that is left.
+fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
+    let delays = undisturbed(class, hit);
+    let (delay_ns, variance) = moments(&delays);
+    let mean_ns = delay_ns - work.mean_ns - transfer_ns;
+    if mean_ns <= NEGLIGIBLE * work.mean_ns {
+        return Length::Constant(0.0);
+    }
+    let left = (variance - work.variance).max(0.0);
+    if left.sqrt() < 0.01 * mean_ns {
+        return Length::Constant(mean_ns);
+    }
+    let stretch = (left / variance).sqrt();
+    let samples: Vec<f64> =
+        delays.iter().map(|delay| (mean_ns + stretch * (delay - delay_ns)).max(0.0)).collect();
+    // What was cut off below 0 has raised the mean.
+    let raised = moments(&samples).0;
+    Length::Samples(samples.iter().map(|sample| sample * mean_ns / raised).collect())
+}

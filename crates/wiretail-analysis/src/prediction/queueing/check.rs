@@ -1,0 +1,307 @@
+//! What can't be simulated, and what a model can do at most.
+
+use std::fmt;
+
+use wiretail_schema::prediction::queueing::{Arrivals, First, Interrupts, Length, QueueingModel};
+
+/// Slots of a ring at most: 128 MiB of arrival times.
+pub const RING_MAX: u64 = 1 << 24;
+/// Share of the time that interrupts may take. Beyond it a packet takes a hundred times its work and more, and nothing
+/// measured tells the lengths so well that a prediction meant anything.
+pub const INTERRUPT_SHARE_MAX: f64 = 0.99;
+/// Interrupts in one simulation at most, as each takes its time: minutes.
+pub const INTERRUPTS_MAX: f64 = 1e10;
+/// Packets in one simulation at most: hours.
+pub const PACKETS_MAX: u64 = 1_000_000_000_000;
+
+/// Times of a recording are within this many ns of 0: 13 days, within which a double tells a quarter of a ns.
+const TIME_MAX_NS: f64 = (1u64 << 50) as f64;
+
+/// A model or a load that can't be simulated, and what would have been right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueingError(String);
+
+impl fmt::Display for QueueingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for QueueingError {}
+
+pub(super) fn refuse(reason: impl Into<String>) -> QueueingError {
+    QueueingError(reason.into())
+}
+
+/// What a model can do at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Capacity {
+    /// Packets a second; None where nothing takes any time.
+    pub pps: Option<f64>,
+    /// Share of the time that interrupts take.
+    pub interrupt_share: f64,
+}
+
+/// Capacity: full batches on what time the interrupts leave,
+/// (1 - share of interrupts) / (mean service + mean overhead / batch).
+///
+/// # Errors
+/// For a model that can't be simulated: a ring or a batch of nothing, no samples, a time that is none, interrupts that leave
+/// nothing of the time.
+pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
+    if model.ring == 0 {
+        return Err(refuse("a ring of 0 holds no packet: all would be lost; expected 1 or more"));
+    }
+    if model.ring > RING_MAX {
+        return Err(refuse(format!("a ring of {} is too large; expected {RING_MAX} at most", model.ring)));
+    }
+    if model.batch == 0 {
+        return Err(refuse("a batch of 0 serves no packet; expected 1 or more"));
+    }
+    let service_ns = mean("the service time", &model.service)?;
+    let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
+    wake(model)?;
+    first(&model.first)?;
+    for speed_epoch in &model.speed_epochs {
+        mean("the service time at a pace", &speed_epoch.service)?;
+        first(&speed_epoch.first)?;
+    }
+    transfer(model)?;
+    time("the length of interrupts that first packets met", model.idle_arrival_interrupted_ns)?;
+    time("what the sender needs for a packet", model.sender_spacing_ns)?;
+    let mut interrupt_share = 0.0;
+    for interrupts in model.away() {
+        interrupt_share += share(interrupts)?;
+    }
+    if interrupt_share > INTERRUPT_SHARE_MAX {
+        return Err(refuse(format!(
+            "interrupts take {:.0} % of the time, which leaves no server; expected {:.0} % at most: check their rates and lengths",
+            interrupt_share * 100.0,
+            INTERRUPT_SHARE_MAX * 100.0
+        )));
+    }
+    let batch = model.batch.min(model.ring) as f64;
+    let packet_ns = service_ns + overhead_ns / batch;
+    let pps = (packet_ns > 0.0).then(|| (1.0 - interrupt_share) / packet_ns * 1e9);
+    Ok(Capacity { pps, interrupt_share })
+}
+
+/// Packets a second on average; None of fewer than two recorded arrivals, or all at once.
+///
+/// # Errors
+/// For arrivals that can't be: no rate, bursts longer than the time between them, times that go back.
+pub fn offered(arrivals: &Arrivals, packets: u64) -> Result<Option<f64>, QueueingError> {
+    if packets > PACKETS_MAX {
+        return Err(refuse(format!("{packets} packets are too many; expected {PACKETS_MAX} at most")));
+    }
+    let rate = |rate_pps: f64| match rate_pps {
+        rate if rate.is_finite() && rate > 0.0 => Ok(Some(rate)),
+        rate => Err(refuse(format!("{rate} packets a second are no rate; expected more than 0"))),
+    };
+    match arrivals {
+        Arrivals::Constant { rate_pps } | Arrivals::Poisson { rate_pps } => rate(*rate_pps),
+        Arrivals::Bursts { rate_pps, packets: burst, spacing_ns } => {
+            time("the spacing within a burst", *spacing_ns)?;
+            if *burst == 0 {
+                return Err(refuse("a burst of 0 packets is none; expected 1 or more"));
+            }
+            let offered = rate(*rate_pps)?;
+            if *burst as f64 * 1e9 / rate_pps < (burst - 1) as f64 * spacing_ns {
+                return Err(refuse(format!(
+                    "a burst of {burst} packets, {spacing_ns} ns apart, lasts longer than the time to the next one at {rate_pps} \
+                     packets a second; expected less spacing, or a lower rate"
+                )));
+            }
+            Ok(offered)
+        }
+        Arrivals::Recorded { times_ns } => {
+            if times_ns.is_empty() {
+                return Err(refuse("no arrival was recorded; expected one or more"));
+            }
+            if !times_ns.iter().all(|at| at.is_finite()) || !times_ns.is_sorted() {
+                return Err(refuse("recorded arrivals go back in time; expected them in order"));
+            }
+            near_zero(times_ns.iter().copied())?;
+            let times = &times_ns[..times_ns.len().min(packets as usize)];
+            let span_ns = times.last().zip(times.first()).map_or(0.0, |(last, first)| last - first);
+            Ok((span_ns > 0.0).then(|| (times.len() - 1) as f64 / span_ns * 1e9))
+        }
+    }
+}
+
+/// Whether a simulation of these comes to an end within hours.
+///
+/// # Errors
+/// Where there are too many interrupts in the time that the packets take.
+pub(super) fn affordable(
+    model: &QueueingModel,
+    rate_pps: Option<f64>,
+    capacity_pps: Option<f64>,
+    packets: u64,
+) -> Result<(), QueueingError> {
+    let per_second: f64 = model
+        .away()
+        .map(|interrupts| match interrupts {
+            Interrupts::Periodic { period_ns, .. } => 1e9 / period_ns,
+            Interrupts::Poisson { per_second, .. } => *per_second,
+            Interrupts::Recorded { .. } => 0.0,
+        })
+        .sum();
+    let slowest = rate_pps.unwrap_or(f64::INFINITY).min(capacity_pps.unwrap_or(f64::INFINITY));
+    let expected = per_second * packets as f64 / slowest;
+    if expected > INTERRUPTS_MAX {
+        return Err(refuse(format!(
+            "{expected:.1e} interrupts in the time of {packets} packets are too many to simulate; expected {INTERRUPTS_MAX:.0e} \
+             at most: fewer packets, or a higher rate"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether anything in it is left to chance or comes at times of its own, so that a queue grows at full load already.
+pub(super) fn varies(model: &QueueingModel, arrivals: &Arrivals) -> bool {
+    let varies = |length: &Length| !matches!(length, Length::Constant(_));
+    matches!(arrivals, Arrivals::Poisson { .. })
+        || varies(&model.service)
+        || varies(&model.batch_overhead)
+        || !model.first.is_empty()
+        || model.away().next().is_some()
+}
+
+fn time(what: &str, ns: f64) -> Result<(), QueueingError> {
+    if ns.is_finite() && ns >= 0.0 {
+        return Ok(());
+    }
+    Err(refuse(format!("{what} is {ns} ns; expected 0 or more")))
+}
+
+fn near_zero(mut times_ns: impl Iterator<Item = f64>) -> Result<(), QueueingError> {
+    match times_ns.find(|at| at.abs() > TIME_MAX_NS) {
+        None => Ok(()),
+        Some(at) => Err(refuse(format!(
+            "a recorded time is {at:e} ns, too far from 0 to be exact; expected times since the first arrival or near it"
+        ))),
+    }
+}
+
+/// The mean of a length that was found to be one; 0 of no samples.
+pub(super) fn mean_of(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) | Length::Exponential(ns) => *ns,
+        Length::Samples(samples) => samples.iter().sum::<f64>() / samples.len().max(1) as f64,
+    }
+}
+
+fn mean(what: &str, length: &Length) -> Result<f64, QueueingError> {
+    match length {
+        Length::Constant(ns) | Length::Exponential(ns) => time(what, *ns)?,
+        Length::Samples(samples) => {
+            if samples.is_empty() {
+                return Err(refuse(format!("{what} has no samples; expected one or more")));
+            }
+            samples.iter().try_for_each(|ns| time(what, *ns))?;
+        }
+    }
+    Ok(mean_of(length))
+}
+
+fn wake(model: &QueueingModel) -> Result<(), QueueingError> {
+    for wake in &model.wake {
+        mean("the time to wake up", &wake.length)?;
+        time("the idle time before waking up", wake.after_idle_ns)?;
+    }
+    if !model.wake.is_sorted_by_key(|wake| wake.after_idle_ns) {
+        return Err(refuse("times to wake up are out of order; expected them in the order of the idle time"));
+    }
+    Ok(())
+}
+
+fn first(firsts: &[First]) -> Result<(), QueueingError> {
+    let what = "what a packet takes that finds the server idle";
+    for first in firsts {
+        time("the idle time before a packet", first.idle_ns)?;
+        if first.samples_ns.is_empty() {
+            return Err(refuse(format!("{what} has no samples; expected one or more")));
+        }
+        first.samples_ns.iter().chain(&first.tail_ns).try_for_each(|ns| time(what, *ns))?;
+        if !(0.0..=1.0).contains(&first.interrupted) {
+            return Err(refuse(format!(
+                "a share of {} of them met an interrupt; expected 0 to 1",
+                first.interrupted
+            )));
+        }
+        if !first.samples_ns.is_sorted() || !first.tail_ns.is_sorted() {
+            return Err(refuse(format!("{what} is out of order; expected the shortest first")));
+        }
+    }
+    if !firsts.is_sorted_by_key(|first| first.idle_ns) {
+        return Err(refuse(format!("{what} is out of order; expected it in the order of the idle time")));
+    }
+    Ok(())
+}
+
+/// The transfer may be negative, a delay not.
+fn transfer(model: &QueueingModel) -> Result<(), QueueingError> {
+    let transfer_ns = model.transfer_ns;
+    // With immediate release, packets behind the first one have no overhead of their own.
+    let least_ns = least(&model.service);
+    if transfer_ns.is_finite() && transfer_ns + least_ns >= 0.0 {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "the transfer is {transfer_ns} ns; expected 0 or more, or no more below 0 than the shortest service, {least_ns} ns: a \
+         packet can't leave before it came"
+    )))
+}
+
+/// The shortest that a length can be, in ns.
+pub(super) fn least(length: &Length) -> f64 {
+    match length {
+        Length::Constant(ns) => *ns,
+        Length::Exponential(_) => 0.0,
+        Length::Samples(samples) => samples.iter().copied().fold(f64::INFINITY, f64::min),
+    }
+}
+
+/// Share of the time; of recorded interrupts, of the time from the first one's start to the last one's end.
+fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
+    match interrupts {
+        Interrupts::Periodic { period_ns, phase_ns, length } => {
+            if !(period_ns.is_finite() && *period_ns > 0.0) {
+                return Err(refuse(format!(
+                    "the period of interrupts is {period_ns} ns; expected more than 0"
+                )));
+            }
+            let phase_ns = phase_ns.unwrap_or(0.0);
+            time("the phase of interrupts", phase_ns)?;
+            if phase_ns >= *period_ns {
+                return Err(refuse(format!(
+                    "the phase of interrupts is {phase_ns} ns; expected less than their period, {period_ns} ns"
+                )));
+            }
+            Ok(mean("the length of interrupts", length)? / period_ns)
+        }
+        Interrupts::Poisson { per_second, length } => {
+            if !(per_second.is_finite() && *per_second > 0.0) {
+                return Err(refuse(format!(
+                    "interrupts come {per_second} times a second; expected more than 0, or none of them"
+                )));
+            }
+            Ok(mean("the length of interrupts", length)? * per_second / 1e9)
+        }
+        Interrupts::Recorded { spans } => {
+            if !spans.iter().all(|span| span.0.is_finite()) || !spans.is_sorted_by_key(|span| span.0) {
+                return Err(refuse(
+                    "recorded interrupts go back in time; expected them in order of their starts",
+                ));
+            }
+            near_zero(spans.iter().map(|span| span.0))?;
+            spans.iter().try_for_each(|span| time("the length of a recorded interrupt", span.1))?;
+            let Some((first, last)) = spans.first().zip(spans.last()) else { return Ok(0.0) };
+            let span_ns = last.0 + last.1 - first.0;
+            let taken: f64 = spans.iter().map(|span| span.1).sum();
+            // One alone, or all at once, says nothing of how often they come.
+            Ok(if spans.len() > 1 && last.0 > first.0 { taken / span_ns } else { 0.0 })
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A prediction against the measurement of the same load.
+
+use wiretail_schema::prediction::calibration::ComparedPercentile;
+
+use super::PAGES;
+use crate::stats::counts::Counts;
+use crate::stats::quantile::{curve_shares, percentiles_at};
+
+/// Percentiles that are judged, in billionths, and how large their error may be.
+pub const LIMITS: [(u64, Option<f64>); 3] =
+    [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
+
+/// How far the predicted capacity may be off.
+pub const CAPACITY_LIMIT: f64 = 0.1;
+
+/// A load as predicted: the delays of all rounds, and the judged percentiles of each round by itself.
+#[derive(Debug, Clone)]
+pub struct Predicted {
+    counts: Counts,
+    rounds: Vec<Vec<i64>>,
+}
+
+impl Predicted {
+    /// Of the delays of each round, and of all together; without any round, all are one.
+    pub fn new(counts: Counts, mut rounds: Vec<Vec<i64>>) -> Self {
+        if rounds.is_empty() {
+            rounds.push(judged(&counts));
+        }
+        Self { counts, rounds }
+    }
+
+    /// The delays of all rounds.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Of several predictions of one load, all together.
+    pub fn of_all<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        let mut all = Self { counts: Counts::new(PAGES), rounds: Vec::new() };
+        for part in parts {
+            all.counts.absorb(&part.counts);
+            all.rounds.extend_from_slice(&part.rounds);
+        }
+        all
+    }
+
+    /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.
+    fn typical(&self, place: usize) -> Option<[i64; 3]> {
+        let mut values: Vec<i64> = self.rounds.iter().filter_map(|round| round.get(place).copied()).collect();
+        values.sort_unstable();
+        let at = |share: f64| {
+            values.get((share * values.len().saturating_sub(1) as f64).round() as usize).copied()
+        };
+        Some([values.get(middle(values.len())).copied()?, at(0.05)?, at(0.95)?])
+    }
+}
+
+/// The judged percentiles of a round, in ns; none without a delay.
+pub fn judged(counts: &Counts) -> Vec<i64> {
+    percentiles_at(counts, &LIMITS.map(|limit| limit.0)).into_iter().map(|one| one.value_ns).collect()
+}
+
+/// The judged percentiles of a prediction and of the repeats of a measurement, and the curves: that of the repeat with the median
+/// p99. Of either the median counts: the percentile of a typical trial, which is another one than that of all trials together,
+/// as one long pause of a machine delays one packet in a hundred of a trial or none. A percentile that a repeat does not support
+/// is not judged.
+pub fn compare(
+    predicted: &Predicted,
+    repeats: &[Counts],
+) -> (Vec<ComparedPercentile>, Vec<ComparedPercentile>) {
+    let shares = LIMITS.map(|limit| limit.0);
+    let each: Vec<Vec<ComparedPercentile>> =
+        repeats.iter().map(|measured| at(&predicted.counts, measured, &shares)).collect();
+    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
+        let ones: Option<Vec<ComparedPercentile>> = each.iter().map(|one| one.get(place).copied()).collect();
+        let mut ones = ones.filter(|ones| !ones.is_empty())?;
+        ones.sort_by_key(|one| one.measured_ns);
+        let supported = ones.iter().all(|one| one.supported);
+        let [predicted_ns, predicted_low_ns, predicted_high_ns] = predicted.typical(place)?;
+        let measured_ns = ones[middle(ones.len())].measured_ns;
+        Some(ComparedPercentile {
+            predicted_ns,
+            predicted_low_ns,
+            predicted_high_ns,
+            error: error(predicted_ns, measured_ns),
+            measured_low_ns: ones[0].measured_ns,
+            measured_high_ns: ones[ones.len() - 1].measured_ns,
+            limit: limit.filter(|_| supported),
+            supported,
+            ..ones[middle(ones.len())]
+        })
+    });
+    let judged: Vec<ComparedPercentile> = judged.collect();
+    let mut order: Vec<usize> = (0..repeats.len()).collect();
+    order.sort_by_key(|&place| each[place].get(1).map(|one| one.measured_ns));
+    let typical = order.get(middle(order.len())).map(|&place| &repeats[place]);
+    let curve = typical.map(|one| at(&predicted.counts, one, &curve_shares(one.count().max(1))));
+    (judged, curve.unwrap_or_default())
+}
+
+/// The same of repeats of which each was predicted by itself, as (rounds, measured): at the pace of the machine at its own time. The
+/// error is the median of their errors, so that what the machine did to both is in neither.
+pub fn compare_pairs(repeats: &[(Predicted, Counts)]) -> Vec<ComparedPercentile> {
+    let shares = LIMITS.map(|limit| limit.0);
+    let all = repeats.iter().filter(|(_, measured)| measured.count() > 0);
+    let each: Vec<(&Predicted, Vec<ComparedPercentile>)> =
+        all.map(|(predicted, measured)| (predicted, at(&predicted.counts, measured, &shares))).collect();
+    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
+        let pairs: Option<Vec<(i64, ComparedPercentile)>> = each
+            .iter()
+            .map(|(predicted, ones)| Some((predicted.typical(place)?[0], *ones.get(place)?)))
+            .collect();
+        let pairs = pairs.filter(|pairs| !pairs.is_empty())?;
+        let sorted = |of: fn(&(i64, ComparedPercentile)) -> i64| {
+            let mut values: Vec<i64> = pairs.iter().map(of).collect();
+            values.sort_unstable();
+            values
+        };
+        let (predicted, measured) = (sorted(|pair| pair.0), sorted(|pair| pair.1.measured_ns));
+        let mut errors: Vec<f64> =
+            pairs.iter().map(|(predicted_ns, one)| error(*predicted_ns, one.measured_ns)).collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        let supported = pairs.iter().all(|pair| pair.1.supported);
+        let last = pairs.len() - 1;
+        let share = |share: f64| predicted[(share * last as f64).round() as usize];
+        Some(ComparedPercentile {
+            percentile: pairs[0].1.percentile,
+            predicted_ns: predicted[middle(pairs.len())],
+            predicted_low_ns: share(0.05),
+            predicted_high_ns: share(0.95),
+            measured_ns: measured[middle(pairs.len())],
+            measured_low_ns: measured[0],
+            measured_high_ns: measured[last],
+            error: errors[middle(pairs.len())],
+            limit: limit.filter(|_| supported),
+            supported,
+        })
+    });
+    judged.collect()
+}
+
+/// The judged percentiles of repeats that were each simulated on their own, as (predicted, measured): of each percentile the
+/// repeat whose error is the median one in size, with the smallest and the largest measured.
+pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
+    let shares = LIMITS.map(|limit| limit.0);
+    let each: Vec<Vec<ComparedPercentile>> =
+        repeats.iter().map(|(predicted, measured)| at(predicted, measured, &shares)).collect();
+    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
+        let ones: Option<Vec<ComparedPercentile>> = each.iter().map(|one| one.get(place).copied()).collect();
+        let mut ones = ones?;
+        ones.sort_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
+        let supported = ones.iter().all(|one| one.supported);
+        let measured = || ones.iter().map(|one| one.measured_ns);
+        Some(ComparedPercentile {
+            measured_low_ns: measured().min()?,
+            measured_high_ns: measured().max()?,
+            limit: limit.filter(|_| supported),
+            supported,
+            ..ones[middle(ones.len())]
+        })
+    });
+    judged.collect()
+}
+
+/// Place of the median among so many in order; of an even number the lower one.
+fn middle(count: usize) -> usize {
+    count.saturating_sub(1) / 2
+}
+
+fn error(predicted_ns: i64, measured_ns: i64) -> f64 {
+    (predicted_ns - measured_ns) as f64 / measured_ns.max(1) as f64
+}
+
+fn at(predicted: &Counts, measured: &Counts, shares: &[u64]) -> Vec<ComparedPercentile> {
+    let both = percentiles_at(predicted, shares).into_iter().zip(percentiles_at(measured, shares));
+    let compared = |(predicted, measured): (
+        wiretail_schema::summary::Percentile,
+        wiretail_schema::summary::Percentile,
+    )| {
+        ComparedPercentile {
+            percentile: measured.percentile,
+            predicted_ns: predicted.value_ns,
+            predicted_low_ns: predicted.value_ns,
+            predicted_high_ns: predicted.value_ns,
+            measured_ns: measured.value_ns,
+            measured_low_ns: measured.value_ns,
+            measured_high_ns: measured.value_ns,
+            error: error(predicted.value_ns, measured.value_ns),
+            limit: None,
+            supported: measured.supported,
+        }
+    };
+    both.map(compared).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(values: impl Iterator<Item = i64>) -> Counts {
+        let mut counts = Counts::new(64);
+        values.for_each(|value| counts.add(value));
+        counts
+    }
+
+    fn all(values: impl Iterator<Item = i64>) -> Predicted {
+        Predicted::new(counts(values), vec![])
+    }
+
+    #[test]
+    fn of_rounds_the_median_counts_and_not_what_all_come_to() {
+        // Of five rounds one has a long pause: all of them together have their p99 in it.
+        let usual = || (1..=2000).map(|value| value * 10);
+        let paused = || (1..=2000).map(|value| if value > 1500 { 5_000_000 } else { value * 10 });
+        let rounds: Vec<Counts> =
+            (0..5).map(|number| if number == 3 { counts(paused()) } else { counts(usual()) }).collect();
+        let mut together = Counts::new(64);
+        rounds.iter().for_each(|round| together.absorb(round));
+        let predicted = Predicted::new(together, rounds.iter().map(judged).collect());
+        let (judged, _) = compare(&predicted, &[counts(usual())]);
+        assert_eq!((judged[1].predicted_ns, judged[1].error), (19_800, 0.0));
+        assert_eq!((judged[1].predicted_low_ns, judged[1].predicted_high_ns), (19_800, 5_000_000));
+    }
+
+    #[test]
+    fn errors_are_parts_of_the_measured() {
+        let (judged, curve) = compare(&all(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
+        assert_eq!((judged[0].predicted_ns, judged[0].measured_ns), (10_000, 8000));
+        assert_eq!((judged[0].error, judged[0].limit), (0.25, Some(0.1)));
+        // Two packets are beyond p99.9 of the measured 2000, which is not judged anyway.
+        assert_eq!((judged[1].limit, judged[2].limit, judged[2].supported), (Some(0.2), None, false));
+        assert!(curve.is_sorted_by_key(|one| one.percentile) && curve.len() > 10);
+    }
+
+    #[test]
+    fn too_few_packets_are_not_judged_and_none_are_no_fault() {
+        let (judged, _) = compare(&all(1..=100), &[counts(1..=100)]);
+        assert_eq!((judged[0].limit, judged[1].limit), (Some(0.1), None));
+        assert_eq!(compare(&all(1..=100), &[counts(0..0)]), (vec![], vec![]));
+        assert_eq!(compare(&all(1..=100), &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_replays_the_median_error_counts() {
+        let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
+        // Errors of -20, +10 and +50 %.
+        let judged =
+            compare_each(&[(repeat(8), repeat(10)), (repeat(33), repeat(30)), (repeat(30), repeat(20))]);
+        let p50 = judged[0];
+        assert_eq!(
+            (p50.predicted_ns, p50.measured_ns, p50.error, p50.limit),
+            (8000, 10_000, -0.2, Some(0.1))
+        );
+        assert_eq!((p50.measured_low_ns, p50.measured_high_ns), (10_000, 30_000));
+        assert_eq!(compare_each(&[]), vec![]);
+    }
+
+    #[test]
+    fn of_pairs_the_median_error_counts() {
+        let repeat = |factor: i64| (1..=2000).map(move |value| value * factor);
+        let pair = |predicted, measured| (all(repeat(predicted)), counts(repeat(measured)));
+        // The machine was half as fast in two of five repeats: predicted and measured know it.
+        let pairs = [pair(11, 10), pair(21, 20), pair(9, 10), pair(22, 20), pair(13, 10)];
+        let judged = compare_pairs(&pairs);
+        let p50 = judged[0];
+        assert_eq!((p50.predicted_ns, p50.measured_ns, p50.error), (13_000, 10_000, 0.1));
+        assert_eq!((p50.measured_low_ns, p50.measured_high_ns, p50.limit), (10_000, 20_000, Some(0.1)));
+        assert_eq!((p50.predicted_low_ns, p50.predicted_high_ns), (9_000, 22_000));
+        assert_eq!(judged[1].limit, Some(0.2));
+        assert_eq!(compare_pairs(&[]), vec![]);
+        assert_eq!(compare_pairs(&[(all(repeat(1)), counts(0..0))]), vec![]);
+    }
+
+    #[test]
+    fn of_repeats_the_median_counts() {
+        let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
+        let (judged, curve) = compare(&all(1..=20_000), &[repeat(30), repeat(8), repeat(10)]);
+        let p50 = judged[0];
+        assert_eq!((p50.measured_low_ns, p50.measured_ns, p50.measured_high_ns), (8000, 10_000, 30_000));
+        assert_eq!((p50.error, judged[1].error), (0.0, 0.0));
+        assert!(curve.iter().any(|one| one.percentile == 50.0 && one.measured_ns == 10_000), "{curve:?}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The loop: packets through ring and server.
+
+use wiretail_schema::prediction::queueing::{Arrivals, QueueingModel, Release};
+
+use super::arrivals::Stream;
+use super::check::mean_of;
+use super::random::{Draw, Firsts, Wakes, generator};
+use super::vacations::{Vacations, later};
+
+/// The stream of what first packets take: far from those of interrupts, and of wakes, which are counted from the end.
+const FIRSTS: u64 = u64::MAX / 2;
+
+/// What a simulation counts by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Packets that arrived.
+    pub sent: u64,
+    /// Packets that found the ring full.
+    pub lost: u64,
+    /// Batches served.
+    pub batches: u64,
+    /// Most packets that waited in the ring at once.
+    pub queue_max: u64,
+    /// Work for packets and batches, in ns.
+    pub work_ns: f64,
+    /// From the first arrival to the end of the last service, in ns.
+    pub span_ns: f64,
+}
+
+impl Totals {
+    /// Adds those of another simulation.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.batches += other.batches;
+        self.queue_max = self.queue_max.max(other.queue_max);
+        self.work_ns += other.work_ns;
+        self.span_ns += other.span_ns;
+    }
+}
+
+/// The next packets to be served by their arrival times, also such that have not come yet: a ring that is made once.
+struct Ring {
+    times: Vec<f64>,
+    head: usize,
+    len: usize,
+}
+
+impl Ring {
+    #[inline]
+    fn push(&mut self, at_ns: f64) {
+        let slot = (self.head + self.len) & (self.times.len() - 1);
+        self.times[slot] = at_ns;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> f64 {
+        self.times[(self.head + index) & (self.times.len() - 1)]
+    }
+
+    /// Moves those behind the first one that come sooner than the sender can send them: at this time, and each so much later than the
+    /// one before. When it can send what is not in the ring yet; None where it is held for none of these.
+    fn hold(&mut self, mut ready_ns: f64, spacing_ns: f64) -> Option<f64> {
+        for index in 1..self.len {
+            let slot = (self.head + index) & (self.times.len() - 1);
+            if self.times[slot] >= ready_ns {
+                return None;
+            }
+            self.times[slot] = ready_ns;
+            ready_ns += spacing_ns;
+        }
+        Some(ready_ns)
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.head = (self.head + 1) & (self.times.len() - 1);
+        self.len -= 1;
+    }
+}
+
+/// The simulation itself, of a model that was checked.
+///
+/// It looks ahead by as many packets as have ever waited at once: whether more of them do, or even more than there is room
+/// for, is then seen at one arrival, and the loop has few branches that depend on chance, each of which costs a processor
+/// as much as all the sums of a packet.
+pub(super) fn serve(
+    model: &QueueingModel,
+    arrivals: &Arrivals,
+    packets: u64,
+    seed: u64,
+    mut outcome: impl FnMut(f64, Option<f64>),
+) -> Totals {
+    let stalled = Vacations::of_sender(model, seed);
+    let mut stream = Stream::new(arrivals, packets, generator(seed, 0), (stalled, model.sender_spacing_ns));
+    let mut service = Draw::new(&model.service, generator(seed, 1));
+    let mut overhead = Draw::new(&model.batch_overhead, generator(seed, 2));
+    let mut vacations = Vacations::of_server(model, seed);
+    let mut wakes = Wakes::new(&model.wake, seed);
+    let mut firsts = Firsts::new(&model.first, generator(seed, FIRSTS));
+    // So much of what a first packet takes is its service; it waits for the rest.
+    let served_ns = mean_of(&model.service);
+    let interrupted_ns = model.idle_arrival_interrupted_ns;
+    let transfer_ns = model.transfer_ns;
+    let room = model.ring.min(packets.max(1)) as usize;
+    let batch = model.batch.min(room as u64) as usize;
+    let immediate = model.release == Release::Immediate;
+    let mut ring = Ring { times: vec![0.0; room.next_power_of_two()], head: 0, len: 0 };
+    let mut totals = Totals::default();
+
+    ring.push(stream.next());
+    let begun_ns = ring.get(0);
+    // The first one that the ring does not hold.
+    let mut arrival = stream.next();
+    // Before its first packet it has been idle for ever.
+    let mut free_ns = f64::NEG_INFINITY;
+    loop {
+        let head_ns = ring.get(0);
+        if head_ns == f64::INFINITY {
+            break;
+        }
+        // Who polls an empty ring finds the next packet when it is there.
+        let idle_ns = head_ns - free_ns;
+        free_ns = later(free_ns, head_ns);
+        let first = firsts.next(idle_ns);
+        let mut first_ns = first.map(|(first_ns, _)| first_ns);
+        if let Some((_, stalled_ns)) = first
+            && stalled_ns > 0.0
+            && model.sender_spacing_ns > 0.0
+            && let Some(ready_ns) = ring.hold(head_ns + stalled_ns, model.sender_spacing_ns)
+        {
+            arrival = later(arrival, ready_ns);
+            stream.hold(arrival);
+        }
+        let start_ns = if let Some(first_ns) = &mut first_ns {
+            let wake_ns = (*first_ns - served_ns).max(0.0);
+            *first_ns -= wake_ns;
+            let present_ns = vacations.present_after(free_ns, interrupted_ns);
+            let awake_ns = vacations.done_after(present_ns, wake_ns, interrupted_ns);
+            vacations.present_after(awake_ns, interrupted_ns)
+        } else {
+            if let Some(wake_ns) = wakes.next(idle_ns) {
+                let present_ns = vacations.present(free_ns);
+                free_ns = vacations.done(present_ns, wake_ns);
+            }
+            vacations.present(free_ns)
+        };
+        // Slots become free when a batch is taken: what came since then shares those that were free behind it.
+        while arrival <= start_ns {
+            if ring.len < room {
+                ring.push(arrival);
+            } else {
+                totals.lost += 1;
+                outcome(arrival, None);
+            }
+            arrival = stream.next();
+        }
+        totals.batches += 1;
+        let work_ns = overhead.next();
+        totals.work_ns += work_ns;
+        let overhead_interrupted_ns = if first_ns.is_some() { interrupted_ns } else { 0.0 };
+        let mut done_ns = vacations.done_after(start_ns, work_ns, overhead_interrupted_ns);
+        let most = ring.len.min(batch);
+        let mut taken = 0;
+        while taken < most && ring.get(taken) <= start_ns {
+            if let Some(first_ns) = first_ns.take() {
+                totals.work_ns += first_ns;
+                done_ns = vacations.done_after(done_ns, first_ns, interrupted_ns);
+            } else {
+                let work_ns = service.next();
+                totals.work_ns += work_ns;
+                done_ns = vacations.done(done_ns, work_ns);
+            }
+            if immediate {
+                let at = ring.get(taken);
+                outcome(at, Some(done_ns - at + transfer_ns));
+            }
+            taken += 1;
+        }
+        totals.sent += taken as u64;
+        for _ in 0..taken {
+            if !immediate {
+                let at = ring.get(0);
+                outcome(at, Some(done_ns - at + transfer_ns));
+            }
+            ring.pop();
+            ring.push(arrival);
+            arrival = stream.next();
+        }
+        free_ns = done_ns;
+    }
+    totals.sent += totals.lost;
+    if totals.sent > 0 {
+        totals.queue_max = ring.len as u64;
+        totals.span_ns = free_ns - begun_ns;
+    }
+    totals
+}

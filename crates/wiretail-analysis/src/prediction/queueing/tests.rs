@@ -1,0 +1,345 @@
+//! The loop against one that walks through every ns, and what is refused.
+
+use proptest::prelude::*;
+use wiretail_schema::prediction::queueing::{
+    Arrivals, First, Interrupts, Length, QueueingModel, Release, Wake,
+};
+
+use super::*;
+
+fn plain(service: Length) -> QueueingModel {
+    QueueingModel::serving(service, 4096, 32)
+}
+
+fn after(after_idle_ns: f64, wake_ns: f64) -> Wake {
+    Wake { after_idle_ns, length: Length::Constant(wake_ns) }
+}
+
+fn outcomes(model: &QueueingModel, arrivals: &Arrivals) -> (Vec<(f64, Option<f64>)>, Totals) {
+    outcomes_of(model, arrivals, 1 << 20)
+}
+
+fn outcomes_of(
+    model: &QueueingModel,
+    arrivals: &Arrivals,
+    packets: u64,
+) -> (Vec<(f64, Option<f64>)>, Totals) {
+    let mut list = Vec::new();
+    let totals = simulate(model, arrivals, packets, 1, |at, delay| list.push((at, delay))).unwrap();
+    (list, totals)
+}
+
+/// The same, ns by ns: who arrives enters the ring; interrupts pile up; the server takes a batch when it is idle.
+/// Who is idle when a packet comes wakes up first, by how long it was idle; or what that packet takes is known as a whole, with what
+/// short interrupts do to it.
+fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, Option<f64>)> {
+    let constant = |length: &Length| match length {
+        Length::Constant(ns) => *ns as u32,
+        _ => unreachable!("constant lengths only"),
+    };
+    let (service, overhead) = (constant(&model.service), constant(&model.batch_overhead));
+    let mut list = Vec::new();
+    let mut ring: Vec<u32> = Vec::new();
+    // The batch that is served: each packet's arrival and the work until it is done.
+    let mut served: Vec<(u32, u32)> = Vec::new();
+    let mut stalled: Vec<u32> = Vec::new();
+    let (mut away, mut waking) = (0, 0);
+    // Since when nothing waits or is served; before the first packet, for ever.
+    let mut idle_since: Option<u32> = None;
+    let wake = |idle: f64| {
+        let mut wakes = model.wake.iter().rev();
+        wakes.find(|wake| wake.after_idle_ns <= idle).map_or(0, |wake| constant(&wake.length))
+    };
+    let whole = model.first.first().map(|first| first.samples_ns[0] as u32);
+    let (mut idle, mut was_idle, mut in_first) = (true, false, false);
+    let end = 100_000;
+    for now in 0..end {
+        while let Some(&(at, 0)) = served.first() {
+            served.remove(0);
+            in_first = false;
+            stalled.push(at);
+            if model.release == Release::Immediate || served.is_empty() {
+                list.extend(stalled.drain(..).map(|at| (f64::from(at), Some(f64::from(now - at)))));
+            }
+            if served.is_empty() && ring.is_empty() {
+                (idle, idle_since) = (true, Some(now));
+            }
+        }
+        for &at in times.iter().filter(|at| **at == now) {
+            if idle && idle_since != Some(now) {
+                (was_idle, in_first) = (true, true);
+                waking = match whole {
+                    Some(whole) => whole.saturating_sub(service),
+                    None => wake(idle_since.map_or(f64::INFINITY, |since| f64::from(now - since))),
+                };
+            }
+            idle = false;
+            if ring.len() < model.ring as usize {
+                ring.push(at);
+            } else {
+                list.push((f64::from(at), None));
+            }
+        }
+        let is_interrupted = |length: u32| {
+            whole.is_some() && (idle || in_first) && f64::from(length) <= model.idle_arrival_interrupted_ns
+        };
+        let comes = spans.iter().filter(|span| span.0 == now && !is_interrupted(span.1));
+        away += comes.map(|span| span.1).sum::<u32>();
+        if served.is_empty() && away == 0 && waking == 0 && !ring.is_empty() {
+            let taken = ring.len().min(model.batch as usize);
+            served = ring.drain(..taken).map(|at| (at, service)).collect();
+            if let Some(whole) = whole.filter(|_| was_idle) {
+                served[0].1 = whole.min(service);
+            }
+            was_idle = false;
+            served[0].1 += overhead;
+        }
+        match (away, served.first_mut()) {
+            (0, Some(first)) => first.1 -= 1,
+            (0, None) => waking = waking.max(1) - 1,
+            _ => away -= 1,
+        }
+    }
+    assert!(ring.is_empty() && served.is_empty(), "{end} ns are not enough");
+    list
+}
+
+/// When a sender sends what is due at these times, ns by ns: not while it is held, in whose spans it piles up, nor sooner than
+/// `spacing` after the packet before.
+fn sent(times: &[u32], spans: &[(u32, u32)], spacing: u32) -> Vec<u32> {
+    let (mut sent, mut stalled) = (Vec::<u32>::new(), 0);
+    for now in 0..100_000 {
+        stalled += spans.iter().filter(|span| span.0 == now).map(|span| span.1).sum::<u32>();
+        if stalled == 0 {
+            while times.get(sent.len()).is_some_and(|due| *due <= now)
+                && sent.last().is_none_or(|last| last + spacing <= now)
+            {
+                sent.push(now);
+            }
+        } else {
+            stalled -= 1;
+        }
+    }
+    sent
+}
+
+proptest! {
+    #[test]
+    fn is_what_walking_through_every_ns_comes_to(
+        mut times in prop::collection::vec(0..3000u32, 1..120),
+        mut spans in prop::collection::vec((0..3000u32, 0..90u32), 0..30),
+        mut shared in prop::collection::vec((0..3000u32, 0..90u32), 0..12),
+        ring in 1..40u64,
+        batch in 1..40u64,
+        service in 1..60u32,
+        overhead in 0..50u32,
+        immediate in any::<bool>(),
+        wakes in prop::collection::vec((0..60u32, 0..40u32), 0..4),
+        first in prop::option::of(1..90u32),
+        spacing in 0..30u32,
+        interrupted in prop_oneof![Just(0), 0..90u32],
+    ) {
+        times.sort_unstable();
+        spans.sort_unstable();
+        shared.sort_unstable();
+        let recorded = |spans: &[(u32, u32)]| Interrupts::Recorded {
+            spans: spans.iter().map(|span| (f64::from(span.0), f64::from(span.1))).collect(),
+        };
+        let mut wakes = wakes;
+        wakes.sort_unstable();
+        let model = QueueingModel {
+            ring,
+            batch,
+            release: if immediate { Release::Immediate } else { Release::Batch },
+            batch_overhead: Length::Constant(f64::from(overhead)),
+            wake: wakes.iter().map(|wake| after(f64::from(wake.0), f64::from(wake.1))).collect(),
+            first: first.iter().map(|ns| First::of(5.0, vec![f64::from(*ns)])).collect(),
+            interrupts: vec![recorded(&spans)],
+            sender_spacing_ns: f64::from(spacing),
+            idle_arrival_interrupted_ns: f64::from(interrupted),
+            shared_interrupts: if shared.is_empty() { vec![] } else { vec![recorded(&shared)] },
+            ..plain(Length::Constant(f64::from(service)))
+        };
+        // A recording that is nothing but interrupts is refused; see below.
+        prop_assume!(capacity(&model).is_ok());
+        let arrivals = Arrivals::Recorded { times_ns: times.iter().copied().map(f64::from).collect() };
+        let (mut found, totals) = outcomes(&model, &arrivals);
+        let mut expected = walked(&model, &sent(&times, &shared, spacing), &[spans, shared].concat());
+        // Losses are told in another order relative to departures.
+        let lost = |list: &mut Vec<(f64, Option<f64>)>| -> Vec<_> {
+            list.extract_if(.., |outcome| outcome.1.is_none()).collect()
+        };
+        prop_assert_eq!(lost(&mut found), lost(&mut expected));
+        prop_assert_eq!(&found, &expected);
+        prop_assert_eq!(totals.sent, times.len() as u64);
+        prop_assert_eq!(totals.sent - totals.lost, found.len() as u64);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_another_one_does_not() {
+    let mut model = plain(Length::Exponential(20_000.0));
+    model.interrupts = vec![
+        Interrupts::Periodic { period_ns: 4e6, phase_ns: None, length: Length::Exponential(12_000.0) },
+        Interrupts::Poisson { per_second: 100.0, length: Length::Samples(vec![1000.0, 90_000.0]) },
+    ];
+    let arrivals = Arrivals::Poisson { rate_pps: 20_000.0 };
+    let run = |seed| predict(&model, &arrivals, 20_000, seed).unwrap().0;
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).delay, run(2).delay);
+}
+
+#[test]
+fn more_sources_leave_the_numbers_of_the_others_alone() {
+    let arrivals = Arrivals::Poisson { rate_pps: 10.0 };
+    let mut model = plain(Length::Exponential(1000.0));
+    let alone = outcomes(&model, &arrivals).0;
+    let never = Interrupts::Poisson { per_second: 1e-12, length: Length::Exponential(1.0) };
+    model.interrupts = vec![never];
+    assert_eq!(outcomes(&model, &arrivals).0, alone);
+}
+
+#[test]
+fn who_has_a_sender_of_its_own_meets_interrupts_more_often() {
+    // Half of the time is interrupted: half of the packets find the server away, but for a sender that is held meanwhile.
+    let beat = Interrupts::Periodic { period_ns: 1e6, phase_ns: None, length: Length::Constant(5e5) };
+    let shared = QueueingModel { shared_interrupts: vec![beat], ..plain(Length::Constant(1000.0)) };
+    let late = |model: &QueueingModel| {
+        let list = outcomes_of(model, &Arrivals::Poisson { rate_pps: 997.0 }, 10_000).0;
+        list.iter().filter(|one| one.1.is_some_and(|delay_ns| delay_ns > 1e4)).count()
+    };
+    let (stalled, alone) = (late(&shared), late(&shared.with_own_sender()));
+    // Only the work of a packet, 1 us of 500, may still be interrupted, or another packet be held with it.
+    assert!(stalled < 50 && (4500..5500).contains(&alone), "{stalled} {alone}");
+}
+
+#[test]
+fn an_overload_is_said_and_loses_what_does_not_fit() {
+    let model = plain(Length::Constant(30_000.0));
+    let at = |rate_pps| predict(&model, &Arrivals::Constant { rate_pps }, 200_000, 1).unwrap().0;
+    let light = at(10_000.0);
+    assert!(!light.overloaded && light.lost == 0 && light.queue_max == 1);
+    assert!((light.utilisation - 0.3).abs() < 1e-4 && light.load == Some(0.3));
+    // The capacity is 33.3 kpps: at 40 kpps a sixth is lost once the ring is full.
+    let heavy = at(40_000.0);
+    assert!(heavy.overloaded && heavy.queue_max == 4096, "{heavy:?}");
+    assert!((heavy.loss_ratio - 1.0 / 6.0).abs() < 0.03, "{heavy:?}");
+    assert!(heavy.delay.unwrap().mean_error_ns.is_none());
+    assert!(heavy.utilisation > 0.999);
+    // Met exactly, a constant load is one that a constant server keeps up with; a Poisson one is not.
+    let model = plain(Length::Constant(25_000.0));
+    let exact = |arrivals| predict(&model, &arrivals, 10_000, 1).unwrap().0.overloaded;
+    assert!(!exact(Arrivals::Constant { rate_pps: 40_000.0 }));
+    assert!(exact(Arrivals::Poisson { rate_pps: 40_000.0 }));
+}
+
+#[test]
+fn what_means_nothing_is_refused_with_its_name() {
+    let arrivals = Arrivals::Constant { rate_pps: 1000.0 };
+    let refused = |model: &QueueingModel, arrivals: &Arrivals, part: &str| {
+        let error = predict(model, arrivals, 100, 1).expect_err(part).to_string();
+        assert!(error.contains(part) && error.contains("expected"), "{error}");
+    };
+    let good = plain(Length::Constant(1000.0));
+    refused(&QueueingModel { ring: 0, ..good.clone() }, &arrivals, "ring of 0");
+    refused(&QueueingModel { ring: 1 << 40, ..good.clone() }, &arrivals, "too large");
+    refused(&QueueingModel { batch: 0, ..good.clone() }, &arrivals, "batch of 0");
+    refused(&QueueingModel { transfer_ns: f64::NAN, ..good.clone() }, &arrivals, "transfer");
+    refused(&QueueingModel { transfer_ns: -1001.0, ..good.clone() }, &arrivals, "can't leave before it came");
+    refused(&QueueingModel { wake: vec![after(0.0, -1.0)], ..good.clone() }, &arrivals, "wake up");
+    refused(
+        &QueueingModel { wake: vec![after(9.0, 1.0), after(8.0, 1.0)], ..good.clone() },
+        &arrivals,
+        "order",
+    );
+    refused(&plain(Length::Samples(vec![])), &arrivals, "no samples");
+    refused(&plain(Length::Samples(vec![1.0, -1.0])), &arrivals, "-1 ns");
+    let interrupted = |interrupts| QueueingModel { interrupts: vec![interrupts], ..good.clone() };
+    let length = || Length::Constant(2000.0);
+    let beat = |period_ns, phase_ns| Interrupts::Periodic { period_ns, phase_ns, length: length() };
+    refused(&interrupted(beat(1000.0, None)), &arrivals, "interrupts take 200 %");
+    refused(&interrupted(beat(0.0, None)), &arrivals, "period");
+    refused(&interrupted(beat(5000.0, Some(5000.0))), &arrivals, "phase");
+    let poisson = |per_second| Interrupts::Poisson { per_second, length: length() };
+    refused(&interrupted(poisson(0.0)), &arrivals, "0 times a second");
+    let often = Interrupts::Poisson { per_second: 1e12, length: Length::Constant(0.0) };
+    refused(&interrupted(often), &arrivals, "too many to simulate");
+    let back = Interrupts::Recorded { spans: vec![(5.0, 1.0), (4.0, 1.0)] };
+    refused(&interrupted(back), &arrivals, "back in time");
+    refused(&good, &Arrivals::Poisson { rate_pps: 0.0 }, "no rate");
+    refused(&good, &Arrivals::Recorded { times_ns: vec![] }, "no arrival");
+    refused(&good, &Arrivals::Recorded { times_ns: vec![2.0, 1.0] }, "back in time");
+    refused(&good, &Arrivals::Recorded { times_ns: vec![1.7e18] }, "too far from 0");
+    let bursts = |packets, spacing_ns| Arrivals::Bursts { rate_pps: 1000.0, packets, spacing_ns };
+    refused(&good, &bursts(0, 0.0), "burst of 0");
+    refused(&good, &bursts(4, 2e6), "lasts longer");
+}
+
+#[test]
+fn a_packet_may_leave_before_the_server_is_done_with_it() {
+    let model = QueueingModel { transfer_ns: -400.0, ..plain(Length::Constant(1000.0)) };
+    let arrivals = Arrivals::Bursts { rate_pps: 1000.0, packets: 2, spacing_ns: 0.0 };
+    let delays: Vec<_> = outcomes(&model, &arrivals).0.iter().take(2).map(|outcome| outcome.1).collect();
+    assert_eq!(delays, [Some(600.0), Some(1600.0)]);
+}
+
+#[test]
+fn the_smallest_loads_have_an_answer() {
+    let model = plain(Length::Constant(1000.0));
+    let none = predict(&model, &Arrivals::Constant { rate_pps: 1.0 }, 0, 1).unwrap().0;
+    assert!(none.sent == 0 && none.delay.is_none() && none.utilisation == 0.0);
+    let one = predict(&model, &Arrivals::Recorded { times_ns: vec![-5.0] }, 10, 1).unwrap().0;
+    assert_eq!((one.sent, one.rate_pps, one.delay.unwrap().max_ns), (1, None, 1000));
+    let nothing =
+        predict(&plain(Length::Constant(0.0)), &Arrivals::Constant { rate_pps: 1.0 }, 5, 1).unwrap();
+    assert_eq!((nothing.0.capacity_pps, nothing.0.load, nothing.1.count()), (None, Some(0.0), 5));
+    // Interrupts that were looked for and not found are none.
+    let silent = QueueingModel { interrupts: vec![Interrupts::Recorded { spans: vec![] }], ..model };
+    assert!(predict(&silent, &Arrivals::Constant { rate_pps: 1.0 }, 5, 1).is_ok());
+}
+
+#[test]
+fn who_wakes_the_device_up_holds_its_sender() {
+    let first = First { stalled_ns: vec![12_000.0], ..First::of(1.0, vec![20_000.0]) };
+    let model =
+        QueueingModel { first: vec![first], sender_spacing_ns: 1000.0, ..plain(Length::Constant(5000.0)) };
+    let arrivals = Arrivals::Recorded { times_ns: vec![0.0, 5000.0, 6000.0, 50_000.0, 61_500.0, 70_000.0] };
+    let at =
+        |model: &QueueingModel| outcomes(model, &arrivals).0.into_iter().map(|one| one.0).collect::<Vec<_>>();
+    // What is due while it is held comes when it is not, one behind the other.
+    assert_eq!(at(&model), [0.0, 12_000.0, 13_000.0, 50_000.0, 62_000.0, 70_000.0]);
+    let due = [0.0, 5000.0, 6000.0, 50_000.0, 61_500.0, 70_000.0];
+    assert_eq!(at(&model.clone().without_holds()), due);
+    assert_eq!(at(&model.with_own_sender()), due);
+}
+
+#[test]
+fn between_idle_times_quantiles_are_between_theirs() {
+    let first = |idle_ns, samples_ns: &[f64]| First::of(idle_ns, samples_ns.to_vec());
+    let model = QueueingModel {
+        first: vec![first(1e3, &[10_000.0, 20_000.0]), first(100e3, &[30_000.0, 80_000.0])],
+        ..plain(Length::Constant(10_000.0))
+    };
+    let delays = |gap_ns: f64| -> Vec<f64> {
+        let times_ns = (0..200).map(|number| f64::from(number) * gap_ns).collect();
+        let (found, _) = outcomes(&model, &Arrivals::Recorded { times_ns });
+        let mut delays: Vec<f64> = found.into_iter().skip(1).filter_map(|outcome| outcome.1).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        delays.dedup_by(|a, b| (*a - *b).abs() < 1.0);
+        delays
+    };
+    // Beyond the last one, as there; the first packet of all finds the server idle for ever.
+    assert_eq!(delays(1e6), [30_000.0, 80_000.0]);
+    let steady = QueueingModel {
+        first: vec![first(1e3, &[10_000.0]), first(101e3, &[30_000.0])],
+        ..plain(Length::Constant(10_000.0))
+    };
+    // The idle time is what the packet before leaves of the gap.
+    let times_ns = (0..10).map(|number| f64::from(number) * 40_000.0).collect();
+    let (found, _) = outcomes(&steady, &Arrivals::Recorded { times_ns });
+    let delays: Vec<f64> = found.into_iter().filter_map(|outcome| outcome.1).collect();
+    assert_eq!(delays[0], 30_000.0);
+    for pair in delays.windows(2) {
+        assert!((pair[1] - (10_000.0 + (40_000.0 - pair[0] - 1e3) * 0.2)).abs() < 1e-6, "{delays:?}");
+    }
+}

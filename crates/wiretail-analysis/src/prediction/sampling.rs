@@ -1,0 +1,324 @@
+//! Which packets of constant-bit-rate traffic meet interrupts, and how long they wait: a simulation of one server that
+//! interrupts take away. Model and closed forms: `docs/kpi/capacity.md`.
+//!
+//! Times are whole picoseconds, each computed from its number and never by adding up, so that a rate that is no
+//! whole number of picoseconds apart does not drift: the pattern is all about drift.
+
+use wiretail_schema::prediction::sampling::{Beat, LatePacket, SamplingCheck, SamplingOutcome};
+use wiretail_schema::random::Random;
+
+/// Picoseconds in a nanosecond.
+const PS: f64 = 1e3;
+/// A picosecond's share of a microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
+const PERIOD: u128 = 1_000_000_000_000_000_000;
+
+/// An interrupt that recurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recurring {
+    /// How often, in millionths a second.
+    pub uhz: u64,
+    /// How long each time, in ps.
+    pub length_ps: u64,
+    /// When first, in ps since the first packet.
+    pub phase_ps: u64,
+}
+
+impl Recurring {
+    /// When it comes for the `n`-th time, from 0; never where its rate is 0.
+    fn time(&self, n: u64) -> u128 {
+        if self.uhz == 0 { u128::MAX } else { u128::from(self.phase_ps) + nth(n, self.uhz) }
+    }
+
+    /// Share of the time that it takes.
+    fn share(&self) -> f64 {
+        self.uhz as f64 / 1e6 * self.length_ps as f64 * 1e-12
+    }
+}
+
+/// The beginning of the `n`-th period, in ps.
+fn nth(n: u64, uhz: u64) -> u128 {
+    u128::from(n) * PERIOD / u128::from(uhz.max(1))
+}
+
+/// The interrupts as the core has them: one after the other; one that comes while another runs waits for its end.
+struct Taken<'a> {
+    kinds: &'a [Recurring],
+    /// How many of each came.
+    came: Vec<u64>,
+    /// The next one, or the one that runs: from, to.
+    span: (u128, u128),
+}
+
+impl<'a> Taken<'a> {
+    fn new(kinds: &'a [Recurring]) -> Self {
+        let mut taken = Self { kinds, came: vec![0; kinds.len()], span: (0, 0) };
+        taken.next();
+        taken
+    }
+
+    fn next(&mut self) {
+        let times = self.kinds.iter().zip(&self.came).map(|(kind, came)| kind.time(*came));
+        let first = times.enumerate().min_by_key(|(_, time)| *time);
+        let Some((place, time)) = first.filter(|(_, time)| *time < u128::MAX) else {
+            self.span = (u128::MAX, u128::MAX);
+            return;
+        };
+        self.came[place] += 1;
+        let from = time.max(self.span.1);
+        self.span = (from, from + u128::from(self.kinds[place].length_ps));
+    }
+
+    /// When work that can begin at `at` and takes `work` of the core is done.
+    fn done(&mut self, mut at: u128, mut work: u128) -> u128 {
+        loop {
+            let (from, to) = self.span;
+            if from <= at {
+                at = at.max(to);
+            } else if work <= from - at {
+                return at + work;
+            } else {
+                work -= from - at;
+                at = to;
+            }
+            self.next();
+        }
+    }
+}
+
+/// How long each of `packets` that come `packet_uhz` / 10^6 a second waits, in ps: its time in the server less its
+/// service. None where interrupts take all time: no packet would ever be served.
+///
+/// An interrupt takes the core at once, also from a packet that is being served, which goes on behind it; packets are
+/// served in the order in which they came.
+pub fn waits(packets: u64, packet_uhz: u64, service_ps: u64, interrupts: &[Recurring]) -> Option<Vec<u64>> {
+    if interrupts.iter().map(Recurring::share).sum::<f64>() >= 1.0 {
+        return None;
+    }
+    let mut taken = Taken::new(interrupts);
+    let mut left = 0;
+    let wait = |n| {
+        let came = nth(n, packet_uhz);
+        left = taken.done(came.max(left), u128::from(service_ps));
+        u64::try_from(left - came - u128::from(service_ps)).unwrap_or(u64::MAX)
+    };
+    Some((0..packets).map(wait).collect())
+}
+
+/// What the waits say.
+pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Recurring]) -> SamplingOutcome {
+    let packets_hz = packet_uhz as f64 / 1e6;
+    let late = waits.iter().filter(|wait| **wait > 0).count() as u64;
+    let count = waits.len().max(1) as f64;
+    let met = |kind: &Recurring| kind.uhz as f64 / 1e6 * (kind.length_ps + service_ps) as f64 * 1e-12;
+    let free: f64 = 1.0 - interrupts.iter().map(Recurring::share).sum::<f64>();
+    let beats: Vec<Beat> = interrupts.iter().map(|kind| beat(packets_hz, kind.uhz as f64 / 1e6)).collect();
+    let gap_ps = nth(1, packet_uhz);
+    // Interrupts fall into f / gcd(f, r) places between two packets: these must be close to one another.
+    let alone = |kind: &Recurring| {
+        let met_ps = u128::from(kind.length_ps + service_ps);
+        let places = u128::from(kind.uhz / gcd(kind.uhz, packet_uhz).max(1));
+        kind.uhz == 0 || (met_ps < gap_ps && gap_ps * 10 <= met_ps * places)
+    };
+    let holds = interrupts.iter().all(alone);
+    SamplingOutcome {
+        rate_pps: packets_hz,
+        late,
+        late_ratio: late as f64 / count,
+        late_ratio_expected: holds.then(|| interrupts.iter().map(met).sum()),
+        wait_ns_max: waits.iter().max().map_or(0.0, |wait| *wait as f64 / PS),
+        wait_ns_mean: waits.iter().map(|wait| *wait as f64).sum::<f64>() / count / PS,
+        overloaded: packets_hz * service_ps as f64 * 1e-12 > free,
+        beats,
+    }
+}
+
+/// The greatest common divisor.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// How a frequency drifts against the packets': the faster one as the slower one samples it.
+fn beat(packets_hz: f64, interrupt_hz: f64) -> Beat {
+    let (fast, slow) = (packets_hz.max(interrupt_hz), packets_hz.min(interrupt_hz));
+    if slow <= 0.0 {
+        return Beat { beat_hz: 0.0, packets_apart: 0.0 };
+    }
+    // Less than a millionth is the rounding of the rates.
+    let apart = (fast - slow * (fast / slow).round()).abs();
+    Beat { beat_hz: if apart < 1e-6 { 0.0 } else { apart }, packets_apart: packets_hz / interrupt_hz }
+}
+
+/// The `most` packets that waited the longest, in order of time; packets that did not wait are not among them.
+pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
+    let mut late: Vec<(u64, u64)> = (0..).zip(waits.iter().copied()).filter(|(_, wait)| *wait > 0).collect();
+    late.sort_unstable_by_key(|(n, wait)| (std::cmp::Reverse(*wait), *n));
+    late.truncate(most);
+    late.sort_unstable();
+    let packet = |(n, wait): (u64, u64)| LatePacket {
+        at_ns: nth(n, packet_uhz) as f64 / PS,
+        wait_ns: wait as f64 / PS,
+    };
+    late.into_iter().map(packet).collect()
+}
+
+/// A simulation against a measurement: each the packets that waited the longest, `listed` at most, and of how many they are.
+/// None where nothing waited in one of both.
+pub fn against(
+    simulated: (&[LatePacket], u64),
+    measured: (&[LatePacket], u64),
+    listed: usize,
+) -> Option<SamplingCheck> {
+    let longest = |packets: &[LatePacket]| packets.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
+    let (foretold_ns, wait_ns_max) = (longest(simulated.0), longest(measured.0));
+    if foretold_ns <= 0.0 || wait_ns_max <= 0.0 {
+        return None;
+    }
+    let long_ns = foretold_ns / 2.0;
+    let long = |packets: &[LatePacket]| packets.iter().filter(|packet| packet.wait_ns >= long_ns).count();
+    let share = |(packets, of): (&[LatePacket], u64)| long(packets) as f64 / of.max(1) as f64;
+    let (long_simulated, long_measured) = (share(simulated), share(measured));
+    Some(SamplingCheck {
+        wait_ns_max,
+        wait_error: foretold_ns / wait_ns_max - 1.0,
+        long_ns,
+        long_simulated,
+        long_measured,
+        long_error: (long_measured > 0.0).then(|| long_simulated / long_measured - 1.0),
+        long_or_more: [simulated.0, measured.0].iter().any(|packets| long(packets) >= listed),
+    })
+}
+
+/// A phase for the interrupt in `place` that has none: evenly over its period, by the seed.
+pub fn phase_ps(seed: u64, place: u64, uhz: u64) -> u64 {
+    if uhz == 0 { 0 } else { Random::behind(seed, place).below(nth(1, uhz) as u64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KPPS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_simulation_is_held_against_a_measurement() {
+        let late = |waits: &[f64]| -> Vec<LatePacket> {
+            waits.iter().map(|&wait_ns| LatePacket { at_ns: 0.0, wait_ns }).collect()
+        };
+        let (simulated, measured) = (late(&[6.0, 12.0, 6.0, 1.0]), late(&[5.0, 10.0, 6.0]));
+        let found = against((&simulated, 100), (&measured, 200), 4).unwrap();
+        assert_eq!((found.wait_ns_max, found.long_ns), (10.0, 6.0));
+        assert!((found.wait_error - 0.2).abs() < 1e-12 && !found.long_or_more);
+        assert_eq!((found.long_simulated, found.long_measured, found.long_error), (0.03, 0.01, Some(2.0)));
+        assert!(against((&simulated, 100), (&measured, 200), 3).unwrap().long_or_more);
+        assert_eq!(against((&simulated, 100), (&late(&[1.0]), 200), 4).unwrap().long_error, None);
+        for nothing in [late(&[]), late(&[0.0])] {
+            assert_eq!(against((&simulated, 100), (&nothing, 200), 4), None);
+            assert_eq!(against((&nothing, 100), (&measured, 200), 4), None);
+        }
+    }
+    const HZ: u64 = 1_000_000;
+    const US: u64 = 1_000_000;
+
+    fn every(hz: u64, length_us: u64, phase_us: u64) -> Recurring {
+        Recurring { uhz: hz * HZ, length_ps: length_us * US, phase_ps: phase_us * US }
+    }
+
+    #[test]
+    fn an_interrupt_in_step_with_the_packets_hits_every_nth_one() {
+        // 10 kpps and 250 Hz: every 40th packet comes 3 us into an interrupt of 12 us.
+        let kinds = [every(250, 12, 97)];
+        let waits = waits(4_000, 10 * KPPS, 0, &kinds).unwrap();
+        for (n, wait) in waits.iter().enumerate() {
+            assert_eq!(*wait, if n % 40 == 1 { 9 * US } else { 0 }, "packet {n}");
+        }
+        let found = outcome(&waits, 10 * KPPS, 0, &kinds);
+        assert_eq!((found.late, found.wait_ns_max, found.beats[0].beat_hz), (100, 9_000.0, 0.0));
+        assert_eq!((found.beats[0].packets_apart, found.late_ratio_expected), (40.0, None));
+        // In another phase the same interrupt meets none.
+        assert!(
+            super::waits(4_000, 10 * KPPS, 0, &[every(250, 12, 50)]).unwrap().iter().all(|wait| *wait == 0)
+        );
+    }
+
+    #[test]
+    fn a_packet_in_service_waits_for_the_whole_interrupt_and_others_behind_it() {
+        // Packet 0 is served until 30 us; the interrupt from 10 to 200 us leaves packet 1 (100 us) and 2 behind it.
+        let waits = waits(5, 10 * KPPS, 30 * US, &[every(1, 190, 10)]).unwrap();
+        // 0 ends at 220, 1 at 250; 2 (200 us) ends at 280, 3 (300 us) is on time.
+        assert_eq!(waits, [190 * US, 120 * US, 50 * US, 0, 0]);
+    }
+
+    #[test]
+    fn without_a_common_measure_the_share_is_rate_times_length_and_service() {
+        // 251.3 Hz against 9,973 pps have a period of far more than the measurement.
+        let kind = Recurring { uhz: 251_300_000, length_ps: 12 * US, phase_ps: 5 };
+        let (packet_uhz, service) = (9_973 * HZ, 7 * US);
+        let waits = waits(1_000_000, packet_uhz, service, &[kind]).unwrap();
+        let found = outcome(&waits, packet_uhz, service, &[kind]);
+        let share = found.late_ratio_expected.unwrap();
+        assert!((share - 251.3 * 19e-6).abs() < 1e-12);
+        assert!((found.late_ratio / share - 1.0).abs() < 0.01, "{found:?}");
+        // Mean wait: of the packets in service (7 us before) the whole length, of the others half of it.
+        let expected = 251.3 * (7e-6 * 12e3 + 12e-6 * 6e3);
+        assert!((found.wait_ns_mean / expected - 1.0).abs() < 0.01, "{found:?}, {expected}");
+        assert!(found.wait_ns_max <= 12_000.0 && !found.overloaded);
+    }
+
+    #[test]
+    fn the_beat_is_the_remainder_of_the_rates() {
+        assert!((beat(10_052.0, 250.0).beat_hz - 52.0).abs() < 1e-9);
+        assert!((beat(9_990.0, 250.0).beat_hz - 10.0).abs() < 1e-9);
+        assert!((beat(100.0, 250.0).beat_hz - 50.0).abs() < 1e-9);
+        assert_eq!(beat(10_000.0, 0.0).beat_hz, 0.0);
+        // Of all phases of 250 interrupts against 10,052 packets, the share that meets one is its length's.
+        let kinds = [every(250, 60, 0)];
+        let found = waits(10_052, 10_052 * HZ, 0, &kinds).unwrap();
+        let late: Vec<u64> = found.iter().copied().filter(|wait| *wait > 0).collect();
+        assert!((late.len() as f64 - 250.0 * 60e-6 * 10_052.0).abs() < 3.0, "{}", late.len());
+    }
+
+    #[test]
+    fn nothing_interrupts_and_nothing_waits() {
+        for kinds in [&[][..], &[every(0, 12, 0)], &[every(250, 0, 0)]] {
+            let waits = waits(1_000, 10 * KPPS, 99 * US, kinds).unwrap();
+            assert!(waits.iter().all(|wait| *wait == 0), "{kinds:?}");
+            assert!(worst(&waits, 10 * KPPS, 10).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_service_longer_than_the_gap_is_an_overload() {
+        let found = waits(1_000, 10 * KPPS, 101 * US, &[]).unwrap();
+        assert_eq!(found[999], 999 * US);
+        assert!(outcome(&found, 10 * KPPS, 101 * US, &[]).overloaded);
+        // With interrupts, a little less than the gap is too much already.
+        let kinds = [every(250, 40, 0)];
+        assert!(outcome(&[], 10 * KPPS, 99_500_000, &kinds).overloaded);
+        assert!(!outcome(&[], 10 * KPPS, 98_900_000, &kinds).overloaded);
+    }
+
+    #[test]
+    fn interrupts_that_take_all_time_are_refused_and_those_at_once_follow_one_another() {
+        assert_eq!(waits(1, KPPS, 0, &[every(250, 4_000, 0)]), None);
+        // Two at once: the second one waits for the first, the packet for both.
+        let found = waits(3, KPPS, 0, &[every(1, 10, 0), every(1, 5, 0)]).unwrap();
+        assert_eq!(found, [15 * US, 0, 0]);
+    }
+
+    #[test]
+    fn the_worst_are_in_order_of_time() {
+        let found = worst(&[0, 5_000, 0, 7_000, 6_000], KPPS, 2);
+        let packet = |at_ns, wait_ns| LatePacket { at_ns, wait_ns };
+        assert_eq!(found, [packet(3e6, 7.0), packet(4e6, 6.0)]);
+    }
+
+    #[test]
+    fn phases_lie_within_the_period_and_follow_the_seed() {
+        let phases: Vec<u64> = (0..100).map(|seed| phase_ps(seed, 0, 250 * HZ)).collect();
+        assert!(phases.iter().all(|phase| *phase < 4_000 * US));
+        let mean = phases.iter().sum::<u64>() / 100;
+        assert!((1_500 * US..2_500 * US).contains(&mean), "{mean}");
+        assert_eq!(phase_ps(7, 1, 250 * HZ), phase_ps(7, 1, 250 * HZ));
+        assert_ne!(phase_ps(7, 1, 250 * HZ), phase_ps(7, 2, 250 * HZ));
+    }
+}

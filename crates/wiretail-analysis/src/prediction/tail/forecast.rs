@@ -1,0 +1,211 @@
+//! From a fit to numbers: how many events above a level are to come, and which delay comes once in a span of time.
+//!
+//! Three things are unknown and drawn together: the distribution (fits of simulated measurements), the rate of events,
+//! and how unevenly they come. The latter two are those of a Poisson process whose variance is as many times larger as
+//! that of batches; with five batches that factor is itself uncertain, by chi-square with four degrees of freedom.
+
+use wiretail_schema::prediction::tail::{Basis, Forecast, LevelForecast, ReturnLevel};
+
+use super::checks::{BATCHES, dispersion};
+use super::distribution::Distribution;
+use super::events::Event;
+use super::gpd::Gpd;
+use super::random::Random;
+use crate::prediction::tail::mixture::Mixture;
+
+/// Fits of simulated measurements.
+const FITS: usize = 400;
+/// Simulated futures for each number.
+const FUTURES: usize = 20_000;
+/// Fewer events than this, four a batch, tell no dispersion.
+const DISPERSED: usize = 20;
+/// Share of a lower heap above the level that is predicted of it.
+const LOWER_SHARE: f64 = 0.2;
+/// How surely all bands hold together.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// What is known of the events above a threshold.
+pub struct Known {
+    /// How many were seen.
+    pub seen: f64,
+    /// Their dispersion.
+    pub dispersion: f64,
+}
+
+impl Known {
+    /// Of these events among so many packets.
+    pub fn of(events: &[Event], packets: usize) -> Self {
+        Self { seen: events.len() as f64, dispersion: dispersion(events, packets) }
+    }
+
+    /// The same rate, with the dispersion of those events that are above a level: the highest may have a cause of their
+    /// own that comes in bursts. Never less than that of all.
+    fn above(events: &[Event], packets: usize, level_ns: f64) -> Self {
+        let all = Self::of(events, packets);
+        let mut highest = events.to_vec();
+        highest.sort_unstable_by(|a, b| b.highest_ns.total_cmp(&a.highest_ns));
+        let above = highest.iter().take_while(|event| event.highest_ns > level_ns).count();
+        highest.truncate(above.max(DISPERSED));
+        Self { seen: all.seen, dispersion: all.dispersion.max(dispersion(&highest, packets)) }
+    }
+
+    /// A rate and a dispersion that go with what was seen: the events that there would be on average in as many packets.
+    fn draw(&self, random: &mut Random) -> (f64, f64) {
+        let freedom = (BATCHES - 1) as f64;
+        let factor = (self.dispersion * freedom / random.gamma(freedom, 2.0 * freedom)).max(1.0);
+        (random.gamma(self.seen, factor * self.seen), factor)
+    }
+
+    /// Fewest and most events, with what probability outside in all: in `ratio` times as many packets, of those events that
+    /// have a probability `share(i)` of counting.
+    fn band(
+        &self,
+        ratio: f64,
+        outside: f64,
+        share: impl Fn(usize) -> f64,
+        random: &mut Random,
+    ) -> (u64, u64) {
+        let mut futures: Vec<f64> = (0..FUTURES)
+            .map(|i| {
+                let (rate, factor) = self.draw(random);
+                let mean = rate * ratio * share(i);
+                let mean = random.gamma(mean, (factor - 1.0) * mean);
+                random.poisson(mean)
+            })
+            .collect();
+        let (low, high) = ends(&mut futures, outside);
+        (low as u64, high as u64)
+    }
+}
+
+/// The ends between which all but a share of `outside` of the values lie, half of it on either side.
+fn ends(values: &mut [f64], outside: f64) -> (f64, f64) {
+    values.sort_unstable_by(f64::total_cmp);
+    let rank = (values.len() as f64 * outside / 2.0) as usize;
+    (values[rank], values[values.len() - 1 - rank])
+}
+
+/// Fits of as many events drawn from the fit itself.
+fn refits<D: Distribution + Copy>(distribution: D, events: usize, random: &mut Random) -> Vec<D> {
+    let again = |_| {
+        let mut simulated = distribution.simulate(events, random);
+        simulated.sort_unstable_by(f64::total_cmp);
+        distribution.fit_again(&simulated).unwrap_or(distribution)
+    };
+    (0..FITS).map(again).collect()
+}
+
+/// A fitted tail.
+pub struct Fitted<'a, D> {
+    /// The threshold, in ns.
+    threshold_ns: f64,
+    /// The distribution above.
+    distribution: D,
+    /// Others that would look the same.
+    refits: Vec<D>,
+    /// The events above.
+    events: &'a [Event],
+    /// Packets that they were among.
+    packets: usize,
+}
+
+impl<'a, D: Distribution + Copy> Fitted<'a, D> {
+    /// Of these events above a threshold, among so many packets.
+    pub fn new(
+        (threshold_ns, distribution): (f64, D),
+        (events, packets): (&'a [Event], usize),
+        random: &mut Random,
+    ) -> Self {
+        let refits = refits(distribution, events.len(), random);
+        Self { threshold_ns, distribution, refits, events, packets }
+    }
+
+    /// Events above a level in `ratio` times as many packets, with what probability outside of the band.
+    fn level(&self, level_ns: f64, ratio: f64, outside: f64, random: &mut Random) -> LevelForecast {
+        let excess = level_ns - self.threshold_ns;
+        let share = |i: usize| self.refits[i % self.refits.len()].survival(excess);
+        let known = Known::above(self.events, self.packets, level_ns);
+        let (low, high) = known.band(ratio, outside, share, random);
+        let expected = self.events.len() as f64 * ratio * self.distribution.survival(excess);
+        let basis = Basis::Fitted;
+        LevelForecast { level_ns, basis, seen: 0, expected, low, high, observed: None, error: None }
+    }
+}
+
+/// A level that is exceeded by so many events as were seen, whatever their distribution.
+pub struct CountedLevel {
+    /// In ns.
+    pub level_ns: f64,
+    /// The events above.
+    pub known: Known,
+}
+
+/// What is expected in `packets` more, `ratio` times as many as were fitted, of a tail and the heap of delays below it, if there
+/// is one. `edge` moves a level to where the grid tells what is above.
+pub fn forecast(
+    (fitted, mixture): (&Fitted<'_, Gpd>, Option<&Fitted<'_, Mixture>>),
+    counted: Vec<CountedLevel>,
+    (packets, ratio): (u64, f64),
+    edge: impl Fn(f64) -> f64,
+    random: &mut Random,
+) -> Forecast {
+    let expected = fitted.events.len() as f64 * ratio;
+    // Levels with round numbers of expected events; those of most events would be the threshold once more.
+    let wanted = [100.0, 10.0, 1.0].into_iter().filter(|events| 2.0 * events < expected);
+    let mut above: Vec<f64> = wanted
+        .map(|events| edge(fitted.threshold_ns + fitted.distribution.exceeded_with(events / expected)))
+        .filter(|level| *level > fitted.threshold_ns)
+        .collect();
+    above.dedup();
+    // Of the lower heap, the level that one in five of its events is above.
+    let level = |mixture: &Fitted<'_, Mixture>| {
+        edge(mixture.threshold_ns + mixture.distribution.lower.exceeded_with(LOWER_SHARE))
+    };
+    let below = mixture
+        .map(|mixture| (mixture, level(mixture)))
+        .filter(|(mixture, level)| mixture.threshold_ns < *level && *level < fitted.threshold_ns);
+    let outside = (1.0 - CONFIDENCE) / (counted.len() + above.len() + usize::from(below.is_some())) as f64;
+    let mut levels: Vec<LevelForecast> = counted
+        .iter()
+        .map(|counted| {
+            let (low, high) = counted.known.band(ratio, outside, |_| 1.0, random);
+            let (seen, expected) = (counted.known.seen as u64, counted.known.seen * ratio);
+            let (level_ns, basis) = (counted.level_ns, Basis::Counted);
+            LevelForecast { level_ns, basis, seen, expected, low, high, observed: None, error: None }
+        })
+        .collect();
+    levels.extend(below.map(|(mixture, level_ns)| mixture.level(level_ns, ratio, outside, random)));
+    levels.extend(above.into_iter().map(|level_ns| fitted.level(level_ns, ratio, outside, random)));
+    levels.sort_by(|a, b| a.level_ns.total_cmp(&b.level_ns));
+    Forecast { packets, confidence: CONFIDENCE, levels, holds: None }
+}
+
+/// The delay that is exceeded once in `once_in_packets` (Coles 2001, 4.3.3). None where
+/// it is below the threshold.
+pub fn return_level(
+    fitted: &Fitted<'_, Gpd>,
+    (once_in_ns, once_in_packets): (i64, f64),
+    random: &mut Random,
+) -> Option<ReturnLevel> {
+    let ratio = once_in_packets / fitted.packets as f64;
+    let events = fitted.events.len() as f64 * ratio;
+    if events <= 1.0 {
+        return None;
+    }
+    let level = |gpd: Gpd, events: f64| fitted.threshold_ns + gpd.exceeded_with((1.0 / events).min(1.0));
+    let known = Known::above(fitted.events, fitted.packets, level(fitted.distribution, events));
+    let mut drawn: Vec<f64> = (0..FUTURES)
+        .map(|i| {
+            let (rate, _) = known.draw(random);
+            level(fitted.refits[i % fitted.refits.len()], (rate * ratio).max(1.0))
+        })
+        .collect();
+    let (low_ns, high_ns) = ends(&mut drawn, 1.0 - CONFIDENCE);
+    Some(ReturnLevel {
+        once_in_ns,
+        once_in_packets,
+        delay_ns: level(fitted.distribution, events),
+        low_ns,
+        high_ns,
+    })
+}

@@ -1,0 +1,332 @@
+//! From the seconds of a soak to the document that an analysis of captures gives.
+//!
+//! [`SoakTotals`] adds the records up, in memory that does not grow with their number (but for the
+//! time axis, thinned to some thousand points); [`SoakTotals::result`] makes the document. The
+//! program does so while a soak runs and after it ended or was killed: there is one way to a result.
+//!
+//! Counts, extremes, means, deviations and the worst packets are exact, as are the packets beyond
+//! each budget. Percentiles are those of the buckets: nearest rank, within
+//! [`RELATIVE_ERROR`] of the value measured. What seconds do not tell is left out.
+
+mod document;
+mod figures;
+pub mod live;
+
+pub use document::LogFacts;
+
+use wiretail_schema::run::interval::{
+    IntervalRecord, RELATIVE_ERROR, ReorderingCounts, SegmentStart, TapInterval, bucket, bucket_middle,
+};
+use wiretail_schema::summary::{Matching, Second};
+
+use crate::metrics::intervals::IntervalTally;
+use crate::metrics::reordering::add_counts;
+use crate::metrics::worst::{Candidate, WorstTally};
+use crate::soak::live::INTERVAL_NS;
+use crate::stats::counts::Counts;
+
+/// Seconds that the rate is kept for one by one; a longer soak's is drawn from coarser points.
+const RATE_SECONDS_MAX: usize = 3600;
+/// Gaps in the log that are told one by one.
+const GAPS_MAX: usize = 20;
+const SECOND_NS: i64 = 1_000_000_000;
+/// Worst packets kept: as many as every second has at least, so that these are the worst of all.
+pub const WORST_MAX: usize = 10;
+
+/// Time that the log says nothing about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogGap {
+    /// Start, in ns since the epoch of the taps' clock.
+    pub from_ns: i64,
+    /// End, in ns since the epoch of the taps' clock.
+    pub to_ns: i64,
+}
+
+/// The records of a soak, added up.
+#[derive(Debug, Clone)]
+pub struct SoakTotals {
+    start: SegmentStart,
+    segments: u64,
+    /// Whether the last segment ended as planned.
+    ended: bool,
+    seconds: u64,
+    /// Bounds of the records in time, in ns.
+    span_ns: Option<(i64, i64)>,
+    gaps: Vec<LogGap>,
+    gaps_more: u64,
+    gap_ns: i64,
+    matching: Matching,
+    min_ns: i64,
+    max_ns: i64,
+    sum_ns: u128,
+    /// Number, mean and sum of squared deviations so far, for the deviation (Chan, Golub and LeVeque 1983).
+    moments: (f64, f64, f64),
+    buckets: Vec<u64>,
+    over: Vec<u64>,
+    worst: WorstTally,
+    reordering: ReorderingCounts,
+    loss_runs: u64,
+    loss_run_longest: (u64, Option<u64>),
+    jitter_ns: (f64, f64),
+    intervals: IntervalTally,
+    pre: TapTotals,
+    post: TapTotals,
+}
+
+/// One tap's seconds, added up.
+#[derive(Debug, Clone, Default)]
+struct TapTotals {
+    sum: TapInterval,
+    seen: bool,
+    first_ns: i64,
+    last_ns: i64,
+    /// Empty where there are more than fit.
+    rate: Vec<Second>,
+    rate_points: IntervalTally,
+}
+
+impl SoakTotals {
+    /// Nothing but the first segment's start.
+    pub fn new(start: SegmentStart) -> Self {
+        let matching = Matching { window_ns: start.window_ns, trim_ns: start.trim_ns, ..Matching::default() };
+        let tap =
+            || TapTotals { rate_points: IntervalTally::with_length(INTERVAL_NS), ..TapTotals::default() };
+        Self {
+            segments: 1,
+            ended: false,
+            seconds: 0,
+            span_ns: None,
+            gaps: Vec::new(),
+            gaps_more: 0,
+            gap_ns: 0,
+            matching,
+            min_ns: i64::MAX,
+            max_ns: 0,
+            sum_ns: 0,
+            moments: (0.0, 0.0, 0.0),
+            buckets: Vec::new(),
+            over: vec![0; start.budgets.len()],
+            worst: WorstTally::new(WORST_MAX),
+            reordering: ReorderingCounts::default(),
+            loss_runs: 0,
+            loss_run_longest: (0, None),
+            jitter_ns: (0.0, 0.0),
+            intervals: IntervalTally::with_length(INTERVAL_NS),
+            pre: tap(),
+            post: tap(),
+            start,
+        }
+    }
+
+    /// What the first segment started with.
+    pub fn start(&self) -> &SegmentStart {
+        &self.start
+    }
+
+    /// A soak was resumed.
+    pub fn resume(&mut self) {
+        self.segments += 1;
+        self.ended = false;
+    }
+
+    /// The segment ended as planned.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Adds a second.
+    pub fn add(&mut self, record: &IntervalRecord) {
+        self.add_time(record);
+        let m = &mut self.matching;
+        let pairs = [
+            (&mut m.matched, record.matched),
+            (&mut m.zero, record.zero),
+            (&mut m.negative, record.negative),
+            (&mut m.out_of_window, record.out_of_window),
+            (&mut m.lost, record.lost),
+            (&mut m.extra, record.extra),
+            (&mut m.duplicates_pre, record.duplicates_pre),
+            (&mut m.duplicates_post, record.duplicates_post),
+            (&mut m.reused, record.reused),
+            (&mut m.evicted, record.evicted),
+            (&mut m.extra_at_start, record.extra_at_start),
+            (&mut self.loss_runs, record.loss_runs),
+        ];
+        for (sum, more) in pairs.into_iter().chain(self.over.iter_mut().zip(record.over.iter().copied())) {
+            *sum = sum.saturating_add(more);
+        }
+        m.lost_at_end = record.lost_at_end;
+        if record.loss_run_longest > self.loss_run_longest.0 {
+            self.loss_run_longest = (record.loss_run_longest, record.loss_run_start);
+        }
+        if let Some(counts) = &record.reordering {
+            add_counts(&mut self.reordering, counts);
+        }
+        if record.matched > 0 {
+            self.add_delays(record);
+        }
+        self.pre.add(&record.pre, record.start_ns);
+        self.post.add(&record.post, record.start_ns);
+    }
+
+    fn add_time(&mut self, record: &IntervalRecord) {
+        self.seconds += 1;
+        let (start, end) = (record.start_ns, record.start_ns.saturating_add(record.length_ns));
+        let (first, last) = self.span_ns.unwrap_or((start, start));
+        if start > last {
+            self.gap_ns = self.gap_ns.saturating_add(start - last);
+            if self.gaps.len() < GAPS_MAX {
+                self.gaps.push(LogGap { from_ns: last, to_ns: start });
+            } else {
+                self.gaps_more += 1;
+            }
+        }
+        self.span_ns = Some((first.min(start), last.max(end)));
+    }
+
+    fn add_delays(&mut self, record: &IntervalRecord) {
+        self.min_ns = self.min_ns.min(record.min_ns);
+        self.max_ns = self.max_ns.max(record.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(u128::from(record.sum_ns));
+        let (count, mean, squares) = self.moments;
+        let (more, their_mean) = (record.matched as f64, record.sum_ns as f64 / record.matched as f64);
+        let (all, apart) = (count + more, their_mean - mean);
+        self.moments = (
+            all,
+            mean + apart * more / all,
+            squares + record.squares_ns2 + apart * apart * count * more / all,
+        );
+        for &(bucket, packets) in &record.delays {
+            let bucket = usize::from(bucket);
+            if self.buckets.len() <= bucket {
+                self.buckets.resize(bucket + 1, 0);
+            }
+            self.buckets[bucket] = self.buckets[bucket].saturating_add(packets);
+        }
+        for &(delay_ns, sent_ns, pre_index) in &record.worst {
+            let pre_ns = record.start_ns.saturating_add(sent_ns);
+            self.worst.take(Candidate { delay_ns, pre_ns, pre_index, flow: 0 });
+        }
+        self.jitter_ns = (record.jitter_ns, self.jitter_ns.1.max(record.jitter_ns_max));
+        self.intervals.take_many(record.start_ns, record.matched, record.min_ns, record.max_ns);
+    }
+
+    /// Packets whose fate is decided: matched, negative, out of window and lost.
+    pub fn sent(&self) -> u64 {
+        let m = &self.matching;
+        [m.negative, m.out_of_window, m.lost].into_iter().fold(m.matched, u64::saturating_add)
+    }
+
+    /// The counts so far.
+    pub fn matching(&self) -> &Matching {
+        &self.matching
+    }
+
+    /// Largest delay so far, in ns; None where no packet was matched.
+    pub fn max_ns(&self) -> Option<i64> {
+        (self.matching.matched > 0).then_some(self.max_ns)
+    }
+
+    /// The percentile (in billionths) of all delays so far, in ns, within [`RELATIVE_ERROR`].
+    pub fn percentile_ns(&self, billionths: u64) -> Option<i64> {
+        let filled = self.buckets.iter().copied().enumerate();
+        percentile_ns(filled, billionths).map(|ns| ns.clamp(self.min_ns, self.max_ns))
+    }
+
+    /// The delays, each within [`RELATIVE_ERROR`]; the smallest, the largest and the worst are exact.
+    pub fn delays(&self) -> Counts {
+        let mut exact: Vec<i64> =
+            self.worst.clone().into_sorted().into_iter().map(|worst| worst.delay_ns).collect();
+        if exact.is_empty() {
+            exact.push(self.max_ns);
+        }
+        if self.matching.matched > exact.len() as u64 {
+            exact.push(self.min_ns);
+        }
+        let mut buckets = self.buckets.clone();
+        let mut counts = Counts::new(4096);
+        for exact in exact {
+            if let Some(packets) = buckets.get_mut(bucket(exact))
+                && *packets > 0
+            {
+                *packets -= 1;
+                counts.add(exact);
+            }
+        }
+        for (bucket, packets) in buckets.into_iter().enumerate() {
+            counts.add_times(bucket_middle(bucket).clamp(self.min_ns, self.max_ns), packets);
+        }
+        counts
+    }
+}
+
+/// The percentile (in billionths) of delays counted in buckets, in ns, within [`RELATIVE_ERROR`]:
+/// nearest rank. None where there are none.
+pub fn percentile_ns(buckets: impl Iterator<Item = (usize, u64)> + Clone, billionths: u64) -> Option<i64> {
+    let count = buckets.clone().fold(0u64, |sum, (_, packets)| sum.saturating_add(packets));
+    let rank = wiretail_schema::units::Share::from_billionths(billionths)?.rank(count);
+    let mut passed = 0u64;
+    for (bucket, packets) in buckets {
+        passed = passed.saturating_add(packets);
+        if packets > 0 && passed >= rank {
+            return Some(bucket_middle(bucket));
+        }
+    }
+    None
+}
+
+impl TapTotals {
+    fn add(&mut self, second: &TapInterval, start_ns: i64) {
+        let sum = &mut self.sum;
+        let pairs = [
+            (&mut sum.packets, second.packets),
+            (&mut sum.packets_without_key, second.packets_without_key),
+            (&mut sum.packets_dropped, second.packets_dropped),
+            (&mut sum.wire_bytes, second.wire_bytes),
+            (&mut sum.identical, second.identical),
+            (&mut sum.backward, second.backward),
+        ];
+        for (sum, more) in pairs {
+            *sum = sum.saturating_add(more);
+        }
+        if second.gaps > 0 {
+            sum.gap_ns_min =
+                if sum.gaps == 0 { second.gap_ns_min } else { sum.gap_ns_min.min(second.gap_ns_min) };
+            sum.gap_ns_max = sum.gap_ns_max.max(second.gap_ns_max);
+            sum.gap_sum_ns = sum.gap_sum_ns.saturating_add(second.gap_sum_ns);
+            sum.gap_squares_ns2 += second.gap_squares_ns2;
+            sum.gaps = sum.gaps.saturating_add(second.gaps);
+        }
+        sum.backward_ns_max = sum.backward_ns_max.max(second.backward_ns_max);
+        // Of several segments, the first with enough stamps says.
+        if second.granularity.1 > sum.granularity.1 {
+            sum.granularity = second.granularity;
+        }
+        if second.packets == 0 {
+            return;
+        }
+        let (first_ns, last_ns) =
+            (start_ns.saturating_add(second.first_ns), start_ns.saturating_add(second.last_ns));
+        if !self.seen {
+            (self.seen, self.first_ns, self.last_ns) = (true, first_ns, last_ns);
+        }
+        (self.first_ns, self.last_ns) = (self.first_ns.min(first_ns), self.last_ns.max(last_ns));
+        self.rate_points.take_many(start_ns, second.packets, 0, 0);
+        // One more than there is room for says that there are too many.
+        if self.rate.len() <= RATE_SECONDS_MAX {
+            let elapsed =
+                start_ns.saturating_sub(self.first_ns.div_euclid(INTERVAL_NS).saturating_mul(INTERVAL_NS));
+            let number = elapsed.div_euclid(SECOND_NS);
+            match self.rate.last_mut().filter(|last| last.second == number) {
+                Some(last) => last.packets += second.packets,
+                None => self.rate.push(Second { second: number, packets: second.packets }),
+            }
+        }
+    }
+}
+
+/// What the resolution of the percentiles is, for the document.
+const RESOLUTION: Option<f64> = Some(RELATIVE_ERROR);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Known delays, recovered: does the measurement show what was planted?
+//!
+//! The device under test delays every Nth packet by a known time. The difference of the medians of the
+//! delayed packets and of the others is that time, and the delayed packets are those with the highest
+//! delays; as far as both are not so, the measurement is wrong. Packets that a named stall fell upon are
+//! left out: they are late for another reason that is known, too.
+
+use wiretail_schema::run::calibration::Calibration;
+
+/// A span of time in which a core was taken away: from, to, in ns since 1970.
+pub type Span = (i64, i64);
+
+/// Collects the delays of a trial whose device delays every Nth packet.
+#[derive(Debug, Clone)]
+pub struct CalibrationTally {
+    injected_ns: u64,
+    every: u64,
+    delayed: Vec<(i64, i64)>,
+    others: Vec<(i64, i64)>,
+}
+
+impl CalibrationTally {
+    /// For a device that adds `injected_ns` to every `every`-th packet.
+    pub fn new(injected_ns: u64, every: u64) -> Self {
+        Self { injected_ns, every: every.max(1), delayed: Vec::new(), others: Vec::new() }
+    }
+
+    /// Takes a packet that arrived: its place among the packets sent, from 0, its ingress stamp and delay in ns.
+    pub fn take(&mut self, index: u64, pre_ns: i64, delay_ns: i64) {
+        let delayed = (index + 1).is_multiple_of(self.every);
+        if delayed { &mut self.delayed } else { &mut self.others }.push((pre_ns, delay_ns));
+    }
+
+    /// The result; None without packets of both kinds. `stalls` in any order.
+    pub fn finish(self, stalls: &[Span]) -> Option<Calibration> {
+        let stalls = merged(stalls);
+        let total = self.delayed.len() + self.others.len();
+        let undisturbed = |packets: Vec<(i64, i64)>| -> Vec<i64> {
+            let outside = packets.into_iter().filter(|(pre, delay)| !overlaps(&stalls, *pre, pre + delay));
+            outside.map(|(_, delay)| delay).collect()
+        };
+        let (mut delayed, mut others) = (undisturbed(self.delayed), undisturbed(self.others));
+        delayed.sort_unstable();
+        others.sort_unstable();
+        let recovered_ns = median(&delayed)? - median(&others)?;
+        // As many highest ones of all: the others among them have taken the place of a delayed one.
+        let not_found = (0..delayed.len())
+            .find(|&missed| {
+                let place = others.len() - missed.min(others.len());
+                let highest_other = if missed < others.len() { others[place - 1] } else { i64::MIN };
+                delayed[missed] >= highest_other
+            })
+            .unwrap_or(delayed.len());
+        Some(Calibration {
+            injected_ns: self.injected_ns,
+            every: self.every,
+            delayed: delayed.len() as u64,
+            others: others.len() as u64,
+            recovered_ns,
+            found: (delayed.len() - not_found) as u64,
+            in_stalls: (total - delayed.len() - others.len()) as u64,
+        })
+    }
+}
+
+/// Nearest rank.
+fn median(sorted: &[i64]) -> Option<i64> {
+    sorted.get(sorted.len().div_ceil(2).checked_sub(1)?).copied()
+}
+
+/// In order, overlapping ones joined.
+fn merged(spans: &[Span]) -> Vec<Span> {
+    let mut sorted = spans.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<Span> = Vec::with_capacity(sorted.len());
+    for (from, to) in sorted {
+        match merged.last_mut() {
+            Some((_, end)) if *end >= from => *end = (*end).max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
+/// Whether any of the spans, which are in order and apart, has a moment in common with `from..=to`.
+fn overlaps(spans: &[Span], from: i64, to: i64) -> bool {
+    let first = spans.partition_point(|(_, end)| *end < from);
+    spans.get(first).is_some_and(|(start, _)| *start <= to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(delays: &[i64], every: u64) -> CalibrationTally {
+        let mut tally = CalibrationTally::new(100, every);
+        for (index, delay) in delays.iter().enumerate() {
+            tally.take(index as u64, index as i64 * 1000, *delay);
+        }
+        tally
+    }
+
+    #[test]
+    fn medians_differ_by_what_was_added() {
+        let result = tally(&[1, 2, 103, 3, 2, 102], 3).finish(&[]).unwrap();
+        assert_eq!((result.delayed, result.others, result.recovered_ns, result.found), (2, 4, 100, 2));
+        assert_eq!(result.error_ns(), 0);
+        assert!(result.holds());
+    }
+
+    #[test]
+    fn a_packet_that_is_slower_by_itself_takes_a_place() {
+        // Of the two highest one is no delayed packet.
+        let result = tally(&[1, 999, 103, 3, 2, 102], 3).finish(&[]).unwrap();
+        assert_eq!(result.found, 1);
+        assert!(!result.holds());
+        // It was under way in a stall that is known.
+        let result = tally(&[1, 999, 103, 3, 2, 102], 3).finish(&[(1500, 1600), (1550, 1700)]).unwrap();
+        assert_eq!((result.found, result.in_stalls), (2, 1));
+    }
+
+    #[test]
+    fn found_is_that_of_sorting_everything() {
+        let mut state = 7_u64;
+        for _ in 0..500 {
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as i64
+            };
+            let delays: Vec<i64> = (0..2 + next() % 30).map(|_| next() % 1000).collect();
+            let Some(result) = tally(&delays, 2).finish(&[]) else { continue };
+            let mut all: Vec<(i64, bool)> =
+                delays.iter().enumerate().map(|(at, delay)| (*delay, at % 2 == 1)).collect();
+            // At equal delays the delayed packet comes first.
+            all.sort_unstable_by_key(|(delay, delayed)| (-delay, !delayed));
+            let found = all.iter().take(result.delayed as usize).filter(|(_, delayed)| *delayed).count();
+            assert_eq!(result.found, found as u64, "{delays:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        assert_eq!(tally(&[], 3).finish(&[]), None);
+        assert_eq!(tally(&[1, 2], 3).finish(&[]), None);
+    }
+}

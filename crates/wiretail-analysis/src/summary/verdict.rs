@@ -1,0 +1,133 @@
+//! Whether a latency budget holds, with the confidence that the number of packets allows.
+
+use wiretail_schema::summary::{Outcome, Verdict};
+use wiretail_schema::units::Budget;
+
+use crate::stats::quantile::share_bounds;
+
+/// Each bound of the share of failures is exceeded with this probability at most.
+const RISK: f64 = 0.05;
+
+/// The verdict on one budget: of `packets` sent, `failures` were lost or later than the limit.
+///
+/// Reliability as 3GPP TR 38.913 and ITU-R M.2410 define it: the share of packets sent that are
+/// delivered within the limit; a lost packet fails like a late one. PASS needs the upper bound of the share of failures
+/// within the budget, FAIL the lower bound beyond it. Three hundred thousand packets without a
+/// failure are the fewest that can pass 99.999 %.
+pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
+    let allowed = 1.0 - budget.share.fraction();
+    let (low, high) = share_bounds(failures.min(packets), packets, RISK);
+    let outcome = if high <= allowed {
+        Outcome::Pass
+    } else if low > allowed {
+        Outcome::Fail
+    } else {
+        Outcome::Undecided
+    };
+    let failures_allowed =
+        packets as f64 * (wiretail_schema::units::Share::ONE - budget.share.billionths()) as f64 / 1e9;
+    let bound = match outcome {
+        Outcome::Pass => format!("with 95 % confidence it is at most {}", percent(high)),
+        Outcome::Fail => format!("with 95 % confidence it is at least {}", percent(low)),
+        Outcome::Undecided => format!(
+            "it may be anything from {} to {}: too few packets to tell{}",
+            percent(low),
+            percent(high),
+            if failures == 0 {
+                format!(", {} without a failure would be enough", thousands(packets_to_pass(allowed)))
+            } else {
+                String::new()
+            },
+        ),
+    };
+    let reason = format!(
+        "{} of {} lost or later than {}; the budget allows {}; {bound}",
+        thousands(failures),
+        self::packets(packets),
+        budget.limit,
+        percent(allowed),
+    );
+    Verdict {
+        budget: budget.to_string(),
+        limit_ns: budget.limit.ns,
+        percentile: budget.share.percent(),
+        outcome,
+        packets,
+        failures,
+        failures_allowed,
+        failure_ratio_low: low,
+        failure_ratio_high: high,
+        reason,
+    }
+}
+
+/// The fewest packets that pass without a failure: (1 - allowed)^n <= 5 %.
+fn packets_to_pass(allowed: f64) -> u64 {
+    (RISK.ln() / (-allowed).ln_1p()).ceil() as u64
+}
+
+/// A share in percent with three significant digits.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value == 0.0 {
+        return "0 %".to_owned();
+    }
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} %")
+}
+
+/// A number of packets with its noun: "1 packet", "300 000 packets".
+pub fn packets(count: u64) -> String {
+    format!("{} packet{}", thousands(count), if count == 1 { "" } else { "s" })
+}
+
+/// A count with its thousands apart, by narrow no-break spaces as ISO 80000-1 has it.
+pub fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(budget: &str, packets: u64, failures: u64) -> Outcome {
+        verdict(&budget.parse().unwrap(), packets, failures).outcome
+    }
+
+    #[test]
+    fn the_fewest_packets_that_can_pass() {
+        assert_eq!(packets_to_pass(1e-5), 299_572);
+        assert_eq!(outcome("1ms@99.999%", 299_572, 0), Outcome::Pass);
+        assert_eq!(outcome("1ms@99.999%", 299_571, 0), Outcome::Undecided);
+    }
+
+    #[test]
+    fn verdicts_follow_the_bounds() {
+        assert_eq!(outcome("1ms@99.999%", 300_000, 1), Outcome::Undecided);
+        assert_eq!(outcome("1ms@99.999%", 300_000, 30), Outcome::Fail);
+        assert_eq!(outcome("1ms@99%", 300_000, 30), Outcome::Pass);
+        assert_eq!(outcome("1ms@99%", 0, 0), Outcome::Undecided);
+        assert_eq!(outcome("1ms@50%", 3, 3), Outcome::Undecided);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(percent(1e-5), "0.001 %");
+        assert_eq!(percent(0.123456), "12.3 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(percent(9.985_8e-6), "0.000999 %");
+        assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!((packets(1), packets(2)), ("1 packet".to_owned(), "2 packets".to_owned()));
+        assert_eq!(thousands(12), "12");
+    }
+}

@@ -1,0 +1,142 @@
+//! When packets depart: a pure function of pattern, seed and end, never of a clock.
+
+use std::sync::Arc;
+
+use wiretail_schema::random::Random;
+
+use crate::generator::plan::{End, GeneratorPlan, Pattern};
+use crate::generator::recording::Recording;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The intended departures of a trial in ns after its start, packet by packet, in order.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    pattern: Pattern,
+    end: End,
+    recording: Option<Arc<Recording>>,
+    random: Random,
+    packet: u64,
+    /// Poisson: time of the last packet, and the part of a nanosecond that it leaves over.
+    last_ns: u64,
+    rest_ns: f64,
+}
+
+impl Schedule {
+    /// The departures of a pattern that [`GeneratorPlan::check`](crate::generator::plan::GeneratorPlan::check) accepts.
+    pub fn new(pattern: Pattern, end: End, seed: u64) -> Self {
+        let random = Random::new(seed);
+        Self { pattern, end, recording: None, random, packet: 0, last_ns: 0, rest_ns: 0.0 }
+    }
+
+    /// The departures of a plan: those of its recording, or of its pattern.
+    pub fn of(plan: &GeneratorPlan) -> Self {
+        Self { recording: plan.recording.clone(), ..Self::new(plan.pattern, plan.end, plan.seed) }
+    }
+
+    #[inline]
+    fn departure_ns(&mut self) -> u64 {
+        match self.pattern {
+            Pattern::Constant { rate_pps } => evenly(self.packet, rate_pps),
+            Pattern::Bursts { rate_pps, burst } => {
+                evenly(self.packet - self.packet % u64::from(burst), rate_pps)
+            }
+            Pattern::Poisson { rate_pps } => {
+                if self.packet > 0 {
+                    let gap_ns =
+                        exponential(&mut self.random) * SECOND_NS as f64 / rate_pps as f64 + self.rest_ns;
+                    self.last_ns += gap_ns as u64;
+                    self.rest_ns = gap_ns.fract();
+                }
+                self.last_ns
+            }
+            Pattern::OnOff { rate_pps, on_ns, off_ns } => {
+                // Departures at 0, 1/rate, … before on_ns: one more if the last one is not on the edge.
+                let a_period = (u128::from(on_ns) * u128::from(rate_pps)).div_ceil(SECOND_NS.into()) as u64;
+                let (period, within) = (self.packet / a_period, self.packet % a_period);
+                period * (on_ns + off_ns) + evenly(within, rate_pps)
+            }
+        }
+    }
+}
+
+/// Time of a packet at a constant rate, without the overflow of `packet * 10^9`.
+#[inline]
+fn evenly(packet: u64, rate_pps: u64) -> u64 {
+    packet / rate_pps * SECOND_NS + packet % rate_pps * SECOND_NS / rate_pps
+}
+
+impl Iterator for Schedule {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        if matches!(self.end, End::Packets(packets) if self.packet >= packets) {
+            return None;
+        }
+        let after_ns = match &self.recording {
+            Some(recording) => recording.frames().get(self.packet as usize)?.after_ns,
+            None => self.departure_ns(),
+        };
+        if matches!(self.end, End::DurationNs(duration_ns) if after_ns >= duration_ns) {
+            return None;
+        }
+        self.packet += 1;
+        Some(after_ns)
+    }
+}
+
+/// Of the exponential distribution with mean 1: -ln of a uniform number in (0, 1].
+#[inline]
+fn exponential(random: &mut Random) -> f64 {
+    let uniform = ((random.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    -uniform.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn departures(pattern: Pattern, end: End) -> Vec<u64> {
+        Schedule::new(pattern, end, 42).collect()
+    }
+
+    #[test]
+    fn exponential_numbers_have_mean_one() {
+        let mut random = Random::new(7);
+        let mean = (0..100_000).map(|_| exponential(&mut random)).sum::<f64>() / 100_000.0;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn a_constant_rate_does_not_drift() {
+        let times = departures(Pattern::Constant { rate_pps: 3 }, End::DurationNs(2 * SECOND_NS));
+        assert_eq!(times, [0, 333_333_333, 666_666_666, 1_000_000_000, 1_333_333_333, 1_666_666_666]);
+        assert_eq!(evenly(u64::from(u32::MAX) * 1000, 1000), u64::from(u32::MAX) * SECOND_NS);
+    }
+
+    #[test]
+    fn bursts_depart_together() {
+        let times = departures(Pattern::Bursts { rate_pps: 1000, burst: 3 }, End::Packets(7));
+        assert_eq!(times, [0, 0, 0, 3_000_000, 3_000_000, 3_000_000, 6_000_000]);
+    }
+
+    #[test]
+    fn on_and_off_alternate() {
+        let pattern = Pattern::OnOff { rate_pps: 1000, on_ns: 2_000_000, off_ns: 5_000_000 };
+        assert_eq!(departures(pattern, End::Packets(5)), [0, 1_000_000, 7_000_000, 8_000_000, 14_000_000]);
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_mean_and_the_deviation_of_their_distribution() {
+        let pattern = Pattern::Poisson { rate_pps: 100_000 };
+        let times = departures(pattern, End::DurationNs(SECOND_NS));
+        assert!((99_000..101_000).contains(&times.len()), "{}", times.len());
+        assert!(times.is_sorted());
+        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{mean} {variance}");
+        assert_eq!(times, departures(pattern, End::DurationNs(SECOND_NS)));
+    }
+}

@@ -1,0 +1,301 @@
+//! Threads that disturb the device's core, each asleep until it is time.
+
+mod kinds;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{Builder, Scope, ScopedJoinHandle, park, park_timeout};
+use std::time::Duration;
+
+use wiretail_schema::run::interference::InterferenceKind;
+
+use self::kinds::{Interferer, TIMERS, TIMERS_END_NS, TIMERS_MAX};
+use super::own::Origin;
+use super::{Injected, InterferencePlan, this_thread};
+use crate::clock::monotonic_ns;
+use crate::error::{DataplaneError, plan as plan_error};
+use crate::placement::Placement;
+
+/// Above the device and everybody else who has a real-time priority here.
+const PRIORITY_HOG: u8 = 60;
+/// From when all are ready to the first moment of their plan, in ns: to arm timers.
+const LEAD_NS: u64 = 100_000_000;
+
+/// Who does it where.
+#[derive(Clone, Copy)]
+pub struct InjectorSpec<'a> {
+    /// The core of the device.
+    pub device: usize,
+    /// The core from which others disturb it.
+    pub housekeeping: usize,
+    /// Real-time priority there.
+    pub priority: u8,
+    /// Puts the calling thread into a network of its own, whose loopback packets the device's core receives; the error
+    /// says what to do.
+    pub loopback: &'a (dyn Fn() -> Result<(), DataplaneError> + Sync),
+}
+
+/// Planters at work.
+#[derive(Debug)]
+pub struct Injectors<'scope> {
+    threads: Vec<ScopedJoinHandle<'scope, Result<Vec<Injected>, DataplaneError>>>,
+    stop: &'scope AtomicBool,
+    origin_ns: u64,
+}
+
+impl<'scope> Injectors<'scope> {
+    /// Starts a thread for each kind of the plan that is not the loop's own, and returns when all are ready. `stop` is
+    /// unset, and is theirs.
+    ///
+    /// # Errors
+    /// A core that is not allowed, no right to a real-time priority, more timers than files can be open, a kernel
+    /// without membarrier or UDP_SEGMENT.
+    pub fn start<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        plan: &'scope InterferencePlan,
+        spec: InjectorSpec<'scope>,
+        stop: &'scope AtomicBool,
+    ) -> Result<Self, DataplaneError> {
+        let origin = Origin::default();
+        let mut injectors = Self { threads: Vec::new(), stop, origin_ns: 0 };
+        let (ready, others) = mpsc::channel();
+        for kind in plan.kinds.iter().copied().filter(|kind| !kind.is_own()) {
+            let injector = Injector { kind, after: plan.times_of(kind), spec, stop, origin: origin.clone() };
+            let ready = ready.clone();
+            let thread = Builder::new().name(injector.name().to_owned()).spawn_scoped(scope, move || {
+                let prepared = injector.prepare();
+                let _ = ready.send(prepared.is_ok());
+                // Whoever listens does so until all have said so, or are gone.
+                drop(ready);
+                prepared.and_then(|prepared| injector.run(prepared))
+            });
+            match thread {
+                Ok(thread) => injectors.threads.push(thread),
+                Err(source) => {
+                    let _ = injectors.stop();
+                    let (step, next) = ("starting a thread".to_owned(), "is there a limit (`ulimit -u`)?");
+                    return Err(DataplaneError::Thread { step, source, next });
+                }
+            }
+        }
+        drop(ready);
+        // One that has panicked says nothing; `stop` does.
+        let ready = others.iter().filter(|ready| *ready).count();
+        if ready < injectors.threads.len() {
+            return injectors.stop().and(Err(plan_error("number of planters", ready, "one for each kind")));
+        }
+        injectors.origin_ns = monotonic_ns() + LEAD_NS;
+        origin.set(injectors.origin_ns);
+        injectors.threads.iter().for_each(|thread| thread.thread().unpark());
+        Ok(injectors)
+    }
+
+    /// The first moment of the plan, CLOCK_MONOTONIC in ns.
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
+    /// Ends all threads, and returns what they did.
+    ///
+    /// # Errors
+    /// The first that could not do its work.
+    pub fn stop(mut self) -> Result<Vec<Injected>, DataplaneError> {
+        self.end();
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let results: Vec<Result<Vec<Injected>, DataplaneError>> =
+            std::mem::take(&mut self.threads).into_iter().map(join).collect();
+        let mut injected: Vec<Injected> =
+            results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        injected.sort_by_key(|injected| injected.start_ns);
+        Ok(injected)
+    }
+
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+    }
+}
+
+impl Drop for Injectors<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A thread that disturbs.
+struct Injector<'a> {
+    kind: InterferenceKind,
+    /// When, in ns since the origin.
+    after: Vec<u64>,
+    spec: InjectorSpec<'a>,
+    stop: &'a AtomicBool,
+    origin: Origin,
+}
+
+/// What it needs for it.
+enum Prepared {
+    /// Timers that will run of themselves.
+    Timers(Vec<OwnedFd>),
+    /// Something that it does each time.
+    Ready(Interferer),
+}
+
+impl Injector<'_> {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            InterferenceKind::Shootdown => "wt-unmap",
+            InterferenceKind::Timer => "wt-timer",
+            InterferenceKind::Hog => "wt-hog",
+            InterferenceKind::Softirq => "wt-flood",
+            InterferenceKind::Ipi => "wt-storm",
+            InterferenceKind::PageFaults | InterferenceKind::Pause => "wt-own",
+        }
+    }
+
+    fn prepare(&self) -> Result<Prepared, DataplaneError> {
+        // A timer expires on the core on which it was armed.
+        let on_device = matches!(self.kind, InterferenceKind::Hog | InterferenceKind::Timer);
+        let place = |cpu, priority| Placement { cpu: Some(cpu), fifo: Some(priority), lock_memory: false };
+        match on_device {
+            true => place(self.spec.device, PRIORITY_HOG).apply()?,
+            false => place(self.spec.housekeeping, self.spec.priority).apply()?,
+        };
+        if self.kind == InterferenceKind::Softirq {
+            (self.spec.loopback)()?;
+        }
+        if self.kind != InterferenceKind::Timer {
+            return Interferer::prepare(self.kind).map(Prepared::Ready);
+        }
+        let timers = self.after.len() * TIMERS;
+        if timers > TIMERS_MAX {
+            let most =
+                "at most 2000 groups of timers in a trial: a longer time between them, or a shorter trial";
+            return Err(plan_error("number of disturbances by timers", self.after.len(), most));
+        }
+        kinds::make_timers(timers).map(Prepared::Timers)
+    }
+
+    /// Disturbs at its times, and stays until it is stopped: whoever reads a trace asks for its name.
+    ///
+    /// # Errors
+    /// Timers that can't be armed.
+    fn run(&self, prepared: Prepared) -> Result<Vec<Injected>, DataplaneError> {
+        let Some(origin_ns) = self.await_origin() else { return Ok(Vec::new()) };
+        let times = self.after.iter().map(|after| origin_ns + after);
+        let (pid, task) = this_thread();
+        let injected =
+            |start_ns, end_ns| Injected { kind: self.kind, start_ns, end_ns, pid, task: task.clone() };
+        match prepared {
+            Prepared::Timers(timers) => {
+                kinds::arm(&timers, times.clone())?;
+                self.stay();
+                let now = monotonic_ns();
+                drop(timers);
+                let ends = times.map(|start| (start, start + TIMERS_END_NS));
+                Ok(ends.filter(|(_, end)| *end <= now).map(|(start, end)| injected(start, end)).collect())
+            }
+            Prepared::Ready(mut interferer) => {
+                let mut all = Vec::with_capacity(self.after.len());
+                for at in times {
+                    interferer.get_ready();
+                    if !self.sleep_until(at) {
+                        break;
+                    }
+                    let start_ns = monotonic_ns();
+                    let end_ns = interferer.interfere(start_ns);
+                    all.push(injected(start_ns, end_ns));
+                }
+                self.stay();
+                Ok(all)
+            }
+        }
+    }
+
+    /// The origin, once it is known; None if stopped before.
+    fn await_origin(&self) -> Option<u64> {
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Some(origin_ns) = self.origin.get() {
+                return Some(origin_ns);
+            }
+            park();
+        }
+        None
+    }
+
+    fn stay(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            park();
+        }
+    }
+
+    /// False if stopped before. Asleep in one piece: a wakeup in between would be a disturbance, too.
+    fn sleep_until(&self, time_ns: u64) -> bool {
+        while !self.stop.load(Ordering::Relaxed) {
+            match time_ns.checked_sub(monotonic_ns()) {
+                None | Some(0) => return true,
+                Some(left) => park_timeout(Duration::from_nanos(left)),
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever this machine allows of them: all kinds at once for a tenth of a second, on one core each.
+    #[test]
+    fn injectors_do_what_the_plan_says() {
+        let plan = InterferencePlan {
+            kinds: InterferenceKind::ALL.to_vec(),
+            every_ns: 5_000_000,
+            duration_ns: 80_000_000,
+            seed: 1,
+        };
+        let stop = AtomicBool::new(false);
+        let nothing = || Ok(());
+        let spec = InjectorSpec { device: 0, housekeeping: 0, priority: 45, loopback: &nothing };
+        let (origin_ns, injected) = std::thread::scope(|scope| {
+            let injectors = match Injectors::start(scope, &plan, spec, &stop) {
+                Ok(injectors) => injectors,
+                Err(error) => return (0, Err(error)),
+            };
+            let origin_ns = injectors.origin_ns();
+            while monotonic_ns() < origin_ns + plan.duration_ns + 1_000_000 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (origin_ns, injectors.stop())
+        });
+        let injected = match injected {
+            Ok(injected) => injected,
+            Err(error) => return println!("SKIPPED: {error}"),
+        };
+        let expected: Vec<_> = plan.times().into_iter().filter(|(_, kind)| !kind.is_own()).collect();
+        assert_eq!(injected.len(), expected.len());
+        for (injected, (after, kind)) in injected.iter().zip(expected) {
+            assert_eq!(injected.kind, kind);
+            assert!(injected.start_ns >= origin_ns + after && injected.end_ns > injected.start_ns);
+            assert!(injected.task.starts_with("wt-") && injected.pid > 0, "{injected:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_done_is_said() {
+        let plan = InterferencePlan {
+            kinds: vec![InterferenceKind::Timer],
+            every_ns: 1_000_000,
+            duration_ns: 60_000_000_000,
+            seed: 1,
+        };
+        let stop = AtomicBool::new(false);
+        let nothing = || Ok(());
+        let spec = InjectorSpec { device: 0, housekeeping: 0, priority: 45, loopback: &nothing };
+        let error = std::thread::scope(|scope| Injectors::start(scope, &plan, spec, &stop).unwrap_err());
+        let text = error.to_string();
+        assert!(text.contains("number of disturbances by timers") || text.contains("SCHED_FIFO"), "{text}");
+    }
+}

@@ -1,0 +1,396 @@
+//! Doing a step and undoing it. Both are idempotent where it matters: undoing what was never done, or
+//! was undone before, is no error, because after a SIGKILL nobody knows.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::changes::configuration::{self, FileBefore};
+use crate::changes::hugepages;
+use crate::cpu::tasks;
+use crate::deploy;
+use crate::error::HostError;
+use crate::files::tracefs;
+use crate::files::write_value;
+use crate::network::links::{add_tap, find_link, with_generic, with_netlink};
+use crate::network::namespace::{self, FolderState, Namespace};
+use crate::network::netlink::{self, Netlink};
+use crate::step::{Step, VethEnd};
+
+/// What was there before a step: all that undoing it needs besides the step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Before {
+    /// Nothing: undoing removes, or the namespace takes it with it.
+    Nothing,
+    /// The folder of namespaces.
+    Folder(FolderState),
+    /// A file's content, without the end of line.
+    Value(String),
+    /// A file of configuration.
+    File(FileBefore),
+    /// A link outside of the run's namespaces: whether it was up, and its MTU.
+    Link { up: bool, mtu: u32 },
+    /// Whether a link's generic receive offload was on.
+    Gro { on: bool },
+    /// Huge pages that no run had added ([`hugepages`]), and whether this run has added its own since.
+    HugePages { of_nobody: u64, is_added: bool },
+}
+
+/// Looks at what a step will change, and refuses what would take or overwrite somebody else's.
+pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
+    match step {
+        Step::PrepareNamespaces => Ok(Before::Folder(namespace::folder_state())),
+        Step::AddNamespace { name } => {
+            free(!fs::exists(Namespace::new(name)?.path()).unwrap_or(true), step.object())
+        }
+        Step::AddVeth { a, b } => {
+            for end in [a, b] {
+                link_is_free(end.namespace.as_deref(), &end.link)?;
+            }
+            Ok(Before::Nothing)
+        }
+        Step::AddBridge { namespace, name, .. } => {
+            link_is_free(namespace.as_deref(), name).map(|()| Before::Nothing)
+        }
+        Step::AddTap { namespace, link, .. } => {
+            link_is_free(namespace.as_deref(), link).map(|()| Before::Nothing)
+        }
+        Step::SetUp { namespace: None, link } | Step::SetMtu { namespace: None, link, .. } => {
+            let link = find_link(None, link)?;
+            let missing =
+                || HostError::system("find the link", step.object())(io::ErrorKind::NotFound.into());
+            link.map(|link| Before::Link { up: link.up, mtu: link.mtu }).ok_or_else(missing)
+        }
+        Step::SetGro { namespace, link, .. } => {
+            with_generic(namespace.as_deref(), "look at GRO", link, |netlink| netlink.gro(link))
+                .map(|on| Before::Gro { on })
+        }
+        Step::WriteFile { path, may_refuse, .. } => match fs::read_to_string(path) {
+            Ok(text) => Ok(Before::Value(written_value(path, &text).into())),
+            Err(_) if *may_refuse => Ok(Before::Nothing),
+            Err(error) => Err(HostError::file("read the present value", path)(error)),
+        },
+        Step::AddFile { path, .. } => configuration::look(path).map(Before::File),
+        Step::AddHugePages { .. } => {
+            // Those of other runs are among them: the journal knows how many.
+            hugepages::count(Path::new("/")).map(|of_nobody| Before::HugePages { of_nobody, is_added: false })
+        }
+        Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
+        Step::AddTraceInstance { name } => free(!tracefs::exists(name)?, step.object()),
+        Step::AddContainer { container } => free(container.is_free(), step.object()),
+        _ => Ok(Before::Nothing),
+    }
+}
+
+fn free(is_free: bool, object: String) -> Result<Before, HostError> {
+    if is_free { Ok(Before::Nothing) } else { Err(HostError::Exists { object }) }
+}
+
+fn link_is_free(namespace: Option<&str>, name: &str) -> Result<(), HostError> {
+    if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0', '%', ':']) {
+        let expected = "expected a link's: 1 to 15 bytes without `/`, `:`, `%` and blanks";
+        return Err(HostError::Name { name: name.into(), expected });
+    }
+    let taken = find_link(namespace, name)?.is_some();
+    free(!taken, format!("{}:{name}", namespace.unwrap_or("host"))).map(|_| ())
+}
+
+/// Does a step that [`look`] allowed.
+pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
+    match step {
+        Step::PrepareNamespaces => namespace::prepare_folder(),
+        Step::AddNamespace { name } => namespace::add(name),
+        Step::AddVeth { a, b } => add_veth(a, b),
+        Step::AddBridge { namespace, name, ports } => {
+            with_netlink(namespace.as_deref(), "add the bridge", name, |netlink| {
+                netlink.add_bridge(name)?;
+                ports.iter().try_for_each(|port| netlink.set_master(port, name))
+            })
+        }
+        Step::AddTap { namespace, link, mac } => add_tap(namespace.as_deref(), link, *mac),
+        Step::SetUp { namespace, link } => {
+            with_netlink(namespace.as_deref(), "set the link up", link, |netlink| netlink.set_up(link, true))
+        }
+        Step::SetMtu { namespace, link, mtu } => {
+            with_netlink(namespace.as_deref(), "set the MTU", link, |netlink| netlink.set_mtu(link, *mtu))
+        }
+        Step::AddAddress { namespace, link, address, prefix_len } => {
+            with_netlink(namespace.as_deref(), "add the address", link, |netlink| {
+                netlink.add_address(link, *address, *prefix_len)
+            })
+        }
+        Step::AddNeighbour { namespace, link, address, mac } => {
+            with_netlink(namespace.as_deref(), "add the neighbour", link, |netlink| {
+                netlink.add_neighbour(link, *address, *mac)
+            })
+        }
+        Step::AddRoute { namespace, link, destination, prefix_len, gateway } => {
+            with_netlink(namespace.as_deref(), "add the route", link, |netlink| {
+                netlink.add_route(link, (*destination, *prefix_len), *gateway)
+            })
+        }
+        Step::SetGro { namespace, link, on } => {
+            with_generic(namespace.as_deref(), "switch GRO", link, |netlink| netlink.set_gro(link, *on))
+        }
+        Step::SetSysctl { namespace, name, value } => set_sysctl(namespace, name, value),
+        Step::DisableIpv6 { namespace } => disable_ipv6(namespace),
+        Step::WriteFile { may_refuse: true, .. } if *before == Before::Nothing => Ok(()),
+        Step::WriteFile { path, value, may_refuse } => match write_value(path, value) {
+            Err(_) if *may_refuse => Ok(()),
+            other => other.map_err(HostError::file("write", path)),
+        },
+        Step::AddHugePages { pages } => hugepages::add(Path::new("/"), *pages),
+        Step::AddFile { path, text } => configuration::put(path, text),
+        Step::AddDirectory { path } => fs::create_dir(path).map_err(HostError::file("make the folder", path)),
+        Step::MoveTasks { from, to, keep } => tasks::move_all(from, to, keep),
+        Step::AddTraceInstance { name } => tracefs::add(name),
+        Step::AddContainer { container } => deploy::add(container),
+    }
+}
+
+fn add_veth(a: &VethEnd, b: &VethEnd) -> Result<(), HostError> {
+    let b_namespace = match &b.namespace {
+        Some(name) => Namespace::new(name)?.open()?,
+        None => namespace::own()?,
+    };
+    with_netlink(a.namespace.as_deref(), "add the veth", &a.link, |netlink| {
+        let ends = [a, b].map(|end| netlink::VethEnd { name: &end.link, mac: end.mac });
+        netlink.add_veth(ends[0], ends[1], b_namespace.as_fd())
+    })
+}
+
+/// The sysctls of a namespace are seen by a thread that is inside.
+fn disable_ipv6(name: &str) -> Result<(), HostError> {
+    namespace::inside(Some(name), || {
+        for which in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            let path = Path::new(&path);
+            match write_value(path, "1") {
+                // A kernel without IPv6 has nothing to disable.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(HostError::system("disable IPv6", name))?,
+            }
+        }
+        Ok(())
+    })?
+}
+
+fn set_sysctl(namespace: &str, name: &str, value: &str) -> Result<(), HostError> {
+    let path = Path::new("/proc/sys").join(name);
+    let written = namespace::inside(Some(namespace), || write_value(&path, value))?;
+    written.map_err(HostError::system("set the sysctl", format!("{namespace}:{name}")))
+}
+
+/// The value of a file as it would be written. Some files of /sys are read as a choice, `always [madvise] never`, and take the chosen
+/// word alone.
+fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
+    let text = text.trim_end_matches('\n');
+    let is_choice = path.components().any(|part| part.as_os_str() == "sys") && !text.contains('\n');
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+    chosen.filter(|chosen| is_choice && !chosen.contains(' ')).unwrap_or(text)
+}
+
+/// What undoing a step tells besides success.
+#[derive(Debug, Default)]
+pub(crate) struct StepUndone {
+    /// Processes that were still inside a namespace.
+    pub killed: Vec<i32>,
+    /// What was left as it is, and why.
+    pub remark: Option<String>,
+}
+
+/// Undoes a step. `of_others`: how many huge pages other runs have added.
+pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepUndone, HostError> {
+    let mut undone = StepUndone::default();
+    match (step, before) {
+        (Step::PrepareNamespaces, Before::Folder(state)) => {
+            undone.remark = namespace::restore_folder(*state)?
+        }
+        (Step::AddNamespace { name }, _) => undone.killed = namespace::remove(name)?,
+        (Step::AddVeth { a, .. }, _) => delete_link(a.namespace.as_deref(), &a.link)?,
+        (Step::AddBridge { namespace, name, .. }, _) => delete_link(namespace.as_deref(), name)?,
+        (Step::AddTap { namespace, link, .. }, _) => delete_link(namespace.as_deref(), link)?,
+        (Step::SetUp { namespace: None, link }, Before::Link { up: false, .. }) => {
+            on_the_host("set the link down", link, |netlink| netlink.set_up(link, false))?;
+        }
+        (Step::SetMtu { namespace: None, link, .. }, Before::Link { mtu, .. }) => {
+            on_the_host("set the MTU", link, |netlink| netlink.set_mtu(link, *mtu))?;
+        }
+        (Step::AddAddress { namespace: None, link, address, prefix_len }, _) => {
+            on_the_host("remove the address", link, |n| n.delete_address(link, *address, *prefix_len))?;
+        }
+        (Step::AddNeighbour { namespace: None, link, address, .. }, _) => {
+            on_the_host("remove the neighbour", link, |netlink| netlink.delete_neighbour(link, *address))?;
+        }
+        (Step::AddRoute { namespace: None, link, destination, prefix_len, gateway }, _) => {
+            on_the_host("remove the route", link, |netlink| {
+                netlink.delete_route(link, (*destination, *prefix_len), *gateway)
+            })?;
+        }
+        (Step::SetGro { namespace, link, .. }, Before::Gro { on }) => {
+            restore_gro(namespace.as_deref(), link, *on)?
+        }
+        (Step::WriteFile { path, .. }, Before::Value(value)) => undone.remark = restore_value(path, value)?,
+        (Step::AddFile { path, text }, Before::File(before)) => {
+            undone.remark = configuration::put_back(path, text, before)?;
+        }
+        (Step::AddDirectory { path }, _) => match remove_folder(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(HostError::file("remove the folder", path)(error));
+            }
+            _ => {}
+        },
+        (Step::AddHugePages { pages }, before) => {
+            let (of_nobody, is_certain) = match before {
+                Before::HugePages { of_nobody, is_added } => (*of_nobody, *is_added),
+                // Of a version that did not count them.
+                _ => (0, true),
+            };
+            let added = hugepages::Added { pages: *pages, of_nobody, is_certain, of_others };
+            undone.remark = hugepages::remove(Path::new("/"), added)?;
+        }
+        (Step::AddTraceInstance { name }, _) => tracefs::remove(name)?,
+        (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
+        (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
+        // What is set inside a namespace of the run goes with the namespace.
+        _ => {}
+    }
+    Ok(undone)
+}
+
+/// Removes a folder; a program that was killed leaves its sockets there.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    let removed = fs::remove_dir(path);
+    if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+        return removed;
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_socket() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
+}
+
+fn restore_value(path: &Path, value: &str) -> Result<Option<String>, HostError> {
+    match fs::read_to_string(path) {
+        Ok(present) if written_value(path, &present) == value => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Some(format!("{} is gone; its value was {value:?}", path.display())))
+        }
+        _ => write_value(path, value).map(|()| None).map_err(HostError::file("restore the value of", path)),
+    }
+}
+
+fn delete_link(namespace: Option<&str>, link: &str) -> Result<(), HostError> {
+    if let Some(name) = namespace
+        && !is_mounted(name)?
+    {
+        return Ok(());
+    }
+    gone_is_fine(with_netlink(namespace, "remove the link", link, |netlink| netlink.delete(link)))
+}
+
+fn restore_gro(namespace: Option<&str>, link: &str, on: bool) -> Result<(), HostError> {
+    if let Some(name) = namespace
+        && !is_mounted(name)?
+    {
+        return Ok(());
+    }
+    gone_is_fine(with_generic(namespace, "switch GRO back", link, |netlink| netlink.set_gro(link, on)))
+}
+
+/// Whether a namespace is there: a name without a namespace is what a run leaves that is killed
+/// before it mounts.
+fn is_mounted(name: &str) -> Result<bool, HostError> {
+    match Namespace::new(name)?.inside(|| ()) {
+        Ok(()) => Ok(true),
+        Err(HostError::System { source, .. })
+            if source.kind() == io::ErrorKind::NotFound || is(&source, Errno::INVAL) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn on_the_host(
+    doing: &'static str,
+    link: &str,
+    work: impl FnOnce(&mut Netlink) -> io::Result<()>,
+) -> Result<(), HostError> {
+    gone_is_fine(with_netlink(None, doing, link, work))
+}
+
+fn gone_is_fine(result: Result<(), HostError>) -> Result<(), HostError> {
+    match result {
+        Err(HostError::System { source, .. })
+            if [Errno::NODEV, Errno::NOENT, Errno::ADDRNOTAVAIL, Errno::SRCH]
+                .iter()
+                .any(|errno| is(&source, *errno)) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_names_are_checked_before_the_kernel_sees_them() {
+        for wrong in ["", "a-name-of-16-byte", "a/b", "a b"] {
+            assert!(matches!(link_is_free(None, wrong), Err(HostError::Name { .. })), "{wrong:?}");
+        }
+        assert!(matches!(link_is_free(None, "lo"), Err(HostError::Exists { .. })));
+    }
+
+    #[test]
+    fn of_a_choice_the_chosen_word_is_written_back() {
+        let value = |path: &str, text| written_value(Path::new(path), text).to_owned();
+        assert_eq!(
+            value("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            "madvise"
+        );
+        assert_eq!(value("/proc/irq/9/smp_affinity", "f\n"), "f");
+        assert_eq!(value("/etc/x", "a [b] c\n"), "a [b] c");
+    }
+
+    #[test]
+    fn sockets_go_with_their_folder_and_files_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sockets");
+        let step = Step::AddDirectory { path: path.clone() };
+        make(&step, &Before::Nothing).expect("made");
+        std::os::unix::net::UnixListener::bind(path.join("to1")).expect("a socket");
+        fs::write(path.join("file"), "somebody's").expect("written");
+        undo(&step, &Before::Nothing, 0).expect_err("somebody's file is in it");
+        assert!(path.join("file").exists() && !path.join("to1").exists());
+        fs::remove_file(path.join("file")).expect("removed");
+        undo(&step, &Before::Nothing, 0).expect("empty");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn undoing_what_is_not_there_is_no_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let step = Step::AddDirectory { path: folder.path().join("none") };
+        undo(&step, &Before::Nothing, 0).expect("nothing to do");
+        let step = Step::WriteFile { path: folder.path().join("none"), value: "1".into(), may_refuse: false };
+        let undone = undo(&step, &Before::Value("0".into()), 0).expect("nothing to do");
+        assert!(undone.remark.is_some_and(|remark| remark.contains("is gone")));
+    }
+}

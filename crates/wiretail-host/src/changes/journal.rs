@@ -1,0 +1,512 @@
+//! The journal of a run: what it is about to change is on disk before it is changed.
+//!
+//! One file a run, `DIR/RUN.jsonl`. The first line says whose it is; each further line is a step with
+//! what was there before, written and synced *before* the step is done. A line without its end was
+//! never synced, so its step was never begun. Undoing goes from the last line to the first, is
+//! idempotent, and removes the file when all is undone.
+//!
+//! The file is locked (flock) as long as its run lives: the kernel lets go of the lock when the run
+//! dies, however it dies. That and the owner's number and start time tell a dead run from a living one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::changes::apply::{self, Before};
+use crate::error::HostError;
+use crate::processes::Owner;
+use crate::step::{Plan, Step};
+
+/// Where the journals are unless told otherwise.
+pub const JOURNAL_FOLDER: &str = "/run/wiretail";
+/// Where the journal of what is to stay is: on disk, and out of reach for `wiretail clean`.
+pub const KEPT_FOLDER: &str = "/var/lib/wiretail/host";
+/// Of the lines below.
+pub(crate) const FORMAT: u32 = 1;
+pub(crate) const EXTENSION: &str = "jsonl";
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Header {
+    pub format: u32,
+    pub run: String,
+    pub owner: Owner,
+}
+
+/// Every further line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    /// About to be done.
+    Step { step: Step, before: Before },
+    /// The line before was not done at all, and must not be undone: somebody else had the name, or the memory.
+    NotDone,
+    /// The line before was done. Only steps say so of which nobody could see it afterwards.
+    Done,
+}
+
+/// What [`Journal::undo_all`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// How many steps.
+    pub steps: usize,
+    /// Processes that were still inside a namespace of the run, and were killed.
+    pub killed: Vec<i32>,
+    /// What was left as it is, and why.
+    pub remarks: Vec<String>,
+}
+
+/// The journal of this run. Dropping it undoes all steps, unless it is [kept](Journal::keep); what then fails is left to
+/// `wiretail clean`.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    run: String,
+    steps: Vec<(Step, Before)>,
+    is_kept: bool,
+}
+
+impl Journal {
+    /// Starts the journal of a run of that name in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`HostError::Exists`] if a run of that name left or has a journal; [`HostError::System`] if the
+    /// folder cannot be written.
+    pub fn create(folder: &Path, run: &str) -> Result<Self, HostError> {
+        let path = folder.join(run).with_extension(EXTENSION);
+        let file = create_locked(folder, &path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => HostError::Exists { object: path.display().to_string() },
+            _ => HostError::file("start the journal", &path)(error),
+        })?;
+        let mut journal = Journal { path, file, run: run.into(), steps: Vec::new(), is_kept: false };
+        journal.append(&Header { format: FORMAT, run: run.into(), owner: Owner::current() })?;
+        // So that the name is on disk too.
+        let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
+        sync(folder).map_err(HostError::file("sync", folder))?;
+        // And those of folders that were made for it; others may not be ours to open.
+        folder.ancestors().skip(1).take(2).for_each(|folder| drop(sync(folder)));
+        Ok(journal)
+    }
+
+    /// Starts a journal under a name that no other run has: `wt-PID-N`, at most 12 bytes, the process
+    /// number in base 36.
+    ///
+    /// # Errors
+    /// As [`Journal::create`].
+    pub fn create_unique(folder: &Path) -> Result<Self, HostError> {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let mut number = 0;
+        loop {
+            let run = format!("{}{number}", name_prefix(pid.unsigned_abs()));
+            match Self::create(folder, &run) {
+                Err(HostError::Exists { .. }) if number < 1000 => number += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes over what a dead run left. The file must be locked by the caller.
+    pub(crate) fn adopt(path: PathBuf, file: File, run: String, steps: Vec<(Step, Before)>) -> Self {
+        Journal { path, file, run, steps, is_kept: false }
+    }
+
+    /// Leaves the steps done when this process ends. The journal stays: [`clean`](crate::clean) of its folder undoes them, whenever.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+
+    /// Name of the run; start the names of its namespaces with it.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a step down, then does it.
+    ///
+    /// # Errors
+    /// What was wrong with the step, or with writing it down. A step that failed is undone with the
+    /// others, as far as it came.
+    pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
+        let _alone = self.alone(step)?;
+        let before = self.before_all_runs(apply::look(step)?);
+        self.append(&Line::Step { step: step.clone(), before: before.clone() })?;
+        self.steps.push((step.clone(), before));
+        let (step, before) = &self.steps[self.steps.len() - 1];
+        let done = apply::make(step, before);
+        let is_undone = |error: &HostError| {
+            error.io_kind() == Some(io::ErrorKind::AlreadyExists)
+                || matches!(error, HostError::NoHugePages { .. })
+        };
+        if done.as_ref().is_err_and(is_undone) {
+            self.append(&Line::NotDone)?;
+            self.steps.pop();
+        }
+        if let (Ok(()), Some((_, Before::HugePages { is_added, .. }))) = (&done, self.steps.last_mut()) {
+            *is_added = true;
+            self.append(&Line::Done)?;
+        }
+        done
+    }
+
+    /// Holds other runs off while this one counts huge pages and adds or removes its own: until what is returned is dropped.
+    fn alone(&self, step: &Step) -> Result<Option<File>, HostError> {
+        let Some(folder) = self.path.parent().filter(|_| matches!(step, Step::AddHugePages { .. })) else {
+            return Ok(None);
+        };
+        let lock = |folder: &Path| {
+            let file = File::open(folder)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            Ok(Some(file))
+        };
+        lock(folder).map_err(HostError::file("lock", folder))
+    }
+
+    /// How many huge pages other runs have added.
+    fn pages_of_others(&self) -> u64 {
+        let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+        let others = entries.flatten().map(|entry| entry.path()).filter(|path| *path != self.path);
+        let steps = others.filter_map(|path| Some(read(&path).ok()??.1)).flatten();
+        let pages = steps.filter_map(|(step, before)| match (step, before) {
+            (Step::AddHugePages { .. }, Before::HugePages { is_added: false, .. }) => None,
+            (Step::AddHugePages { pages }, _) => Some(pages),
+            _ => None,
+        });
+        pages.fold(0, u64::saturating_add)
+    }
+
+    /// The folder of namespaces is what runs share. The first one finds it as it was before all of
+    /// them; the others take that over, so that the last one to end puts it back.
+    fn before_all_runs(&self, before: Before) -> Before {
+        if let Before::HugePages { of_nobody, is_added } = before {
+            return Before::HugePages {
+                of_nobody: of_nobody.saturating_sub(self.pages_of_others()),
+                is_added,
+            };
+        }
+        let Before::Folder(mut state) = before else { return before };
+        let others = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        for entry in others.into_iter().flatten().flatten() {
+            let Ok(Some((_, steps))) = read(&entry.path()) else { continue };
+            for (_, before) in steps {
+                if let Before::Folder(other) = before {
+                    state.existed &= other.existed;
+                    state.mounted &= other.mounted;
+                }
+            }
+        }
+        Before::Folder(state)
+    }
+
+    /// Does all steps of a plan, up to the first that fails.
+    ///
+    /// # Errors
+    /// As [`Journal::apply`].
+    pub fn apply_all(&mut self, plan: &Plan) -> Result<(), HostError> {
+        plan.steps().iter().try_for_each(|step| self.apply(step))
+    }
+
+    /// Undoes all steps, the last one first, and removes the journal. A step that cannot be undone
+    /// does not keep the others from it; it stays in the journal.
+    ///
+    /// # Errors
+    /// [`HostError::NotUndone`] with all that failed.
+    pub fn undo_all(&mut self) -> Result<Undone, HostError> {
+        let mut undone = Undone::default();
+        let mut left = Vec::new();
+        let mut faults = Vec::new();
+        while let Some((step, before)) = self.steps.pop() {
+            let undo = || {
+                let alone = self.alone(&step)?;
+                let of_others = if alone.is_some() { self.pages_of_others() } else { 0 };
+                apply::undo(&step, &before, of_others)
+            };
+            match undo() {
+                Ok(more) => {
+                    undone.steps += 1;
+                    undone.killed.extend(more.killed);
+                    undone.remarks.extend(more.remark);
+                }
+                Err(error) => {
+                    faults.push(error.to_string());
+                    left.push((step, before));
+                }
+            }
+        }
+        left.reverse();
+        self.steps = left;
+        if !faults.is_empty() {
+            return Err(HostError::NotUndone { journal: self.path.clone(), faults });
+        }
+        self.remove().map_err(HostError::file("remove the journal", &self.path))?;
+        Ok(undone)
+    }
+
+    /// Removes the file, and the folder if it was the last one.
+    fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if let Some(folder) = self.path.parent() {
+            // Fails while others have journals there, or somebody put something else there.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, line: &impl Serialize) -> Result<(), HostError> {
+        let mut bytes =
+            serde_json::to_vec(line).map_err(|error| HostError::file("write", &self.path)(error.into()))?;
+        bytes.push(b'\n');
+        let written = self.file.metadata().and_then(|metadata| {
+            let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+            if written.is_err() {
+                // The disk is full, perhaps: half a line must not stand before the next one.
+                self.file.set_len(metadata.len())?;
+            }
+            written
+        });
+        written.map_err(HostError::file("write", &self.path))
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // An error has nobody to go to; the journal stays, and `clean` finds it.
+            let _ = self.undo_all();
+        }
+    }
+}
+
+/// What every name of a run of process `pid` starts with.
+pub fn name_prefix(pid: u32) -> String {
+    let mut digits = Vec::new();
+    let mut rest = pid;
+    loop {
+        digits.push(char::from_digit(rest % 36, 36).unwrap_or('0'));
+        rest /= 36;
+        if rest == 0 {
+            break;
+        }
+    }
+    format!("wt-{}-", digits.iter().rev().collect::<String>())
+}
+
+/// A new file under its lock. Between the two, `clean` may take it for an empty one that a dead run
+/// left, and another run may remove the folder after its last journal: then once more.
+fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
+    for _ in 0..100 {
+        fs::create_dir_all(folder)?;
+        let file = match OpenOptions::new().append(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        if rustix::fs::fstat(&file)?.st_nlink > 0 {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// A journal that was read: none for a file whose run died before it changed anything.
+pub(crate) type Content = Option<(Header, Vec<(Step, Before)>)>;
+
+/// Reads a journal. What follows the last end of line was never synced and is left out.
+pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
+    let text = fs::read(path).map_err(HostError::file("read", path))?;
+    let synced = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut lines = text[..synced].split_inclusive(|byte| *byte == b'\n').enumerate();
+    let Some((_, first)) = lines.next() else { return Ok(None) };
+    let fault = |line: usize, fault: String| HostError::Journal {
+        path: path.into(),
+        line: line + 1,
+        fault,
+        expected: FORMAT,
+    };
+    let header: Header = serde_json::from_slice(first).map_err(|error| fault(0, error.to_string()))?;
+    if header.format != FORMAT {
+        return Err(fault(0, format!("a journal of format {}", header.format)));
+    }
+    let mut steps = Vec::new();
+    for (number, line) in lines {
+        match serde_json::from_slice(line).map_err(|error| fault(number, error.to_string()))? {
+            Line::Step { step, before } => steps.push((step, before)),
+            Line::NotDone => drop(steps.pop()),
+            Line::Done => {
+                if let Some((_, Before::HugePages { is_added, .. })) = steps.last_mut() {
+                    *is_added = true;
+                }
+            }
+        }
+    }
+    Ok(Some((header, steps)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::namespace::FolderState;
+
+    fn write(path: &Path, value: &str) -> Step {
+        Step::WriteFile { path: path.into(), value: value.into(), may_refuse: false }
+    }
+
+    #[test]
+    fn files_are_restored_in_reverse() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = folder.path().join("setting");
+        fs::write(&setting, "one\n").expect("written");
+        let journals = folder.path().join("journals");
+        let mut journal = Journal::create(&journals, "wt-1-0").expect("a journal");
+        journal.apply(&Step::AddDirectory { path: folder.path().join("set") }).expect("made");
+        journal.apply(&write(&setting, "two")).expect("written");
+        journal.apply(&write(&setting, "three")).expect("written");
+        assert_eq!(fs::read_to_string(&setting).expect("read"), "three\n");
+        let (header, steps) = read(journal.path()).expect("read").expect("a header");
+        assert_eq!((header.run.as_str(), steps.len()), ("wt-1-0", 3));
+        assert_eq!(steps[2].1, Before::Value("two".into()));
+        let undone = journal.undo_all().expect("undone");
+        assert_eq!(undone.steps, 3);
+        assert_eq!(fs::read_to_string(&setting).expect("read"), "one\n");
+        assert!(!journals.exists() && !folder.path().join("set").exists());
+    }
+
+    #[test]
+    fn dropping_undoes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = folder.path().join("setting");
+        fs::write(&setting, "one\n").expect("written");
+        let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+        journal.apply(&write(&setting, "two")).expect("written");
+        drop(journal);
+        assert_eq!(fs::read_to_string(&setting).expect("read"), "one\n");
+    }
+
+    #[test]
+    fn what_is_kept_stays_done_and_written_down() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = folder.path().join("setting");
+        fs::write(&setting, "one\n").expect("written");
+        let mut journal = Journal::create(&folder.path().join("journals"), "applied").expect("a journal");
+        journal.apply(&write(&setting, "two")).expect("written");
+        let path = journal.path().to_path_buf();
+        journal.keep();
+        assert_eq!(fs::read_to_string(&setting).expect("read"), "two\n");
+        let (_, steps) = read(&path).expect("read").expect("a header");
+        assert_eq!(steps[0].1, Before::Value("one".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_undone_stays_written_down() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = folder.path().join("made");
+        let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+        journal.apply(&Step::AddDirectory { path: made.clone() }).expect("made");
+        fs::write(made.join("somebody-else's"), "").expect("written");
+        let error = journal.undo_all().expect_err("not empty");
+        assert!(error.to_string().contains("1 of its steps could not be undone"), "{error}");
+        assert!(journal.path().exists());
+        fs::remove_file(made.join("somebody-else's")).expect("removed");
+        assert_eq!(journal.undo_all().expect("undone").steps, 1);
+        assert!(!journal.path().exists());
+    }
+
+    #[test]
+    fn what_exists_is_not_taken_and_not_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journals = folder.path().join("journals");
+        let mut journal = Journal::create_unique(&journals).expect("a journal");
+        let step = Step::AddDirectory { path: folder.path().into() };
+        assert!(matches!(journal.apply(&step), Err(HostError::Exists { .. })));
+        assert!(matches!(Journal::create(&journals, journal.run()), Err(HostError::Exists { .. })));
+        assert_eq!(journal.undo_all().expect("undone"), Undone::default());
+        assert!(folder.path().exists());
+    }
+
+    #[test]
+    fn a_refusal_is_allowed_where_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("none");
+        let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
+        assert!(journal.apply(&write(&path, "1")).is_err());
+        let step = Step::WriteFile { path: path.clone(), value: "1".into(), may_refuse: true };
+        journal.apply(&step).expect("left alone");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_last_run_puts_the_shared_folder_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut first = Journal::create_unique(folder.path()).expect("a journal");
+        let second = Journal::create_unique(folder.path()).expect("a journal");
+        let state = |existed, mounted| Before::Folder(FolderState { existed, mounted });
+        assert_eq!(second.before_all_runs(state(true, true)), state(true, true));
+        let line = Line::Step { step: Step::PrepareNamespaces, before: state(true, false) };
+        first.append(&line).expect("written");
+        assert_eq!(second.before_all_runs(state(true, true)), state(true, false));
+        assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
+    }
+
+    /// Of each run only what is certain, whatever line it was killed behind.
+    #[test]
+    fn huge_pages_of_other_runs_are_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let counting = Journal::create(folder.path(), "wt-1-0").expect("a journal");
+        let mut adding = Journal::create(folder.path(), "wt-2-0").expect("a journal");
+        let before = Before::HugePages { of_nobody: 10, is_added: false };
+        let line = Line::Step { step: Step::AddHugePages { pages: 256 }, before: before.clone() };
+        adding.append(&line).expect("written");
+        assert_eq!(counting.pages_of_others(), 0);
+        assert_eq!(counting.before_all_runs(before.clone()), before);
+        adding.append(&Line::Done).expect("written");
+        assert_eq!((counting.pages_of_others(), adding.pages_of_others()), (256, 0));
+        let counted = Before::HugePages { of_nobody: 266, is_added: false };
+        assert_eq!(counting.before_all_runs(counted), before);
+        let (_, steps) = read(adding.path()).expect("read").expect("a header");
+        assert_eq!(steps[0].1, Before::HugePages { of_nobody: 10, is_added: true });
+        adding.append(&line).expect("written");
+        adding.append(&Line::NotDone).expect("written");
+        assert_eq!(counting.pages_of_others(), 256);
+        // Who holds the lock is alone, and it goes with what holds it.
+        let step = Step::AddHugePages { pages: 1 };
+        drop(counting.alone(&step).expect("locked").expect("a lock"));
+        drop(counting.alone(&step).expect("once more"));
+    }
+
+    #[test]
+    fn torn_lines_are_left_out_and_wrong_ones_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut journal = Journal::create(folder.path(), "wt-1-0").expect("a journal");
+        journal.apply(&Step::AddDirectory { path: folder.path().join("set") }).expect("made");
+        let whole = fs::read(journal.path()).expect("read");
+        let copy = folder.path().join("copy.jsonl");
+        let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+        for len in 0..=whole.len() {
+            fs::write(&copy, &whole[..len]).expect("written");
+            let read = read(&copy).expect("no fault").map(|(_, steps)| steps.len());
+            let expected = ends.iter().filter(|end| **end < len).count().checked_sub(1);
+            assert_eq!(read, expected, "{len} bytes");
+        }
+        fs::write(&copy, [whole.as_slice(), b"{\"step\":7}\n"].concat()).expect("written");
+        let error = read(&copy).expect_err("no step").to_string();
+        assert!(error.contains("copy.jsonl:3: "), "{error}");
+    }
+
+    #[test]
+    fn names_are_short() {
+        assert_eq!(name_prefix(0), "wt-0-");
+        assert_eq!(name_prefix(36 * 36 + 10), "wt-10a-");
+        assert!(name_prefix(4_194_304).len() + 3 <= 12);
+    }
+}

@@ -1,0 +1,258 @@
+//! A container: the host's system folders, read-only, around a program in the network namespace of its
+//! node. No image is needed, and what runs inside is what runs outside.
+//!
+//! The program is not process 1 inside, because that one ignores signals that it does not ask for. Process
+//! 1 is a few lines of shell: they hand on signals and end as the program does.
+
+mod cgroups;
+pub(super) mod lxc;
+pub(super) mod oci;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Launch, Workload, need};
+use crate::error::HostError;
+use crate::network::namespace::Namespace;
+pub use crate::step::{ContainerSpec, Runtime};
+use crate::step::{Plan, Step};
+
+/// The name that [`INIT`] goes by, by which it is found.
+const INIT_NAME: &str = "wiretail-init";
+
+/// Starts the program and hands on signals. `wait` comes back when a signal arrives, too: it is over only
+/// when there is nobody to signal any more. A shell makes its background jobs deaf to INT and QUIT, and takes
+/// their standard input: both are put back.
+const INIT: &str = r#"exec 3<&0
+env -i --default-signal=INT,QUIT "$@" <&3 3<&- &
+program=$!
+exec 3<&- </dev/null
+for signal in TERM INT HUP USR1 USR2; do trap "kill -s $signal $program" $signal; done
+while :; do
+  wait $program
+  status=$?
+  kill -0 $program 2>/dev/null || exit $status
+done"#;
+
+/// Folders of the system that the program sees as they are outside, where they are.
+const SYSTEM: [&str; 10] =
+    ["/usr", "/etc", "/opt", "/var/lib", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// Empty inside, in memory.
+const EMPTY: [&str; 5] = ["/tmp", "/run", "/var/log", "/var/tmp", "/dev/shm"];
+/// Devices that forwarders use: taps, user-space drivers, power management.
+const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/cpu_dma_latency", "/dev/vhost-net"];
+const HUGE_PAGES: &str = "/dev/hugepages";
+
+/// A container that is started by a [`Launch`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    name: String,
+}
+
+impl Container {
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn new(name: &str) -> Result<Self, HostError> {
+        Namespace::new(name)?;
+        Ok(Container { name: name.into() })
+    }
+
+    /// The number of the program's process outside; none before it is started and after it has ended. Signals
+    /// for the program go there: `runc` hands them on, `lxc-execute` only some.
+    pub fn program_pid(&self) -> Option<i32> {
+        let everybody = cgroups::processes(&self.name);
+        let init = everybody.iter().find(|pid| is_init(**pid))?;
+        let is_program = |pid: &&i32| parent(**pid) == Some(*init) && !is_init(**pid);
+        everybody.iter().find(is_program).copied()
+    }
+
+    /// Lets what runs inside have real-time priority, without a limit of its own. What is started inside
+    /// later inherits that from whoever starts it.
+    ///
+    /// # Errors
+    /// [`HostError::System`] if the kernel refuses.
+    pub fn allow_realtime(&self) -> Result<(), HostError> {
+        cgroups::leave_cpu_group(&self.name)
+    }
+}
+
+/// Whether that process is the shell that runs [`INIT`]; its child before `exec` looks the same.
+fn is_init(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(3) == Some(INIT_NAME.as_bytes())
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// What is inside besides `/proc` and `/sys`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mount {
+    /// The same path outside.
+    Host { path: PathBuf, writable: bool, is_folder: bool },
+    /// In memory.
+    Empty(PathBuf),
+}
+
+/// In the order in which they are mounted.
+pub(super) fn mounts(workload: &Workload) -> Vec<Mount> {
+    let host = |path: &Path, writable: bool| {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Mount::Host { path: path.into(), writable, is_folder: metadata.is_dir() })
+    };
+    let is_link = |path: &str| Path::new(path).is_symlink();
+    let mut mounts: Vec<Mount> =
+        SYSTEM.iter().filter(|path| !is_link(path)).filter_map(|path| host(Path::new(path), false)).collect();
+    mounts.extend(EMPTY.iter().map(|path| Mount::Empty(path.into())));
+    mounts.extend(DEVICES.iter().filter_map(|path| host(Path::new(path), true)));
+    if workload.hugepages {
+        mounts.extend(host(Path::new(HUGE_PAGES), true));
+    }
+    let is_system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
+    let mut reads: Vec<PathBuf> = workload.read_paths();
+    reads.retain(|path| !is_system(path) && !path.starts_with(&workload.directory));
+    // A folder before what lies in it, or it would hide that; the working folder behind all of them.
+    reads.sort();
+    reads.dedup();
+    mounts.extend(reads.iter().filter_map(|path| host(path, false)));
+    mounts.extend(host(&workload.directory, true));
+    mounts
+}
+
+/// What process 1 is, with its arguments.
+pub(super) fn init(workload: &Workload) -> Vec<String> {
+    let shell = ["/bin/sh", "-c", INIT, INIT_NAME].map(str::to_owned);
+    shell.into_iter().chain(workload.environment()).chain(workload.argv.iter().cloned()).collect()
+}
+
+/// A container called `name` that runs the workload; what the runtime needs is kept in a new folder of that
+/// name in `folder` while the plan stands. The program's exit status is the command's, 128 and the signal's
+/// number if one killed it.
+///
+/// # Errors
+/// [`HostError::NotInstalled`] without the runtime; [`HostError::Name`] for what cannot be configured.
+pub fn container(
+    runtime: Runtime,
+    name: &str,
+    workload: &Workload,
+    folder: &Path,
+) -> Result<Launch, HostError> {
+    let program = need(program_of(runtime), "container")?;
+    if !name.starts_with(char::is_alphanumeric)
+        || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    {
+        let expected = "expected a container's: letters, digits, `-` and `_`";
+        return Err(HostError::Name { name: name.into(), expected });
+    }
+    workload.check()?;
+    let folder = std::path::absolute(folder).map_err(HostError::file("find", folder))?.join(name);
+    let mut command = Command::new(program);
+    let config = match runtime {
+        Runtime::Runc => {
+            command.arg("--root").arg(folder.join("state")).arg("run");
+            command.arg("--bundle").arg(&folder).arg(name);
+            oci::config(name, workload, &mounts(workload))?
+        }
+        Runtime::Lxc => {
+            command.arg("-P").arg(&folder).args(["-n", name, "-f"]).arg(folder.join("config")).arg("--");
+            command.args(init(workload));
+            lxc::config(name, workload, &mounts(workload), &folder.join("rootfs"))?
+        }
+    };
+    let mut plan = Plan::new();
+    plan.push(Step::AddContainer { container: ContainerSpec { name: name.into(), runtime, folder, config } });
+    Ok(Launch { command, plan })
+}
+
+fn program_of(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Lxc => "lxc-execute",
+        Runtime::Runc => "runc",
+    }
+}
+
+impl ContainerSpec {
+    /// Whether nobody has the name.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.folder.exists() && cgroups::folders(&self.name).is_empty()
+    }
+
+    fn monitor(&self) -> String {
+        format!("{}-monitor", self.name)
+    }
+}
+
+/// Makes the container's folder. The groups are made by the runtime.
+pub(crate) fn add(spec: &ContainerSpec) -> Result<(), HostError> {
+    let root = spec.folder.join("rootfs");
+    let make = |path: &Path| fs::create_dir(path).map_err(HostError::file("make the folder", path));
+    make(&spec.folder)?;
+    make(&root)?;
+    for name in ["proc", "sys", "dev", "var", "root"] {
+        make(&root.join(name))?;
+    }
+    // Where /bin is a part of /usr, it is so inside.
+    let links = SYSTEM.iter().map(|path| (path.trim_start_matches('/'), fs::read_link(path)));
+    let links = links.filter_map(|(name, target)| Some((name.to_owned(), target.ok()?)));
+    for (name, target) in links.chain([("var/run".into(), PathBuf::from("/run"))]) {
+        let path = root.join(name);
+        std::os::unix::fs::symlink(target, &path).map_err(HostError::file("make the link", &path))?;
+    }
+    let name = match spec.runtime {
+        Runtime::Lxc => "config",
+        Runtime::Runc => "config.json",
+    };
+    let path = spec.folder.join(name);
+    fs::write(&path, &spec.config).map_err(HostError::file("write", &path))
+}
+
+/// Kills what runs inside and removes what the runtime and [`add`] made. Nothing to do if it is not there.
+/// Returns who was killed.
+pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
+    let mut killed = cgroups::remove(&spec.name)?;
+    killed.extend(cgroups::remove(&spec.monitor())?);
+    // Mounts are the container's own and have gone with it. If one is in the host's tree all the same,
+    // removing the folder would go through it.
+    let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_inside =
+        |line: &str| line.split(' ').nth(4).is_some_and(|path| Path::new(path).starts_with(&spec.folder));
+    if mounted.lines().any(is_inside) {
+        return Err(HostError::file("remove the folder", &spec.folder)(io::ErrorKind::ResourceBusy.into()));
+    }
+    gone(remove_empty(&spec.folder.join("rootfs")))
+        .and_then(|()| gone(fs::remove_dir_all(&spec.folder)))
+        .map_err(HostError::file("remove the folder", &spec.folder))?;
+    if spec.runtime == Runtime::Lxc {
+        lxc::remove_lock(&spec.name, &spec.folder);
+        cgroups::remove_idle(lxc::PIVOT);
+    }
+    Ok(killed)
+}
+
+/// Removes a tree of folders, links and empty files, which is all that mount points leave.
+fn remove_empty(path: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            remove_empty(&entry?.path())?;
+        }
+        fs::remove_dir(path)
+    } else if metadata.is_file() && metadata.len() > 0 {
+        Err(io::ErrorKind::DirectoryNotEmpty.into())
+    } else {
+        fs::remove_file(path)
+    }
+}
+
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

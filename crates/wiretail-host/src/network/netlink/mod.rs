@@ -1,0 +1,495 @@
+//! The few requests of route netlink that a testbed needs, over a socket of the standard kind.
+//!
+//! An own writer instead of the `rtnetlink` crate: that one is asynchronous and would bring a
+//! runtime with some forty crates into a program that has none, for ten requests of a few dozen
+//! bytes each whose layout the kernel keeps stable. The bytes are in [`message`], the requests here.
+//!
+//! A socket belongs to the network namespace of the thread that opened it, for good: open it inside
+//! with [`Namespace::inside`](crate::Namespace::inside), use it anywhere.
+
+mod ethtool;
+pub mod generic;
+pub mod message;
+mod socket;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::net::AddressFamily;
+
+use self::message::{ACK, CREATE, DUMP, Message, attributes, u32_at};
+use self::socket::Socket;
+use crate::network::mac::MacAddress;
+
+/// `NETLINK_ROUTE` is protocol 0.
+const ROUTE: Option<rustix::net::Protocol> = None;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_DELNEIGH: u16 = 29;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_STATS64: u16 = 23;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_BRPORT_STATE: u16 = 1;
+const VETH_INFO_PEER: u16 = 1;
+const IFLA_BR_MCAST_SNOOPING: u16 = 23;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// No duplicate address detection: an address of a testbed works at once.
+const IFA_F_NODAD: u32 = 2;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+/// `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_UNIVERSE`, `RTN_UNICAST`.
+const ROUTE_KIND: [u8; 4] = [254, 4, 0, 1];
+
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+
+const IFF_UP: u32 = 1;
+/// Operational states after RFC 2863. Unknown is what has no carrier to speak of (loopback); also a
+/// veth or bridge that is so new that the kernel has not looked yet: those end as up or as down.
+const OPERSTATE_UNKNOWN: u8 = 0;
+const OPERSTATE_UP: u8 = 6;
+/// A bridge passes packets from and to this port.
+const BR_STATE_FORWARDING: u8 = 3;
+/// Bytes of `struct ifinfomsg`.
+const IFINFO_LEN: usize = 16;
+
+/// A network link as the kernel lists it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// At most 15 bytes, unique in its namespace.
+    pub name: String,
+    /// The kernel's number for it; 0 never occurs.
+    pub index: u32,
+    /// Whether it was set up by an administrator. A veth also needs its peer up to carry packets.
+    pub up: bool,
+    /// Whether packets pass: it is up, has a carrier, and as a port of a bridge is forwarding. The
+    /// kernel gets there on its own, up to a second after both ends of a veth were set up.
+    pub ready: bool,
+    /// `veth`, `bridge`, …; empty for hardware and loopback.
+    pub kind: String,
+    /// Index of the bridge it is a port of.
+    pub master: Option<u32>,
+    /// Its Ethernet address, if it has one.
+    pub mac: Option<MacAddress>,
+    /// Longest packet without the Ethernet header, in bytes.
+    pub mtu: u32,
+    /// What it has counted.
+    pub traffic: LinkTraffic,
+}
+
+/// What a link has counted since it was made: packets, not bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkTraffic {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped on reception.
+    pub dropped_in: u64,
+    /// Packets dropped instead of sent.
+    pub dropped_out: u64,
+}
+
+/// A route netlink socket. Outside of this crate it only looks: changes are [`Step`](crate::Step)s.
+#[derive(Debug)]
+pub struct Netlink(Socket);
+
+/// One end of a veth pair for [`Netlink::add_veth`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VethEnd<'a> {
+    /// Of the link.
+    pub name: &'a str,
+    /// Instead of one that the kernel draws.
+    pub mac: Option<MacAddress>,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// What the system says: no descriptors left, or no netlink.
+    pub fn open() -> io::Result<Self> {
+        Socket::open(ROUTE).map(Netlink)
+    }
+
+    /// Makes a veth pair: `a` in this socket's namespace, `b` in the one that `b_namespace` is. Both
+    /// appear at once and nowhere else in between.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for a name that is taken; what else the system says.
+    pub(crate) fn add_veth(
+        &mut self,
+        a: VethEnd<'_>,
+        b: VethEnd<'_>,
+        b_namespace: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut request = Message::new(RTM_NEWLINK, ACK | CREATE, &[0; IFINFO_LEN]);
+        name_and_mac(&mut request, a);
+        request.nest(IFLA_LINKINFO, |info| {
+            info.attribute(IFLA_INFO_KIND, b"veth").nest(IFLA_INFO_DATA, |data| {
+                data.nest(VETH_INFO_PEER, |peer| {
+                    peer.raw(&[0; IFINFO_LEN]);
+                    name_and_mac(peer, b);
+                    peer.attribute(IFLA_NET_NS_FD, &b_namespace.as_raw_fd().to_ne_bytes());
+                });
+            });
+        });
+        self.command(request)
+    }
+
+    /// Makes a bridge without spanning tree and without multicast snooping: it sends nothing of its
+    /// own, and forwards from the moment its ports are up.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for a name that is taken; what else the system says.
+    pub(crate) fn add_bridge(&mut self, name: &str) -> io::Result<()> {
+        let mut request = Message::new(RTM_NEWLINK, ACK | CREATE, &[0; IFINFO_LEN]);
+        request.name(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
+            info.attribute(IFLA_INFO_KIND, b"bridge").nest(IFLA_INFO_DATA, |data| {
+                data.attribute(IFLA_BR_MCAST_SNOOPING, &[0]);
+            });
+        });
+        self.command(request)
+    }
+
+    /// Makes `port` a port of the bridge `bridge`.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; what else the system says.
+    pub(crate) fn set_master(&mut self, port: &str, bridge: &str) -> io::Result<()> {
+        let master = self.index(bridge)?;
+        let index = self.index(port)?;
+        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
+        request.attribute(IFLA_MASTER, &master.to_ne_bytes());
+        self.command(request)
+    }
+
+    /// Sets a link up or down.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; what else the system says.
+    pub(crate) fn set_up(&mut self, link: &str, up: bool) -> io::Result<()> {
+        let index = self.index(link)?;
+        let flags = if up { IFF_UP } else { 0 };
+        self.command(Message::new(RTM_NEWLINK, ACK, &ifinfo(index, flags, IFF_UP)))
+    }
+
+    /// Sets the longest packet of a link, in bytes without the Ethernet header.
+    ///
+    /// # Errors
+    /// `EINVAL` for what the link cannot do; what else the system says.
+    pub(crate) fn set_mtu(&mut self, link: &str, mtu: u32) -> io::Result<()> {
+        let index = self.index(link)?;
+        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
+        request.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+        self.command(request)
+    }
+
+    /// Gives a link another Ethernet address.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; what else the system says.
+    pub(crate) fn set_mac(&mut self, link: &str, mac: MacAddress) -> io::Result<()> {
+        let index = self.index(link)?;
+        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
+        request.attribute(IFLA_ADDRESS, &mac.0);
+        self.command(request)
+    }
+
+    /// Removes a link, of a veth pair both ends.
+    ///
+    /// # Errors
+    /// `ENODEV` for a link that is not there; what else the system says.
+    pub(crate) fn delete(&mut self, link: &str) -> io::Result<()> {
+        let index = self.index(link)?;
+        self.command(Message::new(RTM_DELLINK, ACK, &ifinfo(index, 0, 0)))
+    }
+
+    /// Gives a link an address, usable at once.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it has it; what else the system says.
+    pub(crate) fn add_address(&mut self, link: &str, address: IpAddr, prefix_len: u8) -> io::Result<()> {
+        let request = self.address(RTM_NEWADDR, ACK | CREATE, link, address, prefix_len)?;
+        self.command(request)
+    }
+
+    /// Takes an address from a link.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if it doesn't have it; what else the system says.
+    pub(crate) fn delete_address(&mut self, link: &str, address: IpAddr, prefix_len: u8) -> io::Result<()> {
+        let request = self.address(RTM_DELADDR, ACK, link, address, prefix_len)?;
+        self.command(request)
+    }
+
+    fn address(&mut self, kind: u16, flags: u16, link: &str, ip: IpAddr, len: u8) -> io::Result<Message> {
+        let (family, bytes) = family_and_bytes(ip);
+        let mut fixed = vec![family, len, 0, 0];
+        fixed.extend_from_slice(&self.index(link)?.to_ne_bytes());
+        let mut request = Message::new(kind, flags, &fixed);
+        request.attribute(IFA_LOCAL, &bytes).attribute(IFA_ADDRESS, &bytes);
+        if ip.is_ipv6() {
+            request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
+        }
+        Ok(request)
+    }
+
+    /// Tells a link the Ethernet address of a neighbour for good, so that nobody has to ask for it.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it knows it; what else the system says.
+    pub(crate) fn add_neighbour(&mut self, link: &str, address: IpAddr, mac: MacAddress) -> io::Result<()> {
+        let mut request = self.neighbour(RTM_NEWNEIGH, ACK | CREATE, link, address)?;
+        request.attribute(NDA_LLADDR, &mac.0);
+        self.command(request)
+    }
+
+    /// Makes a link forget a neighbour.
+    ///
+    /// # Errors
+    /// `NotFound` if it doesn't know it; what else the system says.
+    pub(crate) fn delete_neighbour(&mut self, link: &str, address: IpAddr) -> io::Result<()> {
+        let request = self.neighbour(RTM_DELNEIGH, ACK, link, address)?;
+        self.command(request)
+    }
+
+    fn neighbour(&mut self, kind: u16, flags: u16, link: &str, ip: IpAddr) -> io::Result<Message> {
+        let (family, bytes) = family_and_bytes(ip);
+        let mut fixed = vec![family, 0, 0, 0];
+        fixed.extend_from_slice(&self.index(link)?.to_ne_bytes());
+        fixed.extend_from_slice(&NUD_PERMANENT.to_ne_bytes());
+        fixed.extend_from_slice(&[0, 0]);
+        let mut request = Message::new(kind, flags, &fixed);
+        request.attribute(NDA_DST, &bytes);
+        Ok(request)
+    }
+
+    /// Sends what is for these addresses to a gateway that the link reaches.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is such a route; `ENETUNREACH` if the link has no address beside the
+    /// gateway's; what else the system says.
+    pub(crate) fn add_route(
+        &mut self,
+        link: &str,
+        destination: (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let request = self.route(RTM_NEWROUTE, ACK | CREATE, link, destination, gateway)?;
+        self.command(request)
+    }
+
+    /// Takes a route back.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is none; what else the system says.
+    pub(crate) fn delete_route(
+        &mut self,
+        link: &str,
+        destination: (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let request = self.route(RTM_DELROUTE, ACK, link, destination, gateway)?;
+        self.command(request)
+    }
+
+    fn route(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        link: &str,
+        (destination, len): (IpAddr, u8),
+        gateway: IpAddr,
+    ) -> io::Result<Message> {
+        let (family, bytes) = family_and_bytes(destination);
+        let mut fixed = vec![family, len, 0, 0];
+        fixed.extend_from_slice(&ROUTE_KIND);
+        fixed.extend_from_slice(&0_u32.to_ne_bytes());
+        let mut request = Message::new(kind, flags, &fixed);
+        request
+            .attribute(RTA_DST, &bytes)
+            .attribute(RTA_OIF, &self.index(link)?.to_ne_bytes())
+            .attribute(RTA_GATEWAY, &family_and_bytes(gateway).1);
+        Ok(request)
+    }
+
+    /// All links of the namespace.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn links(&mut self) -> io::Result<Vec<Link>> {
+        let request = Message::new(RTM_GETLINK, DUMP, &[0; IFINFO_LEN]);
+        let mut links = Vec::new();
+        self.exchange(request, |body| links.extend(parse_link(body)))?;
+        Ok(links)
+    }
+
+    fn index(&mut self, name: &str) -> io::Result<u32> {
+        let mut request = Message::new(RTM_GETLINK, ACK, &[0; IFINFO_LEN]);
+        request.name(IFLA_IFNAME, name);
+        let mut index = None;
+        self.exchange(request, |body| index = u32_at(body, 4))?;
+        index.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn command(&mut self, request: Message) -> io::Result<()> {
+        self.exchange(request, |_| ())
+    }
+
+    /// Sends a request and hands every link of the answer to `each`, up to its end.
+    fn exchange(&mut self, request: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.0.exchange(request, |kind, body| {
+            if kind == RTM_NEWLINK {
+                each(body);
+            }
+        })
+    }
+}
+
+fn name_and_mac(message: &mut Message, end: VethEnd<'_>) {
+    message.name(IFLA_IFNAME, end.name);
+    if let Some(mac) = end.mac {
+        message.attribute(IFLA_ADDRESS, &mac.0);
+    }
+}
+
+/// `struct ifinfomsg`: family, padding, type, index, flags, and which of the flags to change.
+fn ifinfo(index: u32, flags: u32, change: u32) -> [u8; IFINFO_LEN] {
+    let mut bytes = [0; IFINFO_LEN];
+    bytes[4..8].copy_from_slice(&index.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&flags.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&change.to_ne_bytes());
+    bytes
+}
+
+fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let bytes = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    (family.as_raw() as u8, bytes)
+}
+
+fn parse_link(body: &[u8]) -> Option<Link> {
+    let mut link = Link {
+        name: String::new(),
+        index: u32_at(body, 4)?,
+        up: u32_at(body, 8)? & IFF_UP != 0,
+        ready: false,
+        kind: String::new(),
+        master: None,
+        mac: None,
+        mtu: 0,
+        traffic: LinkTraffic::default(),
+    };
+    let (mut operstate, mut forwards) = (OPERSTATE_UNKNOWN, true);
+    for (kind, value) in attributes(body.get(IFINFO_LEN..)?) {
+        match kind {
+            IFLA_IFNAME => link.name = text(value),
+            IFLA_STATS64 => link.traffic = parse_traffic(value).unwrap_or_default(),
+            IFLA_MASTER => link.master = u32_at(value, 0),
+            IFLA_ADDRESS => link.mac = value.try_into().ok().map(MacAddress),
+            IFLA_MTU => link.mtu = u32_at(value, 0)?,
+            IFLA_OPERSTATE => operstate = *value.first()?,
+            IFLA_LINKINFO => {
+                let info = |which| attributes(value).find(|(kind, _)| *kind == which).map(|(_, value)| value);
+                link.kind = info(IFLA_INFO_KIND).map(text).unwrap_or_default();
+                let port = info(IFLA_INFO_SLAVE_DATA).unwrap_or_default();
+                let state = attributes(port).find(|(kind, _)| *kind == IFLA_BRPORT_STATE);
+                forwards = state.is_none_or(|(_, state)| state == [BR_STATE_FORWARDING]);
+            }
+            _ => {}
+        }
+    }
+    let unknown_is_up = !matches!(link.kind.as_str(), "veth" | "bridge");
+    let carrier = operstate == OPERSTATE_UP || (operstate == OPERSTATE_UNKNOWN && unknown_is_up);
+    link.ready = link.up && carrier && forwards;
+    Some(link)
+}
+
+/// `struct rtnl_link_stats64`: packets in and out, bytes in and out, errors in and out, drops in and out.
+fn parse_traffic(value: &[u8]) -> Option<LinkTraffic> {
+    let at = |place: usize| {
+        let bytes = value.get(place * 8..place * 8 + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    Some(LinkTraffic { received: at(0)?, sent: at(1)?, dropped_in: at(6)?, dropped_out: at(7)? })
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_read_from_its_message() {
+        let mut message = Message::new(RTM_NEWLINK, 0, &ifinfo(7, IFF_UP | 0x1000, 0));
+        message
+            .name(IFLA_IFNAME, "in0")
+            .attribute(IFLA_MTU, &1500_u32.to_ne_bytes())
+            .attribute(IFLA_MASTER, &3_u32.to_ne_bytes())
+            .attribute(IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9])
+            .attribute(IFLA_OPERSTATE, &[OPERSTATE_UP])
+            .nest(IFLA_LINKINFO, |info| {
+                info.name(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_SLAVE_DATA, |port| {
+                    // Listening.
+                    port.attribute(IFLA_BRPORT_STATE, &[1]);
+                });
+            });
+        let bytes = message.finish(1);
+        let link = parse_link(&bytes[message::HEADER_LEN..]).expect("a link");
+        let expected = Link {
+            name: "in0".into(),
+            index: 7,
+            up: true,
+            ready: false,
+            kind: "veth".into(),
+            master: Some(3),
+            mac: Some(MacAddress([2, 0, 0, 0, 0, 9])),
+            mtu: 1500,
+            traffic: LinkTraffic::default(),
+        };
+        assert_eq!(link, expected);
+    }
+
+    #[test]
+    fn looking_needs_no_privileges() {
+        let links = Netlink::open().and_then(|mut netlink| netlink.links()).expect("a list of links");
+        assert!(links.iter().any(|link| link.name == "lo" && link.index == 1), "{links:?}");
+    }
+
+    #[test]
+    fn an_unknown_link_is_an_error() {
+        let mut netlink = Netlink::open().expect("a socket");
+        assert!(netlink.set_up("no-such-link", true).is_err());
+        assert!(netlink.links().is_ok(), "usable after an error");
+    }
+}

@@ -1,0 +1,257 @@
+//! The causes by what the delay would be without each, and what helps against them.
+
+use wiretail_schema::causes::{CauseKind, CauseRow, PercentileValue, TrialExplanation};
+
+use super::words::cause_name;
+use super::zero_faint;
+use crate::format;
+use crate::html::Markup;
+use crate::mitigations::{Mitigation, mitigation};
+use crate::pages::cells::{Cell, Row, head, table};
+use crate::pages::explanation::breakdown::{Breakdown, colour};
+use crate::pages::page;
+
+/// The percentiles of the table, the one that ranks first; 100 is the maximum.
+const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
+/// Causes with a smaller share of the tail are advised on in a fold.
+const OPEN_SHARE: f64 = 0.02;
+
+/// The section.
+pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
+    if explanation.causes.is_empty() {
+        return;
+    }
+    page::section(m, "causes", "What each cause costs", |m| {
+        m.tag("p").class("hint").text(format_args!(
+            "Ranked by what {} would be if the cause were not there: each packet's turn without what that cause took of it, and all that waited behind it sooner by as much.",
+            name(rank_by(explanation))
+        ));
+        let order = ranked(explanation);
+        m.tag("div").class("broad").body(|m| {
+            table(m, "Causes", &columns(explanation), rows(explanation, &order));
+        });
+        m.tag("p").class("rests").text(
+            "Percentiles in italics rest on fewer than ten packets. Share: of the time that the tail's packets lost \
+             together. How many times a second, and how much of the core's time: in the whole trial, whether a packet \
+             was there or not. A dash: not known, as of packets ahead, which are the traffic itself.",
+        );
+    });
+    advice(m, explanation);
+}
+
+/// Positions of the percentiles that are shown, in [`TrialExplanation::percentiles`].
+fn shown(explanation: &TrialExplanation) -> Vec<usize> {
+    let place =
+        |wanted: &f64| explanation.percentiles.iter().position(|p| (p.percentile - wanted).abs() < 1e-9);
+    SHOWN.iter().filter_map(place).collect()
+}
+
+/// The percentile that ranks: the first of those wanted that there is.
+fn rank_by(explanation: &TrialExplanation) -> Option<&PercentileValue> {
+    shown(explanation).first().map(|&place| &explanation.percentiles[place])
+}
+
+/// "p99.999", or "the maximum".
+pub fn name(percentile: Option<&PercentileValue>) -> String {
+    match percentile {
+        Some(p) if p.percentile < 100.0 => format!("p{}", format::short(p.percentile)),
+        Some(_) => "the maximum".to_owned(),
+        None => "the tail".to_owned(),
+    }
+}
+
+/// The causes by what they would save, those of the same effect by their share of the tail.
+pub fn ranked(explanation: &TrialExplanation) -> Vec<usize> {
+    let first = shown(explanation).first().copied();
+    let key = |&cause: &usize| {
+        let row = &explanation.causes[cause];
+        let without = first.and_then(|place| without(explanation, cause, place));
+        // Those of which it is not known come behind all that save something.
+        let measured = first.map_or(i64::MAX, |place| explanation.percentiles[place].value_ns);
+        (without.unwrap_or(measured), std::cmp::Reverse(row.tail_ns.iter().sum::<u64>()))
+    };
+    let mut order: Vec<usize> = (0..explanation.causes.len()).collect();
+    order.sort_by_key(key);
+    order
+}
+
+fn columns(explanation: &TrialExplanation) -> Vec<std::borrow::Cow<'static, str>> {
+    let mut names = head(["without"]).to_vec();
+    for place in shown(explanation) {
+        names.push(name(explanation.percentiles.get(place)).replace("the maximum", "max").into());
+    }
+    names.extend(head(["share", "time in the tail"]));
+    if queued(explanation) {
+        names.push("of it behind others".into());
+    }
+    names.extend(head(["longest", "packets of the tail", "times a second", "of the core's time"]));
+    names
+}
+
+/// Whether packets waited behind others that a cause had delayed.
+fn queued(explanation: &TrialExplanation) -> bool {
+    explanation.causes.iter().any(|row| row.tail_queued_ns > 0)
+}
+
+fn rows(explanation: &TrialExplanation, order: &[usize]) -> Vec<Row> {
+    let places = shown(explanation);
+    let cell = |place: &usize, ns: Option<i64>| {
+        let cell = ns.map_or_else(|| Cell::number("–"), Cell::ns);
+        let supported = explanation.percentiles[*place].supported;
+        if supported { cell } else { cell.class("number weak") }
+    };
+    let mut measured = vec![Cell::text("nothing: as measured")];
+    measured.extend(places.iter().map(|place| cell(place, Some(explanation.percentiles[*place].value_ns))));
+    let empty = || Cell::text("");
+    measured.extend([Cell::number(format::ratio(1.0)), Cell::ns(explanation.tail_lost_ns as i64)]);
+    measured.extend(queued(explanation).then(empty));
+    measured.extend([empty(), Cell::count(explanation.tail_packets), empty(), empty()]);
+    let mut rows = vec![Row { cells: measured, class: "measured", beneath: Vec::new() }];
+    let shares = Breakdown::of_tail(explanation);
+    let seconds = explanation.evidence.duration_ns as f64 / 1e9;
+    let per_second =
+        |value: f64| if seconds > 0.0 { Cell::number(rounded(value / seconds)) } else { Cell::number("–") };
+    for &index in order {
+        let row = &explanation.causes[index];
+        let mut cells = vec![Cell::text(cause_name(row)).swatch(colour(&explanation.causes, index))];
+        cells.extend(places.iter().map(|place| cell(place, without(explanation, index, *place))));
+        let tail: u64 = row.tail_ns.iter().sum();
+        cells.extend([Cell::ratio(shares.share(tail)), zero_faint(tail)]);
+        cells.extend(queued(explanation).then(|| zero_faint(row.tail_queued_ns)));
+        cells.extend([
+            zero_faint(row.longest_ns),
+            Cell::count(row.tail_packets),
+            per_second(row.events as f64).exact(format_args!("{} in the trial", format::count(row.events))),
+            core_time(row, explanation.evidence.duration_ns),
+        ]);
+        rows.push(cells.into());
+    }
+    rows
+}
+
+fn core_time(row: &CauseRow, duration_ns: u64) -> Cell {
+    match duration_ns {
+        0 => Cell::number("–"),
+        whole => Cell::ratio(row.total_ns as f64 / whole as f64),
+    }
+}
+
+/// A rate with three digits that count, whole from a hundred on.
+fn rounded(value: f64) -> String {
+    if value >= 100.0 {
+        format::count(value.round() as u64)
+    } else {
+        format::short(format::digits(value, 3).parse().unwrap_or(value))
+    }
+}
+
+/// What helps, in the order of the ranking; causes with the same remedy share it.
+fn advice(m: &mut Markup, explanation: &TrialExplanation) {
+    let shares = Breakdown::of_tail(explanation);
+    let mut entries: Vec<(&'static Mitigation, Vec<usize>)> = Vec::new();
+    for cause in ranked(explanation).into_iter().filter(|&cause| shares.of_cause(cause) > 0) {
+        let row = &explanation.causes[cause];
+        let found = mitigation(row.kind, &row.name);
+        match entries.iter_mut().find(|(other, _)| *other == found) {
+            Some((_, causes)) => causes.push(cause),
+            None => entries.push((found, vec![cause])),
+        }
+    }
+    let share =
+        |causes: &[usize]| causes.iter().map(|&cause| shares.share(shares.of_cause(cause))).sum::<f64>();
+    let (open, more): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
+    page::section(m, "remedies", "What helps", |m| {
+        m.tag("p").class("hint").text("In the order of the table above.");
+        open.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
+        if !more.is_empty() {
+            m.tag("details").class("more").body(|m| {
+                m.tag("summary").text(format_args!(
+                    "{} with a small share of the tail",
+                    if more.len() == 1 {
+                        "1 more, of a cause".to_owned()
+                    } else {
+                        format!("{} more, of causes", more.len())
+                    }
+                ));
+                more.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
+            });
+        }
+    });
+}
+
+fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation, causes: &[usize]) {
+    m.tag("article").class("remedy").body(|m| {
+        m.tag("h3").body(|m| {
+            m.tag("span").body(|m| {
+                for (place, &cause) in causes.iter().enumerate() {
+                    if place > 0 {
+                        m.text(", ");
+                    }
+                    crate::pages::cells::swatch(m, &colour(&explanation.causes, cause));
+                    m.text(cause_name(&explanation.causes[cause]));
+                }
+            });
+            if let [cause] = causes {
+                m.tag("span").class("effect").text(effect(explanation, *cause));
+            }
+        });
+        m.tag("p").text(mitigation.what);
+        m.tag("ul").body(|m| {
+            for step in mitigation.steps {
+                m.tag("li").text(step);
+            }
+        });
+        m.tag("p").class("sources").body(|m| {
+            m.text("Source: ");
+            for (place, source) in mitigation.sources.iter().enumerate() {
+                if place > 0 {
+                    m.text("; ");
+                }
+                m.tag("a").attr("href", source.url).attr("rel", "noreferrer").text(source.title);
+            }
+        });
+    });
+    m.line();
+}
+
+/// What a percentile would be without a cause. Packets ahead can't be thought away (nor those of a batch): they are the
+/// traffic, and nothing is told of them.
+fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
+    let row = &explanation.causes[cause];
+    let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);
+    row.without_ns.get(place).copied().filter(|_| !is_traffic)
+}
+
+/// How much lower the percentile that ranks would be without a cause, in ns; and which percentile that is.
+pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
+    let place = *shown(explanation).first()?;
+    let without = without(explanation, cause, place)?;
+    let measured = &explanation.percentiles[place];
+    Some((measured, measured.value_ns.saturating_sub(without)))
+}
+
+/// What the percentile that ranks would be without a cause, in words.
+fn effect(explanation: &TrialExplanation, cause: usize) -> String {
+    let Some((measured, saved)) = saved(explanation, cause) else { return String::new() };
+    let name = name(Some(measured));
+    if saved == 0 {
+        return format!("{name} stays as it is without it");
+    }
+    let (whole, without) = (measured.value_ns, measured.value_ns.saturating_sub(saved));
+    let ns = |ns: i64| format::duration(ns as f64);
+    format!("{name} without it: {} instead of {}", ns(without), ns(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!(rounded(250.4), "250");
+        assert_eq!(rounded(12.345), "12.3");
+        assert_eq!(rounded(0.05), "0.05");
+        assert_eq!(rounded(0.0), "0");
+    }
+}

@@ -1,0 +1,264 @@
+//! The page of packets that wait for interrupts: their pattern, as simulated and as measured, and how it hangs on the rate.
+
+use wiretail_schema::prediction::sampling::{
+    Beat, InterruptSampling, LatePacket, SampledInterrupt, SamplingCheck, SamplingOutcome,
+};
+use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
+
+use super::{Formula, Frame, basis, error, none};
+use crate::format;
+use crate::html::Markup;
+use crate::pages::cells::{Cell, Row, head, table};
+use crate::pages::page::{answer, figure, section, tile};
+use crate::pages::run::figures::{axis, draw, plain};
+use crate::plot::Size;
+
+/// A page of packets that wait for interrupts.
+pub fn interrupts(sampling: &InterruptSampling) -> String {
+    let outcome = &sampling.outcome;
+    // Keys are texts and numbers finite, or null: it always has a value.
+    let document = serde_json::to_value(sampling).unwrap_or_default();
+    let frame = Frame {
+        what: "interrupts",
+        title: &format!(
+            "{} of all packets wait for interrupts at {}, {} at most",
+            format::ratio(outcome.late_ratio),
+            exactly(outcome.rate_pps),
+            format::duration(outcome.wait_ns_max)
+        ),
+        lead: &sampling.measured.as_ref().map_or_else(
+            || "Nothing was measured to hold the simulation against.".to_owned(),
+            |measured| format!("Held against {} → {}", measured.pre, measured.post),
+        ),
+        schema: &sampling.schema,
+        version: &sampling.version,
+        formula: Formula {
+            text: "Packet n comes at n / r and needs the core for S; an interrupt of rate f and length L takes the core at \
+                   once. With almost no common measure of f and r, a share f (L + S) of all packets waits, L at most, and \
+                   the pattern repeats |a − b · round(a / b)| times a second, a the larger and b the smaller of r and f.",
+            page: "docs/kpi/capacity.md",
+            source: (
+                "S. Gallenmüller, J. Naab, I. Adam, G. Carle, 5G QoS: Impact of Security Functions on Latency (NOMS 2020)",
+                Some("https://arxiv.org/abs/1909.08397"),
+            ),
+        },
+    };
+    super::page(&frame, &document, |m| {
+        if outcome.overloaded {
+            section(m, "verdicts", "Verdict", |m| overloaded(m, sampling));
+        }
+        if let Some(measured) = &sampling.measured {
+            section(m, "errors", "Predicted against measured", |m| match &measured.against {
+                Some(check) => errors(m, sampling, check),
+                None => {
+                    m.tag("p").text("Nothing waited in the simulation, or in the measurement: there is nothing to compare.");
+                }
+            });
+        }
+        section(m, "figures", "The pattern", |m| {
+            m.tag("div").class("figures").body(|m| figure(m, &waits(sampling), Size::Wide, 0));
+            kinds(m, sampling);
+        });
+        section(m, "sensitivity", "How it hangs on the rate", |m| sensitivity(m, sampling));
+        section(m, "rests", "What it rests on", |m| rests(m, sampling));
+    })
+}
+
+/// The worst packets over time, as simulated and as measured.
+pub fn waits(sampling: &InterruptSampling) -> Figure {
+    let series = |name: &str, packets: &[LatePacket]| {
+        let x = packets.iter().map(|packet| packet.at_ns * 1e-9).collect();
+        plain(name.to_owned(), x, packets.iter().map(|packet| packet.wait_ns).collect())
+    };
+    let mut all = vec![series("simulated", &sampling.worst)];
+    all.extend(sampling.measured.iter().map(|measured| series("measured", &measured.worst)));
+    Figure {
+        id: "interrupt-sampling".to_owned(),
+        title: format!("Packets that wait for interrupts, at {}", format::rate(sampling.outcome.rate_pps)),
+        caption: "The packets that wait the longest. A measured wait is the delay less the median."
+            .to_owned(),
+        x: axis("time", "at_s", Unit::Seconds, Scale::Linear),
+        y: axis("wait", "wait_ns", Unit::Nanoseconds, Scale::Linear),
+        mark: Mark::Point,
+        series: all,
+        lines: Vec::new(),
+    }
+}
+
+/// A rate with all its digits: the pattern hangs on the last one.
+fn exactly(pps: f64) -> String {
+    format!("{}{}pps", format::short(pps), format::SPACE)
+}
+
+fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
+    let max = sampling
+        .max_pps
+        .map_or_else(String::new, |max| format!("The core serves {} at most.", format::rate(max)));
+    let said = "Packets come faster than the core serves them: the queue grows as long as packets come, and waits say how \
+                long that was.";
+    m.tag("div").class("cards").body(|m| {
+        answer(m, ("fail", "✕", "OVERLOADED"), &exactly(sampling.outcome.rate_pps), said, &max);
+    });
+}
+
+fn errors(m: &mut Markup, sampling: &InterruptSampling, check: &SamplingCheck) {
+    let more = if check.long_or_more { " or more" } else { "" };
+    let simulated = sampling.outcome.wait_ns_max;
+    let long = format!("wait {} or longer", format::duration(check.long_ns));
+    m.tag("dl").class("tiles").body(|m| {
+        let lines = [
+            format!("{} simulated", format::duration(simulated)),
+            format!("{} measured", format::duration(check.wait_ns_max)),
+        ];
+        tile(m, "longest wait, error", &error(check.wait_error), &check.wait_error.to_string(), &lines, None);
+        let lines = [
+            format!("{}{more} simulated", format::ratio(check.long_simulated)),
+            format!("{}{more} measured", format::ratio(check.long_measured)),
+        ];
+        let shown = check.long_error.map_or_else(|| "–".to_owned(), error);
+        let exact = check.long_error.map_or_else(String::new, |found| found.to_string());
+        let name = format!("packets that {long}, error");
+        tile(m, &name, &shown, &exact, &lines, check.long_or_more.then_some("not all are listed"));
+    });
+    m.tag("p").class("rests").text(
+        "Error: simulated over measured, less 1. A measured wait is the delay less the median; packets are counted from half \
+         of the simulation's longest wait on.",
+    );
+}
+
+fn kinds(m: &mut Markup, sampling: &InterruptSampling) {
+    let rows =
+        sampling.interrupts.iter().zip(&sampling.outcome.beats).enumerate().map(|(place, (kind, beat))| {
+            let name =
+                if kind.name.is_empty() { format!("interrupt {}", place + 1) } else { kind.name.clone() };
+            vec![
+                Cell::text(name),
+                Cell::number(format::digits(kind.rate_hz, 4)).exact(format!("{} Hz", kind.rate_hz)),
+                Cell::ns(kind.length_ns),
+                Cell::ns_mean(kind.phase_ns),
+                Cell::text(pattern(kind, beat)),
+            ]
+        });
+    let names = head(["interrupt", "a second", "length", "first at", "pattern of waits"]);
+    m.tag("div").class("broad").body(|m| table(m, "Interrupts, as simulated", &names, rows));
+}
+
+fn pattern(kind: &SampledInterrupt, beat: &Beat) -> String {
+    match (kind.rate_hz, beat.beat_hz) {
+        (rate, _) if rate <= 0.0 => "never".to_owned(),
+        (_, 0.0) => "keeps step with the packets: by its phase, always the same wait or none".to_owned(),
+        (_, beat) => format!("repeats every {}", format::duration(1e9 / beat)),
+    }
+}
+
+fn rates(sampling: &InterruptSampling) -> Vec<&SamplingOutcome> {
+    let mut all: Vec<&SamplingOutcome> = sampling.sensitivity.iter().chain([&sampling.outcome]).collect();
+    all.sort_by(|a, b| a.rate_pps.total_cmp(&b.rate_pps));
+    all
+}
+
+fn sensitivity(m: &mut Markup, sampling: &InterruptSampling) {
+    let all = rates(sampling);
+    draw(m, &[late(sampling, &all), longest(sampling, &all)], Size::Half, 2, &mut 1);
+    let rows = all.iter().map(|found| {
+        let beats: Vec<String> =
+            found.beats.iter().map(|beat| format!("{} Hz", format::digits(beat.beat_hz, 4))).collect();
+        Row {
+            cells: vec![
+                Cell::text(exactly(found.rate_pps)),
+                Cell::count(found.late),
+                Cell::ratio(found.late_ratio),
+                found.late_ratio_expected.map_or_else(none, Cell::ratio),
+                Cell::ns_mean(found.wait_ns_max),
+                Cell::ns_mean(found.wait_ns_mean),
+                Cell::text(if found.overloaded {
+                    format!("{}; overloaded", beats.join(", "))
+                } else {
+                    beats.join(", ")
+                }),
+            ],
+            ..Row::default()
+        }
+    });
+    let names = head(["rate", "late packets", "of all", "closed form", "longest wait", "mean wait", "beat"]);
+    m.tag("div").class("broad").body(|m| {
+        table(
+            m,
+            "The same interrupts at rates beside it; no closed form where interrupts and packets keep step",
+            &names,
+            rows,
+        );
+    });
+}
+
+fn asked(sampling: &InterruptSampling) -> Vec<ReferenceLine> {
+    vec![ReferenceLine { on: AxisName::X, value: sampling.outcome.rate_pps, label: "asked for".to_owned() }]
+}
+
+fn late(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
+    let mut series = vec![plain(
+        "simulated".to_owned(),
+        all.iter().map(|found| found.rate_pps).collect(),
+        all.iter().map(|found| found.late_ratio).collect(),
+    )];
+    let closed = || all.iter().filter_map(|found| Some((found.rate_pps, found.late_ratio_expected?)));
+    if closed().next().is_some() {
+        let (x, y) = closed().unzip();
+        series.push(plain("closed form".to_owned(), x, y));
+    }
+    Figure {
+        id: "interrupt-late".to_owned(),
+        title: "Packets that wait, over the rate".to_owned(),
+        caption:
+            "Where the simulation leaves the closed form, interrupts and packets keep step, or nearly so."
+                .to_owned(),
+        x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
+        y: axis("of all packets", "late_ratio", Unit::Ratio, Scale::Linear),
+        mark: Mark::Point,
+        series,
+        lines: asked(sampling),
+    }
+}
+
+fn longest(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
+    let of = |value: fn(&SamplingOutcome) -> f64| all.iter().map(|found| value(found)).collect::<Vec<f64>>();
+    let rates = of(|found| found.rate_pps);
+    Figure {
+        id: "interrupt-longest".to_owned(),
+        title: "The longest wait, over the rate".to_owned(),
+        caption: "A rate that keeps step with an interrupt may never meet all of it.".to_owned(),
+        x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
+        y: axis("longest wait", "wait_ns_max", Unit::Nanoseconds, Scale::Linear),
+        mark: Mark::Point,
+        series: vec![plain("simulated".to_owned(), rates, of(|found| found.wait_ns_max))],
+        lines: asked(sampling),
+    }
+}
+
+fn rests(m: &mut Markup, sampling: &InterruptSampling) {
+    if let Some(measured) = &sampling.measured {
+        let clock = if measured.clock.is_empty() { "not known".to_owned() } else { measured.clock.clone() };
+        let what = format!(
+            "{}, median {}",
+            format::rate(measured.rate_pps),
+            format::duration(measured.median_ns as f64)
+        );
+        basis(
+            m,
+            vec![[
+                what,
+                format::count(measured.packets),
+                clock,
+                format::duration_short(measured.granularity_ns),
+            ]],
+        );
+    }
+    m.tag("p").class("rests").text(format_args!(
+        "Simulated: {} packets, {} of the core each; interrupts take {} of each second. Phases that were not given are drawn by \
+         seed {}. Interrupts keep to a clock exactly here; real ones vary in length.",
+        format::count(sampling.packets),
+        format::duration(sampling.service_ns as f64),
+        format::duration(sampling.interrupts_ns),
+        sampling.seed
+    ));
+}

@@ -1,0 +1,133 @@
+//! The pages of predictions, each held against a measurement where there is one: [`capacity`], [`tail`], [`interrupts`], [`queueing`].
+//!
+//! Here is what they share: who made the page, what the prediction rests on, where its formula is from, and the document
+//! itself, which each page holds as JSON.
+
+use serde_json::Value;
+
+use crate::format;
+use crate::html::Markup;
+use crate::pages::cells::{Cell, head, table};
+use crate::pages::page::{self, section};
+
+pub mod capacity;
+mod fit;
+pub mod interrupts;
+mod intervals;
+pub mod queueing;
+pub mod tail;
+
+/// A page of a prediction, without what is predicted.
+struct Frame<'a> {
+    /// What is predicted: "capacity".
+    what: &'static str,
+    /// The answer in a line.
+    title: &'a str,
+    /// What was asked.
+    lead: &'a str,
+    /// Name and version of the document.
+    schema: &'a str,
+    /// Version of the program.
+    version: &'a str,
+    /// The formula in words and where it is from.
+    formula: Formula,
+}
+
+/// Where a formula is from.
+struct Formula {
+    /// The formula.
+    text: &'static str,
+    /// The page that has it with its limits.
+    page: &'static str,
+    /// Its source, and the address of that where there is one.
+    source: (&'static str, Option<&'static str>),
+}
+
+/// The page; `content` writes its sections.
+fn page(frame: &Frame<'_>, document: &Value, content: impl FnOnce(&mut Markup)) -> String {
+    page::document(&format!("{} · Wiretail", frame.title), |m| {
+        m.tag("header").body(|m| {
+            m.tag("p").class("kicker").text(format_args!("Wiretail · predicted {}", frame.what));
+            m.tag("h1").class("long").text(frame.title);
+            m.tag("p").class("lead").text(frame.lead);
+        });
+        m.line();
+        m.tag("main").body(|m| {
+            content(m);
+            section(m, "formula", "Where it is from", |m| source(m, frame));
+        });
+        page::footer(m, frame.version);
+        m.json("document", document);
+    })
+}
+
+fn source(m: &mut Markup, frame: &Frame<'_>) {
+    let formula = &frame.formula;
+    m.tag("p").text(formula.text);
+    m.tag("p").class("rests").body(|m| {
+        m.text("Source: ");
+        let (source, address) = formula.source;
+        match address {
+            Some(address) => m.tag("a").attr("href", address).attr("rel", "noreferrer").text(source),
+            None => m.text(source),
+        };
+        m.text(". Meaning and limits: ").tag("code").text(formula.page);
+        m.text(". All numbers of this page, and more: ").tag("code").text(frame.schema);
+        m.text(", in the file itself ");
+        // The script gives it an address; without scripts it has none and is not shown.
+        let link = m.tag("a").class("csv").attr("data-document", "document");
+        link.attr("download", format_args!("{}.json", frame.what)).text("JSON");
+    });
+}
+
+/// What delays rest on, a row each: what, how many packets, whose stamps, on which grid.
+fn basis(m: &mut Markup, rows: Vec<[String; 4]>) {
+    let rows = rows.into_iter().map(|[what, packets, clock, granularity]| {
+        vec![Cell::text(what), Cell::number(packets), Cell::text(clock), Cell::number(granularity)]
+    });
+    table(m, "Packets and clocks", &head(["measured", "packets", "stamps", "grid"]), rows);
+}
+
+/// By how much a prediction is off: "+2.1 %"; "0 %" for none.
+fn error(error: f64) -> String {
+    match (error * 1000.0).round() / 10.0 {
+        0.0 => format!("0{}%", format::SPACE),
+        percent => {
+            let sign = if percent > 0.0 { "+" } else { "\u{2212}" };
+            format!("{sign}{}{}%", format::fixed(percent.abs(), 1), format::SPACE)
+        }
+    }
+}
+
+fn error_cell(found: Option<f64>) -> Cell {
+    found.map_or_else(none, |found| Cell::number(error(found)).exact(found))
+}
+
+/// Nothing to show.
+fn none() -> Cell {
+    Cell::number("–").class("number zero")
+}
+
+/// A reason as a sentence.
+fn sentence(reason: &str) -> String {
+    let mut letters = reason.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
+/// A number of things: "1 event", "3 events".
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_a_sign() {
+        let shown =
+            [0.021, -0.5, 0.0, 0.0001, 12.0].map(|found| error(found).replace(['\u{a0}', '\u{202f}'], " "));
+        assert_eq!(shown, ["+2.1 %", "\u{2212}50.0 %", "0 %", "0 %", "+1 200.0 %"]);
+    }
+}

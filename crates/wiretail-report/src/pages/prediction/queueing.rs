@@ -1,0 +1,287 @@
+//! The page of a twin that was held against measured trials: both distributions of each, and the errors.
+
+use std::borrow::Cow;
+
+use wiretail_schema::prediction::calibration::{
+    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+};
+use wiretail_schema::prediction::capacity::Estimate;
+use wiretail_schema::prediction::queueing::QueueingPrediction;
+use wiretail_schema::summary::figure::{Figure, Mark, Scale, Series, Unit};
+
+use super::intervals::{self, Lane, draw};
+use crate::format;
+use crate::html::Markup;
+use crate::pages::cells::{Cell, head, table};
+use crate::pages::page::{self, section};
+use crate::pages::run::figures::axis;
+use crate::plot::Size;
+
+/// A page of the trials that a model was held against.
+pub fn queueing(prediction: &QueueingPrediction) -> String {
+    let checks = &prediction.checks;
+    let within = checks.iter().filter(|check| check.within).count();
+    page::document("Digital twin · Wiretail", |m| {
+        m.tag("header").body(|m| {
+            m.tag("p").class("kicker").text("Wiretail · digital twin");
+            m.tag("h1").text("Predicted against measured");
+            m.tag("p").class("lead").text(format_args!(
+                "{within} of {} loads are within 10 % at the median and 20 % at the 99th percentile",
+                checks.len()
+            ));
+        });
+        m.tag("main").body(|m| {
+            section(m, "percentiles", "Percentiles", |m| {
+                [50.0, 99.0].into_iter().for_each(|percentile| overview(m, checks, percentile));
+            });
+            section(m, "errors", "Errors", |m| {
+                if !checks.is_empty() {
+                    errors(m, checks);
+                }
+                if !prediction.searches.is_empty() {
+                    searches(m, &prediction.searches);
+                }
+            });
+            section(m, "figures", "Distributions", |m| {
+                m.tag("div").class("figures").body(|m| {
+                    for (place, check) in checks.iter().enumerate() {
+                        page::figure(m, &figure(place, check), Size::Half, place);
+                    }
+                });
+            });
+            if let Some(calibration) = &prediction.calibration {
+                section(m, "calibration", "What the model rests on", |m| {
+                    evidence(m, prediction, calibration)
+                });
+            }
+        });
+        page::footer(m, env!("CARGO_PKG_VERSION"));
+    })
+}
+
+/// A percentile of all loads.
+fn overview(m: &mut Markup, checks: &[QueueingCheck], percentile: f64) {
+    let lane = |check: &QueueingCheck| {
+        let one = check.percentiles.iter().find(|one| one.percentile == percentile)?;
+        let ns = |ns: i64| ns as f64;
+        let range = |low_ns: i64, high_ns: i64| {
+            format!("{} to {}", format::duration(ns(low_ns)), format::duration(ns(high_ns)))
+        };
+        Some(Lane {
+            name: check.name.clone(),
+            tip: format!(
+                "predicted {} (nine of ten repeats {})\nmeasured {} ({} repeats, {})\n{:+.1} %",
+                format::duration(ns(one.predicted_ns)),
+                range(one.predicted_low_ns, one.predicted_high_ns),
+                format::duration(ns(one.measured_ns)),
+                check.trials.len(),
+                range(one.measured_low_ns, one.measured_high_ns),
+                one.error * 100.0
+            ),
+            predicted: Estimate {
+                value: ns(one.predicted_ns),
+                low: ns(one.predicted_low_ns),
+                high: Some(ns(one.predicted_high_ns)),
+            },
+            measured: [Some(ns(one.measured_low_ns)), Some(ns(one.measured_high_ns))],
+            middle: Some(ns(one.measured_ns)),
+        })
+    };
+    let lanes: Vec<Lane> = checks.iter().filter_map(lane).collect();
+    let frame = intervals::Frame {
+        axis: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        key: ["predicted, with nine of ten repeats", "measured: repeats and their median"],
+    };
+    m.tag("figure").body(|m| {
+        m.tag("figcaption").text(format_args!("p{} of each load", format::short(percentile)));
+        draw(m, &frame, &lanes);
+    });
+}
+
+fn errors(m: &mut Markup, checks: &[QueueingCheck]) {
+    let mut names: Vec<Cow<'_, str>> = head(["trial", "load"]).to_vec();
+    for one in checks.first().map_or(&[][..], |check| &check.percentiles) {
+        names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
+    }
+    names.extend(head(["loss", "within"]));
+    let rows = checks.iter().map(|check| {
+        let load = check.predicted.load.map_or("unknown".to_owned(), format::ratio);
+        let mut cells = vec![Cell::text(&check.name), Cell::number(load)];
+        check.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+        let [predicted, measured] =
+            [check.predicted.loss_ratio, check.measured_loss_ratio].map(format::ratio);
+        cells.push(Cell::number(format!("{predicted} / {measured}")));
+        cells.push(match (check.within, check.within_repeats) {
+            (true, _) => Cell::number("✓ yes").class("number better"),
+            (false, true) => Cell::number("between repeats"),
+            (false, false) => Cell::number("✕ no").class("number worse"),
+        });
+        cells
+    });
+    let title = "Predicted / measured, of repeats the median; below: between what nine of ten predicted repeats lie / the smallest and \
+                 the largest measured; in italics: fewer than ten measured packets, not judged";
+    m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
+    if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
+        let stalls = match checks.iter().all(|check| check.interfered) {
+            true => ", and with the stalls that it listed then",
+            false => "",
+        };
+        m.tag("p").text(format_args!(
+            "Errors are the median ones of the repeats of a load ({paired} of them or more), each predicted at the pace that the \
+             calibration found at its own time{stalls}: what else the machine did then is in both."
+        ));
+    }
+    replays(m, checks);
+    for check in checks.iter().filter(|check| !check.within) {
+        m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
+    }
+}
+
+fn replays(m: &mut Markup, checks: &[QueueingCheck]) {
+    let mut names: Vec<Cow<'_, str>> = head(["load"]).to_vec();
+    for one in checks.first().map_or(&[][..], |check| &check.replay.percentiles) {
+        names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
+    }
+    names.extend(head(["within"]));
+    let rows = checks.iter().map(|check| {
+        let mut cells = vec![Cell::text(&check.name)];
+        check.replay.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+        cells.push(match check.replay.within {
+            true => Cell::number("✓ yes").class("number better"),
+            false => Cell::number("✕ no").class("number worse"),
+        });
+        cells
+    });
+    let stalls =
+        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+    let title = format!(
+        "Replayed with the arrivals{stalls} that each trial recorded: what is off here is the device's, what is off above alone is the \
+         load generator's and the machine's"
+    );
+    m.tag("div").class("broad").body(|m| table(m, &title, &names, rows));
+}
+
+fn searches(m: &mut Markup, checks: &[QueueingSearchCheck]) {
+    let names = head(["search", "goal", "predicted", "met at", "missed at", "error", "within"]);
+    let rows = checks.iter().map(|check| {
+        vec![
+            Cell::text(&check.name),
+            Cell::text(&check.goal),
+            Cell::number(format::rate(check.predicted_pps)),
+            Cell::number(format::rate(check.lower_pps as f64)),
+            Cell::number(check.upper_pps.map_or("unknown".to_owned(), |pps| format::rate(pps as f64))),
+            Cell::number(format!("{:+.1} %", check.error * 100.0)),
+            match check.within {
+                true => Cell::number("✓ yes").class("number better"),
+                false => Cell::number("✕ no").class("number worse"),
+            },
+        ]
+    });
+    table(m, "The capacity, against the rate that a search found", &names, rows);
+}
+
+fn compared(one: &ComparedPercentile) -> [Cell; 2] {
+    let beyond = one.limit.is_some_and(|limit| one.error.abs() > limit);
+    let class = match (one.supported, beyond) {
+        (false, _) => "number weak",
+        (true, true) => "number worse",
+        (true, false) => "number",
+    };
+    let [predicted, measured] = [one.predicted_ns, one.measured_ns].map(|ns| format::duration(ns as f64));
+    let range = |low_ns: i64, high_ns: i64| match low_ns == high_ns {
+        true => format::duration(low_ns as f64),
+        false => format!("{} to {}", format::duration(low_ns as f64), format::duration(high_ns as f64)),
+    };
+    let spread = match one.measured_low_ns == one.measured_high_ns {
+        true => String::new(),
+        false => format!(
+            "{} / {}",
+            range(one.predicted_low_ns, one.predicted_high_ns),
+            range(one.measured_low_ns, one.measured_high_ns)
+        ),
+    };
+    let both = Cell::number(format!("{predicted} / {measured}"))
+        .exact(format!("{} ns, {} ns", one.predicted_ns, one.measured_ns));
+    [
+        if spread.is_empty() { both } else { both.note(spread) },
+        Cell::number(format!("{:+.1} %", one.error * 100.0)).class(class),
+    ]
+}
+
+fn figure(place: usize, check: &QueueingCheck) -> Figure {
+    let series = |name: &str, value: fn(&ComparedPercentile) -> i64| Series {
+        name: name.to_owned(),
+        x: check.curve.iter().map(|one| one.percentile).collect(),
+        y: check.curve.iter().map(|one| value(one) as f64).collect(),
+        low: Vec::new(),
+        high: Vec::new(),
+        supported: check.curve.iter().map(|one| one.supported).collect(),
+        bar_width: None,
+    };
+    Figure {
+        id: format!("twin-{place}"),
+        title: check.name.clone(),
+        caption: format!(
+            "{}: {} measured packets, {} simulated; of repeats the one with the median p99 is drawn; dashed parts rest on fewer than \
+             ten measured packets.",
+            format::first_of(&check.trials),
+            format::count(check.measured_packets),
+            format::count(check.predicted.sent)
+        ),
+        x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
+        y: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        mark: Mark::Line,
+        series: vec![series("measured", |one| one.measured_ns), series("predicted", |one| one.predicted_ns)],
+        lines: Vec::new(),
+    }
+}
+
+fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCalibration) {
+    let row = |what: &str, value: String, rests: String| {
+        vec![Cell::text(what), Cell::number(value), Cell::text(rests)]
+    };
+    let mut rows = vec![
+        row(
+            "service, median",
+            format::duration(found.service_ns.value),
+            format!(
+                "{} gaps, {} of a busy device",
+                format::count(found.gaps),
+                format::duration(found.busy_ns)
+            ),
+        ),
+        row(
+            "interrupts a second",
+            format::digits(found.interrupts.per_second.value, 3),
+            format!(
+                "{} were seen, {} of which held the sender as well; they take {} of the time",
+                format::count(found.interrupts.count),
+                format::count(found.interrupts.shared),
+                format::ratio(found.interrupts.share)
+            ),
+        ),
+        row(
+            "transfer",
+            format::duration(prediction.model.transfer_ns),
+            format!("{} packets found the device idle", format::count(found.isolated)),
+        ),
+    ];
+    rows.extend(found.wakes.iter().map(|wake| {
+        let what = format!("wake after {} idle, mean", format::duration_short(wake.after_idle_ns));
+        row(&what, format::duration(wake.mean_ns), format!("{} packets", format::count(wake.packets)))
+    }));
+    rows.extend(prediction.model.slowest_and_fastest_ns().map(|[slowest_ns, fastest_ns]| {
+        let range = format!("{} to {}", format::duration(fastest_ns), format::duration(slowest_ns));
+        let rests = format!("{} repeats, each with a pace of its own", prediction.model.speed_epochs.len());
+        row("service, median of each repeat", range, rests)
+    }));
+    table(
+        m,
+        &format!("Calibrated by {}", format::first_of(&found.trials)),
+        &head(["what", "value", "rests on"]),
+        rows,
+    );
+    for remark in &found.remarks {
+        m.tag("p").text(remark);
+    }
+}

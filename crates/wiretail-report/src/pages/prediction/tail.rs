@@ -1,0 +1,308 @@
+//! The page of a tail: what comes, how it was found, and what came.
+
+use wiretail_schema::prediction::tail::{
+    Basis, Fit, Forecast, LevelForecast, Refusal, RefusalKind, Tail, TailPrediction,
+};
+use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+
+use super::{Formula, Frame, counted, error_cell, fit, none, sentence};
+use crate::format;
+use crate::html::Markup;
+use crate::pages::cells::{Cell, head, table};
+use crate::pages::page::{answer, section};
+use crate::pages::run::figures::{axis, draw, plain};
+use crate::plot::Size;
+
+/// A page of the delays that are to come.
+pub fn tail(prediction: &TailPrediction) -> String {
+    let tail = &prediction.tail;
+    // Keys are texts and numbers finite, or null: it always has a value.
+    let document = serde_json::to_value(prediction).unwrap_or_default();
+    let frame = Frame {
+        what: "tail",
+        title: &title(tail),
+        lead: &format!("{} → {}", prediction.pre, prediction.post),
+        schema: &prediction.schema,
+        version: &prediction.version,
+        formula: Formula {
+            text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the generalised Pareto \
+                   distribution, fitted to events, which are delays above the threshold with few packets between them.",
+            page: "docs/kpi/extreme-values.md",
+            source: (
+                "S. Coles, An Introduction to Statistical Modeling of Extreme Values (2001), chapters 4 and 5",
+                None,
+            ),
+        },
+    };
+    super::page(&frame, &document, |m| {
+        section(m, "verdicts", "Verdict", |m| verdicts(m, tail));
+        if let Some(fit) = &tail.fit {
+            section(m, "fit", "The tail", |m| fit::tiles(m, fit));
+        }
+        let mut count = 0;
+        if !tail.return_levels.is_empty() || tail.forecast.is_some() {
+            section(m, "comes", "What comes", |m| comes(m, tail, &mut count));
+        }
+        if !tail.candidates.is_empty() {
+            section(m, "diagnostics", "How well it fits", |m| fit::diagnostics(m, tail, count));
+        }
+        section(m, "rests", "What it rests on", |m| rests(m, prediction));
+    })
+}
+
+fn title(tail: &Tail) -> String {
+    if tail.refused.is_some() {
+        return "Nothing is predicted of these delays".to_owned();
+    }
+    let furthest = tail.return_levels.iter().max_by_key(|level| level.once_in_ns);
+    furthest.map_or_else(
+        || "The delays to come".to_owned(),
+        |level| {
+            format!(
+                "{} once in {}",
+                format::duration(level.delay_ns.round()),
+                span(level.once_in_ns as f64 * 1e-9)
+            )
+        },
+    )
+}
+
+/// A time that may be days, in s.
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 172_800.0 => format!("{} d", format::short((s / 8640.0).round() / 10.0)),
+        s if s >= 3600.0 => format!("{} h", format::short((s / 360.0).round() / 10.0)),
+        s if s >= 120.0 => format!("{} min", format::short((s / 6.0).round() / 10.0)),
+        s => format::about(s * 1e9),
+    }
+}
+
+fn verdicts(m: &mut Markup, tail: &Tail) {
+    m.tag("div").class("cards").body(|m| {
+        if let Some(refused) = &tail.refused {
+            refusal(m, refused, tail);
+        }
+        if let Some(forecast) = tail.forecast.as_ref().filter(|forecast| forecast.holds.is_some()) {
+            stalled(m, forecast);
+        } else if tail.refused.is_none() {
+            let fit = tail.fit.as_ref();
+            let basis = fit.map_or_else(String::new, |fit| {
+                format!("{} above {}.", counted(fit.events, "event"), format::duration(fit.threshold_ns))
+            });
+            let said = "Nothing was kept to hold it against (--calibrate fits a part and compares the rest).";
+            answer(m, ("undecided", "?", "NOT CHECKED"), "prediction", said, &basis);
+        }
+        if let Some(fit) = tail.fit.as_ref().filter(|fit| fit.thin) {
+            thin(m, fit);
+        }
+    });
+}
+
+/// Few events, or few in the upper one of two heaps.
+fn thin(m: &mut Markup, fit: &Fit) {
+    let Some(below) = &fit.below else {
+        let said = "No threshold with 100 events and more has a distribution that fits: this rests on few.";
+        return answer(m, ("undecided", "!", "THIN"), "fit", said, "");
+    };
+    let said = format!(
+        "Delays are of two heaps, as if a rarer cause had a length of its own: {} above {}, and {} of these above {}, which tell \
+         what is highest.",
+        counted(below.events, "event"),
+        format::duration(below.threshold_ns),
+        format::count(fit.events),
+        format::duration(fit.threshold_ns)
+    );
+    let basis = "One distribution for each heap fits; one for both does not.";
+    answer(m, ("undecided", "!", "TWO HEAPS"), "fit", &said, basis);
+}
+
+fn refusal(m: &mut Markup, refused: &Refusal, tail: &Tail) {
+    let kind = match refused.kind {
+        RefusalKind::TooFew => "too few",
+        RefusalKind::BadFit => "bad fit",
+        RefusalKind::NonStationary => "uneven over time",
+        RefusalKind::HeavyTailed => "too heavy",
+    };
+    let reason = sentence(&refused.reason);
+    let basis = format!(
+        "{}, {} tried.",
+        counted(tail.packets, "packet"),
+        counted(tail.candidates.len() as u64, "threshold")
+    );
+    answer(m, ("fail", "✕", "REFUSED"), kind, &reason, &basis);
+}
+
+/// Whether what came lies in what was predicted.
+fn stalled(m: &mut Markup, forecast: &Forecast) {
+    let judged = || forecast.levels.iter().filter(|level| level.observed.is_some());
+    let outside: Vec<String> = judged()
+        .filter(|level| !inside(level))
+        .map(|level| format!("above {}", format::duration(level.level_ns)))
+        .collect();
+    let what = counted(forecast.packets, "packet");
+    let basis = format!(
+        "{} compared; all bands hold together with {}.",
+        counted(judged().count() as u64, "level"),
+        format::ratio(forecast.confidence)
+    );
+    if forecast.holds == Some(true) {
+        let said = "Every observed number of events lies in its predicted band.";
+        answer(m, ("pass", "✓", "HOLDS"), &what, said, &basis);
+    } else {
+        let said = format!("Observed numbers lie outside of their predicted bands: {}.", outside.join(", "));
+        answer(m, ("fail", "✕", "DOES NOT HOLD"), &what, &said, &basis);
+    }
+}
+
+fn inside(level: &LevelForecast) -> bool {
+    level.observed.is_none_or(|observed| (level.low..=level.high).contains(&observed))
+}
+
+fn comes(m: &mut Markup, tail: &Tail, count: &mut usize) {
+    let forecast = tail.forecast.as_ref().filter(|forecast| !forecast.levels.is_empty());
+    let mut figures = Vec::new();
+    figures.extend(forecast.map(events));
+    if tail.return_levels.len() > 1 {
+        figures.push(levels(tail));
+    }
+    let size = if figures.len() > 1 { Size::Half } else { Size::Wide };
+    draw(m, &figures, size, figures.len(), count);
+    m.tag("div").class("broad").body(|m| {
+        if let Some(forecast) = forecast {
+            forecast_table(m, forecast);
+        }
+        let rows = tail.return_levels.iter().map(|level| {
+            let ns = |ns: f64| Cell::number(format::duration(ns.round())).exact(format!("{ns} ns"));
+            vec![
+                Cell::text(span(level.once_in_ns as f64 * 1e-9)),
+                Cell::count(level.once_in_packets as u64),
+                ns(level.delay_ns),
+                ns(level.low_ns),
+                ns(level.high_ns),
+            ]
+        });
+        if !tail.return_levels.is_empty() {
+            let names = head(["once in", "packets", "delay", "95 % from", "to"]);
+            table(m, "Delays that are exceeded once, on average", &names, rows);
+        }
+    });
+}
+
+fn forecast_table(m: &mut Markup, forecast: &Forecast) {
+    let rows = forecast.levels.iter().map(|level| {
+        let observed = level.observed.map_or_else(none, Cell::count);
+        let said = match level.observed {
+            None => Cell::text("not observed"),
+            Some(_) if inside(level) => Cell::text("✓ inside").class("better"),
+            Some(_) => Cell::text("✕ outside").class("worse"),
+        };
+        vec![
+            Cell::text(format!("above {}", format::duration(level.level_ns))),
+            Cell::text(match level.basis {
+                Basis::Counted => "counted",
+                Basis::Fitted => "fitted",
+            }),
+            Cell::count(level.seen),
+            Cell::number(format::digits(level.expected, 3)).exact(level.expected),
+            Cell::number(format!("{} to {}", format::count(level.low), format::count(level.high))),
+            observed,
+            error_cell(level.error),
+            said,
+        ]
+    });
+    let names = head(["events", "basis", "seen", "expected", "band", "observed", "error", "in the band"]);
+    let caption = format!(
+        "Events in the next {}; all bands hold together with {}. Error: expected against observed",
+        counted(forecast.packets, "packet"),
+        format::ratio(forecast.confidence)
+    );
+    table(m, &caption, &names, rows);
+}
+
+/// A series with an interval.
+pub fn banded(name: &str, x: Vec<f64>, y: Vec<f64>, low: Vec<f64>, high: Vec<f64>) -> Series {
+    Series { low, high, ..plain(name.to_owned(), x, y) }
+}
+
+fn events(forecast: &Forecast) -> Figure {
+    let of = |value: fn(&LevelForecast) -> f64| forecast.levels.iter().map(value).collect::<Vec<f64>>();
+    let x = of(|level| level.level_ns);
+    let band = (of(|level| level.low as f64), of(|level| level.high as f64));
+    let mut series = vec![banded("expected", x, of(|level| level.expected), band.0, band.1)];
+    let observed =
+        || forecast.levels.iter().filter_map(|level| Some((level.level_ns, level.observed? as f64)));
+    if observed().next().is_some() {
+        let (x, y) = observed().unzip();
+        series.push(plain("observed".to_owned(), x, y));
+    }
+    Figure {
+        id: "tail-events".to_owned(),
+        title: "Events above a level, predicted and observed".to_owned(),
+        caption: format!(
+            "Of the {} that follow those that were fitted; an observed number should lie in the band. All bands hold \
+             together with {}.",
+            counted(forecast.packets, "packet"),
+            format::ratio(forecast.confidence)
+        ),
+        x: axis("level", "level_ns", Unit::Nanoseconds, Scale::Linear),
+        y: axis("events", "events", Unit::Packets, Scale::Log),
+        mark: Mark::Line,
+        series,
+        lines: Vec::new(),
+    }
+}
+
+fn levels(tail: &Tail) -> Figure {
+    let mut levels: Vec<_> = tail.return_levels.iter().collect();
+    levels.sort_by_key(|level| level.once_in_ns);
+    let x = levels.iter().map(|level| level.once_in_ns as f64 * 1e-9).collect();
+    let y = levels.iter().map(|level| level.delay_ns).collect();
+    let low = levels.iter().map(|level| level.low_ns).collect();
+    let high = levels.iter().map(|level| level.high_ns).collect();
+    let line = |level: &&&wiretail_schema::prediction::tail::ReturnLevel| ReferenceLine {
+        on: AxisName::X,
+        value: level.once_in_ns as f64 * 1e-9,
+        label: span(level.once_in_ns as f64 * 1e-9),
+    };
+    Figure {
+        id: "tail-return-levels".to_owned(),
+        title: "The delay that is exceeded once in a time".to_owned(),
+        caption: "Spans far beyond what was measured rest on the fit alone, and on nothing changing."
+            .to_owned(),
+        x: axis("once in", "once_in_s", Unit::Seconds, Scale::Log),
+        y: axis("delay", "delay_ns", Unit::Nanoseconds, Scale::Linear),
+        mark: Mark::Line,
+        lines: levels.iter().filter(|level| level.once_in_ns > 0).map(|level| line(&level)).collect(),
+        series: vec![banded("delay", x, y, low, high)],
+    }
+}
+
+fn rests(m: &mut Markup, prediction: &TailPrediction) {
+    let tail = &prediction.tail;
+    let clock = if prediction.clock.is_empty() { "not known" } else { &prediction.clock };
+    let what = match prediction.calibrate {
+        Some(share) => format!("the first {} of the packets", format::ratio(share)),
+        None => "all packets".to_owned(),
+    };
+    let granularity = format::duration_short(tail.granularity_ns);
+    super::basis(m, vec![[what, format::count(tail.packets), clock.to_owned(), granularity]]);
+    let rows = tail.support.iter().map(|support| {
+        vec![
+            Cell::text(format::percentile(support.percentile)),
+            Cell::count(support.packets),
+            support.seconds.map_or_else(none, |seconds| Cell::number(span(seconds))),
+            Cell::text(if support.supported { "✓ enough were measured" } else { "" }),
+        ]
+    });
+    let names = head(["percentile", "packets", "at this rate", ""]);
+    table(m, "How long to measure for ten packets above a percentile", &names, rows);
+    m.tag("p").class("rests").text(format_args!(
+        "In {} at {}; {} at the beginning left out. Exceedances with fewer than {} packets between them are one event; equal \
+         delays are spread over a step of the grid, by seed {}.",
+        format::duration(tail.span_ns as f64),
+        format::rate(tail.rate_pps),
+        format::duration_short(prediction.trim_ns as f64),
+        format::count(tail.run_packets),
+        tail.seed
+    ));
+}

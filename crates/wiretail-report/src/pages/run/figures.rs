@@ -1,0 +1,230 @@
+//! What is drawn of a run: percentiles of all devices over one another, bursts, time, segments.
+
+use wiretail_schema::run::SegmentRecord;
+use wiretail_schema::run::scenario::{RATE, Scenario};
+use wiretail_schema::summary::Summary;
+use wiretail_schema::summary::figure::{Axis, Figure, Mark, Scale, Series, Unit};
+
+use super::series::{self, CURVES, Curve};
+use super::{Page, counted};
+use crate::html::Markup;
+use crate::pages::comparison;
+use crate::pages::page::{figure, section};
+use crate::plot::Size;
+
+/// Full name of the factor that is the number of packets sent back to back.
+const BURST: &str = "traffic.burst";
+/// Figures of a section that are open; more of them are folded.
+const OPEN: usize = 4;
+/// Shorter trials have no course over time worth a figure, in ns.
+const SOAK_NS: i64 = 10_000_000_000;
+/// Curves over time in one figure: they are ragged, and hide each other sooner than others do.
+const CURVES_OVER_TIME: usize = 3;
+
+/// A series without confidence interval.
+pub fn plain(name: String, x: Vec<f64>, y: Vec<f64>) -> Series {
+    Series { name, x, y, low: Vec::new(), high: Vec::new(), supported: Vec::new(), bar_width: None }
+}
+
+/// An axis.
+pub fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
+    Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
+}
+
+/// Puts what the curves of a figure share into its title.
+pub fn titled(what: &str, shared: &str) -> String {
+    if shared.is_empty() { what.to_owned() } else { format!("{what}: {shared}") }
+}
+
+/// The figures of a section, numbered through the page; of very many, all but the first are folded.
+pub fn draw(m: &mut Markup, figures: &[Figure], size: Size, open: usize, count: &mut usize) {
+    let (shown, more) = figures.split_at(figures.len().min(open));
+    granularity(m, shown, size, count);
+    if !more.is_empty() {
+        m.tag("details").class("more").body(|m| {
+            m.tag("summary").text(counted(more.len(), "more figure"));
+            granularity(m, more, size, count);
+        });
+    }
+}
+
+fn granularity(m: &mut Markup, figures: &[Figure], size: Size, count: &mut usize) {
+    m.tag("div").class("figures").body(|m| {
+        for one in figures {
+            figure(m, one, size, *count);
+            *count += 1;
+        }
+    });
+}
+
+/// The percentile plots: a figure for each offered rate, all devices in it, more where they are many; of
+/// a single device, all rates in one.
+pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
+    let curves = series::representatives(page);
+    if curves.is_empty() {
+        return;
+    }
+    let same_rate = series::apart(&curves, RATE);
+    // A single device has nothing to be held against at its rate; its rates are, against each other.
+    let alone = same_rate.iter().all(|curves| curves.len() == 1);
+    let groups = if alone { vec![curves] } else { same_rate };
+    let groups: Vec<_> =
+        groups.into_iter().flat_map(|group| series::grouped(group, &page.run.factors, CURVES)).collect();
+    let figures: Vec<Figure> = groups
+        .iter()
+        .enumerate()
+        .map(|(index, group)| {
+            let (common, keys) = series::shared(group, &page.run.factors, &[]);
+            let named: Vec<(String, &Summary)> =
+                group.iter().map(|curve| (name(curve, &keys), curve.summary)).collect();
+            let drawn =
+                comparison::percentiles(named.iter().map(|(name, summary)| (name.as_str(), *summary)));
+            Figure {
+                id: format!("percentiles-{}", index + 1),
+                title: titled("One-way delay by percentile", &common),
+                caption: format!("{}{}", drawn.caption, series::repeats_note(group)),
+                ..drawn
+            }
+        })
+        .collect();
+    section(m, "percentiles", "Percentiles of the delay", |m| {
+        m.tag("p").class("hint").text(
+            "The whole device under test; where there are several, a figure for each offered rate. Point at a \
+             figure, or move through it with the arrow keys, to read its values; the CSV holds the same numbers.",
+        );
+        draw(m, &figures, Size::Wide, OPEN, count);
+    });
+}
+
+/// A curve's name by the keys that tell the group apart; by all factors where it is alone.
+fn name(curve: &Curve<'_>, keys: &[&str]) -> String {
+    if keys.is_empty() { curve.name(&["dut.kind"]) } else { curve.name(keys) }
+}
+
+/// The distribution of the delay for each number of packets sent back to back: a figure a scenario.
+pub fn bursts(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
+    if !page.run.factors.iter().any(|factor| factor == BURST) {
+        return;
+    }
+    let others: Vec<String> = page.run.factors.iter().filter(|key| *key != BURST).cloned().collect();
+    let mut groups = vec![series::representatives(page)];
+    for key in &others {
+        groups = groups.iter().flat_map(|group| series::apart(group, key)).collect();
+    }
+    let groups = groups.into_iter().filter(|group| group.len() > 1);
+    let groups = groups.flat_map(|group| series::grouped(group, &page.run.factors, CURVES));
+    let figures: Vec<Figure> =
+        groups.enumerate().map(|(index, group)| distribution(page, index, &group)).collect();
+    if figures.is_empty() {
+        return;
+    }
+    section(m, "bursts", "Bursts", |m| {
+        m.tag("p").class("hint").text(
+            "Packets sent back to back wait for one another: the share of packets that wait grows with the burst, \
+             and the right end of the curve by the service time of each packet ahead.",
+        );
+        draw(m, &figures, Size::Half, 2 * OPEN, count);
+    });
+}
+
+fn distribution(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
+    let (common, _) = series::shared(group, &page.run.factors, &[BURST]);
+    let curve = |curve: &Curve<'_>| {
+        let total = curve.summary.delay.count.max(1) as f64;
+        let points = &curve.summary.curve;
+        plain(
+            curve.name(&[BURST]),
+            points.iter().map(|point| point.delay_ns as f64).collect(),
+            points.iter().map(|point| point.cumulative as f64 / total).collect(),
+        )
+    };
+    Figure {
+        id: format!("bursts-{}", index + 1),
+        title: titled("Share of packets within a delay", &common),
+        caption: format!("The exact distribution of each trial.{}", series::repeats_note(group)),
+        x: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        y: axis("share of packets that arrive within it", "share", Unit::Ratio, Scale::Linear),
+        mark: Mark::Line,
+        series: group.iter().map(curve).collect(),
+        lines: Vec::new(),
+    }
+}
+
+/// The highest delay of each interval, for trials that are long enough: every repeat, as the worst case
+/// of one says nothing of another.
+pub fn over_time(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
+    let long = page.run.trials.iter().filter_map(|trial| {
+        let summary = page.summary(trial, 0)?;
+        let end = summary.intervals.last().map(|last| last.start_ns.saturating_add(last.length_ns))?;
+        let scenario = Scenario::of(page.run, trial, &[]);
+        (end - summary.intervals[0].start_ns >= SOAK_NS).then_some(Curve {
+            trial,
+            summary,
+            scenario,
+            repeats: 1,
+        })
+    });
+    let groups: Vec<_> = series::apart(&long.collect::<Vec<_>>(), RATE)
+        .into_iter()
+        .flat_map(|same| series::grouped(same, &page.run.factors, CURVES_OVER_TIME))
+        .collect();
+    if groups.is_empty() {
+        return;
+    }
+    let figures: Vec<Figure> =
+        groups.iter().enumerate().map(|(index, group)| course(page, index, group)).collect();
+    section(m, "over-time", "Worst case over time", |m| draw(m, &figures, Size::Wide, OPEN, count));
+}
+
+fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
+    let (common, keys) = series::shared(group, &page.run.factors, &[]);
+    let curve = |curve: &Curve<'_>| {
+        let intervals = &curve.summary.intervals;
+        let mut name = name(curve, &keys);
+        if page.repeated() {
+            name.push_str(&format!(", repeat {}", curve.trial.repeat));
+        }
+        plain(
+            name,
+            intervals.iter().map(|interval| interval.start_ns as f64 / 1e9).collect(),
+            intervals.iter().map(|interval| interval.max_ns as f64).collect(),
+        )
+    };
+    let lengths = group.iter().filter_map(|curve| curve.summary.intervals.first()).map(|i| i.length_ns);
+    let length = crate::format::duration_short(lengths.max().unwrap_or(0) as f64);
+    Figure {
+        id: format!("over-time-{}", index + 1),
+        title: titled("Largest delay over time", &common),
+        caption: format!(
+            "The worst packet of each interval of {length}. A steady level with rare peaks is a device that keeps \
+             up; peaks at a fixed distance have a periodic cause; a rising level is a queue that fills."
+        ),
+        x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
+        y: axis("largest one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
+        mark: Mark::Step,
+        series: group.iter().map(curve).collect(),
+        lines: Vec::new(),
+    }
+}
+
+/// The segments of each scenario over one another, where it has several: which hop adds the tail.
+pub fn segments(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
+    let mut figures = Vec::new();
+    for curve in series::representatives(page) {
+        let segments = curve.trial.segments.iter().enumerate();
+        let summaries = segments.filter_map(|(index, segment): (usize, &SegmentRecord)| {
+            Some((segment.name.as_str(), page.summary(curve.trial, index)?))
+        });
+        let drawn = comparison::percentiles(summaries.take(CURVES));
+        if drawn.series.len() > 1 {
+            let keys: Vec<&str> = page.run.factors.iter().map(String::as_str).collect();
+            let title = titled("Segments by percentile", &curve.name(&keys));
+            figures.push(Figure { id: format!("segments-{}", figures.len() + 1), title, ..drawn });
+        }
+    }
+    if !figures.is_empty() {
+        section(m, "segment-percentiles", "Percentiles by segment", |m| {
+            draw(m, &figures, Size::Wide, OPEN, count);
+        });
+    }
+}

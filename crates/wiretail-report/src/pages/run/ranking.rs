@@ -1,0 +1,103 @@
+//! Which device is the fastest under each load, and which can't be told apart.
+
+use wiretail_schema::run::scenario::{Place, Ranking};
+
+use super::{Page, counted};
+use crate::format;
+use crate::html::Markup;
+use crate::pages::cells::{Cell, head, table};
+use crate::pages::page;
+
+/// Loads whose tables are open; those behind are folded.
+const OPEN: usize = 3;
+/// Devices that are named in a cell.
+const NAMED: usize = 4;
+
+/// The section; without it where no two devices were under the same load.
+pub fn section(m: &mut Markup, page: &Page<'_>) {
+    let mut loads: Vec<Vec<&Ranking>> = Vec::new();
+    for ranking in page.rankings {
+        match loads.iter_mut().find(|same| same[0].load == ranking.load) {
+            Some(same) => same.push(ranking),
+            None => loads.push(vec![ranking]),
+        }
+    }
+    if loads.is_empty() {
+        return;
+    }
+    page::section(m, "ranking", "Ranking", |m| {
+        m.tag("p").class("hint").text(
+            "Devices under the same load, the fastest first. Where 95\u{a0}% confidence intervals overlap, neither \
+             device is told to be faster: its rank is a range.",
+        );
+        let (open, more) = loads.split_at(loads.len().min(OPEN));
+        open.iter().for_each(|load| one(m, load));
+        if !more.is_empty() {
+            m.tag("details").class("more").body(|m| {
+                m.tag("summary").text(counted(more.len(), "more load"));
+                more.iter().for_each(|load| one(m, load));
+            });
+        }
+        m.tag("p").class("rests").text(
+            "The whole device under test, valid trials only; under each percentile its interval. Of repeats the median is shown, and the interval reaches \
+             from the lowest bound of any of them to the highest; nothing is pooled. Intervals take packets for \
+             independent: where one stall delays many, they are too narrow, and repeats tell. Percentiles in italics \
+             rest on fewer than ten packets.",
+        );
+    });
+}
+
+/// The table of a load: in the order of its first ranking, with the places in the others beside it.
+fn one(m: &mut Markup, rankings: &[&Ranking]) {
+    let first = rankings[0];
+    let mut names = head(["device", "trials"]).to_vec();
+    for ranking in rankings {
+        let percentile = format::short(ranking.percentile);
+        names.extend([format!("rank by p{percentile}").into(), format!("p{percentile}").into()]);
+    }
+    names.push(format!("by p{} not told apart from", format::short(first.percentile)).into());
+    let rows = first.places.iter().map(|place| {
+        let mut cells = vec![Cell::text(&place.device), Cell::count(place.trials.len() as u64)];
+        for ranking in rankings {
+            match ranking.places.iter().find(|other| other.device == place.device) {
+                Some(place) => cells.extend(values(place)),
+                None => cells.extend((0..2).map(|_| super::numbers::none())),
+            }
+        }
+        cells.push(alike(first, place));
+        cells
+    });
+    let load = if first.load.settings.is_empty() { "All trials".to_owned() } else { first.load.to_string() };
+    m.tag("div").class("broad").body(|m| table(m, &load, &names, rows));
+}
+
+/// A rank that is a range where it can't be told more exactly: "2", "2–3".
+pub fn places(best: usize, worst: usize) -> String {
+    if best == worst { best.to_string() } else { format!("{best}–{worst}") }
+}
+
+fn values(place: &Place) -> [Cell; 2] {
+    let low = format::duration(place.low_ns as f64);
+    let interval = match place.high_ns {
+        Some(high) => format!("{low} to {}", format::duration(high as f64)),
+        None => format!("from {low}, open above"),
+    };
+    let value = Cell::ns(place.value_ns).note(interval);
+    let value = if place.supported { value } else { value.class("number weak") };
+    [Cell::number(places(place.best, place.worst)), value]
+}
+
+fn alike(ranking: &Ranking, place: &Place) -> Cell {
+    if place.alike.is_empty() {
+        return Cell::text("told apart from all").class("zero");
+    }
+    let mut names: Vec<String> =
+        place.alike.iter().filter_map(|&other| Some(ranking.places.get(other)?.device.to_string())).collect();
+    let all = names.join("; ");
+    if names.len() > NAMED {
+        let more = names.len() - NAMED;
+        names.truncate(NAMED);
+        names.push(format!("{more} more"));
+    }
+    Cell::text(names.join("; ")).exact(all).class("meaning")
+}

@@ -1,0 +1,207 @@
+//! Which trials go into which figure: one for each scenario, and no more curves in a figure than a
+//! reader can tell apart.
+
+use wiretail_schema::run::scenario::Scenario;
+use wiretail_schema::run::{SettingRecord, TrialRecord, TrialState};
+use wiretail_schema::summary::Summary;
+
+use super::Page;
+
+/// Curves in one figure: more can't be told apart by colour and shape.
+pub const CURVES: usize = 8;
+
+/// A trial that stands for its scenario.
+#[derive(Debug, Clone)]
+pub struct Curve<'a> {
+    /// The trial.
+    pub trial: &'a TrialRecord,
+    /// The numbers of its whole device under test.
+    pub summary: &'a Summary,
+    /// All its factors.
+    pub scenario: Scenario,
+    /// Trials of the same scenario that it was chosen from.
+    pub repeats: usize,
+}
+
+impl AsRef<Scenario> for Curve<'_> {
+    fn as_ref(&self) -> &Scenario {
+        &self.scenario
+    }
+}
+
+impl Curve<'_> {
+    /// Its name among others: the settings in `keys`, and that it is not valid.
+    pub fn name(&self, keys: &[&str]) -> String {
+        let own = self.scenario.settings.iter().filter(|setting| keys.contains(&setting.key.as_str()));
+        let name = words(own);
+        match self.trial.state {
+            TrialState::Valid => name,
+            TrialState::Interrupted => format!("{name} (interrupted)"),
+            TrialState::Invalid | TrialState::Failed => format!("{name} (invalid)"),
+        }
+    }
+}
+
+/// Settings in words: "skeleton, batch 32".
+pub fn words<'a>(settings: impl IntoIterator<Item = &'a SettingRecord>) -> String {
+    Scenario { settings: settings.into_iter().cloned().collect() }.to_string()
+}
+
+/// One curve for each scenario, in the order of the run: of its repeats the one with the median p99.9,
+/// of an even number the lower middle one. Invalid trials stand for a scenario only where it has no
+/// other.
+pub fn representatives<'a>(page: &Page<'a>) -> Vec<Curve<'a>> {
+    let mut scenarios: Vec<(Scenario, Vec<(&TrialRecord, &Summary)>)> = Vec::new();
+    for trial in &page.run.trials {
+        let Some(summary) = page.summary(trial, 0) else { continue };
+        let scenario = Scenario::of(page.run, trial, &[]);
+        match scenarios.iter_mut().find(|(other, _)| *other == scenario) {
+            Some((_, repeats)) => repeats.push((trial, summary)),
+            None => scenarios.push((scenario, vec![(trial, summary)])),
+        }
+    }
+    let chosen = scenarios.into_iter().filter_map(|(scenario, all)| {
+        let of = |state: TrialState| -> Vec<(&TrialRecord, &Summary)> {
+            all.iter().filter(|(trial, _)| trial.state == state).copied().collect()
+        };
+        let states = [TrialState::Valid, TrialState::Interrupted, TrialState::Invalid, TrialState::Failed];
+        let mut repeats = states.into_iter().map(of).find(|some| !some.is_empty())?;
+        repeats.sort_by_key(|(_, summary)| p99_9(summary));
+        let (trial, summary) = repeats[(repeats.len() - 1) / 2];
+        Some(Curve { trial, summary, scenario, repeats: repeats.len() })
+    });
+    chosen.collect()
+}
+
+fn p99_9(summary: &Summary) -> i64 {
+    let found = summary.delay.percentile(99.9);
+    found.map_or(summary.delay.max_ns, |p| p.value_ns)
+}
+
+/// What a caption says of repeats; empty where there are none.
+pub fn repeats_note(curves: &[Curve<'_>]) -> &'static str {
+    if curves.iter().any(|curve| curve.repeats > 1) {
+        " Of repeats, the one with the median p99.9 is shown; nothing is pooled."
+    } else {
+        ""
+    }
+}
+
+/// The curves apart by the value of one factor, in the order of its first appearance.
+pub fn apart<T: AsRef<Scenario> + Clone>(curves: &[T], key: &str) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for curve in curves {
+        match groups.iter_mut().find(|group| value(&group[0], key) == value(curve, key)) {
+            Some(group) => group.push(curve.clone()),
+            None => groups.push(vec![curve.clone()]),
+        }
+    }
+    groups
+}
+
+/// The curves in groups of at most `limit`, apart by as few factors as it takes: first by the one that
+/// makes the fewest groups which are small enough, else by the one that makes the most.
+pub fn grouped<T: AsRef<Scenario> + Clone>(curves: Vec<T>, factors: &[String], limit: usize) -> Vec<Vec<T>> {
+    if curves.len() <= limit {
+        return if curves.is_empty() { Vec::new() } else { vec![curves] };
+    }
+    let splits: Vec<_> = factors.iter().map(|key| apart(&curves, key)).filter(|g| g.len() > 1).collect();
+    let fits = |groups: &&Vec<Vec<T>>| groups.iter().all(|group| group.len() <= limit);
+    let best = splits.iter().filter(fits).min_by_key(|groups| groups.len());
+    match best.or(splits.iter().max_by_key(|groups| groups.len())) {
+        Some(groups) => groups.iter().flat_map(|group| grouped(group.clone(), factors, limit)).collect(),
+        None => curves.chunks(limit).map(<[T]>::to_vec).collect(),
+    }
+}
+
+/// The settings that all curves share, in words ("" for none), and the keys of those that tell them
+/// apart, but for the keys in `without`, which the figure shows otherwise.
+pub fn shared<'f, T: AsRef<Scenario>>(
+    curves: &[T],
+    factors: &'f [String],
+    without: &[&str],
+) -> (String, Vec<&'f str>) {
+    let same = |key: &str| curves.iter().all(|curve| value(curve, key) == value(&curves[0], key));
+    let keys = factors.iter().map(String::as_str).filter(|key| !without.contains(key));
+    let (common, differing): (Vec<&str>, Vec<&str>) = keys.partition(|key| same(key));
+    let common: Vec<_> = common.into_iter().filter_map(|key| curves.first()?.as_ref().get(key)).collect();
+    (if common.is_empty() { String::new() } else { words(common) }, differing)
+}
+
+/// The value of a factor as text; None where it has no effect in this trial.
+fn value<'c>(curve: &'c impl AsRef<Scenario>, key: &str) -> Option<&'c str> {
+    curve.as_ref().get(key).map(|setting| setting.text.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 3] = ["dut.kind", "dut.batch", "traffic.burst"];
+
+    #[derive(Debug, Clone)]
+    struct Named(Scenario);
+
+    impl AsRef<Scenario> for Named {
+        fn as_ref(&self) -> &Scenario {
+            &self.0
+        }
+    }
+
+    /// A bridge, whose batch has no effect, and a skeleton with so many batches; each with so many bursts.
+    fn curves(batches: u64, bursts: u64) -> Vec<Named> {
+        let setting = |key: &str, text: String| SettingRecord { key: key.to_owned(), text, number: 0 };
+        let devices = std::iter::once(None).chain((1..=batches).map(Some));
+        let with_burst = |batch: Option<u64>, burst: u64| {
+            let kind = if batch.is_some() { "skeleton" } else { "bridge" };
+            let mut settings = vec![setting("dut.kind", kind.to_owned())];
+            settings.extend(batch.map(|batch| setting("dut.batch", batch.to_string())));
+            settings.push(setting("traffic.burst", burst.to_string()));
+            Named(Scenario { settings })
+        };
+        devices.flat_map(|batch| (1..=bursts).map(move |burst| with_burst(batch, burst))).collect()
+    }
+
+    /// What the curves of each group share, and how many there are.
+    fn groups(curves: Vec<Named>) -> Vec<(String, usize)> {
+        let keys = KEYS.map(str::to_owned);
+        let groups = grouped(curves, &keys, CURVES);
+        groups.iter().map(|group| (shared(group, &keys, &[]).0, group.len())).collect()
+    }
+
+    fn some(name: &str, count: usize) -> (String, usize) {
+        (name.to_owned(), count)
+    }
+
+    #[test]
+    fn few_enough_curves_stay_together() {
+        assert_eq!(groups(Vec::new()), []);
+        assert_eq!(groups(curves(3, 2)), [some("", 8)]);
+        assert_eq!(groups(curves(1, 1)), [some("burst 1", 2)]);
+    }
+
+    #[test]
+    fn too_many_curves_go_apart_by_the_factor_that_makes_the_fewest_figures() {
+        assert_eq!(groups(curves(4, 2)), [some("bridge", 2), some("skeleton", 8)]);
+        // Neither device nor batch makes groups that are small enough; the burst does.
+        let many = grouped(curves(7, 9), &[KEYS[0].to_owned(), KEYS[2].to_owned()], CURVES);
+        assert!(many.iter().all(|group| group.len() == CURVES), "{many:?}");
+        assert_eq!(many.len(), 9);
+    }
+
+    #[test]
+    fn curves_that_no_factor_tells_apart_are_cut() {
+        let same = vec![curves(1, 1)[0].clone(); 20];
+        let sizes: Vec<usize> = groups(same).into_iter().map(|(_, count)| count).collect();
+        assert_eq!(sizes, [8, 8, 4]);
+    }
+
+    #[test]
+    fn what_the_curves_share_is_not_in_their_names() {
+        let keys = KEYS.map(str::to_owned);
+        let (common, differing) = shared(&curves(2, 1), &keys, &[]);
+        assert_eq!((common.as_str(), differing), ("burst 1", vec!["dut.kind", "dut.batch"]));
+        let (common, differing) = shared(&curves(2, 3), &keys, &["traffic.burst"]);
+        assert_eq!((common.as_str(), differing), ("", vec!["dut.kind", "dut.batch"]));
+    }
+}

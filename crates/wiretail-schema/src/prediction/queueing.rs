@@ -1,0 +1,398 @@
+//! The digital twin: the model of a path, and what it predicts. Meaning and formulas: `docs/kpi/queueing.md`.
+//!
+//! All times are in ns and may have fractions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::calibration::{QueueingCalibration, QueueingCheck, QueueingSearchCheck};
+
+/// Name and version of the document that `wiretail predict queueing --json` prints.
+pub const QUEUEING_SCHEMA: &str = "wiretail.queueing/1";
+
+/// How long something takes, each time anew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Length {
+    /// Always as long, in ns.
+    Constant(f64),
+    /// Exponentially distributed with this mean, in ns.
+    Exponential(f64),
+    /// Any of these, in ns, each as probable: measured ones.
+    Samples(Vec<f64>),
+}
+
+/// A source of interrupts on the core that serves packets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Interrupts {
+    /// At the beat of a clock.
+    Periodic {
+        /// From one to the next, in ns.
+        period_ns: f64,
+        /// When the first one is, in ns; less than the period. None: drawn by the seed.
+        phase_ns: Option<f64>,
+        /// How long each takes.
+        length: Length,
+    },
+    /// Independent of one another and of everything else.
+    Poisson {
+        /// How many a second.
+        per_second: f64,
+        /// How long each takes.
+        length: Length,
+    },
+    /// Each at a time of its own: recorded ones.
+    Recorded {
+        /// When it starts and how long it takes, both in ns; in order of the starts.
+        spans: Vec<(f64, f64)>,
+    },
+}
+
+/// What a packet that finds the server idle waits for besides: a thread that sleeps has to wake up, and caches have
+/// become cold. The longer it was idle, the more that may be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Wake {
+    /// After having been idle for so long, in ns, and for less than the next one says.
+    pub after_idle_ns: f64,
+    /// How long it takes.
+    pub length: Length,
+}
+
+/// How long a packet takes that finds the server idle, from its arrival until it is served, whatever it waits for: measured, where
+/// nobody can tell the waiting from the service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct First {
+    /// After having been idle for so long, in ns.
+    pub idle_ns: f64,
+    /// How long it takes but for one in fifty, in ns, each as probable; in order.
+    pub samples_ns: Vec<f64>,
+    /// How long it takes one in fifty, in ns, each as probable; in order. Empty: as the others.
+    #[serde(default)]
+    pub tail_ns: Vec<f64>,
+    /// For how long each of them held its sender, in ns since it arrived: those of `samples_ns`, then those of `tail_ns`. Whoever
+    /// has to wake the device up does so on the sender's core. Empty: none did.
+    #[serde(default)]
+    pub stalled_ns: Vec<f64>,
+    /// Which share of all, the longest, met an interrupt.
+    #[serde(default)]
+    pub interrupted: f64,
+}
+
+/// Share of packets that is told by the tail of a [`First`].
+pub const FIRST_TAIL: f64 = 0.02;
+
+impl First {
+    /// Always one of these lengths, in ns, after so much idle time.
+    pub fn of(idle_ns: f64, samples_ns: Vec<f64>) -> Self {
+        Self { idle_ns, samples_ns, tail_ns: Vec::new(), stalled_ns: Vec::new(), interrupted: 0.0 }
+    }
+
+    /// What it takes at this share of all, and for how long it holds its sender, in ns; zeros of no samples.
+    #[inline]
+    pub fn quantile(&self, share: f64) -> (f64, f64) {
+        let place = |samples: &[f64], share: f64| {
+            ((share * samples.len() as f64) as usize).min(samples.len().saturating_sub(1))
+        };
+        let (samples, place, before) = match share - (1.0 - FIRST_TAIL) {
+            _ if self.tail_ns.is_empty() => (&self.samples_ns, place(&self.samples_ns, share), 0),
+            beyond if beyond >= 0.0 => {
+                (&self.tail_ns, place(&self.tail_ns, beyond / FIRST_TAIL), self.samples_ns.len())
+            }
+            _ => (&self.samples_ns, place(&self.samples_ns, share / (1.0 - FIRST_TAIL)), 0),
+        };
+        let at = |list: &[f64], place: usize| list.get(place).copied().unwrap_or(0.0);
+        (at(samples, place), at(&self.stalled_ns, before + place))
+    }
+
+    /// The same without interrupts.
+    fn undisturbed(&self) -> Self {
+        let kept = |samples: &[f64], lost: f64| {
+            let kept = samples.len() - (lost.clamp(0.0, 1.0) * samples.len() as f64).round() as usize;
+            samples[..kept].to_vec()
+        };
+        Self {
+            samples_ns: kept(&self.samples_ns, (self.interrupted - FIRST_TAIL) / (1.0 - FIRST_TAIL)),
+            tail_ns: kept(&self.tail_ns, self.interrupted / FIRST_TAIL),
+            stalled_ns: Vec::new(),
+            interrupted: 0.0,
+            ..*self
+        }
+    }
+}
+
+/// How fast the device was at one time: machines whose processors others use, too, are not always as fast.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpeedEpoch {
+    /// Which time that was: trials of the same number were measured at it.
+    pub time: u64,
+    /// Work for each packet.
+    pub service: Length,
+    /// Packets that find the server idle.
+    pub first: Vec<First>,
+}
+
+/// When packets leave the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    /// Each as soon as it is served.
+    Immediate,
+    /// All packets of a batch when the last of them is served.
+    Batch,
+}
+
+/// A path: a ring, a server that takes batches of it and is interrupted, a transfer.
+///
+/// A device is described by this whatever its load is, so one that was measured at one rate predicts others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueingModel {
+    /// Packets that may wait; one that finds as many is lost.
+    pub ring: u64,
+    /// Packets that the server takes at a time, at most.
+    pub batch: u64,
+    /// When they leave.
+    pub release: Release,
+    /// Work for each packet.
+    pub service: Length,
+    /// Work for each batch besides, before its first packet.
+    pub batch_overhead: Length,
+    /// From the arrival at an idle server until it starts; in order of the idle time. Empty: at once.
+    #[serde(default)]
+    pub wake: Vec<Wake>,
+    /// What a packet takes that finds the server idle, in the place of wake and service; in order of the idle time, between two of
+    /// which its quantiles go evenly from those of the one to those of the other. Empty: it waits for the wake,
+    /// and is served as the others are.
+    #[serde(default)]
+    pub first: Vec<First>,
+    /// What interrupts of at most this length do to such a packet is in what it takes, in ns: no others of these come to it.
+    #[serde(default)]
+    pub idle_arrival_interrupted_ns: f64,
+    /// Services and firsts of several times. A simulation that is repeated takes them in turns in the place of the model's own.
+    #[serde(default)]
+    pub speed_epochs: Vec<SpeedEpoch>,
+    /// What takes the server away, also in the middle of a packet, which goes on behind it.
+    pub interrupts: Vec<Interrupts>,
+    /// The same, of interrupts that hold the sender as long: the tick of a kernel whose cores all have it at once, a pause of the
+    /// whole machine. What was to be sent meanwhile comes behind them, so that fewer packets wait for these than for the others.
+    #[serde(default)]
+    pub shared_interrupts: Vec<Interrupts>,
+    /// What that sender needs from one packet to the next at least, in ns: packets that are due at once come so far apart.
+    #[serde(default)]
+    pub sender_spacing_ns: f64,
+    /// Everything else on the way that is always as long, in ns. Negative where a packet has left before the server is done
+    /// with it; the whole delay is never below 0.
+    pub transfer_ns: f64,
+}
+
+impl QueueingModel {
+    /// A server that is never away and awake at once: it does nothing but serve, and lets each packet go when it is done.
+    pub fn serving(service: Length, ring: u64, batch: u64) -> Self {
+        Self {
+            ring,
+            batch,
+            release: Release::Immediate,
+            service,
+            batch_overhead: Length::Constant(0.0),
+            wake: Vec::new(),
+            first: Vec::new(),
+            idle_arrival_interrupted_ns: 0.0,
+            speed_epochs: Vec::new(),
+            interrupts: Vec::new(),
+            shared_interrupts: Vec::new(),
+            sender_spacing_ns: 0.0,
+            transfer_ns: 0.0,
+        }
+    }
+
+    /// All that takes the server away: its own interrupts, then those that it shares with the sender.
+    pub fn away(&self) -> impl Iterator<Item = &Interrupts> {
+        self.interrupts.iter().chain(&self.shared_interrupts)
+    }
+
+    /// The same device as fast as it was at one of several times: in this round of a simulation that is repeated.
+    pub fn in_round(&self, number: u64) -> Self {
+        let place = number
+            .checked_rem(self.speed_epochs.len() as u64)
+            .map(|place| &self.speed_epochs[place as usize]);
+        let Some(SpeedEpoch { service, first, .. }) = place.cloned() else { return self.clone() };
+        // Not of a copy of all: the other paces are most of it.
+        Self {
+            ring: self.ring,
+            batch: self.batch,
+            release: self.release,
+            service,
+            batch_overhead: self.batch_overhead.clone(),
+            wake: self.wake.clone(),
+            first,
+            idle_arrival_interrupted_ns: self.idle_arrival_interrupted_ns,
+            speed_epochs: Vec::new(),
+            interrupts: self.interrupts.clone(),
+            shared_interrupts: self.shared_interrupts.clone(),
+            sender_spacing_ns: self.sender_spacing_ns,
+            transfer_ns: self.transfer_ns,
+        }
+    }
+
+    /// The same device as fast as it was at this time; None where nobody knows.
+    pub fn at_time(&self, time: u64) -> Option<Self> {
+        let place = self.speed_epochs.iter().position(|speed_epoch| speed_epoch.time == time)?;
+        Some(self.in_round(place as u64))
+    }
+
+    /// The median services of its slowest and its fastest pace, in ns; None where it has one only.
+    pub fn slowest_and_fastest_ns(&self) -> Option<[f64; 2]> {
+        let medians = self.speed_epochs.iter().map(|speed_epoch| match &speed_epoch.service {
+            Length::Constant(ns) | Length::Exponential(ns) => *ns,
+            Length::Samples(samples) => {
+                let mut samples = samples.clone();
+                samples.sort_unstable_by(f64::total_cmp);
+                samples.get(samples.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+            }
+        });
+        medians.fold(None, |found, ns| {
+            let [most, least] = found.unwrap_or([ns, ns]);
+            Some([ns.max(most), ns.min(least)])
+        })
+    }
+
+    /// The same device where nothing is known of what interrupts did to packets that found it idle: all of them come to these, too.
+    pub fn with_interrupts_apart(&self) -> Self {
+        let apart = |firsts: &[First]| firsts.iter().map(First::undisturbed).collect();
+        let speed_epoch =
+            |speed_epoch: &SpeedEpoch| SpeedEpoch { first: apart(&speed_epoch.first), ..speed_epoch.clone() };
+        Self {
+            first: apart(&self.first),
+            idle_arrival_interrupted_ns: 0.0,
+            speed_epochs: self.speed_epochs.iter().map(speed_epoch).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The same device where no packet holds its sender: of arrivals in which that is already.
+    pub fn without_holds(mut self) -> Self {
+        let speed_epochs = self.speed_epochs.iter_mut().flat_map(|speed_epoch| &mut speed_epoch.first);
+        self.first.iter_mut().chain(speed_epochs).for_each(|first| first.stalled_ns.clear());
+        self
+    }
+
+    /// The same device with a sender that nothing holds and that takes no time, as on a machine of its own.
+    pub fn with_own_sender(&self) -> Self {
+        Self {
+            interrupts: self.away().cloned().collect(),
+            shared_interrupts: Vec::new(),
+            sender_spacing_ns: 0.0,
+            ..self.with_interrupts_apart()
+        }
+    }
+}
+
+/// How packets arrive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Arrivals {
+    /// Evenly spaced.
+    Constant {
+        /// Packets a second.
+        rate_pps: f64,
+    },
+    /// Bursts, evenly spaced.
+    Bursts {
+        /// Packets a second, over all.
+        rate_pps: f64,
+        /// Packets in a burst.
+        packets: u64,
+        /// From one packet of a burst to the next, in ns.
+        spacing_ns: f64,
+    },
+    /// Independent, exponentially distributed gaps.
+    Poisson {
+        /// Packets a second, on average.
+        rate_pps: f64,
+    },
+    /// As recorded.
+    Recorded {
+        /// When each arrives, in ns; in order.
+        times_ns: Vec<f64>,
+    },
+}
+
+/// What a model predicts, at one load or more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueingPrediction {
+    /// `wiretail.queueing/1`.
+    pub schema: String,
+    /// Version of Wiretail that wrote it.
+    pub version: String,
+    /// Seed of everything random; the same seed gives the same numbers.
+    pub seed: u64,
+    /// The path.
+    pub model: QueueingModel,
+    /// What the model rests on; None where it was given by hand.
+    #[serde(default)]
+    pub calibration: Option<QueueingCalibration>,
+    /// What it does at each load.
+    pub loads: Vec<QueueingLoad>,
+    /// How right it is, for each trial that it was held against.
+    #[serde(default)]
+    pub checks: Vec<QueueingCheck>,
+    /// How right its capacity is, for each rate that a search found.
+    #[serde(default)]
+    pub searches: Vec<QueueingSearchCheck>,
+}
+
+/// What a model predicts at one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueingLoad {
+    /// Packets offered a second; None of fewer than two recorded arrivals.
+    pub rate_pps: Option<f64>,
+    /// Highest rate that the server keeps up with, in packets a second; None where nothing takes it any time.
+    pub capacity_pps: Option<f64>,
+    /// The rate in parts of the capacity: 1 is all of it. None where the rate is unknown.
+    pub load: Option<f64>,
+    /// Whether the server does not keep up: the queue grows until the ring is full, so that delays and loss depend
+    /// on how long the load lasts.
+    pub overloaded: bool,
+    /// Packets that arrived.
+    pub sent: u64,
+    /// Packets that found the ring full.
+    pub lost: u64,
+    /// Lost of sent.
+    pub loss_ratio: f64,
+    /// Share of the time, from the first arrival to the last departure, that went into packets and batches.
+    pub utilisation: f64,
+    /// Most packets that waited in the ring at once.
+    pub queue_max: u64,
+    /// Batches served.
+    pub batches: u64,
+    /// Delays of the packets that were not lost; None where there are none.
+    pub delay: Option<QueueingDelay>,
+}
+
+/// Delays, from the arrival to the end of the transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueingDelay {
+    /// Smallest, in ns.
+    pub min_ns: i64,
+    /// Arithmetic mean, in ns.
+    pub mean_ns: f64,
+    /// Half width of the mean's 99 % confidence interval by batch means, in ns; None for fewer than some thousand packets, and in
+    /// an overload. It says
+    /// how exact the simulation is, not the model.
+    pub mean_error_ns: Option<f64>,
+    /// Largest, in ns.
+    pub max_ns: i64,
+    /// Nearest-rank percentiles, 50 to 99.99999.
+    pub percentiles: Vec<QueueingPercentile>,
+}
+
+/// A percentile of the delay. It has no interval: delays of neighbours in a queue are not independent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueingPercentile {
+    /// p in percent: 99.9.
+    pub percentile: f64,
+    /// The delay of rank ceil(p n), in ns.
+    pub value_ns: i64,
+    /// Whether n (1 - p) is at least 10.
+    pub supported: bool,
+}

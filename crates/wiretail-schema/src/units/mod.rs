@@ -1,0 +1,269 @@
+//! Durations, percentiles and budgets: parsed from text with their unit, printed so that the text
+//! parses to the same value.
+
+pub mod cores;
+pub mod sizes;
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A text that is not a value of the expected kind: what it was, what would have been right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitError {
+    /// The text as given.
+    pub text: String,
+    /// What was expected, with an example.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not {}", self.text, self.expected)
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// A signed span of time in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration {
+    /// Length in ns.
+    pub ns: i64,
+}
+
+const DURATION: &str = "a duration: a number and its unit (ns, us, ms, s, min, h), such as 350us or 1.5s";
+
+impl Duration {
+    /// A span of `ns` nanoseconds.
+    pub const fn from_ns(ns: i64) -> Self {
+        Self { ns }
+    }
+
+    /// A span of `s` seconds.
+    pub const fn from_s(s: i64) -> Self {
+        Self { ns: s * 1_000_000_000 }
+    }
+}
+
+impl FromStr for Duration {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), expected: DURATION };
+        let trimmed = text.trim();
+        let (number, unit) = split_unit(trimmed);
+        let scale = match unit {
+            "ns" => 0,
+            "us" | "µs" | "μs" => 3,
+            "ms" => 6,
+            "s" => 9,
+            "min" | "h" => 9,
+            _ => return Err(error()),
+        };
+        let factor = match unit {
+            "min" => 60,
+            "h" => 3600,
+            _ => 1,
+        };
+        let scaled = parse_decimal(number, scale).ok_or_else(error)?;
+        let ns = scaled.checked_mul(factor).and_then(|ns| i64::try_from(ns).ok()).ok_or_else(error)?;
+        Ok(Self { ns })
+    }
+}
+
+impl fmt::Display for Duration {
+    /// The largest unit that needs no more than three decimals, without trailing zeros.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, size) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
+            if self.ns.abs() >= size && self.ns % (size / 1000) == 0 {
+                return write!(f, "{}{unit}", self.ns as f64 / size as f64);
+            }
+        }
+        write!(f, "{}ns", self.ns)
+    }
+}
+
+/// A share in billionths: percentiles are kept exact, because 0.99999 is no binary fraction and a
+/// nearest rank computed from one can be off by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share {
+    billionths: u64,
+}
+
+const PERCENTILE: &str = "a percentile: above 0 and below 100 %, at most seven decimals, such as 99.999%";
+
+impl Share {
+    /// All of it, in billionths.
+    pub const ONE: u64 = 1_000_000_000;
+
+    /// `billionths` of the whole; None above the whole.
+    pub const fn from_billionths(billionths: u64) -> Option<Self> {
+        if billionths <= Self::ONE { Some(Self { billionths }) } else { None }
+    }
+
+    /// The share in billionths.
+    pub const fn billionths(self) -> u64 {
+        self.billionths
+    }
+
+    /// The share as a fraction between 0 and 1.
+    pub fn fraction(self) -> f64 {
+        self.billionths as f64 / Self::ONE as f64
+    }
+
+    /// The share in percent, between 0 and 100.
+    pub fn percent(self) -> f64 {
+        self.billionths as f64 / 1e7
+    }
+
+    /// The nearest rank of this percentile among `count` values: ceil(p n), from 1 to `count`.
+    /// (Hyndman and Fan 1996, definition 1.) 0 where `count` is 0.
+    pub fn rank(self, count: u64) -> u64 {
+        let product = u128::from(self.billionths) * u128::from(count);
+        let rank = product.div_ceil(u128::from(Self::ONE)) as u64;
+        rank.clamp(count.min(1), count)
+    }
+
+    /// Whether at least ten of `count` values are expected above: n (1 - p) >= 10.
+    pub fn is_supported_by(self, count: u64) -> bool {
+        u128::from(Self::ONE - self.billionths) * u128::from(count) >= 10 * u128::from(Self::ONE)
+    }
+}
+
+impl FromStr for Share {
+    type Err = UnitError;
+
+    /// Reads a percentile in percent, with or without the sign: `99.999%`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), expected: PERCENTILE };
+        let trimmed = text.trim();
+        let number = trimmed.strip_suffix('%').unwrap_or(trimmed).trim_end();
+        let billionths = parse_decimal(number, 7).ok_or_else(error)?;
+        match u64::try_from(billionths) {
+            Ok(billionths) if billionths > 0 && billionths < Self::ONE => Ok(Self { billionths }),
+            _ => Err(error()),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.percent())
+    }
+}
+
+/// A latency budget: this share of the packets sent must arrive within this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Highest delay allowed.
+    pub limit: Duration,
+    /// Share of packets that must keep to it.
+    pub share: Share,
+}
+
+const BUDGET: &str = "a budget: a duration, @ and a percentile, such as 1ms@99.999%";
+
+impl FromStr for Budget {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), expected: BUDGET };
+        let (limit, share) = text.split_once('@').ok_or_else(error)?;
+        let budget =
+            Self { limit: limit.parse().map_err(|_| error())?, share: share.parse().map_err(|_| error())? };
+        if budget.limit.ns > 0 { Ok(budget) } else { Err(error()) }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}%", self.limit, self.share)
+    }
+}
+
+/// Splits `350us` into `350` and `us`; white space between them is allowed.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end =
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// The decimal number times 10^`decimals`, exactly; None where it is no number or has more decimals.
+fn parse_decimal(text: &str, decimals: usize) -> Option<i128> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole)
+        || !all_digits(fraction)
+        || whole.is_empty()
+        || whole.len() > 19
+        || fraction.len() > decimals
+    {
+        return None;
+    }
+    let mut value: i128 = whole.parse().ok()?;
+    for place in 0..decimals {
+        let digit = fraction.as_bytes().get(place).map_or(0, |b| i128::from(b - b'0'));
+        value = value * 10 + digit;
+    }
+    Some(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_with_their_unit_only() {
+        let ns = |text: &str| text.parse::<Duration>().map(|d| d.ns);
+        assert_eq!(ns("350us"), Ok(350_000));
+        assert_eq!(ns("1.5 s"), Ok(1_500_000_000));
+        assert_eq!(ns("12.5us"), Ok(12_500));
+        assert_eq!(ns("-3ms"), Ok(-3_000_000));
+        assert_eq!(ns("40h"), Ok(144_000_000_000_000));
+        for wrong in ["5", "", "us", "1.5ns", "1e3us", "99999999999h", "1..2s", ".5s"] {
+            assert!(ns(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_print_as_they_parse() {
+        for text in ["350us", "1ms", "5s", "12.5us", "1.001s", "1234.567us", "0ns", "-3ms"] {
+            assert_eq!(text.parse::<Duration>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn ranks_are_exact_where_binary_fractions_are_not() {
+        let rank = |p: &str, n| p.parse::<Share>().unwrap().rank(n);
+        // 0.99999 * 300000 is 299997 exactly; in f64 it is 299996.99999999994.
+        assert_eq!(rank("99.999", 300_000), 299_997);
+        assert_eq!(rank("99.9%", 1000), 999);
+        assert_eq!(rank("99.9", 1001), 1000);
+        assert_eq!(rank("50", 1), 1);
+        assert_eq!(rank("50", 0), 0);
+        assert_eq!(rank("0.0000001", 5), 1);
+        assert_eq!(rank("99.99999", u64::MAX), 18_446_742_229_035_144_245);
+    }
+
+    #[test]
+    fn support_needs_ten_values_above() {
+        let p: Share = "99.99".parse().unwrap();
+        assert!(p.is_supported_by(100_000));
+        assert!(!p.is_supported_by(99_999));
+    }
+
+    #[test]
+    fn budgets_round_trip() {
+        for text in ["1ms@99.999%", "350us@99.999%", "10us@50%"] {
+            assert_eq!(text.parse::<Budget>().unwrap().to_string(), text);
+        }
+        for wrong in ["1ms", "1ms@", "@99%", "0s@99%", "-1ms@99%", "1@99%", "1ms@100%", "1ms@99.99999999%"] {
+            assert!(wrong.parse::<Budget>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What commands leave behind and print: documents, and the files of `--out DIR`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `report.html` | one page with every number and plot, works offline |
+//! | `summary.json` | the numbers, as `--json` prints them |
+//! | `samples.parquet` | a row a packet |
+//! | `percentiles.hgrm` | the percentile distribution in µs, for HdrHistogram's plotter |
+//! | `figures/ID.csv` | the data of each plot |
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use wiretail_analysis::matching::{Outcome, Sent};
+use wiretail_analysis::stats::counts::Counts;
+use wiretail_capture::write::{Sample, SampleKind, SamplesWriter, percentile_distribution, write_atomically};
+use wiretail_schema::summary::Analysis;
+
+/// Prints a document on standard output: as JSON on a line of its own, or as `text` has it for people.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(
+    document: &impl Serialize,
+    json: bool,
+    text: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if json {
+        serde_json::to_writer(&mut out, document)?;
+        writeln!(out)?;
+    } else {
+        text(&mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// Names the file and the system's reason.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    Ok(write_atomically(path, bytes)?)
+}
+
+/// Writes all but the samples; returns the report's path.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn write_all(directory: &Path, analysis: &Analysis, delays: &Counts) -> Result<PathBuf> {
+    let figures = directory.join("figures");
+    make_directory(&figures)?;
+    for figure in &analysis.figures {
+        write_file(&figures.join(format!("{}.csv", figure.id)), wiretail_report::csv(figure).as_bytes())?;
+    }
+    let mut distinct = Vec::new();
+    delays.for_each(|value, count| distinct.push((value, count)));
+    let distribution = percentile_distribution(distinct.into_iter(), 1000.0);
+    write_file(&directory.join("percentiles.hgrm"), distribution.as_bytes())?;
+    let mut summary = serde_json::to_vec_pretty(&analysis.summary)?;
+    summary.push(b'\n');
+    write_file(&directory.join("summary.json"), &summary)?;
+    let report = directory.join("report.html");
+    write_file(&report, wiretail_report::report(analysis).as_bytes())?;
+    Ok(report)
+}
+
+fn make_directory(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be made", directory.display()))
+}
+
+/// `samples.parquet`, written while the packets are matched.
+pub struct Samples {
+    writer: SamplesWriter,
+}
+
+impl Samples {
+    /// Starts the file in `directory`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// A directory or file that can't be written.
+    pub fn create(directory: &Path, title: &str) -> Result<Self> {
+        make_directory(directory)?;
+        let metadata = [("wiretail.version", env!("CARGO_PKG_VERSION")), ("wiretail.title", title)];
+        Ok(Self { writer: SamplesWriter::create(&directory.join("samples.parquet"), metadata)? })
+    }
+
+    /// Adds a packet.
+    ///
+    /// # Errors
+    /// As for a full disk.
+    pub fn push(&mut self, outcome: &Outcome) -> Result<()> {
+        Ok(self.writer.push(&sample(outcome))?)
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// As for a full disk.
+    pub fn finish(self) -> Result<()> {
+        Ok(self.writer.finish()?)
+    }
+}
+
+fn sample(outcome: &Outcome) -> Sample {
+    let of_sent = |sent: &Sent, delay_ns: Option<i64>, kind| Sample {
+        pre_index: Some(sent.index()),
+        pre_ns: Some(sent.ts_ns),
+        post_ns: delay_ns.map(|delay| sent.ts_ns.saturating_add(delay)),
+        delay_ns,
+        key: sent.key,
+        flow: Some(sent.flow),
+        kind,
+    };
+    let alone = |key, pre: Option<(u64, i64)>, post_ns, flow, kind| Sample {
+        pre_index: pre.map(|(index, _)| index),
+        pre_ns: pre.map(|(_, ts)| ts),
+        post_ns,
+        delay_ns: None,
+        key,
+        flow,
+        kind,
+    };
+    match outcome {
+        Outcome::Matched { sent, delay_ns: 0 } => of_sent(sent, Some(0), SampleKind::Zero),
+        Outcome::Matched { sent, delay_ns } => of_sent(sent, Some(*delay_ns), SampleKind::Matched),
+        Outcome::OutOfWindow { sent, delay_ns } => of_sent(sent, Some(*delay_ns), SampleKind::OutOfWindow),
+        Outcome::Negative { sent, delay_ns } => of_sent(sent, Some(*delay_ns), SampleKind::Negative),
+        Outcome::Lost { sent, .. } => of_sent(sent, None, SampleKind::Lost),
+        Outcome::DuplicatePre { index, record } => {
+            alone(record.key, Some((*index, record.ts_ns)), None, Some(record.flow), SampleKind::DuplicatePre)
+        }
+        // Flows are numbered at the ingress tap; what was seen at egress only has no number there.
+        Outcome::DuplicatePost { record } => {
+            alone(record.key, None, Some(record.ts_ns), None, SampleKind::DuplicatePost)
+        }
+        Outcome::Extra { record, .. } => alone(record.key, None, Some(record.ts_ns), None, SampleKind::Extra),
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading, matching and tallying: one thread a capture, which meet over the matching.
+
+use std::thread;
+
+use anyhow::Result;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
+use wiretail_analysis::metrics::measurement::Measurement;
+use wiretail_analysis::metrics::tap::TapTally;
+use wiretail_analysis::summary::CaptureFacts;
+use wiretail_capture::error::CaptureError;
+use wiretail_capture::flow::FlowTable;
+use wiretail_capture::key::Keyer;
+use wiretail_capture::read::{CaptureReader, InterfaceChoice};
+use wiretail_capture::record::RecordReader;
+use wiretail_schema::packet::{FlowRule, Record};
+
+use crate::analyze::merge::{PairedMerge, Producer, Side};
+use crate::progress::Progress;
+
+/// Batches for which each reader keeps to its core: some 30 ms.
+const PINNED_BATCHES: u64 = 512;
+
+/// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
+const BATCH_RECORDS: usize = 1280;
+
+/// How to measure.
+pub struct Settings {
+    /// Longest latency that counts as arrived, in ns.
+    pub window_ns: i64,
+    /// Packets sent in this first part are left out, in ns.
+    pub trim_ns: i64,
+    /// Added to every egress stamp, in ns.
+    pub post_offset_ns: i64,
+    /// How packets are recognised.
+    pub keyer: Keyer,
+    /// What tells flows apart.
+    pub flows: FlowRule,
+    /// How many of the worst packets to keep.
+    pub worst: usize,
+}
+
+/// A capture to be read, and the name it goes by.
+pub struct TapInput {
+    /// The path as given, or `-`.
+    pub name: String,
+    /// At the start of the capture.
+    pub reader: CaptureReader,
+}
+
+/// Takes every outcome, in order; its first error ends the measurement with that error.
+pub type Each<'a> = &'a mut (dyn FnMut(&Outcome) -> Result<()> + Send);
+
+/// What was measured.
+pub struct Measured {
+    /// The tallies of the matched packets.
+    pub measurement: Measurement,
+    /// The ingress tap by itself.
+    pub pre: TapResult,
+    /// The egress tap by itself.
+    pub post: TapResult,
+}
+
+/// One tap by itself.
+pub struct TapResult {
+    /// Its statistics.
+    pub tally: TapTally,
+    /// What is known of the capture.
+    pub facts: CaptureFacts,
+    /// Names of its flows, by index.
+    pub flow_names: Vec<String>,
+}
+
+/// Reads both captures to their ends. `each`, if given, is called with every outcome, in order.
+///
+/// # Errors
+/// A capture that can't be read; the error of `each`.
+pub fn measure(
+    pre: TapInput,
+    post: TapInput,
+    settings: &Settings,
+    progress: &Progress,
+    each: Option<Each<'_>>,
+) -> Result<Measured> {
+    let mut matcher = Matcher::new(settings.window_ns);
+    let mut tally = None;
+    let mut bar = progress.bar();
+    let mut each = each;
+    let merge = |sent: &[Record], arrived: &[Record]| {
+        let tally = tally.get_or_insert_with(|| Tally::new(settings, sent.first(), each.take()));
+        bar.draw();
+        match (sent.is_empty(), arrived.is_empty()) {
+            (_, true) => {
+                sent.iter().for_each(|record| matcher.pre(record, tally));
+                (sent.len(), 0)
+            }
+            (true, false) => {
+                arrived.iter().for_each(|record| matcher.post(record, tally));
+                (0, arrived.len())
+            }
+            (false, false) => merge(&mut matcher, sent, arrived, tally),
+        }
+    };
+    let paired_merge = PairedMerge::new(merge);
+    let (pre, post) = thread::scope(|scope| {
+        let producer = paired_merge.producer(Side::Pre);
+        let [here, elsewhere] = two_cores();
+        let pre = scope.spawn(move || read_tap(pre, settings, 0, progress, producer, Pin::to(elsewhere)));
+        let (offset_ns, producer) = (settings.post_offset_ns, paired_merge.producer(Side::Post));
+        let post = read_tap(post, settings, offset_ns, progress, producer, Pin::to(here));
+        (pre.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), post)
+    });
+    drop(paired_merge);
+    let (pre, post) = (pre?, post?);
+    let mut tally = tally.unwrap_or_else(|| Tally::new(settings, None, None));
+    matcher.finish(&mut tally);
+    tally.failure?;
+    Ok(Measured { measurement: tally.measurement, pre, post })
+}
+
+/// This thread's core, and the others that it may use; None twice where there are no others.
+fn two_cores() -> [Option<CpuSet>; 2] {
+    let Ok(mut others) = sched_getaffinity(None) else { return [None, None] };
+    let here = sched_getcpu();
+    others.unset(here);
+    if others.count() == 0 {
+        return [None, None];
+    }
+    let mut this = CpuSet::new();
+    this.set(here);
+    [Some(this), Some(others)]
+}
+
+/// Keeps a thread on some cores until it is dropped.
+///
+/// A new thread starts on the core of its maker, and one that is woken is put beside its waker; the
+/// scheduler takes some ms to notice that the next core is idle, as long as reading a short capture
+/// takes. Of a long one, the scheduler knows best.
+struct Pin {
+    allowed: CpuSet,
+}
+
+impl Pin {
+    /// None where there is nothing to choose, or no permission.
+    fn to(cores: Option<CpuSet>) -> Option<Self> {
+        let allowed = sched_getaffinity(None).ok()?;
+        sched_setaffinity(None, &cores?).ok()?;
+        Some(Self { allowed })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // A thread that stays on its cores only takes longer.
+        let _ = sched_setaffinity(None, &self.allowed);
+    }
+}
+
+/// Tallies the outcomes, and passes them on to whoever wants every packet.
+struct Tally<'a> {
+    measurement: Measurement,
+    /// Packets seen before are left out.
+    cut_ns: i64,
+    each: Option<Each<'a>>,
+    failure: Result<()>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(settings: &Settings, first: Option<&Record>, each: Option<Each<'a>>) -> Self {
+        let first_ns = first.map_or(i64::MIN, |record| record.ts_ns);
+        let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
+        let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
+        Self { measurement, cut_ns, each, failure: Ok(()) }
+    }
+
+    #[inline(never)]
+    fn pass_on(&mut self, outcome: &Outcome) {
+        if let Some(each) = &mut self.each
+            && self.failure.is_ok()
+        {
+            self.failure = each(outcome);
+        }
+    }
+}
+
+impl Sink for Tally<'_> {
+    #[inline]
+    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+        if sent.ts_ns < self.cut_ns {
+            return;
+        }
+        self.measurement.matched(sent, delay_ns);
+        if self.each.is_some() {
+            self.pass_on(&Outcome::Matched { sent: *sent, delay_ns });
+        }
+    }
+
+    fn irregular(&mut self, outcome: &Outcome) {
+        if outcome.seen_ns() < self.cut_ns {
+            return;
+        }
+        self.measurement.irregular(outcome);
+        self.pass_on(outcome);
+    }
+}
+
+/// Reads one capture to its end. A failure ends the other side's reading too.
+fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
+    input: TapInput,
+    settings: &Settings,
+    offset_ns: i64,
+    progress: &Progress,
+    producer: Producer<'_, M>,
+    mut pin: Option<Pin>,
+) -> Result<TapResult, CaptureError> {
+    let mut records = RecordReader::new(input.reader, settings.keyer.clone(), FlowTable::new(settings.flows));
+    let mut tally = TapTally::default();
+    let (mut offset, mut batches) = (0, 0);
+    loop {
+        let mut batch = producer.spare().unwrap_or_else(|| Vec::with_capacity(BATCH_RECORDS));
+        batch.clear();
+        if !records.read_batch(&mut batch).inspect_err(|_| producer.abandon())? {
+            break;
+        }
+        if offset_ns != 0 {
+            batch.iter_mut().for_each(|record| record.ts_ns = record.ts_ns.saturating_add(offset_ns));
+        }
+        tally.take(&batch);
+        let now = records.reader().compressed_offset();
+        progress.advance(now - offset);
+        offset = now;
+        batches += 1;
+        if batches == PINNED_BATCHES {
+            pin = None;
+        }
+        if !producer.push(batch) {
+            break;
+        }
+    }
+    drop(pin);
+    Ok(TapResult { facts: facts(input.name, &records), flow_names: records.flows().names().to_vec(), tally })
+}
+
+fn facts(path: String, records: &RecordReader) -> CaptureFacts {
+    let reader = records.reader();
+    let interface = match &reader.options().interface {
+        None => None,
+        Some(InterfaceChoice::Index(index)) => Some(*index),
+        Some(InterfaceChoice::Name(name)) => {
+            let named =
+                |interface: &&wiretail_capture::read::Interface| interface.name.as_ref() == Some(name);
+            reader.interfaces().iter().find(named).map(|interface| interface.index)
+        }
+    };
+    CaptureFacts {
+        path,
+        format: reader.description(),
+        interface,
+        clock_source: reader.clock_source(),
+        resolution_ns: reader.resolution_ns(),
+        packets_without_key: records.counts().packets_without_key,
+        packets_without_time: reader.frames_without_trailer(),
+        packets_dropped: reader.dropped(),
+        wire_bytes: records.counts().wire_bytes,
+        truncated: reader.truncation(),
+    }
+}

@@ -1,0 +1,200 @@
+//! Before the measurement: which key recognises the packets, and do the taps' clocks agree?
+
+use anyhow::{Result, bail};
+use wiretail_analysis::matching::recognition::{Sighting, Trial, clock_problem, try_rule};
+use wiretail_capture::key::{AUTO_RULES, INVARIANT_PAYLOAD, Keyer, key_rule_text, parse_key_rule};
+use wiretail_schema::packet::KeyRule;
+use wiretail_schema::summary::{Key, KeyTrial};
+
+use crate::analyze::source::Source;
+
+/// Packets looked at on either side.
+const PACKETS: usize = 1024;
+/// Bytes that link layer, two VLAN tags and an IPv6 header take: what a snap length leaves is payload.
+const HEADERS: usize = 14 + 8 + 40;
+
+/// How packets will be recognised.
+pub struct Recognition {
+    /// The rule, with the payload that both taps captured.
+    pub keyer: Keyer,
+    /// For the summary.
+    pub key: Key,
+}
+
+/// Which key was asked for.
+pub enum KeyChoice {
+    /// Try [`AUTO_RULES`] in order.
+    Auto,
+    /// This one.
+    Rule(KeyRule),
+}
+
+/// Reads `--key`.
+pub fn key_choice(text: &str, zero_checksums: bool) -> Result<KeyChoice> {
+    if text == "auto" {
+        if zero_checksums {
+            bail!("--zero-checksums goes with --key bytes:A-B, such as --key bytes:12-64 --zero-checksums");
+        }
+        return Ok(KeyChoice::Auto);
+    }
+    Ok(KeyChoice::Rule(
+        parse_key_rule(text, zero_checksums).map_err(|error| anyhow::anyhow!("--key: {error}, or auto"))?,
+    ))
+}
+
+/// The first packets of one tap.
+struct Look {
+    sightings: Vec<Sighting>,
+    /// Shortest captured length among packets that were cut by the snap length.
+    cut_at: Option<usize>,
+}
+
+impl Look {
+    /// Looks at the first packets of `source` from `from_ns` on.
+    fn at(source: &Source, keyer: &Keyer, from_ns: i64) -> Result<Self> {
+        let mut look = Self { sightings: Vec::with_capacity(PACKETS), cut_at: None };
+        let mut reader = source.peek()?;
+        while look.sightings.len() < PACKETS {
+            let more = reader.read(&mut |frame| {
+                if frame.ts_ns < from_ns || look.sightings.len() >= PACKETS {
+                    return;
+                }
+                if frame.data.len() < frame.wire_len as usize {
+                    look.cut_at = Some(look.cut_at.map_or(frame.data.len(), |cut| cut.min(frame.data.len())));
+                }
+                look.sightings.push((frame.ts_ns, keyer.key(frame)));
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(look)
+    }
+}
+
+/// Where to look in both captures, and how.
+struct Scout<'a> {
+    pre: &'a Source,
+    post: &'a Source,
+    post_offset_ns: i64,
+    payload_limit: usize,
+    from_pre_ns: i64,
+    from_post_ns: i64,
+}
+
+impl Scout<'_> {
+    fn try_rule(&mut self, rule: &KeyRule) -> Result<Trial> {
+        let mut looks = self.look(rule)?;
+        // Taps with different snap lengths see different parts of the payload: use what both have.
+        if let Some(cut) = [looks.0.cut_at, looks.1.cut_at].into_iter().flatten().min() {
+            let limit = cut.saturating_sub(HEADERS);
+            if limit < self.payload_limit {
+                self.payload_limit = limit;
+                looks = self.look(rule)?;
+            }
+        }
+        let (look_pre, mut look_post) = looks;
+        for sighting in &mut look_post.sightings {
+            sighting.0 = sighting.0.saturating_add(self.post_offset_ns);
+        }
+        Ok(try_rule(&key_rule_text(rule), &look_pre.sightings, &look_post.sightings))
+    }
+
+    fn look(&self, rule: &KeyRule) -> Result<(Look, Look)> {
+        let keyer = Keyer::with_payload_limit(rule, self.payload_limit);
+        Ok((Look::at(self.pre, &keyer, self.from_pre_ns)?, Look::at(self.post, &keyer, self.from_post_ns)?))
+    }
+
+    /// The first suitable rule's place, and all trials up to it.
+    fn try_rules(&mut self, rules: &[KeyRule]) -> Result<(Option<usize>, Vec<Trial>)> {
+        let mut trials = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            let trial = self.try_rule(rule)?;
+            let suitable = trial.suitable;
+            trials.push(trial);
+            if suitable {
+                return Ok((Some(place), trials));
+            }
+        }
+        Ok((None, trials))
+    }
+
+    /// One tap may have started long before the other: from now on, look where both record.
+    fn align(&mut self, rule: &KeyRule) -> Result<()> {
+        let (pre, post) = self.look(rule)?;
+        if let (Some(pre), Some(post)) = (pre.sightings.first(), post.sightings.first()) {
+            self.from_pre_ns = post.0.saturating_add(self.post_offset_ns);
+            self.from_post_ns = pre.0.saturating_sub(self.post_offset_ns);
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the first packets of both captures and settles on a rule.
+///
+/// `post_offset_ns` is added to every egress stamp, `window_ns` is the longest latency looked for.
+///
+/// # Errors
+/// A capture that can't be read; captures without a packet in common; clocks or files that are mixed up.
+pub fn recognise(
+    pre: &Source,
+    post: &Source,
+    choice: &KeyChoice,
+    post_offset_ns: i64,
+    window_ns: i64,
+) -> Result<Recognition> {
+    let rules = match choice {
+        KeyChoice::Auto => AUTO_RULES.to_vec(),
+        KeyChoice::Rule(rule) => vec![rule.clone()],
+    };
+    let mut scout = Scout {
+        pre,
+        post,
+        post_offset_ns,
+        payload_limit: INVARIANT_PAYLOAD,
+        from_pre_ns: i64::MIN,
+        from_post_ns: i64::MIN,
+    };
+    let (mut chosen, mut trials) = scout.try_rules(&rules)?;
+    if chosen.is_none() {
+        scout.align(&rules[0])?;
+        (chosen, trials) = scout.try_rules(&rules)?;
+    }
+    let chosen_automatically = matches!(choice, KeyChoice::Auto);
+    let place = match chosen {
+        Some(place) => place,
+        None if chosen_automatically => bail!(no_common_packet(pre, post, &trials)),
+        None => 0,
+    };
+    let trial = &trials[place];
+    // A pipe shows its first megabytes only: there, nothing in common does not mean that nothing will be.
+    if trial.delays_ns.is_empty() && pre.peeks_all() && post.peeks_all() {
+        bail!(no_common_packet(pre, post, &trials));
+    }
+    if let Some(problem) = clock_problem(&trial.delays_ns, window_ns) {
+        bail!("{} and {}: {problem}", pre.name, post.name);
+    }
+    let keyer = Keyer::with_payload_limit(&rules[place], scout.payload_limit);
+    let mut tried: Vec<KeyTrial> = trials.into_iter().map(|trial| trial.report).collect();
+    if chosen_automatically && let Some(last) = tried.last_mut() {
+        last.outcome = "taken".to_owned();
+    }
+    Ok(Recognition { key: Key { rule: key_rule_text(keyer.rule()), chosen_automatically, tried }, keyer })
+}
+
+fn no_common_packet(pre: &Source, post: &Source, trials: &[Trial]) -> String {
+    let mut text = format!(
+        "{} and {}: no packet of one is recognised in the other. Tried on the first packets:",
+        pre.name, post.name
+    );
+    for trial in trials {
+        let report = &trial.report;
+        text += &format!(
+            "\n  --key {:<24} {:>5} of {} packets have a key, {} repeated, {} also at egress",
+            report.rule, report.with_key, report.packets, report.repeated, report.matched
+        );
+    }
+    text += "\nAre they captures of the same traffic, at the same time? If the device rewrites packets, name what it \
+             leaves alone: --key bytes:A-B or --key offset:OFF+LEN";
+    text
+}

@@ -1,0 +1,271 @@
+//! A model from runs, captures or a file.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_analysis::prediction::queueing::calibrate::{Known, Observation, by_baseline, calibrate};
+use wiretail_analysis::prediction::queueing::capacity;
+use wiretail_capture::OpenOptions;
+use wiretail_schema::causes::{EXPLANATION_FILE, TrialExplanation};
+use wiretail_schema::prediction::calibration::{
+    QUEUEING_MODEL_SCHEMA, QueueingCalibration, SavedQueueingModel,
+};
+use wiretail_schema::prediction::queueing::{QueueingModel, Release};
+use wiretail_schema::run::stalls::StalledRole;
+
+use super::trials::{Chosen, RING_DEFAULT, Times, choose};
+use crate::analyze::evaluate::Job;
+use crate::analyze::outputs;
+use crate::analyze::source::Source;
+use crate::cli::predict::queueing::QueueingArgs;
+use crate::predict::capacity::traced;
+use crate::run::output::packets::{Crossed, of_job, of_trial};
+
+/// Packets as the calibration takes them.
+pub struct Taken {
+    packets: Vec<(f64, f64)>,
+    lost: u64,
+    burst: u64,
+    /// The number of its time ([`Times`]).
+    time: u64,
+    usual: bool,
+    stalled: Vec<(f64, f64)>,
+}
+
+impl Taken {
+    /// Of a trial, with what held its load generator.
+    fn of_trial(trial: &Chosen, times: &Times) -> Result<Self> {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let stalls = trial.stalls(StalledRole::Generator, first_ns)?;
+        let stalled = stalls.iter().map(|(start, length)| (*start, start + length)).collect();
+        Ok(Self {
+            stalled,
+            time: times.of(trial).unwrap_or(0),
+            ..Self::of(&crossed, trial.warm_up_ns(), trial.burst())
+        })
+    }
+
+    /// Behind the warm-up, with times since the first packet.
+    pub fn of(crossed: &[Crossed], warm_up_ns: i64, burst: u64) -> Self {
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let counted = crossed.iter().filter(|packet| packet.at_ns - first_ns >= warm_up_ns);
+        let packets = counted
+            .clone()
+            .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
+        let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
+        Self { packets: packets.collect(), lost, burst, time: 0, usual: true, stalled: Vec::new() }
+    }
+
+    /// The same, as it is calibrated by.
+    pub fn seen(&self) -> Observation<'_> {
+        Observation {
+            packets: &self.packets,
+            lost: self.lost,
+            burst: self.burst,
+            time: self.time,
+            usual: self.usual,
+            stalled: &self.stalled,
+        }
+    }
+}
+
+/// The model that `--calibrate`, `--calibrate-captures` or `--model` mean; None without any of them.
+///
+/// # Errors
+/// What can't be read, or says too little.
+pub fn model(arguments: &QueueingArgs) -> Result<Option<(QueueingModel, Option<QueueingCalibration>)>> {
+    let (model, calibration) = if let Some(path) = &arguments.model {
+        let saved = read(path)?;
+        (saved.model, saved.calibration)
+    } else if !arguments.calibrate.is_empty() {
+        let (model, calibration) = from_runs(arguments)?;
+        (model, Some(calibration))
+    } else if let [pre, post] = arguments.calibrate_captures.as_slice() {
+        let (model, calibration) = from_captures(arguments, pre, post)?;
+        (model, Some(calibration))
+    } else {
+        return Ok(None);
+    };
+    let model = QueueingModel {
+        ring: arguments.ring.unwrap_or(model.ring),
+        batch: arguments.batch.unwrap_or(model.batch),
+        release: arguments.release.map_or(model.release, Into::into),
+        ..model
+    };
+    Ok(Some((model, calibration)))
+}
+
+fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibration)> {
+    let (mut trials, mut skipped) = (Vec::new(), Vec::new());
+    for text in &arguments.calibrate {
+        let (found, others) = choose(text)?;
+        trials.extend(found);
+        skipped.extend(others);
+    }
+    let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
+    for other in &trials[1..] {
+        if other.device() != first.device()
+            || other.batch() != first.batch()
+            || other.release() != first.release()
+        {
+            bail!(
+                "{} and {} are trials of different devices, batches or releases; say which to calibrate by: --calibrate RUN:TRIAL",
+                first.name(),
+                other.name()
+            );
+        }
+    }
+    let mut taken = Vec::new();
+    let times = Times::of_runs(&trials);
+    for trial in &trials {
+        taken.push(Taken::of_trial(trial, &times)?);
+    }
+    let usual = usual(&trials, &taken);
+    taken.iter_mut().zip(&usual).for_each(|(taken, usual)| taken.usual = *usual);
+    let left_out = usual.iter().filter(|usual| !**usual).count();
+    let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
+    let known = Known {
+        ring: arguments.ring.or(first.ring()).unwrap_or(RING_DEFAULT),
+        batch: first.batch(),
+        release: first.release(),
+    };
+    let (model, mut calibration) = match &arguments.baseline {
+        Some(text) => {
+            let observations: Vec<_> = observations.into_iter().filter(|one| one.usual).collect();
+            by_baseline(&observations, baseline(text)?, &known)
+        }
+        None => calibrate(&observations, &known),
+    }
+    .with_context(|| format!("{}: can't be calibrated by", arguments.calibrate.join(", ")))?;
+    let used = || trials.iter().zip(&usual).filter(|(_, usual)| **usual).map(|(trial, _)| trial);
+    calibration.trials = used().map(Chosen::name).collect();
+    calibration.device = first.device();
+    calibration.release = Some(first.release());
+    if arguments.ring.is_none() && first.ring().is_none() {
+        calibration.remarks.push(format!(
+            "the device's ring is not known and taken as {RING_DEFAULT} packets (--ring): it matters for loss alone"
+        ));
+    }
+    for trial in used() {
+        calibration.remarks.extend(seen_by_trace(trial)?);
+    }
+    if left_out > 0 {
+        calibration.remarks.push(format!(
+            "of trials that repeat each other those with the lowest and the highest p99, a quarter each, tell nothing but the pace: {left_out}"
+        ));
+    }
+    let others = skipped.len().saturating_sub(1);
+    if let Some(reason) = skipped.into_iter().next() {
+        let more = if others > 0 { format!("; and {others} others") } else { String::new() };
+        calibration.remarks.push(format!("not used: {reason}{more}"));
+    }
+    Ok((model, calibration))
+}
+
+/// Which trials count: of three repeats and more those in the middle by their p99, without a quarter at either end. What disturbs
+/// the machine in one of them would else be in every prediction.
+fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
+    let p99_ns = |taken: &Taken| {
+        let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        delays.get(delays.len() * 99 / 100).copied().unwrap_or(0.0)
+    };
+    let p99_ns: Vec<f64> = taken.iter().map(p99_ns).collect();
+    let mut usual = vec![true; trials.len()];
+    for (place, trial) in trials.iter().enumerate() {
+        let alike = |other: &usize| trials[*other].repeats(trial);
+        let mut repeats: Vec<usize> = (0..trials.len()).filter(alike).collect();
+        if repeats.len() >= 3 {
+            repeats.sort_by(|a, b| p99_ns[*a].total_cmp(&p99_ns[*b]));
+            let ends = (repeats.len() + 1) / 4;
+            usual[place] = repeats[ends..repeats.len() - ends].contains(&place);
+        }
+    }
+    usual
+}
+
+/// The median delay of a forwarder without work, in ns.
+fn baseline(text: &str) -> Result<f64> {
+    let (trials, _) = choose(text)?;
+    let mut delays = Vec::new();
+    for trial in &trials {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let taken = Taken::of(&crossed, trial.warm_up_ns(), 1);
+        delays.extend(taken.packets.into_iter().map(|packet| packet.1));
+    }
+    delays.sort_unstable_by(f64::total_cmp);
+    let middle = delays.len().div_ceil(2).checked_sub(1).and_then(|middle| delays.get(middle));
+    middle.copied().with_context(|| format!("--baseline {text}: no packet was matched"))
+}
+
+/// What a trial's trace says of interrupts, beside what the gaps say; None where it was not traced.
+fn seen_by_trace(trial: &Chosen) -> Result<Option<String>> {
+    let file = trial.run.join(&trial.record.directory).join(EXPLANATION_FILE);
+    let text = match std::fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
+    };
+    let explanation: TrialExplanation =
+        serde_json::from_slice(&text).with_context(|| format!("{}: is no explanation", file.display()))?;
+    let Some(loads) = traced(&explanation) else { return Ok(None) };
+    let often: f64 = loads.iter().map(|load| load.rate_hz.map_or(0.0, |rate| rate.value)).sum();
+    let time_ns: f64 = loads.iter().map(|load| load.time_ns.value).sum();
+    Ok(Some(format!(
+        "the trace of {} has {often:.0} interrupts a second, which take {:.2} % of the core",
+        trial.name(),
+        time_ns / 1e7
+    )))
+}
+
+fn from_captures(
+    arguments: &QueueingArgs,
+    pre: &Path,
+    post: &Path,
+) -> Result<(QueueingModel, QueueingCalibration)> {
+    let options = OpenOptions::default();
+    let job = Job::of(Source::open(pre, options.clone(), true)?, Source::open(post, options, false)?);
+    let crossed = of_job(job)?;
+    let taken = Taken::of(&crossed, 0, arguments.burst.get());
+    let release = arguments.release.map_or(Release::Immediate, Into::into);
+    let known =
+        Known { ring: arguments.ring.unwrap_or(RING_DEFAULT), batch: arguments.batch.unwrap_or(32), release };
+    let (pre, post) = (pre.display(), post.display());
+    let (model, mut calibration) = calibrate(&[taken.seen()], &known)
+        .with_context(|| format!("{pre} and {post}: can't be calibrated by"))?;
+    calibration.trials = vec![format!("{pre} and {post}")];
+    calibration.release = Some(release);
+    Ok((model, calibration))
+}
+
+fn read(path: &Path) -> Result<SavedQueueingModel> {
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| {
+        format!("{shown}: cannot be read; expected a file of `wiretail predict queueing --save`")
+    })?;
+    let saved: SavedQueueingModel = serde_json::from_slice(&text).with_context(|| {
+        format!("{shown}: is no model; expected a file of `wiretail predict queueing --save`")
+    })?;
+    if saved.schema != QUEUEING_MODEL_SCHEMA {
+        bail!("{shown}: written as '{}'; expected {QUEUEING_MODEL_SCHEMA}: calibrate again", saved.schema);
+    }
+    capacity(&saved.model).map_err(|error| anyhow!("{shown}: {error}"))?;
+    Ok(saved)
+}
+
+/// Writes a model into a file.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn save(path: &Path, model: &QueueingModel, calibration: Option<&QueueingCalibration>) -> Result<()> {
+    let saved = SavedQueueingModel {
+        schema: QUEUEING_MODEL_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        model: model.clone(),
+        calibration: calibration.cloned(),
+    };
+    let mut text = serde_json::to_vec(&saved)?;
+    text.push(b'\n');
+    outputs::write_file(path, &text)
+}

@@ -1,0 +1,281 @@
+//! A model against measured trials: the same load, simulated, beside what was measured.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use wiretail_analysis::prediction::capacity::place;
+use wiretail_analysis::prediction::queueing::calibrate::{Observation, burst_offsets, least_gap, spacing};
+use wiretail_analysis::prediction::queueing::comparison::{CAPACITY_LIMIT, Predicted, compare, judged};
+use wiretail_analysis::prediction::queueing::{Rounds, capacity, predict_rounds};
+use wiretail_analysis::stats::counts::Counts;
+use wiretail_report::format::{duration, short};
+use wiretail_schema::prediction::calibration::{
+    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+};
+use wiretail_schema::prediction::queueing::{QueueingModel, Release};
+use wiretail_schema::run::SettingRecord;
+
+use super::calibrated::Taken;
+use super::pairs::{Load, paired};
+use super::replay::{Replay, threshold_ns};
+use super::trials::{Chosen, Times, choose};
+use crate::cli::predict::queueing::QueueingArgs;
+use crate::predict::queueing::interference::Interferences;
+use crate::run::output::directory::{self, SEARCH_FILE};
+use crate::run::output::packets::{Crossed, of_trial};
+
+/// Pages for measured delays, as for simulated ones.
+pub const PAGES: usize = 4096;
+/// Simulations of a trial, at most.
+const ROUNDS_MAX: u64 = 1000;
+
+/// All trials that were asked for, and those that could not be held against it, with reasons.
+///
+/// # Errors
+/// Runs that can't be read, loads that can't be simulated.
+pub fn all(
+    arguments: &QueueingArgs,
+    model: &QueueingModel,
+    calibration: Option<&QueueingCalibration>,
+) -> Result<(Vec<QueueingCheck>, Vec<String>)> {
+    let mut skipped = Vec::new();
+    let mut groups: Vec<Vec<Chosen>> = Vec::new();
+    let mut known = Vec::new();
+    for text in &arguments.calibrate {
+        known.extend(choose(text)?.0);
+    }
+    let times = Times::of_runs(&known);
+    let mut by_these = 0;
+    for text in arguments.check.iter().filter(|text| !is_search(text)) {
+        let (trials, others) = choose(text)?;
+        skipped.extend(others);
+        for trial in trials {
+            if let Some(reason) =
+                calibration.and_then(|calibration| differs(&calibration.device, &trial.device()))
+            {
+                skipped.push(format!("{}: {reason}", trial.name()));
+                continue;
+            }
+            if known.iter().any(|one| one.repeats(&trial)) {
+                by_these += 1;
+                continue;
+            }
+            match groups.iter_mut().find(|group| group[0].repeats(&trial)) {
+                Some(group) => group.push(trial),
+                None => groups.push(vec![trial]),
+            }
+        }
+    }
+    if by_these > 0 {
+        skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
+    }
+    let interferences = Interferences::of_trials(&known, &times, threshold_ns(calibration, &known))?;
+    let known = (&times, &interferences);
+    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, known, repeats));
+    Ok((checks.collect::<Result<_>>()?, skipped))
+}
+
+/// The capacity against what the searches among the runs found for goals of loss, and what could not be held against it.
+///
+/// # Errors
+/// Searches that can't be read.
+pub fn searches(
+    arguments: &QueueingArgs,
+    model: &QueueingModel,
+    calibration: Option<&QueueingCalibration>,
+) -> Result<(Vec<QueueingSearchCheck>, Vec<String>)> {
+    let (mut checks, mut skipped) = (Vec::new(), Vec::new());
+    for text in arguments.check.iter().filter(|text| is_search(text)) {
+        for search in directory::searches(Path::new(text))?.map_or_else(Vec::new, |found| found.searches) {
+            let name = format!("{text}:{}", search.number);
+            if let Some(reason) =
+                calibration.and_then(|calibration| differs(&calibration.device, &search.settings))
+            {
+                skipped.push(format!("{name} ({}): {reason}", search.name));
+                continue;
+            }
+            let batch = search.settings.iter().find(|setting| setting.key == "dut.batch");
+            let model = QueueingModel {
+                batch: batch.map_or(model.batch, |batch| batch.number.max(1)),
+                ..model.clone()
+            };
+            let Some(predicted_pps) = capacity(&model)?.pps else { continue };
+            for result in search.rates_of_loss() {
+                let Some(lower_pps) = result.lower else { continue };
+                // Where one bound does not tell, the other is as near as it gets.
+                let error = place(predicted_pps, [Some(lower_pps), result.upper])
+                    .map_or(predicted_pps / lower_pps as f64 - 1.0, |(_, error)| error);
+                checks.push(QueueingSearchCheck {
+                    search: name.clone(),
+                    name: search.name.clone(),
+                    goal: result.goal.to_string(),
+                    predicted_pps,
+                    lower_pps,
+                    upper_pps: result.upper,
+                    error,
+                    limit: CAPACITY_LIMIT,
+                    within: error.abs() <= CAPACITY_LIMIT,
+                });
+            }
+        }
+    }
+    Ok((checks, skipped))
+}
+
+/// Whether what was named is the directory of a search.
+fn is_search(text: &str) -> bool {
+    Path::new(text).join(SEARCH_FILE).exists()
+}
+
+/// Why a trial is of another device; None where it is not, or nothing is known.
+fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<String> {
+    let differing = calibrated.iter().find_map(|setting| {
+        let same = other.iter().find(|one| one.key == setting.key)?;
+        (same.text != setting.text).then_some((setting, same))
+    });
+    differing.map(|(setting, other)| {
+        format!(
+            "is of another device: {} is {}, and was {} for the calibration",
+            setting.key, other.text, setting.text
+        )
+    })
+}
+
+fn one(
+    arguments: &QueueingArgs,
+    model: &QueueingModel,
+    calibration: Option<&QueueingCalibration>,
+    (times, interferences): (&Times, &Interferences),
+    repeats: &[Chosen],
+) -> Result<QueueingCheck> {
+    let trial = &repeats[0];
+    let model = of_trial_settings(model, calibration, trial);
+    let (mut all, mut sent, mut lost) = (Vec::<Counts>::new(), 0u64, 0u64);
+    let mut taken = Vec::new();
+    let mut replay = Replay::new(arguments, &model, calibration, repeats);
+    for trial in repeats {
+        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let behind = |packet: &&Crossed| packet.at_ns - first_ns >= trial.warm_up_ns();
+        let mut measured = Counts::new(PAGES);
+        for packet in crossed.iter().filter(behind) {
+            sent += 1;
+            match packet.delay_ns {
+                Some(delay_ns) => measured.add(delay_ns),
+                None => lost += 1,
+            }
+        }
+        let speed_epoch = times.of(trial).and_then(|time| model.at_time(time));
+        replay.simulate(trial, speed_epoch, &crossed)?;
+        taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
+        all.push(measured);
+    }
+    // How fast a sender's packets follow one another is the load's, not the device's.
+    let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
+    let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
+    let given_ns = given_ns.or(trial.poisson_pps().and_then(|rate_pps| least_gap(&observations, rate_pps)));
+    let spacing_ns = given_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
+    let offsets_ns = match arguments.spacing {
+        Some(_) => Vec::new(),
+        None => burst_offsets(&observations, trial.rate_pps()),
+    };
+    let (arrivals, packets) = trial.intended(spacing_ns, &offsets_ns)?;
+    let mut model = QueueingModel { sender_spacing_ns: spacing_ns, ..model.clone() };
+    if !offsets_ns.is_empty() {
+        model = model.without_holds();
+    }
+    // Every pace as often.
+    let speed_epochs = model.speed_epochs.len().max(1) as u64;
+    let rounds =
+        arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX).next_multiple_of(speed_epochs);
+    let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
+    let mut typical = Vec::new();
+    let each = |delays: &Counts| typical.push(judged(delays));
+    let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
+        .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
+    let (mut percentiles, mut curve) = compare(&Predicted::new(counts, typical), &all);
+    let load = Load { arrivals, packets, rounds, seed: arguments.seed };
+    let paired = paired(&model, (times, interferences), repeats, &all, &load)?;
+    let (pairs, interfered) = paired.as_ref().map_or((0, false), |own| (own.repeats, own.interfered));
+    if let Some(own) = paired {
+        curve = compare(&own.predicted, &all).1;
+        percentiles = own.percentiles;
+    }
+    let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
+    if !failures.is_empty() {
+        failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));
+    }
+    Ok(QueueingCheck {
+        trials: repeats
+            .iter()
+            .map(|trial| format!("{}:{}", trial.run.display(), trial.record.number))
+            .collect(),
+        name: unrepeated(&trial.record.name).to_owned(),
+        predicted,
+        measured_packets: all.iter().map(Counts::count).sum(),
+        measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
+        within: failures.is_empty(),
+        paired: pairs,
+        interfered,
+        within_repeats: percentiles
+            .iter()
+            .filter(|one| failure(one).is_some())
+            .all(|one| (one.measured_low_ns..=one.measured_high_ns).contains(&one.predicted_ns)),
+        percentiles,
+        failures,
+        replay: replay.finish(all),
+        curve,
+    })
+}
+
+/// The device with the trial's batch and release; one whose packets left one by one though they were to leave together goes on so.
+fn of_trial_settings(
+    model: &QueueingModel,
+    calibration: Option<&QueueingCalibration>,
+    trial: &Chosen,
+) -> QueueingModel {
+    let one_by_one = calibration.is_some_and(|calibration| {
+        calibration.release == Some(Release::Batch) && model.release == Release::Immediate
+    });
+    let release = if one_by_one { Release::Immediate } else { trial.release() };
+    QueueingModel { batch: trial.batch(), release, ..model.clone() }
+}
+
+/// A longer stall in the trial than the calibration has seen: what the model can't know.
+fn stalled(calibration: &QueueingCalibration, trial: &Chosen) -> Option<String> {
+    let longest = trial.record.stalls.longest.first()?;
+    let known_ns = calibration.interrupts.longest_ns;
+    (longest.duration_ns as f64 > 2.0 * known_ns).then(|| {
+        format!(
+            "the trial has a stall of {} ({}), and the calibration none above {}",
+            duration(longest.duration_ns as f64),
+            longest.role,
+            duration(known_ns)
+        )
+    })
+}
+
+/// A trial's name without the repeat.
+fn unrepeated(name: &str) -> &str {
+    match name.rsplit_once("-repeat") {
+        Some((scenario, repeat)) if repeat.bytes().all(|byte| byte.is_ascii_digit()) => scenario,
+        _ => name,
+    }
+}
+
+fn failure(one: &ComparedPercentile) -> Option<String> {
+    let limit = one.limit.filter(|limit| one.error.abs() > *limit)?;
+    let repeats = one.measured_low_ns..=one.measured_high_ns;
+    Some(format!(
+        "p{} is predicted as {} and measured as {}: {:+.1} %, where {:.0} % are allowed{}",
+        short(one.percentile),
+        duration(one.predicted_ns as f64),
+        duration(one.measured_ns as f64),
+        one.error * 100.0,
+        limit * 100.0,
+        match repeats.contains(&one.predicted_ns) {
+            true => "; the repeats of the measurement lie farther apart than that, on both sides of it",
+            false => "",
+        }
+    ))
+}

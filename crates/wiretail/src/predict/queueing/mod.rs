@@ -1,0 +1,165 @@
+//! `wiretail predict queueing`: a model from the command line, from measured packets ([`calibrated`]) or from a file, simulated at
+//! each rate, and held against measured trials ([`check`]).
+
+mod calibrated;
+mod check;
+mod interference;
+mod pairs;
+mod replay;
+mod table;
+mod trials;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::prediction::queueing::{capacity, predict};
+use wiretail_schema::prediction::calibration::QueueingCalibration;
+use wiretail_schema::prediction::queueing::{
+    Arrivals, Interrupts, Length, QUEUEING_SCHEMA, QueueingModel, QueueingPrediction, Release, Wake,
+};
+
+use self::trials::RING_DEFAULT;
+use crate::analyze::outputs;
+use crate::cli::predict::queueing::{ArrivalChoice, QueueingArgs, ServiceChoice};
+
+/// Packets that are taken at a time, where nothing else is said.
+const BATCH_DEFAULT: u64 = 32;
+
+/// Runs the command.
+///
+/// # Errors
+/// A model or a load that can't be simulated: what it is, and what was expected. Runs and files that can't be read, or say too
+/// little of a device.
+pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
+    let (model, calibration) = match calibrated::model(arguments)? {
+        Some(found) => found,
+        None => (by_hand(arguments)?, None),
+    };
+    // What is wrong with the path is no fault of a rate's.
+    capacity(&model)?;
+    if let Some(path) = &arguments.save {
+        calibrated::save(path, &model, calibration.as_ref())?;
+    }
+    // What is asked for is the device, whoever sends. What is checked was sent from the same machine.
+    let alone = model.with_own_sender();
+    let mut loads = Vec::new();
+    for arrivals in arrivals(arguments, calibration.as_ref())? {
+        let (load, _) = predict(&alone, &arrivals, arguments.packets.get(), arguments.seed)
+            .with_context(|| format!("{} can't be simulated", named(&arrivals)))?;
+        loads.push(load);
+    }
+    let (checks, mut skipped) = check::all(arguments, &model, calibration.as_ref())?;
+    let (searches, others) = check::searches(arguments, &model, calibration.as_ref())?;
+    skipped.extend(others);
+    let prediction = QueueingPrediction {
+        schema: QUEUEING_SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: arguments.seed,
+        model,
+        calibration,
+        loads,
+        checks,
+        searches,
+    };
+    if let Some(path) = &arguments.report {
+        outputs::write_file(path, wiretail_report::queueing(&prediction).as_bytes())?;
+    }
+    outputs::print(&prediction, arguments.json, |out| table::write(out, &prediction, &skipped))?;
+    if !arguments.check.is_empty() && prediction.checks.is_empty() && prediction.searches.is_empty() {
+        bail!("nothing could be checked: {}", skipped.join("; "));
+    }
+    let within = prediction.checks.iter().all(|check| check.within)
+        && prediction.searches.iter().all(|check| check.within);
+    Ok(if within { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
+    if !(-1e5..=1e5).contains(&arguments.clock_offset) {
+        bail!("--clock-offset {}: expected millionths between -100000 and 100000", arguments.clock_offset);
+    }
+    let mut interrupts = arguments.interrupts.clone();
+    for source in &mut interrupts {
+        if let Interrupts::Periodic { period_ns, .. } = source {
+            *period_ns /= 1.0 + arguments.clock_offset * 1e-6;
+        }
+    }
+    let length = |ns: i64, how| match how {
+        ServiceChoice::Constant => Length::Constant(ns as f64),
+        ServiceChoice::Exponential => Length::Exponential(ns as f64),
+    };
+    let service = match (&arguments.service_samples, arguments.service) {
+        (Some(path), _) => Length::Samples(numbers(path)?),
+        (None, Some(service)) => length(service.ns, arguments.service_dist),
+        (None, None) => bail!("expected --service, --service-samples, --calibrate or --model"),
+    };
+    let wake = Wake { after_idle_ns: 0.0, length: length(arguments.wake.ns, arguments.wake_dist) };
+    Ok(QueueingModel {
+        ring: arguments.ring.unwrap_or(RING_DEFAULT),
+        batch: arguments.batch.unwrap_or(BATCH_DEFAULT),
+        release: arguments.release.map_or(Release::Immediate, Into::into),
+        service,
+        batch_overhead: Length::Constant(arguments.overhead.ns as f64),
+        wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
+        first: vec![],
+        idle_arrival_interrupted_ns: 0.0,
+        speed_epochs: vec![],
+        interrupts,
+        shared_interrupts: vec![],
+        sender_spacing_ns: 0.0,
+        transfer_ns: arguments.transfer.ns as f64,
+    })
+}
+
+/// A number on each line of a file; empty lines and those that begin with # are none.
+fn numbers(path: &Path) -> Result<Vec<f64>> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{shown}: cannot be read; expected a time in ns on each line"))?;
+    let mut numbers = Vec::new();
+    for (line, place) in text.lines().zip(1..) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let number = line.parse::<f64>().ok().filter(|number| number.is_finite());
+        numbers.push(
+            number
+                .with_context(|| format!("{shown}:{place}: '{line}' is no time in ns; expected a number"))?,
+        );
+    }
+    Ok(numbers)
+}
+
+/// The arrivals of each load that is asked for.
+fn arrivals(arguments: &QueueingArgs, calibration: Option<&QueueingCalibration>) -> Result<Vec<Arrivals>> {
+    if let Some(path) = &arguments.arrival_times {
+        return Ok(vec![Arrivals::Recorded { times_ns: numbers(path)? }]);
+    }
+    let burst = arguments.burst.get();
+    let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64);
+    let spacing_ns = given_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
+    let one = |&rate_pps: &u64| {
+        let rate_pps = rate_pps as f64;
+        Ok(match arguments.arrivals {
+            ArrivalChoice::Poisson if burst > 1 => {
+                bail!(
+                    "--burst {burst}: bursts are evenly spaced; expected --arrivals constant, or no --burst"
+                )
+            }
+            ArrivalChoice::Poisson => Arrivals::Poisson { rate_pps },
+            ArrivalChoice::Constant if burst == 1 => Arrivals::Constant { rate_pps },
+            ArrivalChoice::Constant => Arrivals::Bursts { rate_pps, packets: burst, spacing_ns },
+        })
+    };
+    arguments.rates.iter().map(one).collect()
+}
+
+fn named(arrivals: &Arrivals) -> String {
+    match arrivals {
+        Arrivals::Constant { rate_pps }
+        | Arrivals::Bursts { rate_pps, .. }
+        | Arrivals::Poisson { rate_pps } => format!("{rate_pps} pps"),
+        Arrivals::Recorded { times_ns } => format!("the {} recorded arrivals", times_ns.len()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Trials replayed: the device as calibrated, with the arrivals at its ingress tap and the stalls that it saw itself. So an
+//! error of the prediction is either the device's, or of the load generator and the machine.
+
+use anyhow::{Context, Result};
+use wiretail_analysis::prediction::queueing::comparison::compare_each;
+use wiretail_analysis::prediction::queueing::{Rounds, predict_rounds};
+use wiretail_analysis::stats::counts::Counts;
+use wiretail_schema::prediction::calibration::{QueueingCalibration, QueueingReplay};
+use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
+use wiretail_schema::run::stalls::StalledRole;
+
+use super::trials::Chosen;
+use crate::cli::predict::queueing::QueueingArgs;
+use crate::run::output::packets::Crossed;
+
+/// The repeats of one load.
+pub struct Replay<'a> {
+    arguments: &'a QueueingArgs,
+    model: &'a QueueingModel,
+    /// Shorter stalls are not told from the loop's own work, in ns.
+    threshold_ns: f64,
+    /// How many there are: they share the packets that are simulated.
+    repeats: usize,
+    stalls: bool,
+    simulated: Vec<Counts>,
+}
+
+impl<'a> Replay<'a> {
+    /// Of a device with the load's batch and release, and of trials that repeat each other.
+    pub fn new(
+        arguments: &'a QueueingArgs,
+        model: &'a QueueingModel,
+        calibration: Option<&QueueingCalibration>,
+        repeats: &[Chosen],
+    ) -> Self {
+        Self {
+            arguments,
+            model,
+            threshold_ns: threshold_ns(calibration, repeats),
+            repeats: repeats.len(),
+            stalls: true,
+            simulated: Vec::new(),
+        }
+    }
+
+    /// Replays a repeat, whose packets these are, at the pace of its time, where that is known.
+    ///
+    /// # Errors
+    /// A list of stalls that can't be read; arrivals that can't be simulated.
+    pub fn simulate(
+        &mut self,
+        trial: &Chosen,
+        speed_epoch: Option<QueueingModel>,
+        crossed: &[Crossed],
+    ) -> Result<()> {
+        let model = speed_epoch.as_ref().unwrap_or(self.model);
+        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+        let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
+        let (packets, warm_up_ns) = (times_ns.len() as u64, trial.warm_up_ns() as f64);
+        let rounds = self.arguments.packets.get() / packets.max(1) / self.repeats as u64;
+        let rounds = Rounds { rounds: rounds.max(1), warm_up_ns };
+        let stalls = trial.stalls(StalledRole::Device, first_ns)?;
+        // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
+        self.stalls &= !stalls.is_empty();
+        let model = match stalls.is_empty() {
+            true => QueueingModel { shared_interrupts: Vec::new(), sender_spacing_ns: 0.0, ..model.clone() },
+            false => with_stalls(model, stalls, self.threshold_ns),
+        };
+        let arrivals = Arrivals::Recorded { times_ns };
+        let (_, counts) = predict_rounds(&model, &arrivals, packets, self.arguments.seed, rounds, |_| ())
+            .with_context(|| format!("{}: what it recorded can't be simulated", trial.name()))?;
+        self.simulated.push(counts);
+        Ok(())
+    }
+
+    /// Holds them against what was measured, a repeat each in the same order.
+    pub fn finish(self, measured: Vec<Counts>) -> QueueingReplay {
+        let pairs: Vec<(Counts, Counts)> = self.simulated.into_iter().zip(measured).collect();
+        let percentiles = compare_each(&pairs);
+        let within = percentiles.iter().all(|one| one.limit.is_none_or(|limit| one.error.abs() <= limit));
+        QueueingReplay { stalls: self.stalls, percentiles, within }
+    }
+}
+
+/// Shorter stalls of these trials count for nothing, in ns: between two readings of its clock a loop receives and sends, too, so what is
+/// shorter than a packet without an interrupt took in the calibration is no stall.
+pub fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
+    let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
+    calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
+}
+
+/// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
+pub fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
+    spans.retain(|span| span.1 >= threshold_ns);
+    let mut interrupts: Vec<Interrupts> =
+        model.away().filter_map(|source| below(source, threshold_ns)).collect();
+    if !spans.is_empty() {
+        interrupts.push(Interrupts::Recorded { spans });
+    }
+    QueueingModel { interrupts, ..model.with_own_sender() }
+}
+
+/// What of a source is shorter than a stall; None where nothing is.
+fn below(source: &Interrupts, threshold_ns: f64) -> Option<Interrupts> {
+    match source {
+        Interrupts::Poisson { per_second, length: Length::Samples(samples) } => {
+            let short: Vec<f64> = samples.iter().copied().filter(|ns| *ns < threshold_ns).collect();
+            let share = short.len() as f64 / samples.len() as f64;
+            (!short.is_empty()).then(|| Interrupts::Poisson {
+                per_second: per_second * share,
+                length: Length::Samples(short),
+            })
+        }
+        Interrupts::Poisson { length, .. } | Interrupts::Periodic { length, .. } => {
+            let short = match length {
+                Length::Constant(ns) | Length::Exponential(ns) => *ns < threshold_ns,
+                Length::Samples(samples) => samples.iter().all(|ns| *ns < threshold_ns),
+            };
+            short.then(|| source.clone())
+        }
+        Interrupts::Recorded { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_take_the_place_of_long_interrupts() {
+        let mixed =
+            Interrupts::Poisson { per_second: 100.0, length: Length::Samples(vec![1e3, 2e3, 3e3, 9e3]) };
+        let short = Interrupts::Poisson { per_second: 75.0, length: Length::Samples(vec![1e3, 2e3, 3e3]) };
+        assert_eq!(below(&mixed, 5e3), Some(short));
+        assert_eq!(below(&mixed, 1e3), None);
+        let beat = |ns| Interrupts::Periodic { period_ns: 1e6, phase_ns: None, length: Length::Constant(ns) };
+        assert_eq!((below(&beat(4e3), 5e3), below(&beat(6e3), 5e3)), (Some(beat(4e3)), None));
+    }
+}

@@ -1,0 +1,328 @@
+//! A model, what it rests on, what it predicts and how right that was, for a terminal.
+
+use std::io::{self, Write};
+
+use wiretail_report::format::{count, digits, duration, first_of, rate, ratio, short};
+use wiretail_schema::prediction::calibration::{
+    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+};
+use wiretail_schema::prediction::queueing::{
+    Interrupts, Length, QueueingLoad, QueueingModel, QueueingPrediction,
+};
+use wiretail_schema::units::Duration;
+
+/// Reasons why something was not checked, at most.
+const SKIPPED: usize = 4;
+/// Percentiles in the table; JSON has more.
+const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// Writes everything; `skipped` says which trials were not checked.
+///
+/// # Errors
+/// As for a closed pipe.
+pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[String]) -> io::Result<()> {
+    model(out, prediction)?;
+    if let Some(calibration) = &prediction.calibration {
+        evidence(out, &prediction.model, calibration)?;
+    }
+    if !prediction.loads.is_empty() {
+        loads(out, prediction)?;
+    }
+    if !prediction.checks.is_empty() {
+        checks(out, &prediction.checks)?;
+    }
+    if !prediction.searches.is_empty() {
+        searches(out, &prediction.searches)?;
+    }
+    skipped.iter().take(SKIPPED).try_for_each(|reason| writeln!(out, "  not checked: {reason}"))?;
+    match skipped.len().saturating_sub(SKIPPED) {
+        0 => Ok(()),
+        others => writeln!(out, "  not checked: {others} others"),
+    }
+}
+
+/// The model in a line.
+fn model(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()> {
+    let model = &prediction.model;
+    write!(out, "  ring {}, batch {}, service {}", count(model.ring), model.batch, length(&model.service))?;
+    for source in &model.interrupts {
+        write!(out, ", interrupts {}", interrupts(source))?;
+    }
+    for source in &model.shared_interrupts {
+        write!(out, ", interrupts of device and sender {}", interrupts(source))?;
+    }
+    let capacity = wiretail_analysis::prediction::queueing::capacity(model).ok().and_then(|found| found.pps);
+    writeln!(out, ": capacity {}", capacity.map_or_else(|| "without limit".to_owned(), rate))
+}
+
+/// What a calibrated model rests on.
+fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibration) -> io::Result<()> {
+    writeln!(out, "\n  CALIBRATED by {}", first_of(&found.trials))?;
+    let high = found.service_ns.high.map_or("open".to_owned(), duration);
+    writeln!(
+        out,
+        "    service     median {} [{} ... {high}]: {} gaps, {} of a busy device",
+        duration(found.service_ns.value),
+        duration(found.service_ns.low),
+        count(found.gaps),
+        duration(found.busy_ns)
+    )?;
+    let seen = &found.interrupts;
+    let high = seen.per_second.high.map_or("open".to_owned(), |high| digits(high, 3));
+    writeln!(
+        out,
+        "    interrupts  {}: {} a second [{} ... {high}], {} of the time, {} at most{}",
+        count(seen.count),
+        digits(seen.per_second.value, 3),
+        digits(seen.per_second.low, 3),
+        ratio(seen.share),
+        duration(seen.longest_ns),
+        seen.above_ns
+            .map_or(String::new(), |above| format!("; packets that took longer than {}", duration(above)))
+    )?;
+    if seen.shared > 0 {
+        writeln!(
+            out,
+            "                {} of them held the sender as well: fewer packets of a sender on this machine wait for them than of one \
+             elsewhere",
+            count(seen.shared)
+        )?;
+    }
+    writeln!(
+        out,
+        "    transfer    {}: {} packets found it idle",
+        duration(model.transfer_ns),
+        count(found.isolated)
+    )?;
+    for wake in &found.wakes {
+        writeln!(
+            out,
+            "    wake        {} after {} idle: {} packets",
+            duration(wake.mean_ns),
+            duration(wake.after_idle_ns),
+            count(wake.packets)
+        )?;
+    }
+    if let Some([slowest_ns, fastest_ns]) = model.slowest_and_fastest_ns() {
+        writeln!(
+            out,
+            "    paces       {}: the median service went from {} to {}; loads that are checked are simulated at each in turn",
+            model.speed_epochs.len(),
+            duration(fastest_ns),
+            duration(slowest_ns)
+        )?;
+    }
+    if let Some(spacing_ns) = found.spacing_ns {
+        writeln!(out, "    sender      packets of a burst are {} apart", duration(spacing_ns))?;
+    }
+    found.remarks.iter().try_for_each(|remark| writeln!(out, "    note: {remark}"))
+}
+
+/// A row a load, and what the reader must know.
+fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()> {
+    write!(out, "\n  {:>12} {:>8}", "rate", "load")?;
+    for percentile in SHOWN {
+        write!(out, " {:>11}", format!("p{percentile}"))?;
+    }
+    writeln!(out, " {:>11} {:>9}", "max", "loss")?;
+    let mut unsupported = false;
+    for load in &prediction.loads {
+        unsupported |= row(out, load)?;
+    }
+    if unsupported {
+        writeln!(
+            out,
+            "\n  ? rests on too few packets: fewer than ten are beyond it; --packets simulates more"
+        )?;
+    }
+    if prediction.loads.iter().any(|load| load.overloaded) {
+        writeln!(
+            out,
+            "\n  overloaded: the queue grows until the ring is full; delays and loss depend on how long the load lasts\n  (here: --packets)"
+        )?;
+    }
+    Ok(())
+}
+
+/// The capacity against what searches found, a row a goal.
+fn searches(out: &mut impl Write, checks: &[QueueingSearchCheck]) -> io::Result<()> {
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(6);
+    writeln!(out, "\n  CAPACITY predicted against searched")?;
+    writeln!(
+        out,
+        "  {:<width$}  {:<12} {:>12} {:>12} {:>12}  {:>8}",
+        "search", "goal", "predicted", "met at", "missed at", "error"
+    )?;
+    for check in checks {
+        let upper = check.upper_pps.map_or("?".to_owned(), |pps| rate(pps as f64));
+        writeln!(
+            out,
+            "  {:<width$}  {:<12} {:>12} {:>12} {upper:>12}  {:>+6.1} %  {}",
+            check.name,
+            check.goal,
+            rate(check.predicted_pps),
+            rate(check.lower_pps as f64),
+            check.error * 100.0,
+            if check.within { "ok" } else { "BEYOND" }
+        )?;
+    }
+    let within = checks.iter().filter(|check| check.within).count();
+    writeln!(out, "\n  {within} of {} rates are within 10 %", checks.len())
+}
+
+/// Predicted against measured, a row a load.
+fn checks(out: &mut impl Write, checks: &[QueueingCheck]) -> io::Result<()> {
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(5);
+    writeln!(out, "\n  PREDICTED against measured")?;
+    write!(out, "  {:<width$} {:>7}", "load", "of all")?;
+    for one in &checks[0].percentiles {
+        write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
+    }
+    writeln!(out, "  {:>19}", "loss")?;
+    for check in checks {
+        let load = check.predicted.load.map_or_else(|| "?".to_owned(), ratio);
+        write!(out, "  {:<width$} {load:>7}", check.name)?;
+        for one in &check.percentiles {
+            write!(out, "  {:>30}", compared(one))?;
+        }
+        let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
+        let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
+        writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
+    }
+    if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
+        let interfered = match checks.iter().all(|check| check.interfered) {
+            true => ", with the stalls that the calibration listed then",
+            false => "",
+        };
+        writeln!(
+            out,
+            "\n  error: the median one of the repeats of a load, {paired} of them or more, each predicted at the pace of its own time\
+             {interfered}"
+        )?;
+    }
+    let failed: Vec<&QueueingCheck> = checks.iter().filter(|check| !check.within).collect();
+    writeln!(
+        out,
+        "\n  {} of {} loads are within 10 % at p50 and 20 % at p99",
+        checks.len() - failed.len(),
+        checks.len()
+    )?;
+    let inside = failed.iter().filter(|check| check.within_repeats).count();
+    if inside > 0 {
+        writeln!(
+            out,
+            "  {inside} of the others lie between the repeats of the measurement, which are farther apart"
+        )?;
+    }
+    for check in failed {
+        writeln!(out, "    {} ({}): {}", check.name, first_of(&check.trials), check.failures.join("; "))?;
+    }
+    replays(out, checks, width)?;
+    if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {
+        writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
+    }
+    Ok(())
+}
+
+/// The same loads with what the trials recorded, a row each.
+fn replays(out: &mut impl Write, checks: &[QueueingCheck], width: usize) -> io::Result<()> {
+    let stalls =
+        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+    writeln!(
+        out,
+        "\n  REPLAYED with the arrivals{stalls} that each trial recorded; of repeats the one with the median error"
+    )?;
+    for check in checks {
+        write!(out, "  {:<width$}", check.name)?;
+        for one in &check.replay.percentiles {
+            let one = ComparedPercentile {
+                measured_low_ns: one.measured_ns,
+                measured_high_ns: one.measured_ns,
+                ..*one
+            };
+            write!(out, "  {:>30}", compared(&one))?;
+        }
+        writeln!(out, "  {}", if check.replay.within { "ok" } else { "BEYOND" })?;
+    }
+    let within = checks.iter().filter(|check| check.replay.within).count();
+    writeln!(out, "\n  {within} of {} replays are within 10 % at p50 and 20 % at p99", checks.len())?;
+    let others = checks.iter().filter(|check| check.replay.within && !check.within).count();
+    if others > 0 {
+        writeln!(
+            out,
+            "  {others} predictions fail whose replay does not: the load generator or the machine did something else than in\n  \
+             the calibration, not the device"
+        )?;
+    }
+    Ok(())
+}
+
+fn verdict(check: &QueueingCheck) -> &'static str {
+    match (check.within, check.within_repeats) {
+        (true, _) => "ok",
+        (false, true) => "BETWEEN REPEATS",
+        (false, false) => "BEYOND",
+    }
+}
+
+fn compared(one: &ComparedPercentile) -> String {
+    let spread = match one.measured_low_ns == one.measured_high_ns {
+        true => String::new(),
+        false => format!(
+            " [{} ... {}]",
+            duration(one.measured_low_ns as f64),
+            duration(one.measured_high_ns as f64)
+        ),
+    };
+    format!(
+        "{} / {}{spread} {:+.1} %{}",
+        duration(one.predicted_ns as f64),
+        duration(one.measured_ns as f64),
+        one.error * 100.0,
+        if one.supported { "" } else { "?" }
+    )
+}
+
+/// One load; whether a percentile rests on too few packets.
+fn row(out: &mut impl Write, load: &QueueingLoad) -> io::Result<bool> {
+    let mut unsupported = false;
+    write!(
+        out,
+        "  {:>12} {:>8}",
+        load.rate_pps.map_or_else(|| "?".to_owned(), rate),
+        load.load.map_or_else(|| "?".to_owned(), ratio)
+    )?;
+    for wanted in SHOWN {
+        let found = load.delay.iter().flat_map(|delay| &delay.percentiles).find(|at| at.percentile == wanted);
+        let text = found.map_or_else(String::new, |at| {
+            unsupported |= !at.supported;
+            format!("{}{}", duration(at.value_ns as f64), if at.supported { "" } else { "?" })
+        });
+        write!(out, " {text:>11}")?;
+    }
+    let max = load.delay.as_ref().map_or_else(String::new, |delay| duration(delay.max_ns as f64));
+    let note = if load.overloaded { "  overloaded" } else { "" };
+    writeln!(out, " {max:>11} {:>9}{note}", ratio(load.loss_ratio))?;
+    Ok(unsupported)
+}
+
+fn length(length: &Length) -> String {
+    let text = |ns: f64| Duration::from_ns(ns as i64).to_string();
+    match length {
+        Length::Constant(ns) => text(*ns),
+        Length::Exponential(ns) => format!("{} (exponential)", text(*ns)),
+        Length::Samples(samples) => format!("of {} samples", samples.len()),
+    }
+}
+
+fn interrupts(source: &Interrupts) -> String {
+    match source {
+        Interrupts::Periodic { period_ns, length: one, .. } => {
+            format!("{} Hz {}", digits(1e9 / period_ns, 4), length(one))
+        }
+        Interrupts::Poisson { per_second, length: one } => {
+            format!("{} Hz (Poisson) {}", digits(*per_second, 4), length(one))
+        }
+        Interrupts::Recorded { spans } => format!("{} recorded", spans.len()),
+    }
+}

@@ -1,0 +1,293 @@
+//! Trials of a run, as calibration and check want them: which, what they sent through what, and their packets.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use wiretail_dataplane::skeleton::RING_SLOTS;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::prediction::queueing::{Arrivals, Release};
+use wiretail_schema::run::stalls::{STALLS_FILE, StallSpan, StalledRole};
+use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
+
+use crate::run::output::directory;
+use crate::run::output::packets::missing;
+
+/// Packets of a schedule that is made packet by packet.
+const SCHEDULE_MAX: u64 = 10_000_000;
+/// Ring of a device that does not say its own.
+pub const RING_DEFAULT: u64 = 4096;
+
+/// A trial of a run.
+pub struct Chosen {
+    /// The run's directory.
+    pub run: PathBuf,
+    /// What was asked for.
+    pub trial: Trial,
+    /// What became of it.
+    pub record: TrialRecord,
+}
+
+impl Chosen {
+    /// "RUN:NUMBER (NAME)".
+    pub fn name(&self) -> String {
+        format!("{}:{} ({})", self.run.display(), self.record.number, self.record.name)
+    }
+
+    fn number(&self, table: &str, name: &str) -> u64 {
+        self.trial.get(table, name).number
+    }
+
+    /// Whether it repeats another trial, of this run or of another: they differ in what chance is seeded by, and nothing else.
+    pub fn repeats(&self, other: &Self) -> bool {
+        let counts = |one: &SettingRecord| one.key != "seed";
+        let [own, its] = [self, other].map(|trial| trial.record.settings.iter().filter(|one| counts(one)));
+        own.eq(its)
+    }
+
+    /// Packets that are taken at a time; of a device without such a setting, the default.
+    pub fn batch(&self) -> u64 {
+        self.record.setting("dut.batch").map_or(32, |setting| setting.number.max(1))
+    }
+
+    /// How packets are to leave.
+    pub fn release(&self) -> Release {
+        match self.record.setting("dut.release").map(|setting| setting.text.as_str()) {
+            Some("batch") => Release::Batch,
+            _ => Release::Immediate,
+        }
+    }
+
+    /// Slots of its ring, where they are known.
+    pub fn ring(&self) -> Option<u64> {
+        (self.trial.get("dut", "kind").text == "skeleton").then_some(RING_SLOTS as u64)
+    }
+
+    /// Packets that were sent together.
+    pub fn burst(&self) -> u64 {
+        match self.trial.get("traffic", "pattern").text.as_str() {
+            "constant" => self.number("traffic", "burst").max(1),
+            _ => 1,
+        }
+    }
+
+    /// Packets a second, while they are sent.
+    pub fn rate_pps(&self) -> f64 {
+        self.number("traffic", "rate") as f64
+    }
+
+    /// The mean rate at which packets were due independently; None where they were not.
+    pub fn poisson_pps(&self) -> Option<f64> {
+        let is_poisson = self.trial.get("traffic", "pattern").text == "poisson";
+        is_poisson.then(|| self.rate_pps())
+    }
+
+    /// The first part of it, which does not count, in ns.
+    pub fn warm_up_ns(&self) -> i64 {
+        self.number("trial", "warm-up") as i64
+    }
+
+    /// What it says of the device, whatever the load is.
+    pub fn device(&self) -> Vec<SettingRecord> {
+        let varies = ["dut.batch", "dut.release"];
+        let settings = self.record.settings.iter();
+        settings
+            .filter(|one| one.key.starts_with("dut.") && !varies.contains(&one.key.as_str()))
+            .cloned()
+            .collect()
+    }
+
+    /// When the core of one was taken from it, as (start, length) in ns since the first packet, in order; empty where it lists none.
+    ///
+    /// # Errors
+    /// A list that can't be read.
+    pub fn stalls(&self, role: StalledRole, first_ns: i64) -> Result<Vec<(f64, f64)>> {
+        let path = self.run.join(&self.record.directory).join(STALLS_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        let list = StallSpan::parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+        let mut spans: Vec<(f64, f64)> = list
+            .iter()
+            .filter(|stall| stall.role == role)
+            .map(|stall| ((stall.start_ns - first_ns) as f64, (stall.end_ns - stall.start_ns) as f64))
+            .collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(spans)
+    }
+
+    /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next, `offsets_ns` when those
+    /// of a burst come after its first one, where that is known.
+    ///
+    /// # Errors
+    /// A schedule that only its recording knows.
+    pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
+        let duration_ns = self.number("trial", "duration");
+        let rate_pps = self.rate_pps();
+        let packets = (rate_pps * duration_ns as f64 / 1e9).ceil().max(1.0) as u64;
+        let burst = self.burst();
+        let arrivals = match self.trial.get("traffic", "pattern").text.as_str() {
+            "constant" if burst == 1 => Arrivals::Constant { rate_pps },
+            "constant" if offsets_ns.len() as u64 == burst && packets <= SCHEDULE_MAX => {
+                let of_burst = |packet: u64| {
+                    (packet / burst) as f64 * burst as f64 * 1e9 / rate_pps
+                        + offsets_ns[(packet % burst) as usize]
+                };
+                Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
+            }
+            "constant" => {
+                // A sender that can't keep up sends without pause.
+                let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
+                Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
+            }
+            "poisson" => Arrivals::Poisson { rate_pps },
+            "on-off" => return self.on_off(rate_pps, duration_ns),
+            other => bail!(
+                "{}: traffic.pattern = \"{other}\" says not when packets are to come; expected --recorded-arrivals",
+                self.name()
+            ),
+        };
+        Ok((arrivals, packets))
+    }
+
+    fn on_off(&self, rate_pps: f64, duration_ns: u64) -> Result<(Arrivals, u64)> {
+        let (on_ns, off_ns) = (self.number("traffic", "on") as f64, self.number("traffic", "off") as f64);
+        let a_period = (on_ns * rate_pps / 1e9).ceil().max(1.0);
+        let at = |packet: u64| {
+            let (period, within) = ((packet as f64 / a_period).floor(), packet as f64 % a_period);
+            period * (on_ns + off_ns) + within * 1e9 / rate_pps
+        };
+        let times_ns: Vec<f64> =
+            (0..SCHEDULE_MAX).map(at).take_while(|at_ns| *at_ns < duration_ns as f64).collect();
+        let packets = times_ns.len() as u64;
+        Ok((Arrivals::Recorded { times_ns }, packets))
+    }
+}
+
+/// The times of trials: those of the same repeat of a run were done one behind the other.
+pub struct Times {
+    runs: Vec<PathBuf>,
+}
+
+impl Times {
+    /// Of the runs of these trials.
+    pub fn of_runs(trials: &[Chosen]) -> Self {
+        let mut runs: Vec<PathBuf> = trials.iter().map(|trial| trial.run.clone()).collect();
+        runs.sort();
+        runs.dedup();
+        Self { runs }
+    }
+
+    /// The number of a trial's time; None of another run.
+    pub fn of(&self, trial: &Chosen) -> Option<u64> {
+        let run = self.runs.binary_search(&trial.run).ok()?;
+        Some(((run as u64) << 32) + trial.record.repeat)
+    }
+}
+
+/// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
+/// none: those that are valid, through one device, one way.
+///
+/// # Errors
+/// No such run; no such trial; the trial that was named is of no use.
+pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
+    let (path, wanted) = split(text);
+    let (experiment, run) = directory::read(&path)?;
+    if let Some(wanted) = wanted
+        && !run.trials.iter().any(|record| is(record, wanted))
+    {
+        bail!("{}: has no trial '{wanted}'; it has {}", path.display(), trials(&run));
+    }
+    let planned = experiment.trials();
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for record in run.trials.iter().filter(|record| wanted.is_none_or(|wanted| is(record, wanted))) {
+        let Some(trial) = planned.iter().find(|trial| trial.number == record.number) else { continue };
+        let one = Chosen { run: path.clone(), trial: trial.clone(), record: record.clone() };
+        match useless(&one) {
+            Some(reason) => skipped.push(format!("{}: {reason}", one.name())),
+            None => chosen.push(one),
+        }
+    }
+    if chosen.is_empty() {
+        let reasons = if skipped.is_empty() { "it has no trial".to_owned() } else { skipped.join("; ") };
+        bail!("{}: nothing to take the device's behaviour from: {reasons}", path.display());
+    }
+    Ok((chosen, skipped))
+}
+
+/// A directory's name may hold a colon, so the whole is looked at first.
+fn split(text: &str) -> (PathBuf, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((path, trial)) if !Path::new(text).exists() && !trial.is_empty() => {
+            (PathBuf::from(path), Some(trial))
+        }
+        _ => (PathBuf::from(text), None),
+    }
+}
+
+fn is(record: &TrialRecord, wanted: &str) -> bool {
+    matches(wanted, &record.name) || wanted.parse() == Ok(record.number)
+}
+
+/// Whether a name is of a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    (0..=name.len()).filter_map(|at| name.get(at..)).any(|tail| matches(rest, tail))
+}
+
+fn trials(run: &Run) -> String {
+    let names = run.trials.iter().map(|record| format!("{} ({})", record.number, record.name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Why a trial says nothing that the model could be held against.
+fn useless(one: &Chosen) -> Option<String> {
+    let number = |name| one.number("dut", name);
+    let text = |table, name| one.trial.get(table, name).text.as_str();
+    if one.record.state != TrialState::Valid {
+        let state = format!("{:?}", one.record.state).to_lowercase();
+        return Some(format!("is {state} ({})", one.record.reasons.join("; ")));
+    }
+    if let Some(reason) = missing(&one.trial, &one.record) {
+        return Some(reason.to_owned());
+    }
+    if text("traffic", "directions") == "both" {
+        return Some("packets went both ways, and the model has one way".to_owned());
+    }
+    if number("hops") > 1 || !["", "none"].contains(&text("dut", "switch")) {
+        return Some("packets crossed several devices, and the model has one".to_owned());
+    }
+    let faults = ["delay", "drop-every", "duplicate-every", "swap-every"];
+    if faults.iter().any(|name| number(name) > 0) {
+        return Some("its device delays or drops on purpose".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name) in [
+            ("*-15kpps-*", "skeleton-15kpps-burst4-repeat1"),
+            ("a*", "a"),
+            ("*", ""),
+            ("*b*b", "abab"),
+            ("µ*s", "µ5 µs"),
+            ("a", "a"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("*-5kpps-*", "skeleton-15kpps-burst4"), ("a*b", "ab1"), ("", "a"), ("a", "ab")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `wiretail clean`.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use wiretail_host::{JOURNAL_FOLDER, KEPT_FOLDER, clean as clean_leftovers, leftovers};
+
+use crate::cli::CleanArgs;
+
+/// `wiretail clean`: reverts what runs that ended before their time left behind.
+///
+/// # Errors
+/// What could not be reverted.
+pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let report = clean_leftovers(Path::new(JOURNAL_FOLDER), arguments.dry_run)?;
+    for (leftover, undone) in &report.cleaned {
+        if arguments.dry_run {
+            writeln!(out, "{}: {} changes would be undone", leftover.run, leftover.steps.len())?;
+            leftover.steps.iter().try_for_each(|step| writeln!(out, "  {step}"))?;
+        } else {
+            writeln!(out, "{}: {} changes undone", leftover.run, undone.steps)?;
+        }
+        undone.remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))?;
+    }
+    for living in &report.living {
+        writeln!(out, "{}: still running, left alone", living.run)?;
+    }
+    if report.cleaned.is_empty() && report.living.is_empty() && report.faults.is_empty() {
+        writeln!(out, "nothing is left of earlier runs")?;
+    }
+    if leftovers(Path::new(KEPT_FOLDER)).is_ok_and(|applied| !applied.is_empty()) {
+        writeln!(out, "a profile is applied to this host, and stays: `wiretail host revert` puts it back")?;
+    }
+    match report.faults.first() {
+        Some(fault) => bail!("{} changes could not be undone: {fault}", report.faults.len()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}

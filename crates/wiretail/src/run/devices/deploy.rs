@@ -1,0 +1,279 @@
+//! The walls around a program: none, those of a container, those of a virtual machine. What is asked of the program
+//! is translated to what gets through them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
+use wiretail_host::deploy::vm::{
+    Accel, Backend, Boot, Guest, GuestLink, Kernel, accel, ensure_kernel, guest_launch, libvirt_xml,
+};
+use wiretail_host::deploy::{Container, Runtime, Workload, container, open_tap};
+use wiretail_host::{CoreSet, Namespace};
+use wiretail_schema::experiment::Trial;
+
+use super::program::{Ask, Movers, Program, Site};
+use crate::run::testbed::Testbed;
+use crate::run::testbed::topology::Guests;
+
+/// What is around a program that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IsolationBoundary {
+    /// A network namespace.
+    Bare,
+    /// A container that uses this namespace.
+    Container(Container),
+    /// A virtual machine: the process is QEMU, and everything else goes through its console.
+    Guest(Accel),
+}
+
+/// Processors of a virtual machine: one for everything else, the last one for the program.
+const GUEST_CORES: u32 = 2;
+/// Memory of a virtual machine, in MiB; its files are in there, too.
+const GUEST_MEMORY_MIB: u32 = 1536;
+
+/// A program in its walls, ready to be started.
+pub struct Deployed {
+    /// What it is, with what has to be done from outside.
+    pub program: Program,
+    /// What starts it.
+    pub command: Command,
+    /// What is around it.
+    pub isolation_boundary: IsolationBoundary,
+    /// Where its links are.
+    pub namespace: Namespace,
+}
+
+/// Refuses a trial whose devices can't be deployed as it says.
+///
+/// # Errors
+/// Why not, and which key to set.
+pub fn refuse(trial: &Trial) -> Result<()> {
+    let get = |name| trial.get("dut", name).text.as_str();
+    let (kind, deployment, switch) = (get("kind"), get("deployment"), get("switch"));
+    if kind == "wire" {
+        return Ok(());
+    }
+    if ["linux-router", "ovs"].contains(&kind) && deployment != "bare" {
+        bail!(
+            "dut.kind = \"{kind}\" runs bare only, not with dut.deployment = \"{deployment}\"; set dut.deployment = \"bare\""
+        );
+    }
+    if deployment != "vm" {
+        return Ok(());
+    }
+    if get("network") == "vhost-user" && switch != "ovs-dpdk" {
+        bail!(
+            "dut.network = \"vhost-user\" is memory shared with Open vSwitch with DPDK, not with dut.switch = \"{switch}\"; \
+             set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
+        );
+    }
+    if trial.get("dut", "hops").number > 1 && switch == "none" {
+        bail!(
+            "virtual machines in a row (dut.hops) need a switch between them, not dut.switch = \"none\"; set dut.switch = \
+             \"bridge\", \"ovs\" or \"ovs-dpdk\""
+        );
+    }
+    Ok(())
+}
+
+/// What a device of the trial may use where it is deployed: inside a virtual machine cores have other numbers.
+pub fn inside(trial: &Trial, site: Site) -> Site {
+    match trial.get("dut", "deployment").text.as_str() {
+        "vm" => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
+        _ => site,
+    }
+}
+
+/// The process that has to stay in the root of the control groups while the trial's devices are started: LXC makes
+/// its groups below that of process 1, and could not give a container the cores that those were moved off.
+pub fn stays(trial: &Trial) -> Option<i32> {
+    let is = |name, value: &str| trial.get("dut", name).text == value;
+    (is("deployment", "container") && is("container", "lxc")).then_some(1)
+}
+
+/// Puts a program into the walls that the trial asks for. Its files are there already.
+///
+/// # Errors
+/// What these walls are made with is not installed.
+pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let program = by_the_line(program);
+    match trial.get("dut", "deployment").text.as_str() {
+        "vm" => in_guest(trial, program, site, testbed),
+        "container" => in_container(trial, program, site, testbed),
+        _ => bare(program, testbed.namespace(site.node)?),
+    }
+}
+
+/// What stdbuf(1) puts into the programs that it starts.
+const STDBUF: &str = "/usr/libexec/coreutils/libstdbuf.so";
+
+/// Makes a program print by the line.
+fn by_the_line(mut program: Program) -> Program {
+    if program.by_the_block {
+        program.argv.splice(0..0, ["stdbuf".to_owned(), "-oL".to_owned()]);
+        program.reads.extend(Some(PathBuf::from(STDBUF)).filter(|library| library.exists()));
+    }
+    program
+}
+
+/// A program without walls, in its namespace.
+///
+/// # Errors
+/// None so far.
+pub fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
+    let (first, arguments) = program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    let mut command = Command::new(first);
+    command.args(arguments).envs(program.env.iter().map(|(name, value)| (name, value)));
+    Ok(Deployed { program, command, isolation_boundary: IsolationBoundary::Bare, namespace })
+}
+
+fn workload(program: &Program, site: &Site, namespace: &Namespace) -> Workload {
+    Workload {
+        argv: program.argv.clone(),
+        env: program.env.clone(),
+        directory: site.directory.clone(),
+        reads: program.reads.clone(),
+        namespace: namespace.clone(),
+        cores: CoreSet::new(site.core.into_iter().chain(site.housekeeping)),
+        hugepages: false,
+    }
+}
+
+fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let namespace = testbed.namespace(site.node)?;
+    let workload = workload(&program, site, &namespace);
+    let name = format!("{}-dut{}", testbed.name(), site.node);
+    let runtime = if trial.get("dut", "container").text == "lxc" { Runtime::Lxc } else { Runtime::Runc };
+    let launch = container(runtime, &name, &workload, &std::env::temp_dir())?;
+    testbed.change(&launch.plan)?;
+    if program.movers == Movers::Everything {
+        // From outside, when it is there: what makes the container is none of it.
+        program.movers = Movers::Threads(vec![String::new()]);
+    }
+    let isolation_boundary = IsolationBoundary::Container(Container::new(&name)?);
+    Ok(Deployed { program, command: launch.command, isolation_boundary, namespace })
+}
+
+fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
+    let namespace = testbed.namespace(site.node)?;
+    let get = |name| trial.get("dut", name).text.as_str();
+    let topology = *testbed.topology();
+    let mut links = Vec::new();
+    for (own, peer) in topology.links_of(site.node) {
+        let backend = if topology.guests == Guests::SharedMemory {
+            // The switch may come later: QEMU waits for it.
+            Backend::VhostUser { socket: testbed.socket(&peer.link), server: true }
+        } else {
+            let at = testbed.namespace(peer.node)?;
+            Backend::Tap(open_tap(Some(at.name()), &peer.link)?)
+        };
+        links.push(GuestLink { mac: topology.mac(&own), name: own.link, backend });
+    }
+    let kernel = match get("kernel") {
+        "standard" => Kernel::Standard,
+        "rt" => Kernel::Rt,
+        _ => Kernel::Cloud,
+    };
+    let boot = if get("boot") == "plain" { Boot::Plain } else { Boot::Tuned };
+    let accel = accel(&ensure_kernel(kernel)?)?;
+    let guest = Guest {
+        name: format!("{}-dut{}", testbed.name(), site.node),
+        kernel,
+        boot,
+        words: String::new(),
+        memory_mib: GUEST_MEMORY_MIB,
+        vcpus: GUEST_CORES,
+        links,
+        workload: workload(&program, site, &namespace),
+        accel,
+    };
+    let domain = site.directory.join("domain.xml");
+    std::fs::write(&domain, libvirt_xml(&guest, &site.cores()))
+        .with_context(|| format!("{}: cannot be written", domain.display()))?;
+    let launch = guest_launch(guest)?;
+    testbed.change(&launch.plan)?;
+    translate(&mut program)?;
+    Ok(Deployed {
+        program,
+        command: launch.command,
+        isolation_boundary: IsolationBoundary::Guest(accel),
+        namespace,
+    })
+}
+
+/// What is asked of a program in a guest goes over its console.
+fn translate(program: &mut Program) -> Result<()> {
+    program.movers = Movers::Threads(vec![format!("CPU {}/", GUEST_CORES - 1)]);
+    if !program.then.is_empty() {
+        bail!("{} is configured from outside and can't run in a virtual machine", program.argv[0]);
+    }
+    let over_console = |ask: &Ask| match ask {
+        Ask::Signal(signal) => Some(Ask::Line(format!("signal {}", signal_name(*signal)))),
+        Ask::Line(line) => Some(Ask::Line(format!("line {line}"))),
+        Ask::Run(_) | Ask::End(_) => None,
+    };
+    program.stop = over_console(&program.stop).unwrap_or(Ask::Line("stop".to_owned()));
+    program.counting = program.counting.take().and_then(|mut counting| {
+        counting.ask = over_console(&counting.ask)?;
+        Some(counting)
+    });
+    Ok(())
+}
+
+/// As `kill -s` has it.
+fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::USR1 => "USR1",
+        Signal::INT => "INT",
+        _ => "TERM",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::experiment::Experiment;
+
+    use super::*;
+
+    /// Why the only trial of these lines is refused; empty where it is not.
+    fn refusal(dut: &str) -> String {
+        let text = format!(
+            "title = \"t\"\nseed = 1\n[dut]\n{dut}\n[traffic]\nrate = \"1 kpps\"\n[trial]\nduration = \"1 s\"\n"
+        );
+        let trials = Experiment::parse(&text).expect("an experiment").trials();
+        let [trial] = &trials[..] else { panic!("one trial") };
+        refuse(trial).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_cannot_be_deployed_is_refused_with_the_key_to_set() {
+        for (dut, says) in [
+            ("kind = \"linux-router\"\ndeployment = \"container\"", "set dut.deployment = \"bare\""),
+            ("kind = \"ovs\"\ndeployment = \"vm\"", "set dut.deployment = \"bare\""),
+            (
+                "kind = \"skeleton\"\ndeployment = \"vm\"\nnetwork = \"vhost-user\"\nswitch = \"ovs\"",
+                "set dut.switch = \"ovs-dpdk\"",
+            ),
+            (
+                "kind = \"bridge\"\ndeployment = \"vm\"\nnetwork = \"vhost-user\"",
+                "dut.network = \"vhost-user\"",
+            ),
+            ("kind = \"bridge\"\ndeployment = \"vm\"\nhops = 2", "set dut.switch = \"bridge\""),
+        ] {
+            let refusal = refusal(dut);
+            assert!(refusal.contains(says), "{dut}: {refusal:?}");
+        }
+        for dut in [
+            "kind = \"linux-router\"",
+            "kind = \"ovs\"\nhops = 2",
+            "kind = \"bridge\"\ndeployment = \"container\"",
+            "kind = \"bridge\"\ndeployment = \"vm\"",
+            "kind = \"bridge\"\ndeployment = \"vm\"\nhops = 2\nswitch = \"bridge\"",
+            "kind = \"skeleton\"\ndeployment = \"vm\"\nhops = 2\nnetwork = \"vhost-user\"\nswitch = \"ovs-dpdk\"",
+        ] {
+            assert_eq!(refusal(dut), "", "{dut}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Wiretail's own forwarders as programs (`wiretail forward`): with DPDK, with XDP, and the skeleton where it does
+//! not run as a thread. SIGUSR1 makes them tell their counters.
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+use wiretail_schema::experiment::Trial;
+
+use super::counts::Counts;
+use super::eal;
+use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::traffic::live::LOOP_THREAD;
+
+/// The program of a trial.
+///
+/// # Errors
+/// It is not known where this program is.
+pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
+    let get = |name| trial.get("dut", name).text.as_str();
+    let own = std::env::current_exe().context("this program's own file is not known")?;
+    let (input, output) = site.links();
+    let mut argv = vec![own.display().to_string()];
+    argv.extend(["forward", input, output, "--json"].map(str::to_owned));
+    if site.both_directions {
+        argv.push("--both-ways".to_owned());
+    }
+    let kind = get("kind");
+    let socket = match kind {
+        "dpdk-l2fwd" => "dpdk",
+        "xdp-redirect" => "xdp-redirect",
+        _ => get("socket"),
+    };
+    argv.extend(["--socket", socket].map(str::to_owned));
+    if kind != "xdp-redirect" {
+        argv.extend(site.core.map(|core| format!("--cpu={core}")));
+        argv.extend(["--batch", get("batch")].map(str::to_owned));
+    }
+    let polls = match kind {
+        "dpdk-l2fwd" => {
+            argv.extend(["--pmd", get("pmd")].map(str::to_owned));
+            for name in ["work", "coalesce"] {
+                let ns = trial.get("dut", name).number;
+                argv.extend((ns > 0).then(|| format!("--{name}={ns}ns")));
+            }
+            loops()
+        }
+        "xdp-redirect" => Movers::Itself,
+        _ => {
+            argv.extend(["--release", get("release")].map(str::to_owned));
+            loops()
+        }
+    };
+    let mut program = Program::new(site, argv);
+    program.movers = polls;
+    if kind == "dpdk-l2fwd" {
+        program.reads = eal::drivers();
+    }
+    program.ready = "forwarding from".to_owned();
+    program.counting = Some(Counting::now(Ask::Signal(Signal::USR1), counts));
+    Ok(program)
+}
+
+/// The thread that moves packets.
+fn loops() -> Movers {
+    Movers::Threads(vec![LOOP_THREAD.to_owned()])
+}
+
+/// The last line that is whole, an object with the counters.
+pub fn counts(text: &str) -> Option<Counts> {
+    let whole = text.rsplit_once('\n')?.0;
+    let told: serde_json::Value =
+        whole.lines().rev().find_map(|line| serde_json::from_str(line.trim()).ok())?;
+    let number = |name: &str| told.get(name).and_then(serde_json::Value::as_u64);
+    Some(Counts {
+        received: number("received")?,
+        sent: number("sent")?,
+        dropped: number("dropped").unwrap_or(0),
+        failed: number("failed").unwrap_or(0),
+        ..Counts::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_from_whole_lines() {
+        assert_eq!(counts("{\"received\":7,\"se"), None);
+        let text = "forwarding\n{\"received\":7,\"sent\":6,\"failed\":1}\n";
+        assert_eq!(counts(text), Some(Counts { received: 7, sent: 6, failed: 1, ..Counts::default() }));
+    }
+}

@@ -1,0 +1,181 @@
+//! Disturbances on purpose (`dut.interfere`): what a trial plans, the threads that carry it out, and the list of what
+//! took place.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread::Scope;
+
+use anyhow::{Result, bail};
+use wiretail_dataplane::clock::ClockOffset;
+use wiretail_dataplane::error::DataplaneError;
+use wiretail_dataplane::interference::injectors::{InjectorSpec, Injectors};
+use wiretail_dataplane::interference::{Injected, InterferencePlan};
+use wiretail_host::own_loopback;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::interference::{INTERFERENCE_FILE, Interference, InterferenceKind};
+
+use crate::analyze::outputs;
+use crate::run::testbed::cpus::CpuAssignment;
+
+/// Above the load generator: one that never sleeps would not let anybody else on its core.
+const PRIORITY_ABOVE: u8 = 55;
+/// Below one that sleeps: packets are to leave on time, and to meet the disturbance in the device.
+const PRIORITY_BELOW: u8 = 45;
+/// Nothing is planted so shortly before the end of a trial, in ns: the planters begin some time after the packets.
+const MARGIN_NS: u64 = 150_000_000;
+/// Shortest time from one disturbance to the next, in ns: the longest ones take most of it.
+const EVERY_NS_MIN: u64 = 1_000_000;
+
+/// What a trial of this length is disturbed by; None where it is not.
+pub fn plan(trial: &Trial, seed: u64, duration_ns: u64) -> Option<InterferencePlan> {
+    let get = |name| trial.get("dut", name);
+    let kinds = match (get("kind").text.as_str(), get("interference").text.as_str()) {
+        ("skeleton", "all") => InterferenceKind::ALL.to_vec(),
+        ("skeleton", name) => vec![InterferenceKind::of_name(name)?],
+        _ => return None,
+    };
+    let duration_ns = duration_ns.saturating_sub(MARGIN_NS);
+    Some(InterferencePlan { kinds, every_ns: get("interference-every").number, duration_ns, seed })
+}
+
+/// Refuses a trial that can't be disturbed as it says.
+///
+/// # Errors
+/// Why not, and which key to set.
+pub fn refuse(trial: &Trial) -> Result<()> {
+    let get = |name| trial.get("dut", name);
+    if get("kind").text != "skeleton" {
+        return Ok(());
+    }
+    for (name, nothing) in [("interference", "none"), ("work", "0 s")] {
+        let set = if name == "work" { get(name).number > 0 } else { get(name).text != nothing };
+        if set && get("deployment").text != "bare" {
+            bail!(
+                "dut.{name} = \"{}\" is for a skeleton of this process only, not with dut.deployment = \"{}\"; set \
+                 dut.deployment = \"bare\", or dut.{name} = \"{nothing}\"",
+                get(name).text,
+                get("deployment").text
+            );
+        }
+    }
+    if get("interference").text != "none" && get("interference-every").number < EVERY_NS_MIN {
+        bail!(
+            "dut.interference-every = \"{}\" is shorter than the longest disturbance; expected \"1 ms\" or more",
+            get("interference-every").text
+        );
+    }
+    Ok(())
+}
+
+/// What the planters of a trial need while they run; outlives them.
+pub struct Injection {
+    plan: InterferencePlan,
+    assignment: CpuAssignment,
+    priority: u8,
+    loopback: Box<dyn Fn() -> Result<(), DataplaneError> + Sync>,
+    stop: AtomicBool,
+}
+
+impl Injection {
+    /// Of a trial that is disturbed.
+    ///
+    /// # Errors
+    /// The device has no core of its own.
+    pub fn of(trial: &Trial, plan: InterferencePlan, assignment: Option<&CpuAssignment>) -> Result<Self> {
+        let Some(assignment) =
+            assignment.filter(|assignment| assignment.device != assignment.housekeeping).cloned()
+        else {
+            bail!(
+                "dut.interference = \"{}\" needs a core for the device and another one to disturb it from; set dut.interference = \
+                 \"none\", or take a machine of two cores or more",
+                trial.get("dut", "interference").text
+            );
+        };
+        let sleeps =
+            trial.get("traffic", "pacing").text == "sleep" || assignment.generator != assignment.housekeeping;
+        let device = assignment.device;
+        let loopback = Box::new(move || {
+            own_loopback(device).map_err(|error| DataplaneError::Thread {
+                step: "making a loopback whose packets the device's core receives".to_owned(),
+                source: std::io::Error::other(error.to_string()),
+                next: "leave dut.interference = \"softirq\" out where that can't be had",
+            })
+        });
+        let priority = if sleeps { PRIORITY_BELOW } else { PRIORITY_ABOVE };
+        Ok(Self { plan, assignment, priority, loopback, stop: AtomicBool::new(false) })
+    }
+
+    /// Starts the planters, and returns when they are ready.
+    ///
+    /// # Errors
+    /// One can't do its work here.
+    pub fn start<'scope, 'env: 'scope>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> Result<Injectors<'scope>> {
+        let spec = InjectorSpec {
+            device: self.assignment.device as usize,
+            housekeeping: self.assignment.housekeeping as usize,
+            priority: self.priority,
+            loopback: &*self.loopback,
+        };
+        Ok(Injectors::start(scope, &self.plan, spec, &self.stop)?)
+    }
+}
+
+/// Writes the list of what took place into a trial's directory.
+///
+/// # Errors
+/// It can't be written.
+pub fn write(directory: &Path, mut injected: Vec<Injected>, clock: &ClockOffset) -> Result<()> {
+    injected.sort_by_key(|injected| injected.start_ns);
+    let unix = |ns: u64| ns as i64 + clock.realtime_minus_monotonic_ns;
+    let row = |injected: Injected| Interference {
+        kind: injected.kind,
+        start_ns: unix(injected.start_ns),
+        end_ns: unix(injected.end_ns),
+        pid: injected.pid,
+        task: injected.task,
+        start_monotonic_ns: injected.start_ns,
+        end_monotonic_ns: injected.end_ns,
+    };
+    let rows: Vec<Interference> = injected.into_iter().map(row).collect();
+    outputs::write_file(&directory.join(INTERFERENCE_FILE), Interference::list(&rows).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wiretail_schema::experiment::Experiment;
+
+    fn trial(device: &str) -> Trial {
+        let text =
+            format!("title = \"t\"\nseed = 1\n[dut]\n{device}\n[traffic]\nrate = \"1 kpps\"\n[trial]\n");
+        Experiment::parse(&text).unwrap().trials().remove(0)
+    }
+
+    #[test]
+    fn only_a_skeleton_of_this_process_is_interfered() {
+        let refused = |device: &str| refuse(&trial(device)).unwrap_err().to_string();
+        let skeleton = "kind = \"skeleton\"\ninterference = \"all\"";
+        assert!(refuse(&trial(skeleton)).is_ok());
+        assert!(
+            refused(&format!("{skeleton}\ndeployment = \"container\""))
+                .contains("dut.deployment = \"container\"")
+        );
+        let work = "kind = \"skeleton\"\nwork = \"5 us\"\ndeployment = \"container\"";
+        assert!(refused(work).contains("dut.work = \"0 s\""));
+        assert!(refused(&format!("{skeleton}\ninterference-every = \"1 us\"")).contains("\"1 ms\" or more"));
+        assert!(refuse(&trial("kind = \"bridge\"")).is_ok());
+    }
+
+    #[test]
+    fn a_plan_has_the_kinds_and_times_of_the_trial() {
+        let of = |device: &str| plan(&trial(device), 7, 1_000_000_000);
+        assert_eq!(of("kind = \"bridge\""), None);
+        assert_eq!(of("kind = \"skeleton\""), None);
+        let hog = of("kind = \"skeleton\"\ninterference = \"hog\"\ninterference-every = \"4 ms\"").unwrap();
+        assert_eq!((hog.kinds.len(), hog.every_ns, hog.times().len()), (1, 4_000_000, 212));
+        assert_eq!(of("kind = \"skeleton\"\ninterference = \"all\"").unwrap().kinds.len(), 7);
+    }
+}

@@ -1,0 +1,278 @@
+//! Open vSwitch (ovs-vswitchd(8)) between the links of a node: as a device, or as what joins the devices. All of it
+//! is this program's own: its database, its sockets, its log.
+//!
+//! One process is watched: a shell makes the database, writes the ports into it, and becomes the switch. The
+//! database's server is a child of that process, and the kernel ends it with its parent.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use wiretail_host::Step;
+use wiretail_schema::experiment::Trial;
+
+use super::counts::Counts;
+use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::cli::setup::PartName;
+use crate::run::testbed::topology::{Switch, Topology};
+use crate::setup::missing;
+
+/// How Open vSwitch moves packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Datapath {
+    /// By packet sockets, in its main thread, which sleeps while there are none.
+    Userspace,
+    /// By DPDK, in threads that poll.
+    Dpdk,
+}
+
+/// Its database's tables.
+const TABLES: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// Its build with DPDK.
+const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+/// Printed when the database's ports have been opened for the first time.
+const READY: &str = "(Open vSwitch)";
+/// Memory of its DPDK, in MiB, in huge pages.
+const DPDK_MEMORY_MIB: u64 = 512;
+/// Size of a huge page (admin-guide/mm/hugetlbpage.rst).
+const HUGE_PAGE_MIB: u64 = 2;
+/// How many of them nobody uses.
+const FREE_PAGES: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+/// That of a device (`dut.datapath`).
+pub fn datapath_of_device(trial: &Trial) -> Datapath {
+    if trial.get("dut", "datapath").text == "dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
+}
+
+/// That of what joins the devices (`dut.switch`).
+pub fn datapath_of_switch(trial: &Trial) -> Datapath {
+    if trial.get("dut", "switch").text == "ovs-dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
+}
+
+/// What is around a switch, besides links.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// Links to virtual machines that are shared memory, each with the socket where QEMU waits for the switch.
+    pub guests: Vec<(String, PathBuf)>,
+    /// Whether taps have to see packets that leave it. Those that DPDK sends past the queueing discipline they don't.
+    pub taps_see_departures: bool,
+}
+
+/// The program that joins the site's pairs of links.
+///
+/// # Errors
+/// Open vSwitch is not installed.
+pub fn program(datapath: Datapath, site: &Site, around: &Around) -> Result<Program> {
+    if let Some(reason) = missing(PartName::Ovs) {
+        bail!("{reason}");
+    }
+    let folder = site.file(&format!("ovs{}", site.node));
+    let folder = Path::new(&folder);
+    let script = script(datapath, site, around, folder);
+    let mut program = Program::new(site, ["sh", "-c", &script].map(str::to_owned).to_vec());
+    program.ready = READY.to_owned();
+    let bridge = format!("unix:{}/br0.mgmt", folder.display());
+    let flow = |from: usize, to: usize| {
+        let flow = format!("in_port={from},actions=output:{to}");
+        ["ovs-ofctl", "add-flow", &bridge, &flow].map(str::to_owned).to_vec()
+    };
+    program.then = (0..site.pairs.len())
+        .map(|pair| (2 * pair + 1, 2 * pair + 2))
+        .flat_map(|(left, right)| [flow(left, right), flow(right, left)])
+        .collect();
+    program.movers = Movers::Threads(match datapath {
+        Datapath::Userspace => vec!["ovs-vswitchd".to_owned()],
+        Datapath::Dpdk => vec!["pmd-c".to_owned()],
+    });
+    let ask = Ask::Run(["ovs-ofctl", "dump-ports", &bridge].map(str::to_owned).to_vec());
+    let ports = site.pairs.len() * 2;
+    program.counting = Some(Counting::now(ask, move |text| counts(text, ports)));
+    Ok(program)
+}
+
+/// The step that reserves memory for a trial's switches with DPDK; None where there is enough, or none is needed.
+pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
+    huge_pages(Path::new("/"), pages(trial, topology))
+}
+
+/// Number of huge pages that a trial's switches with DPDK need.
+fn pages(trial: &Trial, topology: &Topology) -> u64 {
+    let is_device = trial.get("dut", "kind").text == "ovs" && datapath_of_device(trial) == Datapath::Dpdk;
+    let is_switch = topology.switch == Switch::Ovs && datapath_of_switch(trial) == Datapath::Dpdk;
+    let switches = if is_device { topology.devices } else { 0 } + usize::from(is_switch);
+    switches as u64 * DPDK_MEMORY_MIB / HUGE_PAGE_MIB
+}
+
+/// The step that makes so many huge pages free; None where they are.
+fn huge_pages(root: &Path, pages: u64) -> Option<Step> {
+    let free = std::fs::read_to_string(root.join(FREE_PAGES)).ok().and_then(|text| text.trim().parse().ok());
+    let lacking = pages.saturating_sub(free.unwrap_or(0));
+    (lacking > 0).then_some(Step::AddHugePages { pages: lacking })
+}
+
+/// What the shell does before it becomes the switch.
+fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> String {
+    let folder = quoted(&folder.display().to_string());
+    let ports = site.pairs.iter().flat_map(|(left, right)| [left, right]).enumerate();
+    let add = |(number, link): (usize, &String)| {
+        let guest = around.guests.iter().find(|(guest, _)| guest == link);
+        let kind = match (guest, datapath) {
+            // QEMU makes the socket; the switch tries once a second whether it is there.
+            (Some((_, socket)), _) => {
+                format!("type=dpdkvhostuserclient options:vhost-server-path={}", socket.display())
+            }
+            (None, Datapath::Userspace) => "type=system".to_owned(),
+            (None, Datapath::Dpdk) => {
+                let qdisc = if around.taps_see_departures { ",qdisc_bypass=0" } else { "" };
+                format!("type=dpdk options:dpdk-devargs=eth_af_packet{number},iface={link}{qdisc}")
+            }
+        };
+        format!(" -- add-port br0 {link} -- set Interface {link} {kind} ofport_request={}", number + 1)
+    };
+    let ports: String = ports.map(add).collect();
+    let (dpdk, switch) = match datapath {
+        Datapath::Userspace => (String::new(), "ovs-vswitchd"),
+        Datapath::Dpdk => {
+            let (housekeeping, core) = (mask(site.housekeeping), mask(site.core));
+            let extra = format!("--no-pci --no-telemetry -m {DPDK_MEMORY_MIB}");
+            let settings = format!(
+                "other_config:dpdk-init=true other_config:dpdk-extra='\"{extra}\"' \
+                 other_config:dpdk-lcore-mask={housekeeping} other_config:pmd-cpu-mask={core}"
+            );
+            (format!("$vsctl set Open_vSwitch . {settings}\n"), WITH_DPDK)
+        }
+    };
+    format!(
+        "set -e\n\
+         folder={folder}\n\
+         mkdir -p \"$folder\"\n\
+         export OVS_RUNDIR=\"$folder\" OVS_DBDIR=\"$folder\" OVS_LOGDIR=\"$folder\" OVS_SYSCONFDIR=\"$folder\"\n\
+         rm -f \"$folder\"/*\n\
+         ovsdb-tool create \"$folder/conf.db\" {TABLES}\n\
+         setpriv --pdeathsig TERM ovsdb-server \"$folder/conf.db\" --no-chdir --remote=\"punix:$folder/db.sock\" \
+         --unixctl=\"$folder/db.ctl\" -vconsole:warn &\n\
+         vsctl=\"ovs-vsctl --no-wait --timeout=10 --db=unix:$folder/db.sock\"\n\
+         until [ -S \"$folder/db.sock\" ]; do kill -0 $!; sleep 0.02; done\n\
+         $vsctl init\n\
+         {dpdk}\
+         $vsctl add-br br0 -- set Bridge br0 datapath_type=netdev fail_mode=secure{ports}\n\
+         exec {switch} \"unix:$folder/db.sock\" --no-chdir --unixctl=\"$folder/switch.ctl\" -vconsole:info\n"
+    )
+}
+
+/// A core as a mask; the first one where none is known.
+fn mask(core: Option<u32>) -> String {
+    let core = core.unwrap_or(0) as usize;
+    format!("0x{:x}{}", 1u32 << (core % 4), "0".repeat(core / 4))
+}
+
+/// A word of the shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Sums what `ovs-ofctl dump-ports` prints of all ports but the bridge's own one.
+fn counts(text: &str, ports: usize) -> Option<Counts> {
+    let mut counts = Counts::default();
+    let mut whole = 0;
+    let mut ours = false;
+    for line in text.lines() {
+        let line = line.trim();
+        let (direction, fields) = match line.strip_prefix("port") {
+            Some(port) => {
+                let (name, fields) = port.split_once(':')?;
+                ours = name.trim() != "LOCAL";
+                fields.trim().split_once(' ')?
+            }
+            None => line.split_once(' ').unwrap_or((line, "")),
+        };
+        let field = |name: &str| -> u64 {
+            let value =
+                fields.split([' ', ',']).find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            value.and_then(|value| value.parse().ok()).unwrap_or(0)
+        };
+        match direction {
+            "rx" if ours => {
+                counts.received += field("pkts");
+                counts.dropped += field("drop");
+            }
+            "tx" if ours => {
+                counts.sent += field("pkts");
+                counts.failed += field("drop") + field("errs");
+                whole += 1;
+            }
+            _ => {}
+        }
+    }
+    (whole == ports).then_some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site {
+            node: 1,
+            pairs: vec![("in".to_owned(), "to1".to_owned()), ("from1".to_owned(), "out".to_owned())],
+            both_directions: true,
+            core: Some(5),
+            housekeeping: Some(0),
+            directory: "/tmp".into(),
+        }
+    }
+
+    #[test]
+    fn statistics_are_those_of_all_ports_but_the_bridges_own() {
+        let port = |name: &str, rx: u64, tx: u64| {
+            format!(
+                "  port {name}: rx pkts={rx}, bytes=0, drop=1, errs=0, frame=0, over=0, crc=0\n           \
+                 tx pkts={tx}, bytes=0, drop=2, errs=?, coll=0\n"
+            )
+        };
+        let text =
+            "OFPST_PORT reply (xid=0x2): 3 ports\n".to_owned() + &port("LOCAL", 100, 100) + &port(" 1", 7, 5);
+        assert_eq!(counts(&text, 2), None);
+        let whole = text + &port("\"out\"", 30, 40);
+        assert_eq!(
+            counts(&whole, 2),
+            Some(Counts { received: 37, sent: 45, dropped: 2, failed: 4, ..Counts::default() })
+        );
+    }
+
+    #[test]
+    fn ports_have_their_numbers_and_threads_their_cores() {
+        let script = script(Datapath::Dpdk, &site(), &Around::default(), Path::new("/run/it's"));
+        assert!(script.contains("iface=from1 ofport_request=3"), "{script}");
+        assert!(script.contains("dpdk-lcore-mask=0x1 ") && script.contains("pmd-cpu-mask=0x20"), "{script}");
+        assert!(script.contains("folder='/run/it'\\''s'"), "{script}");
+        assert_eq!(mask(Some(64)), "0x10000000000000000");
+    }
+
+    #[test]
+    fn virtual_machines_are_met_at_their_sockets() {
+        let guests =
+            vec![("to1".to_owned(), "/run/w/to1".into()), ("from1".to_owned(), "/run/w/from1".into())];
+        let around = Around { guests, taps_see_departures: true };
+        let script = script(Datapath::Dpdk, &site(), &around, Path::new("/run/it"));
+        for port in [
+            "Interface in type=dpdk options:dpdk-devargs=eth_af_packet0,iface=in,qdisc_bypass=0 ofport_request=1",
+            "Interface to1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/to1 ofport_request=2",
+            "Interface from1 type=dpdkvhostuserclient options:vhost-server-path=/run/w/from1 ofport_request=3",
+            "Interface out type=dpdk options:dpdk-devargs=eth_af_packet3,iface=out,qdisc_bypass=0 ofport_request=4",
+        ] {
+            assert!(script.contains(port), "{port} in {script}");
+        }
+    }
+
+    #[test]
+    fn only_lacking_memory_is_reserved() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(huge_pages(root.path(), 256), Some(Step::AddHugePages { pages: 256 }));
+        std::fs::write(folder.join("free_hugepages"), "200\n").unwrap();
+        assert_eq!(huge_pages(root.path(), 256), Some(Step::AddHugePages { pages: 56 }));
+        std::fs::write(folder.join("free_hugepages"), "256\n").unwrap();
+        assert!(huge_pages(root.path(), 256).is_none());
+    }
+}

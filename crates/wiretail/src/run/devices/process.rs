@@ -1,0 +1,458 @@
+//! A program that runs: started, awaited, asked, stopped.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::sched_getaffinity;
+use wiretail_dataplane::placement::Placement;
+use wiretail_host::deploy::vm::Accel;
+use wiretail_host::{Namespace, place_thread, run_in, threads_named};
+use wiretail_schema::run::{GUEST_EMULATED, GUEST_ON_PROCESSOR};
+
+use super::counts::Counts;
+use super::deploy::{Deployed, IsolationBoundary};
+use super::program::{Ask, Counting, Movers, Program};
+use crate::setup::missing_program;
+
+/// How long a program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long it may take to tell its counters.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Lines of a program's output that an error shows.
+const LAST_LINES: usize = 5;
+/// How much of the end of its output is looked through for them, in bytes.
+const LAST_BYTES: u64 = 1 << 16;
+/// How often a program is looked after.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Around a guest's copy of /proc/interrupts.
+const INTERRUPTS: &str = "wiretail-guest: interrupts";
+const INTERRUPTS_END: &str = "wiretail-guest: end";
+
+/// A program that runs in a node's namespace.
+pub struct Process {
+    program: Program,
+    isolation_boundary: IsolationBoundary,
+    namespace: Namespace,
+    /// The process that was started: the program, or what is around it.
+    pid: i32,
+    input: Mutex<Option<ChildStdin>>,
+    ended: Receiver<std::io::Result<ExitStatus>>,
+    /// How it ended, once that was seen: it is told more than once.
+    status: OnceCell<String>,
+    log: PathBuf,
+    patience: Duration,
+    /// The place of its packet threads.
+    place: Placement,
+    /// Those that were given it.
+    placed: Vec<i32>,
+    /// What is to be noted of it.
+    note: Option<String>,
+}
+
+/// Writes the files that a program reads, if the program is here.
+///
+/// # Errors
+/// A program that is not installed, with the command that installs it; a full disk.
+pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
+    if let Some(reason) = missing_program(&program.argv) {
+        bail!("{reason}");
+    }
+    for (name, text) in &program.files {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Starts a program, whose packet threads get this place; its log goes into `directory`.
+///
+/// # Errors
+/// A program that can't be started, a log that can't be written.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    deployed: Deployed,
+    place: Placement,
+    directory: &Path,
+    patience: Duration,
+) -> Result<Process> {
+    let Deployed { program, command, isolation_boundary, namespace } = deployed;
+    let log = program.log(directory);
+    let command = with_streams(command, &program, &log)?;
+    let begin = if program.movers == Movers::Everything { place } else { Placement::default() };
+    let (tell, ended) = channel();
+    let (tell_started, started) = channel();
+    let inside = namespace.clone();
+    // The kernel kills the program when the thread that started it ends: this one waits for it.
+    scope.spawn(move || {
+        let child = begin.apply().map_err(anyhow::Error::from);
+        let child = child.and_then(|_| Ok(run_in(Some(&inside), command)?));
+        match child {
+            Ok(mut child) => {
+                let _ = tell_started.send(Ok((child.id() as i32, child.stdin.take())));
+                let _ = tell.send(child.wait());
+            }
+            Err(error) => drop(tell_started.send(Err(error))),
+        }
+    });
+    let (pid, input) = started.recv().context("the program's thread ended")??;
+    Ok(Process {
+        program,
+        isolation_boundary,
+        namespace,
+        pid,
+        input: Mutex::new(input),
+        ended,
+        status: OnceCell::new(),
+        log,
+        patience,
+        place,
+        placed: Vec::new(),
+        note: None,
+    })
+}
+
+/// Gives a command its log, and a standard input where something is asked by lines.
+fn with_streams(mut command: Command, program: &Program, log: &Path) -> Result<Command> {
+    let output = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
+    let is_line = |ask: &Ask| matches!(ask, Ask::Line(_));
+    let reads =
+        is_line(&program.stop) || program.counting.as_ref().is_some_and(|counting| is_line(&counting.ask));
+    command.stdin(if reads { Stdio::piped() } else { Stdio::null() });
+    command.stdout(output.try_clone()?).stderr(output);
+    Ok(command)
+}
+
+impl Process {
+    /// Whether it has said that it is ready; it was waited for since `begun`.
+    ///
+    /// # Errors
+    /// It ended, or did not say so in time; with its last words.
+    pub fn is_ready(&self, begun: Instant) -> Result<bool> {
+        self.check()?;
+        let ready = &self.program.ready;
+        if ready.is_empty() || std::fs::read(&self.log).is_ok_and(|log| contains(&log, ready.as_bytes())) {
+            return Ok(true);
+        }
+        if begun.elapsed() > self.patience {
+            bail!("the program did not print {ready:?} within {:?}{}", self.patience, last_words(&self.log));
+        }
+        Ok(false)
+    }
+
+    /// Does what is left to be done when it is ready, and puts its packet threads in their place.
+    ///
+    /// # Errors
+    /// It ended, or refuses what is asked of it.
+    pub fn begin(&mut self) -> Result<()> {
+        if let Some(remark) = &self.program.remark {
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            self.note = Some(remark(&String::from_utf8_lossy(&log))?).filter(|note| !note.is_empty());
+        }
+        for command in &self.program.then {
+            self.run(command)?;
+        }
+        std::thread::sleep(self.program.settle);
+        self.check()?;
+        if let Movers::Threads(names) = &self.program.movers {
+            let threads = self.await_threads(names)?;
+            if let IsolationBoundary::Container(container) = &self.isolation_boundary {
+                container.allow_realtime()?;
+            }
+            for thread in &threads {
+                place_thread(*thread, self.place.cpu.map(|core| core as u32), self.place.fifo)?;
+            }
+            self.placed = threads;
+        }
+        Ok(())
+    }
+
+    /// The program's own process; waits for it where something else makes its walls first.
+    fn inner_pid(&self) -> Result<i32> {
+        let IsolationBoundary::Container(container) = &self.isolation_boundary else { return Ok(self.pid) };
+        let begun = Instant::now();
+        loop {
+            if let Some(pid) = container.program_pid() {
+                return Ok(pid);
+            }
+            self.check()?;
+            if begun.elapsed() > self.patience {
+                bail!("the program did not start in its container{}", last_words(&self.log));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The threads with these names; some programs are ready a moment before they have them.
+    fn await_threads(&self, names: &[String]) -> Result<Vec<i32>> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let begun = Instant::now();
+        loop {
+            let threads = threads_named(Path::new("/"), self.inner_pid()?, &names);
+            if !threads.is_empty() {
+                return Ok(threads);
+            }
+            self.check()?;
+            if begun.elapsed() > ANSWER {
+                bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The threads that move packets. Of a program that sees to their place by itself, those that it bound to the
+    /// device's core; all, if it bound none.
+    pub fn packet_threads(&self) -> Vec<i32> {
+        if let Movers::Threads(_) = &self.program.movers {
+            return self.placed.clone();
+        }
+        let Ok(pid) = self.inner_pid() else { return Vec::new() };
+        let all = threads_named(Path::new("/"), pid, &[""]);
+        let is_bound = |thread: &i32| {
+            let cores = sched_getaffinity(Pid::from_raw(*thread));
+            cores.is_ok_and(|cores| {
+                cores.count() == 1 && self.place.cpu.is_some_and(|core| cores.is_set(core))
+            })
+        };
+        let bound: Vec<i32> = all.iter().copied().filter(is_bound).collect();
+        if bound.is_empty() { all } else { bound }
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// It has ended; with its last words.
+    pub fn check(&self) -> Result<()> {
+        if self.status.get().is_none() {
+            let status = match self.ended.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(()),
+                Ok(Ok(status)) => status.to_string(),
+                Ok(Err(error)) => error.to_string(),
+                Err(TryRecvError::Disconnected) => "its status is not known".to_owned(),
+            };
+            let _ = self.status.set(status);
+        }
+        let status = self.status.get().map_or("", String::as_str);
+        bail!("the program ended by itself ({status}){}", last_words(&self.log))
+    }
+
+    /// Its counters now; None where it has none.
+    ///
+    /// # Errors
+    /// It does not tell them in time.
+    pub fn counts(&self) -> Result<Option<Counts>> {
+        let Some(Counting { ask, parse, age }) = &self.program.counting else { return Ok(None) };
+        if matches!(ask, Ask::End(_)) {
+            return Ok(None);
+        }
+        std::thread::sleep(*age);
+        let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        let begun = Instant::now();
+        let mut answer = self.ask(ask)?;
+        loop {
+            let text = match &answer {
+                Some(answer) => answer.clone(),
+                None => read_from(&self.log, told).unwrap_or_default(),
+            };
+            if let Some(counts) = parse(&text) {
+                return Ok(Some(counts));
+            }
+            self.check()?;
+            if begun.elapsed() > ANSWER {
+                bail!("the program does not tell its counters{}", last_words(&self.log));
+            }
+            std::thread::sleep(LOOK_EVERY);
+            if answer.is_some() {
+                answer = self.ask(ask)?;
+            }
+        }
+    }
+
+    /// How often the timer has interrupted the program's core of a virtual machine; None elsewhere.
+    ///
+    /// # Errors
+    /// The guest does not tell.
+    pub fn guest_timer(&self) -> Result<Option<u64>> {
+        if !matches!(self.isolation_boundary, IsolationBoundary::Guest(_)) {
+            return Ok(None);
+        }
+        let told = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        self.ask(&Ask::Line("interrupts".to_owned()))?;
+        let begun = Instant::now();
+        while begun.elapsed() < ANSWER {
+            let text = read_from(&self.log, told).unwrap_or_default();
+            if text.contains(INTERRUPTS_END) {
+                return Ok(timer_interrupts(&text));
+            }
+            self.check()?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        bail!("the virtual machine does not tell its interrupts{}", last_words(&self.log));
+    }
+
+    /// Who ran the instructions of its virtual machine; None where there is none.
+    pub fn guest_note(&self) -> Option<&'static str> {
+        match self.isolation_boundary {
+            IsolationBoundary::Guest(Accel::Kvm) => Some(GUEST_ON_PROCESSOR),
+            IsolationBoundary::Guest(Accel::Tcg) => Some(GUEST_EMULATED),
+            IsolationBoundary::Bare | IsolationBoundary::Container(_) => None,
+        }
+    }
+
+    /// Whether there is something to be noted of it.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Stops it; the counters that it tells at its end.
+    ///
+    /// # Errors
+    /// It had ended before, with its last words; or it does not end.
+    pub fn stop(self) -> Result<Option<Counts>> {
+        self.check()?;
+        for thread in &self.placed {
+            // A real-time thread that never sleeps would keep the others from ending it.
+            let _ = place_thread(*thread, None, None);
+        }
+        let pid = Pid::from_raw(self.pid).context("no process number")?;
+        // Nobody waits for it but the thread that tells when it has ended: until then the number is its own.
+        let _ = self.ask(&self.program.stop);
+        for last in [false, true] {
+            if let Ok(status) = self.ended.recv_timeout(GRACE) {
+                let _ = self
+                    .status
+                    .set(status.map_or_else(|error| error.to_string(), |status| status.to_string()));
+                return self.last_counts();
+            }
+            if !last {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        bail!("the program (process {}) did not end", self.pid)
+    }
+
+    /// The counters that it has written at its end; None where it tells them before, or nowhere.
+    fn last_counts(&self) -> Result<Option<Counts>> {
+        let Some(Counting { ask: Ask::End(file), parse, .. }) = &self.program.counting else {
+            return Ok(None);
+        };
+        let text = std::fs::read(file).unwrap_or_default();
+        let counts = parse(&String::from_utf8_lossy(&text));
+        let expected =
+            || format!("{}: the program left no counters there{}", file.display(), last_words(&self.log));
+        counts.with_context(expected).map(Some)
+    }
+
+    /// Asks something of it; the answer of another program, where one is asked.
+    fn ask(&self, ask: &Ask) -> Result<Option<String>> {
+        match ask {
+            Ask::Signal(signal) => {
+                let pid = Pid::from_raw(self.inner_pid()?).context("no process number")?;
+                kill_process(pid, *signal).context("the program can't be signalled")?;
+                Ok(None)
+            }
+            Ask::Line(line) => {
+                let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+                let input = input.as_mut().context("the program has no standard input")?;
+                writeln!(input, "{line}")
+                    .and_then(|()| input.flush())
+                    .context("the program does not listen")?;
+                Ok(None)
+            }
+            Ask::Run(command) => self.run(command).map(Some),
+            Ask::End(_) => Ok(None),
+        }
+    }
+
+    /// Runs another program in its namespace, and returns what that prints.
+    fn run(&self, command: &[String]) -> Result<String> {
+        let [program, arguments @ ..] = command else { bail!("no command was given") };
+        let mut run = Command::new(program);
+        run.args(arguments).envs(self.program.env.iter().map(|(name, value)| (name, value)));
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = run_in(Some(&self.namespace), run)?.wait_with_output()?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!("`{}` failed ({}): {}", command.join(" "), output.status, error.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Process {
+    /// A program that nobody stopped does not outlive its trial.
+    fn drop(&mut self) {
+        if self.status.get().is_none() && matches!(self.ended.try_recv(), Err(TryRecvError::Empty)) {
+            let _ = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
+    }
+}
+
+/// Interrupts of the last core's own timer, in a copy of /proc/interrupts (its line LOC).
+fn timer_interrupts(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("LOC:"))?;
+    line.split_whitespace().map_while(|word| word.parse().ok()).last()
+}
+
+/// What a log holds from an offset on.
+fn read_from(log: &Path, offset: u64) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last lines of a log, for an error.
+pub fn last_words(log: &Path) -> String {
+    let len = std::fs::metadata(log).map_or(0, |log| log.len());
+    let text = read_from(log, len.saturating_sub(LAST_BYTES)).unwrap_or_default();
+    // A program that does not like its arguments tells why, and then how it is used.
+    let lines = text.lines().take_while(|line| !line.trim_start().to_ascii_lowercase().starts_with("usage:"));
+    // What a guest was asked for is none of the program's words.
+    let mut asked = false;
+    let said = lines.filter(|line| {
+        asked |= line.contains(INTERRUPTS);
+        let said = !asked && !line.trim().is_empty();
+        asked &= !line.contains(INTERRUPTS_END);
+        said
+    });
+    let lines: Vec<&str> = said.collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    if last.is_empty() {
+        return format!("; it printed nothing ({})", log.display());
+    }
+    format!("; its last lines ({}):\n    {}", log.display(), last.join("\n    "))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len().max(1)).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("dut.log");
+        assert!(last_words(&log).contains("printed nothing"));
+        std::fs::write(&log, "1\n2\n3\n\n4\n5\n6\n").unwrap();
+        let words = last_words(&log);
+        assert!(words.ends_with("2\n    3\n    4\n    5\n    6") && !words.contains("\n    1"), "{words}");
+        std::fs::write(&log, format!("said\n{INTERRUPTS}\r\nLOC: 1\n{INTERRUPTS_END}\nlast\n")).unwrap();
+        assert!(last_words(&log).ends_with("said\n    last"), "{}", last_words(&log));
+        assert_eq!(timer_interrupts("x\n LOC:  71  9   Local timer interrupts\r\n"), Some(9));
+        assert!(contains(b"engine started", b"started") && !contains(b"eng", b"engine"));
+    }
+}

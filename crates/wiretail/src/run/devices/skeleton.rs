@@ -1,0 +1,78 @@
+//! Wiretail's own minimal forwarder: as a thread of this process, serving all hops and directions.
+
+use std::sync::atomic::Ordering;
+use std::thread::{Scope, ScopedJoinHandle};
+
+use anyhow::Result;
+use rustix::thread::gettid;
+use wiretail_dataplane::interference::own::OwnInterference;
+use wiretail_dataplane::port::PortKind;
+use wiretail_dataplane::skeleton::faults::{FaultPlan, FaultSchedule};
+use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport, Wait};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::DutRecord;
+
+use super::Shared;
+use crate::run::devices::interference;
+use crate::run::testbed::Testbed;
+use crate::run::testbed::cpus::CpuAssignment;
+use crate::run::testbed::traffic;
+
+/// Starts the thread.
+///
+/// # Errors
+/// Ports that can't be opened.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    trial: &Trial,
+    seed: u64,
+    testbed: &Testbed,
+    assignment: Option<&CpuAssignment>,
+    shared: &'env Shared,
+) -> Result<ScopedJoinHandle<'scope, Result<SkeletonReport>>> {
+    let mut skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
+    if let Some(plan) = interference::plan(trial, seed, trial.get("trial", "duration").number) {
+        skeleton = skeleton.interfered(OwnInterference::new(&plan, shared.origin.clone())?);
+    }
+    let place = assignment.map(CpuAssignment::for_device).unwrap_or_default();
+    Ok(scope.spawn(move || {
+        shared.thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+        place.apply()?;
+        Ok(skeleton.run(&shared.stop, &shared.counters))
+    }))
+}
+
+/// What it did, for the record.
+pub fn record(report: &SkeletonReport) -> DutRecord {
+    DutRecord {
+        received: report.received,
+        sent: report.sent,
+        dropped: report.dropped,
+        failed: report.failed + report.oversize,
+        faults_dropped: report.faults_dropped,
+        faults_duplicated: report.faults_duplicated,
+        faults_swapped: report.faults_swapped,
+    }
+}
+
+fn plan(trial: &Trial, seed: u64) -> SkeletonPlan {
+    let get = |name| trial.get("dut", name);
+    let (ns, every) = (get("delay").number, get("delay-every").number);
+    let faults = FaultPlan {
+        packets: traffic::packets(trial),
+        drop_every: get("drop-every").number,
+        duplicate_every: get("duplicate-every").number,
+        swap_every: get("swap-every").number,
+        seed,
+    };
+    SkeletonPlan {
+        batch: get("batch").number as usize,
+        release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
+        delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
+        faults: FaultSchedule::seeded(&faults),
+        work_ns: get("work").number,
+        wait: if get("wait").text == "block" { Wait::Block } else { Wait::Spin },
+        port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
+        ..SkeletonPlan::default()
+    }
+}

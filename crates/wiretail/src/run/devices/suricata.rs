@@ -1,0 +1,357 @@
+//! Suricata 7 as an inline intrusion prevention system between the links of a node (Suricata User Guide: Setting
+//! up IPS/inline for Linux; DPDK capture). Its configuration is made here, with what a trial needs and no more.
+//!
+//! Its counters are exact at its end only: threads hand them over every three seconds, so they are read from the
+//! last record of statistics that it writes. Probes are no IPv4: it counts them as of an unknown ethertype, and
+//! they are left out.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use wiretail_host::CoreSet;
+use wiretail_schema::experiment::Trial;
+
+use super::counts::Counts;
+use super::eal;
+use super::program::{Ask, Counting, Movers, Program, Site};
+use crate::setup::parts::EMERGING_RULES;
+
+/// Where Suricata's package puts its event rules.
+const PACKAGED_RULES: &str = "/etc/suricata/rules";
+/// Packets that the ring of a link holds.
+const RING_PACKETS: u32 = 8192;
+
+/// The program of a trial.
+///
+/// # Errors
+/// Rules that are not there; a capture that can't be with this trial.
+pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
+    let get = |name| trial.get("dut", name).text.as_str();
+    let dpdk = get("capture") == "dpdk";
+    if dpdk && site.both_directions && trial.is("host", "fifo") {
+        bail!(
+            "dut.capture = \"dpdk\" with traffic.directions = \"both\": Suricata's two threads poll, and of two real-time \
+             threads that never sleep the second one on a core never runs; expected host.fifo = \"no\", or dut.capture = \
+             \"af-packet\""
+        );
+    }
+    let rules = rule_files(get("rules"))?;
+    let mut program = Program::new(site, Vec::new());
+    let name = program.name.clone();
+    let config = format!("{name}-suricata.yaml");
+    let text = configuration(&name, site, dpdk, &rules);
+    let folder = site.directory.display().to_string();
+    let capture = if dpdk { "--dpdk" } else { "--af-packet" };
+    program.argv =
+        ["suricata", "-c", &site.file(&config), capture, "-l", &folder].map(str::to_owned).to_vec();
+    program.files = vec![(config, text)];
+    program.reads = rules.iter().map(PathBuf::from).collect();
+    program.ready = "Engine started".to_owned();
+    program.movers = Movers::Threads(vec![if dpdk && !site.both_directions {
+        // The thread that takes what arrives at `in`; Suricata shortens the name of net_af_packet0 so.
+        "W#01-net_..ket0".to_owned()
+    } else {
+        "W#".to_owned()
+    }]);
+    let statistics = site.directory.join(format!("{name}-eve.json"));
+    program.counting = Some(Counting::now(Ask::End(statistics), counts));
+    if !rules.is_empty() {
+        // A public set is never quite made for this version; of other rules every one is meant.
+        let all = get("rules") != "emerging";
+        program.remark = Some(Box::new(move |log| loaded(log, all)));
+    }
+    Ok(program)
+}
+
+/// The files of a set of rules.
+fn rule_files(rules: &str) -> Result<Vec<String>> {
+    let file = match rules {
+        "none" => return Ok(Vec::new()),
+        "packaged" => return packaged(Path::new(PACKAGED_RULES)),
+        "emerging" => EMERGING_RULES,
+        file => file,
+    };
+    if !Path::new(file).is_file() {
+        let next = if rules == "emerging" {
+            "`wiretail setup suricata-rules` gets it"
+        } else {
+            "expected a file of rules"
+        };
+        bail!("dut.rules = \"{rules}\": {file} is not there; {next}");
+    }
+    Ok(vec![file.to_owned()])
+}
+
+/// The rule files of Suricata's package, in their order.
+fn packaged(folder: &Path) -> Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).ok().into_iter().flatten().flatten();
+    let mut files: Vec<String> = entries.map(|entry| entry.path().display().to_string()).collect();
+    files.retain(|file| file.ends_with(".rules"));
+    files.sort();
+    if files.is_empty() {
+        bail!(
+            "{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules",
+            folder.display()
+        );
+    }
+    Ok(files)
+}
+
+/// What Suricata says of the rules that it loaded; with `all`, one that it refused is an error.
+fn loaded(log: &str, all: bool) -> Result<String> {
+    let line = log.lines().find(|line| line.contains("rules successfully loaded"));
+    let before = |word: &str| line?.split(word).next()?.split_whitespace().last()?.parse::<u64>().ok();
+    // Where none is loaded, it says so in other words.
+    let (good, bad) = before(" rules successfully").zip(before(" rules failed")).unwrap_or_default();
+    if good == 0 || all && bad > 0 {
+        let why = log
+            .lines()
+            .filter(|line| line.starts_with("Error: detect") || line.starts_with("Warning: detect"));
+        let why: Vec<&str> = why.take(3).collect();
+        let refused = if bad > 0 { format!(" and refused {bad}") } else { String::new() };
+        bail!("Suricata loaded {good} rules{refused}:\n    {}", why.join("\n    "));
+    }
+    let refused = if bad > 0 { format!(", {bad} refused") } else { String::new() };
+    Ok(format!("Suricata loaded {good} rules{refused}"))
+}
+
+/// The counters of the last record of statistics in its log of events.
+fn counts(text: &str) -> Option<Counts> {
+    let last = text.lines().rev().find(|line| line.contains("\"event_type\":\"stats\""))?;
+    let record: serde_json::Value = serde_json::from_str(last).ok()?;
+    let number = |path: &str| record["stats"].pointer(path).and_then(serde_json::Value::as_u64);
+    let optional = |path: &str| number(path).unwrap_or(0);
+    let probes = optional("/decoder/unknown_ethertype");
+    let failed = optional("/capture/afpacket/send_errors") + optional("/capture/tx_errors");
+    let lost = ["/capture/kernel_drops", "/capture/dpdk/imissed", "/capture/dpdk/no_mbufs"].map(optional);
+    Some(Counts {
+        received: number("/decoder/pkts")?.saturating_sub(probes),
+        sent: number("/ips/accepted")?.saturating_sub(probes + failed),
+        dropped: lost.iter().sum(),
+        filtered: number("/ips/blocked")? + optional("/ips/rejected"),
+        failed,
+    })
+}
+
+/// Its configuration, in YAML.
+fn configuration(name: &str, site: &Site, dpdk: bool, rules: &[String]) -> String {
+    let rules: String = rules.iter().map(|file| format!("  - \"{file}\"\n")).collect();
+    let rules = if rules.is_empty() { " []\n".to_owned() } else { format!("\n{rules}") };
+    let capture = if dpdk { dpdk_section(site) } else { af_packet_section(site) };
+    let threads = threading(site, dpdk);
+    format!(
+        r#"%YAML 1.1
+---
+# Written for this trial.
+rule-files:{rules}default-rule-path: "/"
+# What can't be inspected passes: only rules drop.
+exception-policy: ignore
+capture:
+  checksum-validation: none
+stream:
+  checksum-validation: no
+stats:
+  enabled: yes
+  interval: 60
+outputs:
+  - fast:
+      enabled: yes
+      filename: {name}-fast.log
+  - eve-log:
+      enabled: yes
+      filetype: regular
+      filename: {name}-eve.json
+      types:
+        - drop:
+            alerts: yes
+            flows: all
+        - stats:
+            totals: yes
+            threads: no
+logging:
+  default-log-level: info
+  outputs:
+    - console:
+        enabled: yes
+unix-command:
+  enabled: no
+{threads}{capture}{SETS}"#
+    )
+}
+
+/// What sets of rules ask for: the names of networks and ports, with the sink's network as the home; and two
+/// parsers that are off by default.
+const SETS: &str = r#"vars:
+  address-groups:
+    HOME_NET: "[198.19.0.0/16]"
+    EXTERNAL_NET: "!$HOME_NET"
+    HTTP_SERVERS: "$HOME_NET"
+    SMTP_SERVERS: "$HOME_NET"
+    SQL_SERVERS: "$HOME_NET"
+    DNS_SERVERS: "$HOME_NET"
+    TELNET_SERVERS: "$HOME_NET"
+    AIM_SERVERS: "$EXTERNAL_NET"
+    DC_SERVERS: "$HOME_NET"
+    DNP3_SERVER: "$HOME_NET"
+    DNP3_CLIENT: "$HOME_NET"
+    MODBUS_CLIENT: "$HOME_NET"
+    MODBUS_SERVER: "$HOME_NET"
+    ENIP_CLIENT: "$HOME_NET"
+    ENIP_SERVER: "$HOME_NET"
+  port-groups:
+    HTTP_PORTS: "80"
+    SHELLCODE_PORTS: "!80"
+    ORACLE_PORTS: 1521
+    SSH_PORTS: 22
+    DNP3_PORTS: 20000
+    MODBUS_PORTS: 502
+    FILE_DATA_PORTS: "[$HTTP_PORTS,110,143]"
+    FTP_PORTS: 21
+    GENEVE_PORTS: 6081
+    VXLAN_PORTS: 4789
+    TEREDO_PORTS: 3544
+app-layer:
+  protocols:
+    modbus:
+      enabled: yes
+      detection-ports:
+        dp: 502
+    dnp3:
+      enabled: yes
+      detection-ports:
+        dp: 20000
+"#;
+
+/// Cores: packet threads on the device's, the rest on the housekeeping one. By DPDK each of two packet threads must
+/// have a core of its own, which no other thread is given: the one of the way back is on the housekeeping core, and
+/// the other threads are given a core that is not there, whereupon they stay where they were started, there too.
+fn threading(site: &Site, dpdk: bool) -> String {
+    let core = site.core.unwrap_or(0);
+    let mut rest = site.housekeeping.unwrap_or(core);
+    let mut workers = vec![core];
+    if dpdk && rest != core {
+        workers.push(rest);
+        workers.sort_unstable();
+        rest = beyond_all(&workers);
+    }
+    format!(
+        "threading:\n  set-cpu-affinity: yes\n  cpu-affinity:\n    - management-cpu-set:\n        cpu: [ {rest} ]\n    - \
+         worker-cpu-set:\n        cpu: {workers:?}\n        mode: exclusive\n"
+    )
+}
+
+/// The number of the first core that this machine can't have.
+fn beyond_all(workers: &[u32]) -> u32 {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let possible = CoreSet::parse(possible.trim()).unwrap_or_default();
+    possible.cores().iter().chain(workers).max().map_or(1, |last| last + 1)
+}
+
+/// By packet sockets: rings of the second version, for those of the third wait until a block is full.
+fn af_packet_section(site: &Site) -> String {
+    let (input, output) = site.links();
+    let link = |number: u32, from: &str, to: &str| {
+        format!(
+            "  - interface: {from}\n    threads: 1\n    cluster-id: {number}\n    cluster-type: cluster_flow\n    defrag: \
+             no\n    use-mmap: yes\n    tpacket-v3: no\n    ring-size: {RING_PACKETS}\n    checksum-checks: no\n    \
+             copy-mode: ips\n    copy-iface: {to}\n"
+        )
+    };
+    format!("af-packet:\n{}{}", link(97, input, output), link(98, output, input))
+}
+
+/// By DPDK, on a virtual device a link. Threads take the cores of their set in the order of the interfaces, the
+/// lowest first: the one of `in` is to have the device's.
+fn dpdk_section(site: &Site) -> String {
+    let devices = eal::devices(site, "af_packet");
+    let devices: Vec<String> = devices.iter().map(|device| format!("'{device}'")).collect();
+    let link = |from: &str, to: &str| {
+        format!(
+            "    - interface: {from}\n      threads: 1\n      promisc: true\n      multicast: false\n      checksum-checks: \
+             false\n      mempool-size: 8191\n      mempool-cache-size: 255\n      rx-descriptors: 1024\n      \
+             tx-descriptors: 1024\n      copy-mode: ips\n      copy-iface: {to}\n"
+        )
+    };
+    let names = ["net_af_packet0", "net_af_packet1"];
+    let (there, back) = (link(names[0], names[1]), link(names[1], names[0]));
+    let links = if site.housekeeping < site.core { back + &there } else { there + &back };
+    format!(
+        "dpdk:\n  eal-params:\n    proc-type: primary\n    no-pci: ''\n    no-huge: ''\n    no-shconf: ''\n    no-telemetry: \
+         ''\n    m: 256\n    vdev: [{}]\n  interfaces:\n{links}",
+        devices.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site {
+            node: 1,
+            pairs: vec![("in".to_owned(), "out".to_owned())],
+            both_directions: false,
+            core: Some(1),
+            housekeeping: Some(0),
+            directory: "/run/there".into(),
+        }
+    }
+
+    #[test]
+    fn counters_are_those_of_the_last_record_without_probes() {
+        let record = |packets: u64| {
+            format!(
+                r#"{{"timestamp":"t","event_type":"stats","stats":{{"capture":{{"kernel_packets":{},"kernel_drops":9,"afpacket":{{"send_errors":2}}}},"decoder":{{"pkts":{packets},"unknown_ethertype":5}},"ips":{{"accepted":{},"blocked":10,"rejected":0}}}}}}"#,
+                packets + 9,
+                packets - 10
+            )
+        };
+        let drop = r#"{"event_type":"drop","drop":{"reason":"rules"}}"#;
+        let text = format!("{}\n{drop}\n{}\n{drop}\n", record(100), record(1015));
+        let expected = Counts { received: 1010, sent: 998, dropped: 9, filtered: 10, failed: 2 };
+        assert_eq!(counts(&text), Some(expected));
+        assert_eq!(counts(drop), None);
+        assert_eq!(counts("{\"event_type\":\"stats\",\"sta"), None);
+    }
+
+    #[test]
+    fn a_rule_that_was_refused_is_told() {
+        let log = |bad: u64| {
+            format!(
+                "Error: detect: error parsing signature \"drop x\"\nInfo: detect: 2 rule files processed. 380 rules \
+                 successfully loaded, {bad} rules failed, 0\nNotice: threads: Engine started.\n"
+            )
+        };
+        assert_eq!(loaded(&log(0), true).unwrap(), "Suricata loaded 380 rules");
+        assert_eq!(loaded(&log(3), false).unwrap(), "Suricata loaded 380 rules, 3 refused");
+        let error = loaded(&log(3), true).unwrap_err().to_string();
+        assert!(error.contains("refused 3") && error.contains("drop x"), "{error}");
+        let none = "Error: detect: error parsing signature \"x\"\nNotice: threads: Engine started.\n";
+        let error = loaded(none, false).unwrap_err().to_string();
+        assert!(error.contains("loaded 0 rules") && error.contains("signature \"x\""), "{error}");
+    }
+
+    #[test]
+    fn the_configuration_names_rules_links_and_cores() {
+        let text = configuration("dut", &site(), false, &["/a.rules".to_owned()]);
+        assert!(
+            text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"),
+            "{text}"
+        );
+        assert!(text.contains("worker-cpu-set:\n        cpu: [1]") && text.contains("cpu: [ 0 ]"), "{text}");
+        let text = configuration("dut2", &site(), true, &[]);
+        assert!(text.contains("rule-files: []\n") && text.contains("dut2-eve.json"), "{text}");
+        assert!(text.contains("cpu: [0, 1]") && text.contains("net_af_packet1,iface=out"), "{text}");
+        // The second core is the second interface's.
+        assert!(text.find("interface: net_af_packet1") < text.find("interface: net_af_packet0"), "{text}");
+    }
+
+    #[test]
+    fn rules_that_are_not_there_are_named() {
+        let error = rule_files("/no/such.rules").unwrap_err().to_string();
+        assert!(error.contains("/no/such.rules is not there"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        assert!(packaged(folder.path()).unwrap_err().to_string().contains("wiretail setup suricata"));
+        assert!(rule_files("none").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! Whose the delay is, in trials with a switch: brings the outcomes of a trial's segments together, direction by
+//! direction, for [`wiretail_analysis::summary::breakdown`].
+
+use std::path::Path;
+
+use anyhow::Result;
+use wiretail_analysis::matching::Sent;
+use wiretail_analysis::summary::breakdown::{BreakdownTally, WholeWay};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::SegmentRecord;
+use wiretail_schema::run::breakdown::{Breakdown, BreakdownCurves};
+
+use crate::analyze::outputs;
+use crate::run::testbed::topology::{Switch, Topology};
+use crate::run::testbed::traffic;
+use crate::run::trial::store;
+
+/// Name of the file with the curves, in the trial's directory.
+pub const CURVES: &str = "breakdown.json";
+
+/// Whether a segment is of the way back.
+fn is_back(segment: &SegmentRecord) -> bool {
+    segment.name.starts_with("back")
+}
+
+/// The places of the segments, those of one direction together: the whole way first, then its devices.
+pub fn order(segments: &[SegmentRecord]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..segments.len()).collect();
+    order.sort_by_key(|place| is_back(&segments[*place]));
+    order
+}
+
+/// The shares of a trial while its segments are evaluated, in that [`order`].
+pub struct Joining {
+    devices: usize,
+    packets: usize,
+    /// The direction that is being joined: its name, and how far it is.
+    current: Option<(String, Stage)>,
+    /// Devices of it that were begun.
+    begun: usize,
+    done: Vec<(Breakdown, BreakdownCurves)>,
+}
+
+enum Stage {
+    Whole(WholeWay),
+    Devices(BreakdownTally),
+}
+
+impl Joining {
+    /// For a trial whose devices are behind a switch and have taps; None for others, and for soaks, which keep no single
+    /// packets.
+    pub fn of(trial: &Trial, topology: &Topology) -> Option<Self> {
+        let packets = usize::try_from(traffic::packets(trial)).ok()?;
+        let tapped = topology.switch != Switch::None && topology.shared().is_empty();
+        let joins = tapped && !store::is_soak(trial);
+        let devices = topology.devices;
+        joins.then_some(Self { devices, packets, current: None, begun: 0, done: Vec::new() })
+    }
+
+    /// The next outcomes are of this segment.
+    pub fn begin(&mut self, segment: &str) {
+        if matches!(segment, "forward" | "back") {
+            self.end_direction();
+            let way = WholeWay::with_capacity(self.packets);
+            self.current = Some((segment.to_owned(), Stage::Whole(way)));
+        } else if let Some((name, stage)) = self.current.take() {
+            let mut tally = match stage {
+                Stage::Whole(way) => way.complete(),
+                Stage::Devices(tally) => tally,
+            };
+            tally.next_device();
+            self.begun += 1;
+            self.current = Some((name, Stage::Devices(tally)));
+        }
+    }
+
+    /// A packet of the segment was matched.
+    pub fn take(&mut self, sent: &Sent, delay_ns: i64) {
+        match &mut self.current {
+            Some((_, Stage::Whole(way))) => way.take(sent, delay_ns),
+            Some((_, Stage::Devices(tally))) => tally.take(sent, delay_ns),
+            None => {}
+        }
+    }
+
+    /// Where not every device has taps of its own, the rest would count as infrastructure: then there are no shares.
+    fn end_direction(&mut self) {
+        if let Some((name, Stage::Devices(tally))) = self.current.take()
+            && self.begun == self.devices
+        {
+            self.done.extend(tally.finish(&name));
+        }
+        self.begun = 0;
+    }
+
+    /// Writes the curves into the trial's directory, and returns the record.
+    ///
+    /// # Errors
+    /// A full disk.
+    pub fn finish(mut self, directory: &Path) -> Result<Vec<Breakdown>> {
+        self.end_direction();
+        let (breakdown, curves): (Vec<Breakdown>, Vec<BreakdownCurves>) = self.done.into_iter().unzip();
+        if !curves.is_empty() {
+            outputs::write_file(&directory.join(CURVES), &serde_json::to_vec(&curves)?)?;
+        }
+        Ok(breakdown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_stay_together() {
+        let names = ["forward", "back", "vnf1", "vnf2", "back-vnf1", "back-vnf2"];
+        let segment = |name: &str| SegmentRecord {
+            name: name.to_owned(),
+            pre: String::new(),
+            post: String::new(),
+            directory: String::new(),
+            analysed: true,
+        };
+        let segments = names.map(segment);
+        let ordered: Vec<&str> = order(&segments).into_iter().map(|place| names[place]).collect();
+        assert_eq!(ordered, ["forward", "vnf1", "vnf2", "back", "back-vnf1", "back-vnf2"]);
+    }
+
+    #[test]
+    fn a_direction_without_all_its_taps_has_no_breakdown() {
+        let sent = |key| Sent { ts_ns: 0, key, sequence: key, duplicates_before: 0, flow: 0 };
+        let mut joining = Joining { devices: 2, packets: 10, current: None, begun: 0, done: Vec::new() };
+        for (segment, delay) in
+            [("forward", 100), ("vnf1", 20), ("back", 200), ("back-vnf1", 30), ("back-vnf2", 50)]
+        {
+            joining.begin(segment);
+            (0..10).for_each(|key| joining.take(&sent(key), delay));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let breakdown = joining.finish(folder.path()).unwrap();
+        let [back] = &breakdown[..] else { panic!("{breakdown:?}") };
+        assert_eq!((back.segment.as_str(), back.packets, back.vnf.max_ns), ("back", 10, 80));
+        assert_eq!(back.infrastructure.max_ns, 120);
+        assert!(folder.path().join(CURVES).exists());
+    }
+}

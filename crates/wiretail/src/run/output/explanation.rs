@@ -1,0 +1,261 @@
+//! What delayed the worst packets of a traced trial: from the files that it left, so that it can be found out
+//! again, elsewhere and years later.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_analysis::causes::ground_truth::{Judged, judge};
+use wiretail_analysis::matching::Outcome;
+use wiretail_capture::trace::Trace;
+use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
+use wiretail_schema::causes::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceInfo, TraceRoles};
+use wiretail_schema::causes::{EXPLANATION_FILE, ExplainedTrial, PacketExplanation, TrialExplanation};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::interference::{GroundTruthReport, INTERFERENCE_FILE, Interference};
+use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
+
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::outputs;
+use crate::run::output::job::job;
+use crate::run::trial::store::is_soak;
+use crate::run::trial::tracing::FOLDER;
+
+/// Worst packets that are listed.
+const WORST: usize = 5000;
+/// Worst packets of which it is kept what the core did meanwhile.
+const TIMELINES: usize = 50;
+
+/// Explains a trial by its trace; None if it has none. `run` is the run's directory.
+///
+/// # Errors
+/// Files that can't be read, or do not belong together; clocks that were set meanwhile.
+pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<TrialExplanation>> {
+    let folder = run.join(&record.directory);
+    let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { return Ok(None) };
+    if !folder.join(FOLDER).join(TRACE_FILE).exists() {
+        return Ok(None);
+    }
+    let roles = roles(&folder.join(FOLDER).join(ROLES_FILE))?;
+    let mut trace = Trace::open(&folder.join(FOLDER))?;
+    let shown = folder.join(FOLDER).display().to_string();
+    if trace.info().clock_stepped {
+        bail!(
+            "{shown}: the clock by which packets are stamped was set while the trace was recorded; nothing can be aligned: \
+             stop what sets the clock (NTP may slew, not step), and measure again"
+        );
+    }
+    let mut builder = Builder::new(&roles);
+    let end = trace.read(|event| builder.take(event))?;
+    let lines = builder.finish(&trace);
+    let of_core = end.lost.iter().filter(|lost| lost.cpu == roles.core);
+    let lost: Vec<Gap> = of_core.map(|lost| Gap { from_ns: lost.from_ns, to_ns: lost.to_ns }).collect();
+    let packets = packets(&folder, trial, segment)?;
+    check_time(&shown, trace.info(), &packets)?;
+    let inputs = Inputs {
+        trial: &record.name,
+        segment: &segment.name,
+        version: env!("CARGO_PKG_VERSION"),
+        roles: &roles,
+        info: trace.info(),
+        names: &trace,
+        lost: &lost,
+        packets: &packets,
+        first_ns: packets.first().map_or(0, |packet| packet.in_ns),
+        evenly: trial.get("traffic", "pattern").text == "constant"
+            && trial.get("traffic", "burst").number == 1,
+        worst: WORST,
+        timelines: TIMELINES,
+    };
+    Ok(Some(explain(lines, &inputs)))
+}
+
+/// Whether the packets came while the trace was recorded.
+fn check_time(shown: &str, info: &TraceInfo, packets: &[PacketTime]) -> Result<()> {
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return Ok(()) };
+    let at = |ns: u64| info.clock_before.offset_ns.saturating_add_unsigned(ns);
+    let (from, to) = (at(info.start_ns), at(info.end_ns));
+    if first.in_ns < from || last.in_ns > to {
+        let utc = |ns| wiretail_report::format::utc(ns).unwrap_or_else(|| format!("{ns} ns"));
+        bail!(
+            "{shown}: recorded from {} to {}, but the packets came from {} to {}: this is the trace of another trial; put the \
+             one back that belongs here",
+            utc(from),
+            utc(to),
+            utc(first.in_ns),
+            utc(last.in_ns)
+        );
+    }
+    Ok(())
+}
+
+fn roles(path: &Path) -> Result<TraceRoles> {
+    let shown = path.display();
+    let text = std::fs::read(path)
+        .with_context(|| format!("{shown}: cannot be read; expected who was who in a traced trial"))?;
+    let roles: TraceRoles =
+        serde_json::from_slice(&text).with_context(|| format!("{shown}: does not say who was who"))?;
+    if roles.schema != ROLES_SCHEMA {
+        bail!("{shown}: written as '{}'; expected {ROLES_SCHEMA}", roles.schema);
+    }
+    Ok(roles)
+}
+
+/// The matched packets behind the warm-up, in the order in which they came.
+fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<PacketTime>> {
+    let mut packets = Vec::new();
+    let mut each = |outcome: &Outcome| {
+        if let Outcome::Matched { sent, delay_ns } = outcome {
+            packets.push(PacketTime { index: sent.index(), in_ns: sent.ts_ns, delay_ns: *delay_ns });
+        }
+        Ok(())
+    };
+    evaluate(job(folder, trial, segment)?, Some(&mut each))?;
+    packets.sort_unstable_by_key(|packet| (packet.in_ns, packet.index));
+    Ok(packets)
+}
+
+/// Writes the explanation into the trial's directory.
+///
+/// # Errors
+/// A file system that is full or read-only.
+pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
+    let mut text = serde_json::to_vec(explanation)?;
+    text.push(b'\n');
+    outputs::write_file(&folder.join(EXPLANATION_FILE), &text)
+}
+
+/// Writes the page of each trial that is explained, and returns the explanations.
+///
+/// # Errors
+/// An explanation that is damaged, a page that can't be written.
+pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
+    let found = written(path, run)?;
+    for ExplainedTrial { trial, explanation } in &found {
+        let Some(record) = run.trials.iter().find(|record| record.number == *trial) else { continue };
+        let page = wiretail_report::explanation(&ExplanationPage { run, trial: record, explanation });
+        let file = path.join(&record.directory).join(EXPLANATION_PAGE);
+        outputs::write_file(&file, page.as_bytes())?;
+    }
+    Ok(found)
+}
+
+/// The explanations in a run directory.
+///
+/// # Errors
+/// One that is damaged.
+pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
+    let mut found = Vec::new();
+    for trial in &run.trials {
+        let file = path.join(&trial.directory).join(EXPLANATION_FILE);
+        let text = match std::fs::read(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
+        };
+        let explanation: TrialExplanation = serde_json::from_slice(&text)
+            .with_context(|| format!("{}: is no explanation", file.display()))?;
+        found.push(ExplainedTrial { trial: trial.number, explanation });
+    }
+    Ok(found)
+}
+
+/// What is told of the late packets of a trial against what was planted in it; None where nothing was.
+///
+/// # Errors
+/// A list of disturbances that is damaged.
+pub fn ground_truth(
+    folder: &Path,
+    packets: &[PacketTime],
+    told: &TrialExplanation,
+) -> Result<Option<GroundTruthReport>> {
+    let path = folder.join(INTERFERENCE_FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+    };
+    let injected =
+        Interference::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+    let judged = |packet: &PacketExplanation| {
+        let in_ns = told.first_ns + packet.at_ns;
+        // The cause with the largest part of the time, of whichever certainty.
+        let total =
+            |cause| packet.parts.iter().filter(|part| part.cause == cause).map(|part| part.ns).sum::<u64>();
+        let first = packet.parts.iter().max_by_key(|part| total(part.cause)).map(|part| part.cause);
+        let of_first = packet.parts.iter().filter(|part| Some(part.cause) == first);
+        let sender = of_first.filter_map(|part| Some((part.ns, part.sender?))).max();
+        Judged {
+            in_ns,
+            out_ns: in_ns + packet.delay_ns,
+            lost_ns: packet.lost_ns,
+            cause: first.map(|cause| (told.causes[cause].kind, told.causes[cause].name.clone())),
+            sender: sender.map(|(_, sender)| told.senders[sender].task.clone()),
+        }
+    };
+    let said: HashMap<u64, &PacketExplanation> =
+        told.worst.iter().map(|packet| (packet.index, packet)).collect();
+    let silent = |packet: &PacketTime| Judged {
+        in_ns: packet.in_ns,
+        out_ns: packet.in_ns + packet.delay_ns,
+        lost_ns: (packet.delay_ns - told.baseline_ns).max(0) as u64,
+        cause: None,
+        sender: None,
+    };
+    let packets = packets.iter();
+    let packets: Vec<Judged> = packets
+        .map(|packet| said.get(&packet.index).map_or_else(|| silent(packet), |said| judged(said)))
+        .collect();
+    Ok(Some(judge(&injected, &packets)))
+}
+
+/// A trial that was analysed.
+pub struct Explained {
+    /// Its position in the experiment, from 1.
+    pub number: usize,
+    /// Its name.
+    pub name: String,
+    /// By its trace, where it was traced.
+    pub causes: Option<TrialExplanation>,
+    /// How right that is, where disturbances were planted.
+    pub ground_truth: Option<GroundTruthReport>,
+    /// What its packets can be read by again.
+    pub job: Job<'static>,
+}
+
+/// Explains all trials of a run anew, or the one of that number, and writes down what their traces say.
+///
+/// # Errors
+/// As of [`trial`]; none of them was analysed packet by packet.
+pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
+    let (experiment, manifest) = crate::run::output::directory::read(run)?;
+    let trials = experiment.trials();
+    let mut found = Vec::new();
+    for record in manifest.trials.iter().filter(|record| number.is_none_or(|number| number == record.number))
+    {
+        let Some(of) = trials.iter().find(|trial| trial.number == record.number) else { continue };
+        let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { continue };
+        if is_soak(of) {
+            continue;
+        }
+        let folder = run.join(&record.directory);
+        let causes = trial(run, of, record)?;
+        causes.iter().try_for_each(|causes| write(&folder, causes))?;
+        let ground_truth = match &causes {
+            Some(causes) => ground_truth(&folder, &packets(&folder, of, segment)?, causes)?,
+            None => None,
+        };
+        let job = job(&folder, of, segment)?;
+        found.push(Explained { number: record.number, name: record.name.clone(), causes, ground_truth, job });
+    }
+    pages(run, &manifest)?;
+    if found.is_empty() {
+        let which = number.map_or_else(|| "no trial".to_owned(), |number| format!("no trial {number}"));
+        bail!(
+            "{}: {which} of this run was analysed packet by packet; `wiretail report` shows which there are",
+            run.display()
+        );
+    }
+    Ok(found)
+}

@@ -1,0 +1,33 @@
+//! The analysis of a segment of a trial, as `analyze` would be asked for it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use wiretail_capture::{InterfaceChoice, OpenOptions};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::packet::FlowRule;
+use wiretail_schema::run::SegmentRecord;
+
+use crate::analyze::evaluate::Job;
+use crate::analyze::source::Source;
+use crate::run::trial::store;
+
+/// The evaluation of a segment of a trial, whose captures are in `folder`; nothing is written.
+///
+/// # Errors
+/// A capture that can't be read.
+pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<'static>> {
+    let capture = |tap: &str| {
+        let interface = Some(InterfaceChoice::Name(tap.to_owned()));
+        let options = OpenOptions { interface, ..OpenOptions::default() };
+        Source::open(&store::capture_path(folder), options, false)
+    };
+    let streams = trial.get("traffic", "streams").number;
+    let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
+    Ok(Job {
+        title: format!("{}{name}", trial.name),
+        trim_ns: trial.get("trial", "warm-up").number as i64,
+        flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
+        ..Job::of(capture(&segment.pre)?, capture(&segment.post)?)
+    })
+}

@@ -1,0 +1,64 @@
+//! The packets of a trial again, from the captures that it left.
+
+use std::path::Path;
+
+use anyhow::Result;
+use wiretail_analysis::matching::Outcome;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::{SegmentRecord, TrialRecord};
+
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::run::output::job::job;
+use crate::run::trial::store::is_soak;
+
+/// A packet at the ingress tap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crossed {
+    /// When it came, in ns since 1970.
+    pub at_ns: i64,
+    /// How long it took, in ns; None of one that was lost.
+    pub delay_ns: Option<i64>,
+}
+
+/// Why there are no packets of a trial to be had; None where there are.
+pub fn missing(trial: &Trial, record: &TrialRecord) -> Option<&'static str> {
+    match record.segments.first() {
+        _ if is_soak(trial) => Some("its packets were not kept (trial.capture)"),
+        Some(segment) if segment.analysed => None,
+        _ => Some("it was not analysed"),
+    }
+}
+
+/// All packets of a trial's whole device, warm-up included, in the order in which they came. `run` is the run's directory.
+///
+/// # Errors
+/// Captures that can't be read.
+pub fn of_trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Vec<Crossed>> {
+    let none = Vec::new();
+    let segments: &[SegmentRecord] = &record.segments;
+    let Some(segment) = segments.first() else { return Ok(none) };
+    let job = job(&run.join(&record.directory), trial, segment)?;
+    of_job(Job { trim_ns: 0, ..job })
+}
+
+/// The same of any two captures.
+///
+/// # Errors
+/// Captures that can't be read.
+pub fn of_job(job: Job<'_>) -> Result<Vec<Crossed>> {
+    let mut packets = Vec::new();
+    let mut each = |outcome: &Outcome| {
+        let (sent, delay_ns) = match outcome {
+            Outcome::Matched { sent, delay_ns } | Outcome::OutOfWindow { sent, delay_ns } => {
+                (sent, Some(*delay_ns))
+            }
+            Outcome::Lost { sent, .. } => (sent, None),
+            _ => return Ok(()),
+        };
+        packets.push((sent.index(), Crossed { at_ns: sent.ts_ns, delay_ns }));
+        Ok(())
+    };
+    evaluate(job, Some(&mut each))?;
+    packets.sort_unstable_by_key(|(index, packet)| (packet.at_ns, *index));
+    Ok(packets.into_iter().map(|(_, packet)| packet).collect())
+}

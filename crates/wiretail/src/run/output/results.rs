@@ -1,0 +1,182 @@
+//! From what a trial recorded to its results, and back from what a killed one left.
+
+use std::path::Path;
+
+use anyhow::Result;
+use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::summary::calibration::CalibrationTally;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::calibration::Accounting;
+use wiretail_schema::run::{SegmentRecord, TrialRecord, TrialState};
+use wiretail_schema::summary::Summary;
+
+use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::outputs;
+use crate::run::experiment::budgets;
+use crate::run::output::breakdown::{self, Joining};
+use crate::run::output::job::job;
+use crate::run::output::lost::LostList;
+use crate::run::output::{explanation, table};
+use crate::run::testbed::topology::Topology;
+use crate::run::trial::attempt::Recorded;
+use crate::run::trial::progress;
+use crate::run::trial::record::{segment_records, tap_records};
+use crate::run::trial::soak::{LOG_NAME, logged_ns, soak_summary};
+use crate::run::trial::{store, validity};
+
+/// Worst packets listed for each trial.
+const WORST: usize = 5000;
+
+/// Evaluates every segment of a trial with this seed into its directory.
+pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) -> Result<TrialRecord> {
+    let Recorded { mut record, stalls } = recorded;
+    let folder = run.join(&record.directory);
+    let mut tally = if store::is_soak(trial) { None } else { calibration(trial) };
+    let mut joining = Joining::of(trial, &Topology::of(trial));
+    for place in breakdown::order(&record.segments) {
+        let segment = &record.segments[place];
+        let tally = if place == 0 { tally.as_mut() } else { None };
+        let mut lost = LostList::new(trial, seed)?;
+        let evaluated = match store::is_soak(trial) {
+            true => write_soak(&run.join(&segment.directory)),
+            false => {
+                joining.iter_mut().for_each(|joining| joining.begin(&segment.name));
+                evaluate_segment(
+                    run,
+                    &folder,
+                    trial,
+                    segment,
+                    Watchers { calibration: tally, joining: joining.as_mut(), lost: &mut lost },
+                )
+            }
+        };
+        match evaluated {
+            Ok(summary) => {
+                record.segments[place].analysed = true;
+                record.notes.extend(lost.write(&run.join(&record.segments[place].directory), &summary)?);
+                if place == 0 {
+                    record.accounting = accounting(trial, &record, &summary);
+                    record.filtering = lost.filtering(trial, &summary).filter(|_| !store::is_soak(trial));
+                }
+            }
+            // An interrupted trial may have ended before its first packet.
+            Err(error) if record.state == TrialState::Interrupted => record.notes.push(format!("{error:#}")),
+            Err(error) => return Err(error),
+        }
+    }
+    record.calibration = tally.and_then(|tally| tally.finish(&stalls));
+    if let Some(joining) = joining {
+        record.breakdown = joining.finish(&folder)?;
+    }
+    // The numbers stand without an explanation, too.
+    match explanation::trial(run, trial, &record) {
+        Ok(Some(explanation)) => explanation::write(&folder, &explanation)?,
+        Ok(None) => {}
+        Err(error) => record.notes.push(format!("not explained: {error:#}")),
+    }
+    Ok(record)
+}
+
+/// What the device did on purpose against what was measured; None where it did nothing, or where the
+/// warm-up leaves out some of it.
+fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
+    let commits = ["drop-every", "duplicate-every", "swap-every"];
+    let commits = commits.iter().any(|name| trial.get("dut", name).number > 0);
+    let dut = record.dut.filter(|_| commits && trial.get("trial", "warm-up").number == 0)?;
+    Some(Accounting {
+        packets: summary.loss.sent,
+        dropped: dut.faults_dropped + dut.dropped + dut.failed,
+        lost: summary.matching.lost,
+        duplicated: dut.faults_duplicated,
+        duplicates: summary.matching.duplicates_post,
+        swapped: dut.faults_swapped,
+        reordered: summary.reordering.reordered,
+    })
+}
+
+/// A tally of the known delays that the device adds, if it does.
+fn calibration(trial: &Trial) -> Option<CalibrationTally> {
+    let number = |name| trial.get("dut", name).number;
+    let adds =
+        trial.get("dut", "kind").text == "skeleton" && number("delay") > 0 && number("delay-every") > 1;
+    adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
+}
+
+/// Who takes what became of each packet of a segment.
+struct Watchers<'a> {
+    calibration: Option<&'a mut CalibrationTally>,
+    joining: Option<&'a mut Joining>,
+    lost: &'a mut LostList,
+}
+
+fn evaluate_segment(
+    run: &Path,
+    folder: &Path,
+    trial: &Trial,
+    segment: &SegmentRecord,
+    mut watchers: Watchers<'_>,
+) -> Result<Summary> {
+    let out = run.join(&segment.directory);
+    let job = Job { budgets: budgets(trial)?, worst: WORST, out: Some(&out), ..job(folder, trial, segment)? };
+    let mut each = |outcome: &Outcome| {
+        watchers.lost.take(outcome);
+        if let Outcome::Matched { sent, delay_ns } = outcome {
+            if let Some(tally) = &mut watchers.calibration {
+                tally.take(sent.index(), sent.ts_ns, *delay_ns);
+            }
+            if let Some(joining) = &mut watchers.joining {
+                joining.take(sent, *delay_ns);
+            }
+        }
+        Ok(())
+    };
+    Ok(evaluate(job, Some(&mut each))?.0)
+}
+
+/// The documents of a soak, from its log.
+fn write_soak(folder: &Path) -> Result<Summary> {
+    let (analysis, delays) = soak_summary(folder)?;
+    outputs::write_all(folder, &analysis, &delays)?;
+    Ok(analysis.summary)
+}
+
+/// The record of a soak that was killed before it could leave one: what its log tells. None where the
+/// trial is no soak, or has no log.
+///
+/// # Errors
+/// The log's documents can't be written.
+pub fn recover(run: &Path, trial: &Trial) -> Result<Option<TrialRecord>> {
+    let mut record = validity::blank(trial, TrialState::Interrupted, Vec::new());
+    let folder = run.join(&record.directory);
+    if !store::is_soak(trial) || !folder.join(LOG_NAME).exists() {
+        return Ok(None);
+    }
+    let measured = std::time::Duration::from_nanos(logged_ns(&folder)?);
+    record.reasons.push(format!("ended before its time; {} were measured", progress::seconds(measured)));
+    let topology = Topology::of(trial);
+    record.taps = tap_records(&topology);
+    record.segments = segment_records(&topology, &record.directory);
+    for segment in &mut record.segments {
+        segment.analysed = write_soak(&run.join(&segment.directory)).is_ok();
+    }
+    Ok(Some(record))
+}
+
+/// What became of a trial, in a line.
+pub fn outcome(run: &Path, record: &TrialRecord) -> String {
+    let summary = || -> Option<Summary> {
+        let first = record.segments.first().filter(|segment| segment.analysed)?;
+        let text = std::fs::read(run.join(&first.directory).join("summary.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    let mut text = table::state(record).to_owned();
+    if let Some(summary) = summary() {
+        let lost = wiretail_report::format::count(summary.loss.lost);
+        let [p50, p999] = [50.0, 99.9].map(|percentile| table::value(&summary, percentile).0);
+        text = format!("{text}: p50 {p50}, p99.9 {p999}, {lost} lost");
+    }
+    for reason in &record.reasons {
+        text = format!("{text}\n    {reason}");
+    }
+    text
+}

@@ -1,0 +1,223 @@
+//! The result of a run on a terminal: the table of the papers, a row a trial.
+
+use std::io::{self, Write};
+
+use wiretail_report::format::{count, duration, joules, ratio, watts};
+use wiretail_schema::run::breakdown::{Breakdown, BreakdownDelays};
+use wiretail_schema::run::scenario::{Place, Ranking, SegmentResult};
+use wiretail_schema::run::{DeviceCounts, Run, TrialRecord, TrialState};
+use wiretail_schema::summary::Summary;
+
+use crate::run::devices::disagreement;
+
+/// Percentiles of the table.
+const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
+
+/// Prints the table.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(
+    out: &mut impl Write,
+    run: &Run,
+    results: &[SegmentResult],
+    rankings: &[Ranking],
+) -> io::Result<()> {
+    writeln!(out, "{}\n", run.title)?;
+    let width = run.trials.iter().map(|trial| trial.name.chars().count() + 6).max().unwrap_or(0).max(10);
+    let heads = PERCENTILES.map(|percentile| format!("p{percentile}"));
+    let [a, b, c, d] = &heads;
+    writeln!(
+        out,
+        "  {:<width$} {:>10} {:>9} {a:>10} {b:>10} {c:>10} {d:>10} {:>10}  state",
+        "trial", "sent", "loss", "max"
+    )?;
+    let mut unsupported = false;
+    for trial in &run.trials {
+        let of_trial = || results.iter().filter(|result| result.trial == trial.number);
+        if of_trial().next().is_none() {
+            writeln!(out, "  {:<width$} {:>74}  {}", trial.name, "", state(trial))?;
+        }
+        for SegmentResult { segment: place, summary, .. } in of_trial() {
+            let name = match (place, trial.segments.get(*place)) {
+                (1.., Some(segment)) => format!("{} {}", trial.name, segment.name),
+                _ => trial.name.clone(),
+            };
+            let [a, b, c, d] = PERCENTILES.map(|percentile| {
+                let (text, supported) = value(summary, percentile);
+                unsupported |= !supported;
+                text
+            });
+            writeln!(
+                out,
+                "  {name:<width$} {:>10} {:>9} {a:>10} {b:>10} {c:>10} {d:>10} {:>10}  {}",
+                count(summary.loss.sent),
+                ratio(summary.loss.ratio),
+                duration(summary.delay.max_ns as f64),
+                state(trial)
+            )?;
+        }
+        for reason in &trial.reasons {
+            writeln!(out, "    {reason}")?;
+        }
+        for line in known(trial) {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    fastest(out, rankings)?;
+    let source = run.trials.iter().flat_map(|trial| &trial.taps).next();
+    writeln!(out, "\n  stamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
+    if unsupported {
+        writeln!(out, "  ? rests on too few packets: fewer than ten are beyond it")?;
+    }
+    Ok(())
+}
+
+/// What is known of a trial beforehand against what was measured of it: delays, faults.
+fn known(trial: &TrialRecord) -> Vec<String> {
+    let word = |holds: bool| if holds { "holds" } else { "does NOT hold" };
+    let calibration = trial.calibration.iter().map(|known| {
+        format!(
+            "calibration {}: {} ns injected, {} recovered (error {} ns); {} of {} delayed packets among as many worst \
+             ones; {} in stalls left out",
+            word(known.holds()),
+            known.injected_ns,
+            known.recovered_ns,
+            known.error_ns(),
+            known.found,
+            known.delayed,
+            known.in_stalls
+        )
+    });
+    let accounting = trial.accounting.iter().map(|known| {
+        format!(
+            "accounting {}: dropped {}, lost {}; sent twice {}, duplicates {}; swapped {}, reordered {}",
+            word(known.holds()),
+            known.dropped,
+            known.lost,
+            known.duplicated,
+            known.duplicates,
+            known.swapped,
+            known.reordered
+        )
+    });
+    let filtering = trial.filtering.iter().map(|known| {
+        format!(
+            "filter {}: marked {}, lost {} of them, {} others",
+            word(known.holds()),
+            known.marked,
+            known.marked_lost,
+            known.others_lost
+        )
+    });
+    let disagreements = trial.devices.iter().filter_map(disagreement);
+    calibration
+        .chain(accounting)
+        .chain(filtering)
+        .chain(agreement(trial))
+        .chain(energy(trial))
+        .chain(disagreements)
+        .chain(breakdown(trial))
+        .collect()
+}
+
+/// Which devices counted what the taps saw; None where none can be told to.
+fn agreement(trial: &TrialRecord) -> Option<String> {
+    let tapped = |device: &&DeviceCounts| device.tapped_in.or(device.tapped_out).is_some();
+    let agree = trial.devices.iter().filter(|device| device.agrees()).filter(tapped);
+    let told: Vec<String> = agree
+        .map(|device| {
+            format!("{} took {} and sent {}", device.device, count(device.received), count(device.sent))
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("counted as the taps saw: {}", told.join("; ")))
+}
+
+/// What a trial took of energy, or why that is not known though somebody asked for it.
+fn energy(trial: &TrialRecord) -> Option<String> {
+    let energy = trial.energy.as_ref()?;
+    if energy.states.is_empty() {
+        let asked = trial.setting("energy.source").is_some_and(|source| source.text != "auto");
+        return energy.reason.as_ref().filter(|_| asked).map(|reason| format!("energy: none: {reason}"));
+    }
+    let states = energy.states.iter().map(|state| format!("{} {}", state.state, watts(state.watts)));
+    let mut told: Vec<String> = vec![states.collect::<Vec<_>>().join(", ")];
+    told.extend(
+        energy.per_million_packets.map(|taken| format!("{} per million packets", joules(taken.joules))),
+    );
+    let above = energy.per_million_packets_above_available;
+    told.extend(above.map(|taken| format!("{} above available", joules(taken.joules))));
+    Some(format!("energy: {}", told.join("; ")))
+}
+
+/// Whose the delay is, a line a direction.
+fn breakdown(trial: &TrialRecord) -> Vec<String> {
+    let at = |delays: &BreakdownDelays, wanted: f64| {
+        let found = delays.percentiles.iter().find(|p| p.percentile == wanted);
+        found.map_or("-".to_owned(), |p| {
+            format!("{}{}", duration(p.value_ns as f64), if p.supported { "" } else { "?" })
+        })
+    };
+    let both = |delays: &BreakdownDelays| format!("p50 {}, p99.9 {}", at(delays, 50.0), at(delays, 99.9));
+    let line = |breakdown: &Breakdown| {
+        format!(
+            "{}: infrastructure {}; {} device{} {}; {} packets, {} left out",
+            breakdown.segment,
+            both(&breakdown.infrastructure),
+            breakdown.devices,
+            if breakdown.devices == 1 { "" } else { "s" },
+            both(&breakdown.vnf),
+            count(breakdown.packets),
+            count(breakdown.left_out + breakdown.contradictory)
+        )
+    };
+    trial.breakdown.iter().map(line).collect()
+}
+
+/// Devices that are named for each load; the page has all.
+const FASTEST: usize = 6;
+
+/// The fastest devices by p99.9, a line a load.
+fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
+    let by_tail: Vec<&Ranking> = rankings.iter().filter(|ranking| ranking.percentile == 99.9).collect();
+    if by_tail.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n  by p99.9; a range of ranks: not told apart with 95 % confidence")?;
+    for ranking in by_tail {
+        let place = |place: &Place| {
+            let rank = match (place.best, place.worst) {
+                (best, worst) if best == worst => best.to_string(),
+                (best, worst) => format!("{best}-{worst}"),
+            };
+            let doubt = if place.supported { "" } else { "?" };
+            format!("{rank} {} {}{doubt}", place.device, duration(place.value_ns as f64))
+        };
+        let mut places: Vec<String> = ranking.places.iter().take(FASTEST).map(place).collect();
+        if ranking.places.len() > FASTEST {
+            places.push(format!("{} more in the report", ranking.places.len() - FASTEST));
+        }
+        writeln!(out, "    {}: {}", ranking.load, places.join("; "))?;
+    }
+    Ok(())
+}
+
+/// A percentile, marked where too few packets support it.
+pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
+    let found = summary.delay.percentile(percentile);
+    match found {
+        Some(found) if found.supported => (duration(found.value_ns as f64), true),
+        Some(found) => (format!("{}?", duration(found.value_ns as f64)), false),
+        None => ("-".to_owned(), true),
+    }
+}
+
+/// The state in a word.
+pub fn state(trial: &TrialRecord) -> &'static str {
+    match trial.state {
+        TrialState::Valid => "valid",
+        TrialState::Invalid => "invalid",
+        TrialState::Failed => "failed",
+        TrialState::Interrupted => "interrupted",
+    }
+}

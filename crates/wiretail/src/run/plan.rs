@@ -1,0 +1,87 @@
+//! What an experiment would do: its trials, and every change of the host.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use wiretail_host::trace::steps as trace_steps;
+use wiretail_schema::experiment::{Experiment, Trial};
+
+use crate::cli::CheckArgs;
+use crate::run::devices;
+use crate::run::experiment::read;
+use crate::run::testbed::topology::Topology;
+use crate::run::testbed::{cpus, profile};
+use crate::run::trial::progress;
+use crate::run::trial::{session, tracing};
+
+/// `wiretail check`: says what an experiment would do, or what is wrong with it.
+///
+/// # Errors
+/// What is wrong, with file and line.
+pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let experiment = read(&arguments.experiment)?;
+    let trials = experiment.trials();
+    let sending = trials.iter().map(|trial| trial.get("trial", "duration").number).sum();
+    let time = progress::seconds(std::time::Duration::from_nanos(sending));
+    writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
+    let mut code = ExitCode::SUCCESS;
+    for trial in &trials {
+        if let Err(error) = session::refuse(trial) {
+            writeln!(out, "  {:4}  {}: fails, {error}", trial.number, trial.name)?;
+            code = ExitCode::from(1);
+        }
+    }
+    Ok(code)
+}
+
+/// Prints the trials, and the steps by which each changes the host.
+///
+/// # Errors
+/// A host whose cores can't be read.
+pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}: {} trials", experiment.first("", "title").text, trials.len())?;
+    for trial in trials {
+        let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
+        writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
+    }
+    writeln!(out, "Each trial changes the host by these steps, and undoes them at its end:")?;
+    let mut shown = Vec::new();
+    for trial in trials {
+        if session::refuse(trial).is_err() {
+            continue;
+        }
+        let topology = Topology::of(trial);
+        let mut plan = devices::needs(trial, &topology, "wt-RUN");
+        let of_host = ["isolate", "profile", "settings"].map(|key| trial.get("host", key).text.clone());
+        let key = (topology, plan.clone(), tracing::is_traced(trial), of_host);
+        if shown.contains(&key) {
+            continue;
+        }
+        plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
+        let assignment =
+            cpus::CpuAssignment::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+        if let Some(assignment) = &assignment {
+            plan.extend(profile::steps(trial, assignment)?);
+        }
+        if let Some(assignment) = assignment.filter(|_| trial.is("host", "isolate")) {
+            plan.extend(
+                assignment
+                    .isolation("wt-RUN", devices::stays(trial), profile::of(trial).is_some())?
+                    .steps()
+                    .iter()
+                    .cloned(),
+            );
+        }
+        if tracing::is_traced(trial) {
+            plan.extend(trace_steps("wt-RUN"));
+        }
+        writeln!(out, "{}", trial.get("dut", "kind").text)?;
+        write!(out, "{plan}")?;
+        shown.push(key);
+    }
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! The testbed of a trial as data: which nodes there are, how they are linked, where the taps are, and which
+//! tap's packets are looked for at which other.
+//!
+//! ```text
+//! wire       gen ═══════════════════════════════════════ sink
+//! one hop    gen ══════ in ▏dut1▕ out ═══════════════════ sink
+//! two hops   gen ══════ in ▏dut1▕ out ═══ in ▏dut2▕ out ═══ sink
+//! switched   gen ══ in ▏switch▕ out ═════════════════════ sink
+//!                to1 ║      ║ from1
+//!                 in ▏ dut1 ▕ out
+//! ```
+//!
+//! Each node is a network namespace, each double line a veth pair: a node's link towards the load
+//! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth: the other end of its
+//! link is a TAP interface, whose packets the hypervisor takes; or it shares memory with the switch, and there is no
+//! link that the kernel knows of, nor a tap.
+
+use std::net::Ipv4Addr;
+
+use wiretail_dataplane::timestamper::Direction;
+use wiretail_host::{MacAddress, Plan, Step, VethEnd};
+use wiretail_schema::experiment::Trial;
+
+/// The load generator's network. For tests, by RFC 2544 as of RFC 6890: no address of anybody's network.
+pub const NETWORK_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// The sink's network.
+pub const NETWORK_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
+/// Bits of their network parts.
+pub const NETWORK_LEN: u8 = 16;
+/// Ethernet address of the load generator's link, so that no address resolution is on the wire. It is none
+/// that `synth` writes: a bridge does not send a packet back to where it learnt the packet's address.
+pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 1]);
+/// Ethernet address of the sink's link.
+pub const MAC_SINK: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 2]);
+
+/// What stands between the load generator and the sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Middle {
+    /// Nothing: one veth pair.
+    Nothing,
+    /// Linux bridges.
+    Bridge,
+    /// Linux routers.
+    Router,
+    /// Nodes with two links whose packets the kernel forwards as a program tells it: on the core of who sends them.
+    Kernel {
+        /// Whether that is by XDP: a veth passes on what was redirected into it only where its peer polls, as
+        /// it does with GRO.
+        by_xdp: bool,
+    },
+    /// Nodes with two links, for a program to forward between.
+    Ports,
+}
+
+/// What joins the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// Wires: the nodes stand in a row.
+    None,
+    /// A node with a Linux bridge for each pair of links.
+    Bridge,
+    /// A node with Open vSwitch.
+    Ovs,
+}
+
+/// Whether the devices are virtual machines, and what their links are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guests {
+    /// They are none.
+    None,
+    /// TAP interfaces.
+    Taps,
+    /// Memory that they share with the switch (vhost-user).
+    SharedMemory,
+}
+
+/// The nodes of a trial and what joins them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Topology {
+    /// What the devices are.
+    pub middle: Middle,
+    /// How many there are; 0 for a wire.
+    pub devices: usize,
+    /// What joins them.
+    pub switch: Switch,
+    /// Whether the devices are virtual machines.
+    pub guests: Guests,
+    /// Whether traffic also goes from the sink to the load generator.
+    pub both_directions: bool,
+    /// Whether a device's ingress is tapped where packets leave for it, not where they arrive: AF_XDP
+    /// and XDP programs take packets before a tap at the device's end can see them.
+    pub tap_senders: bool,
+}
+
+/// A node's end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkEnd {
+    /// The node.
+    pub node: usize,
+    /// What the link is called there.
+    pub link: String,
+}
+
+/// Where a tap is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TapPlace {
+    /// Its name: "pre", "post", "hop1", "vnf1-in", "back-pre", "back-post".
+    pub name: String,
+    /// The node it is in.
+    pub node: usize,
+    /// The node's link.
+    pub link: String,
+    /// Which packets it sees.
+    pub direction: Direction,
+    /// The device that its packets enter.
+    pub enters: Option<usize>,
+    /// The device that its packets have left.
+    pub leaves: Option<usize>,
+}
+
+/// From one tap to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// "forward", "back", "hop1", "vnf1", "back-vnf1".
+    pub name: String,
+    /// Place of the ingress tap in [`Topology::taps`].
+    pub pre: usize,
+    /// Place of the egress tap.
+    pub post: usize,
+}
+
+impl Segment {
+    /// Whether it is the whole way of a direction.
+    pub fn is_whole(&self) -> bool {
+        ["forward", "back"].contains(&self.name.as_str())
+    }
+}
+
+impl Topology {
+    /// That of a trial.
+    pub fn of(trial: &Trial) -> Self {
+        let is = |table, name, value: &str| trial.get(table, name).text == value;
+        let guests = match trial.get("dut", "network").text.as_str() {
+            _ if !is("dut", "deployment", "vm") => Guests::None,
+            "vhost-user" => Guests::SharedMemory,
+            _ => Guests::Taps,
+        };
+        let middle = match trial.get("dut", "kind").text.as_str() {
+            "wire" => Middle::Nothing,
+            _ if guests != Guests::None => Middle::Ports,
+            "bridge" if is("dut", "deployment", "bare") => Middle::Bridge,
+            "bridge" => Middle::Kernel { by_xdp: false },
+            "linux-router" => Middle::Router,
+            "xdp-redirect" => Middle::Kernel { by_xdp: true },
+            _ => Middle::Ports,
+        };
+        let switch = match trial.get("dut", "switch").text.as_str() {
+            "bridge" => Switch::Bridge,
+            "ovs" | "ovs-dpdk" => Switch::Ovs,
+            _ => Switch::None,
+        };
+        let xdp = is("dut", "kind", "xdp-redirect")
+            || is("dut", "kind", "skeleton") && is("dut", "socket", "xdp")
+            || ["dpdk-testpmd", "dpdk-l2fwd"].iter().any(|kind| is("dut", "kind", kind))
+                && is("dut", "pmd", "af_xdp");
+        let wire = middle == Middle::Nothing;
+        Self {
+            middle,
+            devices: if wire { 0 } else { trial.get("dut", "hops").number as usize },
+            switch: if wire { Switch::None } else { switch },
+            guests,
+            both_directions: is("traffic", "directions", "both"),
+            tap_senders: wire || guests != Guests::None || xdp || is("trial", "ingress", "sender"),
+        }
+    }
+
+    /// The sink's place among the nodes.
+    pub fn sink(&self) -> usize {
+        self.devices + 1
+    }
+
+    /// The switch's place among the nodes; None without one.
+    pub fn switch_node(&self) -> Option<usize> {
+        (self.switch != Switch::None).then_some(self.devices + 2)
+    }
+
+    /// Names of the nodes, each starting with `prefix`: load generator, devices, sink, switch.
+    pub fn nodes(&self, prefix: &str) -> Vec<String> {
+        let devices = (1..=self.devices).map(|number| format!("{prefix}-dut{number}"));
+        let first = std::iter::once(format!("{prefix}-gen"));
+        let switch = self.switch_node().map(|_| format!("{prefix}-switch"));
+        first.chain(devices).chain([format!("{prefix}-sink")]).chain(switch).collect()
+    }
+
+    /// The links, each from the load generator's side to the sink's, in the order that packets meet them.
+    pub fn links(&self) -> Vec<(LinkEnd, LinkEnd)> {
+        let end = |node: usize, link: &str| LinkEnd { node, link: link.to_owned() };
+        let sink = self.sink();
+        let Some(switch) = self.switch_node() else {
+            return (0..sink).map(|left| (end(left, "out"), end(left + 1, "in"))).collect();
+        };
+        let mut links = vec![(end(0, "out"), end(switch, "in"))];
+        for device in 1..=self.devices {
+            links.push((end(switch, &format!("to{device}")), end(device, "in")));
+            links.push((end(device, "out"), end(switch, &format!("from{device}"))));
+        }
+        links.push((end(switch, "out"), end(sink, "in")));
+        links
+    }
+
+    /// The pairs of links that the switch joins, both ways; empty without one.
+    pub fn patches(&self) -> Vec<(String, String)> {
+        let Some(switch) = self.switch_node() else { return Vec::new() };
+        let links = self.links();
+        let ends: Vec<String> = links
+            .into_iter()
+            .flat_map(|(left, right)| [left, right])
+            .filter(|end| end.node == switch)
+            .map(|end| end.link)
+            .collect();
+        ends.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
+    /// Whether a node is a virtual machine.
+    pub fn is_guest(&self, node: usize) -> bool {
+        self.guests != Guests::None && (1..=self.devices).contains(&node)
+    }
+
+    /// Whether a link is memory that a guest shares with the switch: nothing that the kernel could tap.
+    pub fn is_shared(&self, (left, right): &(LinkEnd, LinkEnd)) -> bool {
+        self.guests == Guests::SharedMemory && (self.is_guest(left.node) || self.is_guest(right.node))
+    }
+
+    /// The switch's ends of the links that are shared memory.
+    pub fn shared(&self) -> Vec<String> {
+        let links = self.links().into_iter().filter(|link| self.is_shared(link));
+        let ends = links.flat_map(|(left, right)| [left, right]).filter(|end| !self.is_guest(end.node));
+        ends.map(|end| end.link).collect()
+    }
+
+    /// The steps that make it.
+    pub fn plan(&self, prefix: &str) -> Plan {
+        let nodes = self.nodes(prefix);
+        let mut plan = Plan::new();
+        for name in &nodes {
+            plan.push(Step::AddNamespace { name: name.clone() });
+            plan.push(Step::DisableIpv6 { namespace: name.clone() });
+        }
+        let links = self.links();
+        for (left, right) in links.iter().filter(|link| !self.is_shared(link)) {
+            let tap = |end: &LinkEnd| {
+                let VethEnd { namespace, link, mac } = self.veth(&nodes, end);
+                Step::AddTap { namespace, link, mac }
+            };
+            plan.push(match (self.is_guest(left.node), self.is_guest(right.node)) {
+                (false, false) => Step::AddVeth { a: self.veth(&nodes, left), b: self.veth(&nodes, right) },
+                (true, _) => tap(right),
+                (false, true) => tap(left),
+            });
+        }
+        let mut bridges = Vec::new();
+        if self.middle == Middle::Bridge {
+            let pair = ("in".to_owned(), "out".to_owned());
+            bridges.extend((1..=self.devices).map(|node| (node, "bridge".to_owned(), pair.clone())));
+        }
+        if let Some(node) = self.switch_node().filter(|_| self.switch == Switch::Bridge) {
+            let patches = self.patches().into_iter().enumerate();
+            bridges.extend(patches.map(|(number, pair)| (node, format!("bridge{}", number + 1), pair)));
+        }
+        for (node, name, (left, right)) in bridges {
+            let namespace = Some(nodes[node].clone());
+            let ports = vec![left, right];
+            plan.push(Step::AddBridge { namespace: namespace.clone(), name: name.clone(), ports });
+            plan.push(Step::SetUp { namespace, link: name });
+        }
+        if self.middle == (Middle::Kernel { by_xdp: true }) {
+            let is_device = |node: usize| (1..=self.devices).contains(&node);
+            let peers = links.iter().flat_map(|(left, right)| [(left, right), (right, left)]);
+            for (peer, _) in peers.filter(|(_, end)| is_device(end.node)) {
+                let namespace = Some(nodes[peer.node].clone());
+                plan.push(Step::SetGro { namespace, link: peer.link.clone(), on: true });
+            }
+        }
+        let links = links.into_iter().filter(|link| !self.is_shared(link));
+        let ends = links.flat_map(|(left, right)| [left, right]);
+        for end in ends.filter(|end| !self.is_guest(end.node)) {
+            plan.push(Step::SetUp { namespace: Some(nodes[end.node].clone()), link: end.link });
+        }
+        if self.middle == Middle::Router {
+            let routers =
+                (1..=self.devices).map(|node| router::plan(&nodes[node], &router::sides(self, node)));
+            plan.extend(routers.flat_map(|router| router.steps().to_vec()));
+        }
+        plan
+    }
+
+    /// Ethernet addresses that packets are sent to, forward and back: routers take what is sent to themselves,
+    /// everything else passes on what is for the other end.
+    pub fn first_hops(&self) -> [MacAddress; 2] {
+        let mac = |node, link: &str| self.mac(&LinkEnd { node, link: link.to_owned() });
+        match self.middle {
+            Middle::Router => [mac(1, "in"), mac(self.devices, "out")],
+            _ => [MAC_SINK, MAC_GENERATOR],
+        }
+    }
+
+    fn veth(&self, nodes: &[String], end: &LinkEnd) -> VethEnd {
+        let (namespace, link) = (Some(nodes[end.node].clone()), end.link.clone());
+        VethEnd { namespace, link, mac: Some(self.mac(end)) }
+    }
+
+    /// The links of a device, each with its other end: towards the load generator, and away from it.
+    pub fn links_of(&self, node: usize) -> Vec<(LinkEnd, LinkEnd)> {
+        let ends = self.links().into_iter();
+        let own = ends.filter_map(|(left, right)| match node {
+            _ if right.node == node => Some((right, left)),
+            _ if left.node == node => Some((left, right)),
+            _ => None,
+        });
+        own.collect()
+    }
+
+    /// Ethernet address of a node's end of a link.
+    pub fn mac(&self, end: &LinkEnd) -> MacAddress {
+        match (end.node, end.link.as_str()) {
+            (0, _) => MAC_GENERATOR,
+            (node, _) if node == self.sink() => MAC_SINK,
+            (node, "in") => MacAddress([0x02, 0, 0, 0, 1, node as u8]),
+            (node, "out") => MacAddress([0x02, 0, 0, 0, 2, node as u8]),
+            (_, to) if to.starts_with("to") => MacAddress([0x02, 0, 0, 0, 4, number_of(to)]),
+            (_, from) => MacAddress([0x02, 0, 0, 0, 5, number_of(from)]),
+        }
+    }
+
+    /// The taps: first those of the forward way from ingress to egress, then those of the way back.
+    pub fn taps(&self) -> Vec<TapPlace> {
+        let mut taps = self.taps_along(&self.links(), "");
+        if self.both_directions {
+            let back = self.links().into_iter().rev().map(|(left, right)| (right, left));
+            taps.extend(self.taps_along(&back.collect::<Vec<_>>(), "back-"));
+        }
+        taps
+    }
+
+    /// The taps along links that packets cross in this order, each from its first end to its second.
+    fn taps_along(&self, links: &[(LinkEnd, LinkEnd)], prefix: &str) -> Vec<TapPlace> {
+        let device = |node: usize| (1..=self.devices).contains(&node).then_some(node);
+        let last = links.len() - 1;
+        let mut taps = Vec::new();
+        for (place, link) in links.iter().enumerate().filter(|(_, link)| !self.is_shared(link)) {
+            let (from, to) = link;
+            let (leaves, enters) = (device(from.node), device(to.node));
+            let name = match (place, leaves, enters) {
+                (0, ..) => "pre".to_owned(),
+                (place, ..) if place == last => "post".to_owned(),
+                // Between two devices in a row: the end of the one is the beginning of the other. On the way
+                // back, and where devices take packets before a tap sees them, there is none.
+                (_, Some(_), Some(_)) if self.tap_senders || !prefix.is_empty() => continue,
+                (_, Some(node), Some(_)) => format!("hop{node}"),
+                (_, None, Some(node)) => format!("vnf{node}-in"),
+                (_, Some(node), None) => format!("vnf{node}-out"),
+                (_, None, None) => continue,
+            };
+            // What a device takes before a tap sees it is seen where it leaves for the device.
+            let hidden = self.devices == 0 || self.tap_senders && enters.is_some();
+            let (end, direction) = if hidden { (from, Direction::Out) } else { (to, Direction::In) };
+            let (node, link) = (end.node, end.link.clone());
+            taps.push(TapPlace { name: format!("{prefix}{name}"), node, link, direction, enters, leaves });
+        }
+        // A wire has one link, and a tap at either end of it.
+        if last == 0 {
+            let (node, link) = (links[0].1.node, links[0].1.link.clone());
+            let name = format!("{prefix}post");
+            taps.push(TapPlace { name, node, link, direction: Direction::In, enters: None, leaves: None });
+        }
+        taps
+    }
+
+    /// What is to be evaluated: the whole way forward first, then back, then each device by itself.
+    pub fn segments(&self) -> Vec<Segment> {
+        let taps = self.taps();
+        let place = |name: &str| taps.iter().position(|tap| tap.name == name);
+        let segment = |name: String, pre: Option<usize>, post: Option<usize>| {
+            Some(Segment { name, pre: pre?, post: post? })
+        };
+        let post = place("post");
+        let mut segments = vec![segment("forward".to_owned(), Some(0), post)];
+        segments.push(segment("back".to_owned(), place("back-pre"), place("back-post")));
+        if self.switch != Switch::None {
+            for prefix in ["", "back-"] {
+                for device in 1..=self.devices {
+                    let tap = |end: &str| place(&format!("{prefix}vnf{device}-{end}"));
+                    segments.push(segment(format!("{prefix}vnf{device}"), tap("in"), tap("out")));
+                }
+            }
+        } else if let Some(hops) = post.filter(|hops| *hops > 1) {
+            segments
+                .extend((0..hops).map(|hop| segment(format!("hop{}", hop + 1), Some(hop), Some(hop + 1))));
+        }
+        segments.into_iter().flatten().collect()
+    }
+}
+
+/// The number at the end of a link's name.
+fn number_of(link: &str) -> u8 {
+    link.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
+}
+
+impl TapPlace {
+    /// Where it is, in words.
+    pub fn describe(&self, topology: &Topology) -> String {
+        let node = match self.node {
+            0 => "load generator".to_owned(),
+            node if node == topology.sink() => "sink".to_owned(),
+            node if Some(node) == topology.switch_node() => "switch".to_owned(),
+            _ if topology.devices == 1 => "device under test".to_owned(),
+            node => format!("device {node}"),
+        };
+        let what = match self.direction {
+            Direction::In => "arriving",
+            Direction::Out => "leaving",
+        };
+        format!("{} of the {node}, {what}", self.link)
+    }
+}
+
+pub mod router;
+#[cfg(test)]
+mod tests;

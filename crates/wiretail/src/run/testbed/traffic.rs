@@ -1,0 +1,198 @@
+//! What the load generator is to send in a trial.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use wiretail_dataplane::generator::frame::Addresses;
+use wiretail_dataplane::generator::marks::Marks;
+use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
+use wiretail_dataplane::generator::recording::Recording;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::units::sizes::FrameSizes;
+
+use crate::run::testbed::topology::{MAC_GENERATOR, MAC_SINK, Middle, Topology};
+
+const IP_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const IP_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+
+/// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
+const ETHERTYPE_PROBE: [u8; 2] = [0x88, 0xb5];
+/// For experiments (RFC 3692): the protocol of probes that routers pass on.
+const PROTOCOL_PROBE: u8 = 253;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+
+/// The plan of a trial that starts as soon as everything is ready.
+///
+/// # Errors
+/// A value that fits no packet; a recording that can't be read.
+pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
+    let number = |name| trial.get("traffic", name).number;
+    let ways: u64 = if trial.get("traffic", "directions").text == "both" { 2 } else { 1 };
+    // Streams of both directions take turns, so that each direction has the rate.
+    let rate_pps = number("rate") * ways;
+    let pattern = match (trial.get("traffic", "pattern").text.as_str(), number("burst")) {
+        ("poisson", _) => Pattern::Poisson { rate_pps },
+        ("on-off", _) => Pattern::OnOff { rate_pps, on_ns: number("on"), off_ns: number("off") },
+        (_, 1) => Pattern::Constant { rate_pps },
+        (_, burst) => Pattern::Bursts { rate_pps, burst: u32::try_from(burst * ways)? },
+    };
+    let port_to = u16::try_from(number("port"))?;
+    let topology = Topology::of(trial);
+    let [first_there, first_back] = topology.first_hops();
+    let there = Addresses {
+        mac_from: MAC_GENERATOR.0,
+        mac_to: first_there.0,
+        ip_from: IP_GENERATOR,
+        ip_to: IP_SINK,
+        port_to,
+    };
+    let back = Addresses {
+        mac_from: MAC_SINK.0,
+        mac_to: first_back.0,
+        ip_from: IP_SINK,
+        ip_to: IP_GENERATOR,
+        port_to,
+    };
+    let sizes = match trial.get("traffic", "size").text.parse::<FrameSizes>()? {
+        FrameSizes::Fixed(len) => Sizes::Fixed(len),
+        mix => Sizes::Imix(mix.parts()),
+    };
+    let flows = u16::try_from(number("flows")).context("traffic.flows")?;
+    let recording = recording(trial)?;
+    if recording.is_some() && ways == 2 {
+        bail!("traffic.pattern = \"replay\" sends one way only; expected traffic.directions = \"one-way\"");
+    }
+    if recording.is_some() && topology.middle == Middle::Router {
+        bail!(
+            "traffic.pattern = \"replay\" sends packets as they were recorded, and a router takes those only that \
+             are sent to its own Ethernet address; expected another pattern, or another dut.kind"
+        );
+    }
+    // A recording has its own packets.
+    let count = if recording.is_some() { 0 } else { u16::try_from(number("streams") * ways)? };
+    let mut streams = Vec::new();
+    for id in 0..count {
+        let port = usize::from(ways == 2 && id % 2 == 1);
+        let addresses = if port == 1 { back } else { there };
+        streams.push(Stream { id, port, addresses, flows, sizes: sizes.clone() });
+    }
+    Ok(GeneratorPlan {
+        streams,
+        recording,
+        marks: marks(trial, seed)?,
+        pattern,
+        end: End::DurationNs(trial.get("trial", "duration").number),
+        seed,
+        start_ns: None,
+        pacing: if trial.get("traffic", "pacing").text == "sleep" { Pacing::Sleep } else { Pacing::Spin },
+        late_limit_ns: number("late-limit"),
+        id_first: 0,
+    })
+}
+
+/// A packet forward and one back that devices pass on as they do the load generator's, without its signature.
+pub fn probes(topology: &Topology) -> [[u8; 60]; 2] {
+    let [first_there, first_back] = topology.first_hops();
+    let probe = |from: [u8; 6], to: [u8; 6], ips: [Ipv4Addr; 2]| {
+        let mut probe = [0; 60];
+        probe[..6].copy_from_slice(&to);
+        probe[6..12].copy_from_slice(&from);
+        probe[12..14].copy_from_slice(&ETHERTYPE_PROBE);
+        if topology.middle == Middle::Router {
+            probe[12..14].copy_from_slice(&ETHERTYPE_IPV4);
+            probe[14..34].copy_from_slice(&header(ips));
+        }
+        probe
+    };
+    [
+        probe(MAC_GENERATOR.0, first_there.0, [IP_GENERATOR, IP_SINK]),
+        probe(MAC_SINK.0, first_back.0, [IP_SINK, IP_GENERATOR]),
+    ]
+}
+
+/// The header of a probe of IPv4 (RFC 791): 46 bytes, of 64 routers' life.
+fn header([from, to]: [Ipv4Addr; 2]) -> [u8; 20] {
+    let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, PROTOCOL_PROBE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[12..16].copy_from_slice(&from.octets());
+    header[16..20].copy_from_slice(&to.octets());
+    let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    // RFC 1071; twenty bytes carry over once.
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header
+}
+
+/// Whether a frame is one of the [`probes`], wherever it has come through.
+pub fn is_probe(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some(ethertype) if ethertype == ETHERTYPE_PROBE => true,
+        Some(ethertype) if ethertype == ETHERTYPE_IPV4 => frame.get(23) == Some(&PROTOCOL_PROBE),
+        _ => false,
+    }
+}
+
+/// Which packets carry a text; None: none.
+///
+/// # Errors
+/// Packets of a recording carry what they were recorded with.
+pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
+    let every = trial.get("traffic", "mark-every").number;
+    let text = trial.get("traffic", "mark").text.as_bytes().to_vec();
+    if every > 0 && trial.get("traffic", "pattern").text == "replay" {
+        bail!(
+            "traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern"
+        );
+    }
+    Ok((every > 0).then_some(Marks { every, text, seed }))
+}
+
+/// The recording to send again, if there is one.
+fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
+    if trial.get("traffic", "pattern").text != "replay" {
+        return Ok(None);
+    }
+    let path = Path::new(&trial.get("traffic", "replay").text);
+    crate::traffic::recording::read(path, Some(trial.get("traffic", "rate").number))
+        .map(|found| Some(Arc::new(found)))
+}
+
+/// Packets that a trial sends in each direction, at most.
+pub fn packets(trial: &Trial) -> u64 {
+    let rate = trial.get("traffic", "rate").number;
+    let seconds = trial.get("trial", "duration").number as f64 / 1e9;
+    // Poisson traffic may have more than its mean: six standard deviations.
+    let mean = rate as f64 * seconds;
+    (mean + 6.0 * mean.sqrt()).ceil() as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testbed::topology::{Guests, Switch};
+
+    #[test]
+    fn routers_get_probes_that_they_pass_on() {
+        let topology = |middle| Topology {
+            middle,
+            devices: 1,
+            switch: Switch::None,
+            guests: Guests::None,
+            both_directions: true,
+            tap_senders: false,
+        };
+        let routed = probes(&topology(Middle::Router));
+        assert_eq!(routed[0][..6], topology(Middle::Router).first_hops()[0].0);
+        assert_eq!((&routed[0][26..30], &routed[0][30..34]), (&routed[1][30..34], &routed[1][26..30]));
+        let words = routed[0][14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        assert_eq!(words.sum::<u32>() % 0xffff, 0, "the checksum");
+        let bridged = probes(&topology(Middle::Bridge));
+        assert_eq!(bridged[1][..6], MAC_GENERATOR.0);
+        assert!(routed.iter().chain(&bridged).all(|probe| is_probe(probe)));
+        let mut packet = routed[0];
+        packet[23] = 17;
+        assert!(!is_probe(&packet) && !is_probe(&packet[..13]));
+    }
+}

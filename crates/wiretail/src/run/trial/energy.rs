@@ -1,0 +1,260 @@
+//! What a trial takes of energy (`[energy]`): one meter beside it, told when a state begins and ends.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use wiretail_analysis::metrics::energy::energy;
+use wiretail_dataplane::clock::clock_offset;
+use wiretail_host::energy::{EnergyError, Meter};
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::TrialRecord;
+use wiretail_schema::run::energy::{ENERGY_FILE, Energy, EnergySource, EnergyState, Readings, StateSpan};
+
+use crate::analyze::outputs;
+use crate::run::testbed::cpus::CpuAssignment;
+
+/// Shortest time from one reading of a command to the next, in ns.
+const INTERVAL_NS_MIN: u64 = 10_000_000;
+/// How often somebody who waits looks whether the run is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Refuses a trial that can't be measured as it says.
+///
+/// # Errors
+/// Why not, and which key to set.
+pub fn refuse(trial: &Trial) -> Result<()> {
+    let interval = trial.get("energy", "interval");
+    if source(trial) == "command" && interval.number < INTERVAL_NS_MIN {
+        bail!(
+            "energy.interval = \"{}\" is too short for a command; expected \"10 ms\" or more",
+            interval.text
+        );
+    }
+    Ok(())
+}
+
+fn source(trial: &Trial) -> &str {
+    &trial.get("energy", "source").text
+}
+
+/// Whether a trial asks for a source by its name, not for what there may be.
+pub fn is_asked(trial: &Trial) -> bool {
+    !["auto", "none"].contains(&source(trial))
+}
+
+/// The meter of a trial.
+#[derive(Default)]
+pub struct Metering {
+    /// None where there is no source.
+    meter: Option<Meter>,
+    /// Why not.
+    absent: Option<String>,
+    /// Whether this very source was asked for: then a note says that it is not there.
+    asked: bool,
+    /// How long the idle host and the waiting device are measured.
+    idle: Duration,
+    available: Duration,
+    /// The state that has begun.
+    begun: Option<(EnergyState, u64)>,
+    spans: Vec<StateSpan>,
+}
+
+impl Metering {
+    /// Starts the meter that the trial asks for, on the control's core. One that can't be had is no reason to stop a trial:
+    /// its delays stand without it.
+    pub fn start(trial: &Trial, assignment: Option<&CpuAssignment>, stop: &AtomicBool) -> Self {
+        let beside = assignment.map(CpuAssignment::for_control).unwrap_or_default();
+        // Refused, it stays where this thread is, which is the control's core as well.
+        let place = move || drop(beside.apply());
+        let key = |name| trial.get("energy", name);
+        let span = |name| Duration::from_nanos(key(name).number);
+        let meter = match source(trial) {
+            "none" => None,
+            "command" => Some(Meter::command(&key("command").text, span("interval"), place)),
+            _ => Some(Meter::rapl(Path::new("/"), place)),
+        };
+        let (meter, absent) = match meter.transpose() {
+            Ok(meter) => (meter, None),
+            Err(error) => (None, Some(EnergyError::to_string(&error))),
+        };
+        if let Some(meter) = &meter {
+            meter.await_first(|| stop.load(Ordering::Relaxed));
+        }
+        let asked = source(trial) != "auto";
+        let (idle, available) = (span("idle"), span("available"));
+        Self { meter, absent, asked, idle, available, begun: None, spans: Vec::new() }
+    }
+
+    /// Stays in a state for as long as the experiment says; not at all where nothing measures it.
+    pub fn hold(&mut self, state: EnergyState, stop: &AtomicBool) {
+        let time = if state == EnergyState::Idle { self.idle } else { self.available };
+        if time.is_zero() || self.meter.is_none() {
+            return;
+        }
+        self.begin(state);
+        let begun = Instant::now();
+        while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY.min(time.saturating_sub(begun.elapsed())));
+        }
+        self.end();
+    }
+
+    /// A state begins.
+    pub fn begin(&mut self, state: EnergyState) {
+        self.begun = self.meter.as_ref().map(|meter| (state, meter.begin()));
+    }
+
+    /// The state that has begun ends.
+    pub fn end(&mut self) {
+        if let (Some(meter), Some((state, from_ns))) = (&self.meter, self.begun.take()) {
+            self.spans.push(StateSpan { state, from_ns, to_ns: meter.end() });
+        }
+    }
+
+    /// Ends the meter, writes down what it said, and what follows from that into the trial's record.
+    ///
+    /// # Errors
+    /// A full disk.
+    pub fn finish(self, directory: &Path, record: &mut TrialRecord) -> Result<()> {
+        let packets = record.generator.as_ref().map_or(0, |generator| generator.sent);
+        record.energy = match (self.meter, self.absent) {
+            (Some(meter), _) => {
+                let readings = meter.finish();
+                let offset_ns = clock_offset().realtime_minus_monotonic_ns;
+                let text = table(&readings, &self.spans, offset_ns);
+                outputs::write_file(&directory.join(ENERGY_FILE), text.as_bytes())?;
+                Some(energy(&readings, &self.spans, packets))
+            }
+            (None, absent) => absent.map(Energy::none),
+        };
+        record.notes.extend(record.energy.as_ref().and_then(|energy| note(energy, self.asked)));
+        Ok(())
+    }
+}
+
+/// What is to be noted: why states have no numbers, or why there is no source though it was asked for.
+fn note(energy: &Energy, asked: bool) -> Option<String> {
+    let reason = energy.reason.as_ref()?;
+    match energy.source {
+        EnergySource::None => asked.then(|| format!("energy: none: {reason}")),
+        _ => Some(format!("energy: {reason}")),
+    }
+}
+
+/// The readings as `energy.csv`: a line for each domain of each.
+fn table(readings: &Readings, spans: &[StateSpan], realtime_minus_monotonic_ns: i64) -> String {
+    let unit = if readings.source == EnergySource::Rapl { "joules" } else { "watts" };
+    let mut text = format!("at_ns,state,domain,{unit}\n");
+    for reading in &readings.readings {
+        let state = spans.iter().find(|span| (span.from_ns..=span.to_ns).contains(&reading.at_ns));
+        let state = state.map(|span| span.state.to_string()).unwrap_or_default();
+        let at_ns = (reading.at_ns as i64).saturating_add(realtime_minus_monotonic_ns);
+        for ((domain, _), value) in readings.domains.iter().zip(&reading.values) {
+            // A name comes from the kernel, and is none of more than one field.
+            let domain = domain.replace([',', '"', '\n'], "_");
+            let _ = writeln!(text, "{at_ns},{state},{domain},{value}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::experiment::Experiment;
+    use wiretail_schema::run::TrialState;
+    use wiretail_schema::run::energy::Reading;
+
+    use super::*;
+    use crate::run::trial::validity;
+
+    fn trial(energy: &str) -> Trial {
+        let text = format!(
+            "title = \"a\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n[energy]\n{energy}"
+        );
+        Experiment::parse(&text).unwrap().trials().remove(0)
+    }
+
+    #[test]
+    fn states_of_a_command_that_prints_a_constant() {
+        let trial = trial(
+            "source = \"command\"\ncommand = \"while true; do echo 50; sleep 0.01; done\"\ninterval = \"10 ms\"\n\
+             idle = \"100 ms\"\n",
+        );
+        let stop = AtomicBool::new(false);
+        let mut metering = Metering::start(&trial, None, &stop);
+        metering.hold(EnergyState::Idle, &stop);
+        metering.hold(EnergyState::Available, &stop);
+        let mut record = validity::blank(&trial, TrialState::Valid, Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        metering.finish(folder.path(), &mut record).unwrap();
+        let energy = record.energy.unwrap();
+        // Of the available state nothing was asked for.
+        let [idle] = &energy.states[..] else { panic!("{energy:?}") };
+        assert!((idle.watts - 50.0).abs() < 1e-9 && idle.seconds >= 0.1, "{idle:?}");
+        assert!((idle.total.joules - 50.0 * idle.seconds).abs() < 1e-9);
+        assert_eq!((energy.per_million_packets, energy.reason, record.notes.len()), (None, None, 0));
+        let table = std::fs::read_to_string(folder.path().join(ENERGY_FILE)).unwrap();
+        assert!(table.starts_with("at_ns,state,domain,watts\n"));
+        let idle_lines = table.lines().filter(|line| line.ends_with(",idle,metered,50")).count() as u64;
+        assert_eq!(idle_lines, idle.readings);
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_noted_where_it_was_asked_for() {
+        let told = |text: &str| {
+            let (trial, stop) = (trial(text), AtomicBool::new(false));
+            let mut record = validity::blank(&trial, TrialState::Valid, Vec::new());
+            let metering = Metering::start(&trial, None, &stop);
+            metering.finish(tempfile::tempdir().unwrap().path(), &mut record).unwrap();
+            (record.energy, record.notes)
+        };
+        assert_eq!(told("source = \"none\""), (None, Vec::new()));
+        let (energy, notes) = told("source = \"command\"\ncommand = \"echo no meter here >&2; false\"");
+        assert!(
+            energy.is_some_and(|energy| energy.source == EnergySource::Command && energy.states.is_empty())
+        );
+        assert!(
+            notes[0].starts_with("energy: energy.command failed (exit status: 1): no meter here"),
+            "{notes:?}"
+        );
+        if Path::new("/sys/class/powercap/intel-rapl:0").exists() {
+            println!("SKIPPED: this machine has powercap zones");
+            return;
+        }
+        let (energy, notes) = told("source = \"rapl\"");
+        let reason = energy.unwrap().reason.unwrap();
+        assert!(reason.starts_with("no powercap zones in /sys/class/powercap"), "{reason}");
+        assert_eq!(notes, [format!("energy: none: {reason}")]);
+        let (energy, notes) = told("source = \"auto\"");
+        assert_eq!((energy, notes.len()), (Some(Energy::none(reason)), 0));
+    }
+
+    #[test]
+    fn intervals_have_a_least() {
+        let command = "source = \"command\"\ncommand = \"echo 1\"\n";
+        assert!(refuse(&trial(&format!("{command}interval = \"10 ms\""))).is_ok());
+        let error = refuse(&trial(&format!("{command}interval = \"9 ms\""))).unwrap_err().to_string();
+        assert!(error.contains("expected \"10 ms\" or more"), "{error}");
+    }
+
+    #[test]
+    fn joules_are_written_with_their_state() {
+        let readings = Readings {
+            source: EnergySource::Rapl,
+            resolution_ns: 1,
+            domains: vec![("package".to_owned(), true), ("a,b".to_owned(), false)],
+            readings: vec![
+                Reading { at_ns: 5, values: vec![1.5, 0.0] },
+                Reading { at_ns: 9, values: vec![2.0, 1.0] },
+            ],
+            ended: None,
+        };
+        let spans = [StateSpan { state: EnergyState::Processing, from_ns: 6, to_ns: 9 }];
+        let expected = "at_ns,state,domain,joules\n105,,package,1.5\n105,,a_b,0\n\
+                        109,processing,package,2\n109,processing,a_b,1\n";
+        assert_eq!(table(&readings, &spans, 100), expected);
+    }
+}

@@ -1,0 +1,256 @@
+//! Records what the taps see: into memory while a short trial runs, and along the way in a long one.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use wiretail_dataplane::clock::realtime_ns;
+use wiretail_dataplane::placement::Placement;
+use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, TapReport, TapSpec, Timestamper};
+
+use crate::run::testbed::topology::Segment;
+use crate::run::testbed::traffic;
+use crate::run::trial::store::{SOURCE, Store};
+
+/// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
+const MEMORY_MAX: u64 = 256 << 20;
+/// Memory that a packet takes in a ring, its share of what a block leaves free included, in bytes.
+const PACKET_LEN: u64 = 160;
+/// Traffic that the rings hold when they are read along the way.
+const HELD: Duration = Duration::from_secs(3);
+/// How often they are read then. Often, so that one reading is short: it may share the generator's core.
+const READ_EVERY: Duration = Duration::from_millis(10);
+/// How long the kernel keeps a packet back then, in ms.
+const STREAM_TIMEOUT_MS: u32 = 20;
+/// How often the taps are counted for whoever watches.
+const COUNT_EVERY: Duration = Duration::from_millis(50);
+
+/// Taps that record until they are told to end.
+pub struct Recorder<'scope, 'env> {
+    thread: ScopedJoinHandle<'scope, Result<Vec<TapReport>>>,
+    next: Sender<Box<dyn Store + 'env>>,
+    reports: Receiver<Vec<TapReport>>,
+}
+
+/// What the taps have seen so far, for whoever watches; written by the recorder.
+pub struct Watched {
+    ways: Vec<Segment>,
+    /// Packets at ingress minus packets at egress, of all ways.
+    missing: AtomicI64,
+    /// Packets at all taps.
+    seen: AtomicU64,
+}
+
+impl Watched {
+    /// Watches these segments: the whole way, in each direction.
+    pub fn new(ways: Vec<Segment>) -> Self {
+        Self { ways, missing: AtomicI64::new(0), seen: AtomicU64::new(0) }
+    }
+
+    /// Packets that were seen at ingress and not yet at egress: under way, or lost.
+    pub fn missing(&self) -> i64 {
+        self.missing.load(Ordering::Relaxed)
+    }
+
+    /// Nothing was seen yet of what comes.
+    fn restart(&self) {
+        self.missing.store(0, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
+    }
+
+    /// Packets that were seen, at any tap: while that rises, the devices are not done.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+}
+
+/// The ring that each of `taps` taps needs for `packets` packets in `duration_ns`, and whether it has to
+/// be read along the way.
+pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) -> (RingPlan, bool) {
+    let whole = RingPlan {
+        packets: packets + packets / 10 + 1000,
+        duration_ns: duration_ns + 3_000_000_000,
+        snaplen: SNAPLEN,
+        source: SOURCE,
+        timeout_ms: BLOCK_TIMEOUT_MS,
+    };
+    if whole.bytes() * taps as u64 <= MEMORY_MAX && !force_streaming {
+        return (whole, false);
+    }
+    let share = HELD.as_nanos() as f64 / duration_ns.max(1) as f64;
+    let held = (packets as f64 * share.min(1.0)) as u64 + 10_000;
+    let room = MEMORY_MAX / taps.max(1) as u64 / PACKET_LEN;
+    let held = RingPlan {
+        packets: held.min(room),
+        duration_ns: HELD.as_nanos() as u64,
+        timeout_ms: STREAM_TIMEOUT_MS,
+        ..whole
+    };
+    (held, true)
+}
+
+/// Opens the taps, and records into `store` until [`Recorder::end`].
+///
+/// # Errors
+/// A tap that can't be opened.
+pub fn start<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    taps: &[TapSpec<'_>],
+    plan: (RingPlan, bool),
+    store: Box<dyn Store + 'env>,
+    placement: Placement,
+    watched: &'env Watched,
+) -> Result<Recorder<'scope, 'env>> {
+    let (ring, streaming) = plan;
+    let mut timestamper = Timestamper::open(taps, &ring)?;
+    let (next, asked) = channel();
+    let (tell, reports) = channel();
+    let taps = taps.len();
+    let thread = scope.spawn(move || {
+        if streaming {
+            placement.apply()?;
+        }
+        let mut store = store;
+        loop {
+            let mut intake = Intake { store, failure: Ok(()), probes: vec![0; taps] };
+            let next = if streaming {
+                stream(&mut timestamper, &mut intake, &asked, ring.handed_over_after(), watched)?
+            } else {
+                wait(&mut timestamper, &asked, watched)
+            };
+            let reports = intake.finish(&mut timestamper)?;
+            watched.restart();
+            // Nobody waits for these where there is no next one.
+            let Some(next) = next else { return Ok(reports) };
+            let _ = tell.send(reports);
+            store = next;
+        }
+    });
+    Ok(Recorder { thread, next, reports })
+}
+
+impl<'env> Recorder<'_, 'env> {
+    /// Records into another store from now on, as the traffic of one trial has stopped and that of the next one has not begun;
+    /// returns what each tap saw for the first.
+    ///
+    /// # Errors
+    /// What was recorded can't be written; [`Recorder::end`] says why.
+    pub fn next(&self, store: Box<dyn Store + 'env>) -> Result<Vec<TapReport>> {
+        let asked = self.next.send(store).is_ok();
+        let reports = self.reports.recv().ok().filter(|_| asked);
+        reports.context("what the taps saw can't be recorded any more")
+    }
+
+    /// Ends recording when traffic has stopped; returns what each tap saw.
+    ///
+    /// # Errors
+    /// What was recorded can't be written.
+    pub fn end(self) -> Result<Vec<TapReport>> {
+        drop(self.next);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Whether it has ended before its time, as for a full disk.
+    pub fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+/// Where to record next; None: nowhere.
+type Next<'a> = Option<Box<dyn Store + 'a>>;
+
+/// Nobody reads: the rings hold everything.
+fn wait<'a>(
+    timestamper: &mut Timestamper,
+    asked: &Receiver<Box<dyn Store + 'a>>,
+    watched: &Watched,
+) -> Next<'a> {
+    loop {
+        match asked.recv_timeout(COUNT_EVERY) {
+            Err(RecvTimeoutError::Timeout) => count(timestamper, watched),
+            asked => return asked.ok(),
+        }
+    }
+}
+
+/// Reads what is complete, again and again.
+fn stream<'a>(
+    timestamper: &mut Timestamper,
+    intake: &mut Intake<'_>,
+    asked: &Receiver<Box<dyn Store + 'a>>,
+    handed_over_after: Duration,
+    watched: &Watched,
+) -> Result<Next<'a>> {
+    let mut counted = Instant::now();
+    loop {
+        match asked.recv_timeout(READ_EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            asked => return Ok(asked.ok()),
+        }
+        // Read before the taps are: what was seen so much earlier has been handed over by then.
+        let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
+        timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
+        std::mem::replace(&mut intake.failure, Ok(()))?;
+        intake.store.complete_until(complete_ns)?;
+        if counted.elapsed() >= COUNT_EVERY {
+            counted = Instant::now();
+            count(timestamper, watched);
+        }
+    }
+}
+
+fn count(timestamper: &mut Timestamper, watched: &Watched) {
+    let seen = timestamper.seen();
+    let at = |tap: usize| seen.get(tap).map_or(0, |packets| *packets as i64);
+    let missing = watched.ways.iter().map(|way| at(way.pre) - at(way.post)).sum();
+    watched.missing.store(missing, Ordering::Relaxed);
+    watched.seen.store(seen.iter().sum(), Ordering::Relaxed);
+}
+
+/// Gives packets to the store, but for probes; the first error is kept.
+struct Intake<'a> {
+    store: Box<dyn Store + 'a>,
+    failure: Result<()>,
+    /// Probes seen, by tap.
+    probes: Vec<u64>,
+}
+
+impl Intake<'_> {
+    fn take(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) {
+        if traffic::is_probe(frame) {
+            self.probes[usize::from(tap)] += 1;
+        } else if self.failure.is_ok() {
+            self.failure = self.store.packet(tap, ts_ns, wire_len, frame);
+        }
+    }
+
+    /// Takes what is left, now that no packet comes, and ends the store.
+    fn finish(mut self, timestamper: &mut Timestamper) -> Result<Vec<TapReport>> {
+        let mut reports =
+            timestamper.drain(&mut |tap, ts_ns, wire_len, frame| self.take(tap, ts_ns, wire_len, frame));
+        self.failure?;
+        for (report, probes) in reports.iter_mut().zip(self.probes) {
+            report.packets -= probes;
+        }
+        self.store.finish(&reports)?;
+        Ok(reports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_trials_are_read_along_the_way() {
+        let (short, streaming) = ring(2, 20_000, 2_000_000_000, false);
+        assert!(!streaming && short.packets >= 20_000);
+        let (long, streaming) = ring(2, 60_000_000, 600_000_000_000, false);
+        assert!(streaming && long.bytes() * 2 < MEMORY_MAX, "{} MiB", long.bytes() >> 20);
+        assert!(ring(2, 100, 1_000, true).1);
+        let (flood, _) = ring(2, 100_000_000, 1_000_000_000, true);
+        assert!(flood.bytes() * 2 < MEMORY_MAX + (64 << 20), "{} MiB", flood.bytes() >> 20);
+    }
+}

@@ -1,0 +1,272 @@
+//! A soak: a measurement of any length, live, in constant memory and with a bounded log.
+//!
+//! The taps' packets go in as they are drained ([`Soak::packet`], [`Soak::advance`]); about once a
+//! second [`Soak::tick`] appends what became of them to `intervals.log` in the trial's directory. The
+//! result is made from that log, by [`soak_summary`], whether the soak ended or was killed.
+//!
+//! Read the time *before* the taps are drained and give that to `advance`, less the time that a
+//! stamped packet may take to reach the ring: every packet stamped earlier has then been given.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use wiretail_analysis::soak::live::{INTERVAL_NS, LiveMeasurement, LiveSettings, Tap as Side};
+use wiretail_analysis::soak::{LogFacts, SoakTotals, WORST_MAX, percentile_ns};
+use wiretail_analysis::stats::counts::Counts;
+use wiretail_capture::flow::FlowTable;
+use wiretail_capture::interval_log::{LogWriter, read_log};
+use wiretail_capture::key::{Keyer, key_rule_text};
+use wiretail_capture::read::{Frame, LinkType};
+use wiretail_capture::record::Tap;
+use wiretail_schema::packet::{FlowRule, KeyRule};
+use wiretail_schema::run::interval::{
+    INTERVAL_SCHEMA, IntervalRecord, LogLine, SegmentEnd, SegmentStart, TapStart,
+};
+use wiretail_schema::summary::Analysis;
+use wiretail_schema::units::Budget;
+
+/// The log's name in a trial's directory.
+pub const LOG_NAME: &str = "intervals.log";
+/// The window of a soak unless told otherwise, in ns: lost packets are known 2 s after they were sent,
+/// and two seconds' worth of packets is what the memory has to hold.
+pub const WINDOW_NS: i64 = 1_000_000_000;
+/// The 99th percentile, in billionths.
+const P99: u64 = 990_000_000;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct SoakSettings {
+    /// What is measured, for people.
+    pub title: String,
+    /// Delays shorter than this count as arrived, in ns: [`WINDOW_NS`].
+    pub window_ns: i64,
+    /// Packets sent in this first part are left out, in ns.
+    pub trim_ns: i64,
+    /// How packets are recognised: [`KeyRule::Signature`] for those of our load generator.
+    pub key: KeyRule,
+    /// Budgets to judge.
+    pub budgets: Vec<Budget>,
+    /// The ingress and the egress tap.
+    pub taps: [TapStart; 2],
+}
+
+/// How a soak stands, for a progress line.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LiveStats {
+    /// Packets whose fate is decided.
+    pub sent: u64,
+    /// Those that arrived within the window.
+    pub matched: u64,
+    /// Those that are lost: sent more than twice the window ago.
+    pub lost: u64,
+    /// Packets seen at ingress in the last whole second.
+    pub rate_pps: u64,
+    /// 99th percentile of the delays of the last whole second, in ns; None where none was matched.
+    pub p99_ns_last: Option<i64>,
+    /// 99th percentile of all delays, in ns.
+    pub p99_ns: Option<i64>,
+    /// Largest delay, in ns.
+    pub max_ns: Option<i64>,
+}
+
+/// A soak that runs.
+pub struct Soak {
+    live: LiveMeasurement,
+    taps: [Tap; 2],
+    log: LogWriter,
+    directory: PathBuf,
+    /// What this process has logged, for the progress line.
+    totals: SoakTotals,
+    last: Option<IntervalRecord>,
+    now_ns: i64,
+}
+
+impl Soak {
+    /// Starts a soak whose log is in `directory`; goes on with a log that is there already.
+    ///
+    /// # Errors
+    /// A window or trim that makes no sense; a log that can't be written, or that was written with
+    /// another window, key or budgets.
+    pub fn create(directory: &Path, settings: &SoakSettings) -> Result<Self> {
+        if settings.window_ns <= 0 || settings.trim_ns < 0 {
+            bail!("the window of a soak must be longer than 0s and its warm-up not negative");
+        }
+        let start = SegmentStart {
+            schema: INTERVAL_SCHEMA.to_owned(),
+            wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: settings.title.clone(),
+            window_ns: settings.window_ns,
+            trim_ns: settings.trim_ns,
+            key: key_rule_text(&settings.key),
+            budgets: settings.budgets.iter().map(ToString::to_string).collect(),
+            pre: settings.taps[0].clone(),
+            post: settings.taps[1].clone(),
+        };
+        let path = directory.join(LOG_NAME);
+        if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
+            let (before, _) = read_totals(&path)?;
+            let same = |start: &SegmentStart| {
+                (start.window_ns, start.trim_ns, start.key.clone(), start.budgets.clone())
+            };
+            if same(before.start()) != same(&start) {
+                bail!(
+                    "{}: was begun with another window, warm-up, key or other budgets; go on with those, or choose \
+                     another directory",
+                    path.display()
+                );
+            }
+        }
+        let mut log = LogWriter::open(&path)?;
+        log.append(&LogLine::Segment(Box::new(start.clone())))?;
+        let limits_ns = settings.budgets.iter().map(|budget| budget.limit.ns).collect();
+        let (window_ns, trim_ns) = (settings.window_ns, settings.trim_ns);
+        let live = LiveSettings { window_ns, trim_ns, limits_ns, worst: WORST_MAX };
+        let tap = || Tap::new(Keyer::new(&settings.key), FlowTable::new(FlowRule::None));
+        Ok(Self {
+            live: LiveMeasurement::new(&live),
+            taps: [tap(), tap()],
+            log,
+            directory: directory.to_owned(),
+            totals: SoakTotals::new(start),
+            last: None,
+            now_ns: i64::MIN,
+        })
+    }
+
+    /// Takes the next packet of a tap (0: ingress, 1: egress): its stamp in ns, its length on the wire
+    /// in bytes, and what was captured of its Ethernet frame. Other taps' packets are passed over.
+    #[inline]
+    pub fn packet(&mut self, tap: u8, ts_ns: i64, wire_len: u32, frame: &[u8]) {
+        let side = if tap == 0 { Side::Pre } else { Side::Post };
+        let Some(reader) = self.taps.get_mut(usize::from(tap)) else { return };
+        let frame = Frame { ts_ns, interface: 0, link: LinkType::Ethernet, wire_len, data: frame };
+        match reader.record(&frame) {
+            Some(record) => self.live.packet(side, record),
+            None => self.live.packet_without_key(side, wire_len),
+        }
+    }
+
+    /// Notes packets that a tap (0: ingress, 1: egress) lost since the last call, by its own count.
+    pub fn dropped(&mut self, tap: u8, packets: u64) {
+        self.live.dropped(if tap == 0 { Side::Pre } else { Side::Post }, packets);
+    }
+
+    /// Declares that both taps' packets stamped before `complete_ns` have been given.
+    pub fn advance(&mut self, complete_ns: i64) {
+        self.now_ns = self.now_ns.max(complete_ns);
+        self.live.advance(complete_ns);
+    }
+
+    /// Appends the records of the seconds that ended since the last call to the log. Call it after
+    /// every [`advance`](Self::advance): it does nothing until a second has ended, and a kill loses
+    /// what is not appended.
+    ///
+    /// # Errors
+    /// As for a full disk. The seconds that could not be written are then a gap in the log.
+    pub fn tick(&mut self) -> Result<()> {
+        for record in self.live.take_closed() {
+            append(&mut self.log, &mut self.totals, &mut self.last, record)?;
+        }
+        Ok(())
+    }
+
+    /// How the soak stands, as of the last [`tick`](Self::tick); segments before a resumption aside.
+    pub fn stats(&self) -> LiveStats {
+        let matching = self.totals.matching();
+        let last = self.last.as_ref();
+        let delays = |record: &IntervalRecord| {
+            let buckets = record.delays.iter().map(|&(bucket, packets)| (usize::from(bucket), packets));
+            percentile_ns(buckets, P99).map(|ns| ns.clamp(record.min_ns, record.max_ns))
+        };
+        LiveStats {
+            sent: self.totals.sent(),
+            matched: matching.matched,
+            lost: matching.lost,
+            rate_pps: last.map_or(0, |record| record.pre.packets * (1_000_000_000 / INTERVAL_NS) as u64),
+            p99_ns_last: last.and_then(delays),
+            p99_ns: self.totals.percentile_ns(P99),
+            max_ns: self.totals.max_ns(),
+        }
+    }
+
+    /// Ends the soak: packets still under way are lost. Returns the result as [`soak_summary`] does.
+    ///
+    /// # Errors
+    /// As [`tick`](Self::tick) and [`soak_summary`].
+    pub fn finish(mut self) -> Result<(Analysis, Counts)> {
+        for record in self.live.finish() {
+            append(&mut self.log, &mut self.totals, &mut self.last, record)?;
+        }
+        self.log.append(&LogLine::End(SegmentEnd { end_ns: self.now_ns }))?;
+        drop(self.log);
+        soak_summary(&self.directory)
+    }
+}
+
+fn append(
+    log: &mut LogWriter,
+    totals: &mut SoakTotals,
+    last: &mut Option<IntervalRecord>,
+    record: IntervalRecord,
+) -> Result<()> {
+    let line = LogLine::Interval(Box::new(record));
+    log.append(&line)?;
+    if let LogLine::Interval(record) = line {
+        totals.add(&record);
+        *last = Some(*record);
+    }
+    Ok(())
+}
+
+fn read_totals(path: &Path) -> Result<(SoakTotals, LogFacts)> {
+    let mut totals: Option<SoakTotals> = None;
+    let end = read_log(path, |line| match (line, &mut totals) {
+        (LogLine::Segment(start), None) => totals = Some(SoakTotals::new(*start)),
+        (LogLine::Segment(_), Some(totals)) => totals.resume(),
+        (LogLine::Interval(record), Some(totals)) => totals.add(&record),
+        (LogLine::End(_), Some(totals)) => totals.end(),
+        // A log starts with a segment: its reader sees to that.
+        (_, None) => {}
+    })?;
+    let totals = totals.with_context(|| format!("{}: empty", path.display()))?;
+    Ok((totals, LogFacts { torn: end.torn, damaged: end.damaged }))
+}
+
+/// For how long a soak has been measured, in ns: the time that the log in its directory covers.
+///
+/// # Errors
+/// No log, or one that can't be read.
+pub fn logged_ns(directory: &Path) -> Result<u64> {
+    let mut ns = 0;
+    read_log(&directory.join(LOG_NAME), |line| {
+        if let LogLine::Interval(record) = line {
+            ns += u64::try_from(record.length_ns).unwrap_or(0);
+        }
+    })?;
+    Ok(ns)
+}
+
+/// The result of a soak from the log in its trial's directory: of one that ended, was killed, or still
+/// runs. With it the delays, each within 0.1 %, as [`crate::analyze::outputs::write_all`] needs them.
+///
+/// # Errors
+/// No log, one that can't be read, or one without a matched packet.
+pub fn soak_summary(directory: &Path) -> Result<(Analysis, Counts)> {
+    let path = directory.join(LOG_NAME);
+    let (totals, facts) = read_totals(&path)?;
+    let matching = totals.matching();
+    totals.result(facts).with_context(|| {
+        format!(
+            "{}: no packet was matched ({} lost, {} at egress only, {} later than the window, {} seen at egress before \
+             ingress): do both taps see the load generator's packets, and by the same clock?",
+            path.display(),
+            matching.lost,
+            matching.extra,
+            matching.out_of_window,
+            matching.negative
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Whether a trial's numbers say something about the device under test: capture drops, late departures,
+//! stalls. What goes beyond its limit makes a trial invalid, and is named.
+
+use std::ops::Range;
+
+use wiretail_analysis::summary::calibration::Span;
+use wiretail_dataplane::clock::ClockOffset;
+use wiretail_dataplane::counters::stalls::{STALL_NS, Stall, StallLog};
+use wiretail_dataplane::generator::GeneratorReport;
+use wiretail_schema::experiment::Trial;
+use wiretail_schema::run::stalls::{StallSpan, StalledRole};
+use wiretail_schema::run::{
+    GeneratorRecord, StallCause, StallCauseRecord, StallRecord, StallsRecord, TapRecord, TrialRecord,
+    TrialState,
+};
+
+/// Stalls that are listed one by one.
+const LISTED: usize = 100;
+/// Stalls this long are told apart from what a tick or an interrupt takes; only they count against
+/// `trial.stall-share`, in ns.
+const LONG_NS: u64 = 1_000_000;
+/// Starts of the same pause, seen by two loops, may be this far apart, in ns.
+const SAME_NS: u64 = 100_000;
+
+const GENERATOR: &str = "load generator";
+const DEVICE: &str = "device under test";
+
+/// A record of a trial without numbers.
+pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
+    let blank = TrialRecord::blank(trial.number, trial.repeat, &trial.name, state);
+    TrialRecord { reasons, settings: trial.records(), ..blank }
+}
+
+/// What the load generator did, for the record.
+pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
+    let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
+    GeneratorRecord {
+        offered_pps: trial.get("traffic", "rate").number,
+        sent: report.sent,
+        sent_bytes: report.sent_bytes,
+        failed: report.failed,
+        late: report.late,
+        late_limit_ns: trial.get("traffic", "late-limit").number,
+        lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
+    }
+}
+
+/// Why the numbers say nothing about the device; empty if they do.
+pub fn faults(
+    trial: &Trial,
+    generator: &GeneratorRecord,
+    taps: &[TapRecord],
+    stalls: &Stalls,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for tap in taps.iter().filter(|tap| tap.drops > 0) {
+        faults.push(format!("the {} capture dropped {} packets", tap.name, tap.drops));
+    }
+    if generator.failed > 0 {
+        faults.push(format!("the load generator could not send {} packets", generator.failed));
+    }
+    let millionths = |name| trial.get("trial", name).number as f64 / 1e6;
+    if generator.late as f64 > millionths("late-share") * generator.sent as f64 {
+        faults.push(format!(
+            "the load generator was late with {} of {} packets (more than {} us after their time)",
+            generator.late,
+            generator.sent,
+            generator.late_limit_ns / 1000
+        ));
+    }
+    let duration_ns = trial.get("trial", "duration").number as f64;
+    // The roles' stalls together may take longer than the trial, of which 100 % is no limit.
+    let long_ns = (stalls.long_ns as f64).min(duration_ns);
+    if long_ns > millionths("stall-share") * duration_ns {
+        faults.push(format!(
+            "the packets' cores stood still for {:.1} ms of {:.0} ms, in stalls of a millisecond and more",
+            long_ns / 1e6,
+            duration_ns / 1e6
+        ));
+    }
+    faults
+}
+
+/// The stalls of a trial.
+pub struct Stalls {
+    /// What is written down.
+    pub record: StallsRecord,
+    /// When each was: from, to, in ns since 1970.
+    pub spans: Vec<Span>,
+    /// How long those of a millisecond and more took together, in ns.
+    pub long_ns: u64,
+    /// What the record leaves out; empty in most trials.
+    pub notes: Vec<String>,
+}
+
+/// Names the cause of every stall of the generator, and of those of a device that polls which fell into the time of
+/// the traffic (in ns of the monotonic clock): before and after it the device polls for nothing.
+pub fn stalls(
+    generator: &StallLog,
+    device: Option<&StallLog>,
+    traffic: &Range<u64>,
+    clock: &ClockOffset,
+) -> Stalls {
+    let logs = [(GENERATOR, Some(generator)), (DEVICE, device)];
+    let notes = logs.into_iter().filter_map(|(role, log)| uncaused(role, log?)).collect();
+    let device = device.map_or(&[][..], |log| during(log, traffic));
+    let mut found = Vec::new();
+    let mut paired = vec![false; device.len()];
+    let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
+    for stall in generator.kept() {
+        // Both lists are in order, and no two stalls of a loop overlap.
+        let first = device.partition_point(|other| end(other) <= stall.start_ns);
+        let beside = device[first..].iter().take_while(|other| other.start_ns < end(stall));
+        let same = beside.into_iter().position(|other| is_same(stall, other)).map(|place| first + place);
+        let (role, cause) = match same {
+            Some(other) if !stall.preempted && !device[other].preempted => {
+                paired[other] = true;
+                (format!("{GENERATOR} and {DEVICE}"), StallCause::AllCoresPaused)
+            }
+            _ => (GENERATOR.to_owned(), cause_alone(stall)),
+        };
+        found.push((stall, role, cause));
+    }
+    let alone = device.iter().zip(paired).filter(|(_, paired)| !paired);
+    found.extend(alone.map(|(stall, _)| (stall, DEVICE.to_owned(), cause_alone(stall))));
+    let mut causes: Vec<StallCauseRecord> = Vec::new();
+    for (stall, _, cause) in &found {
+        let place = causes.iter().position(|known| known.cause == *cause).unwrap_or_else(|| {
+            causes.push(StallCauseRecord { cause: *cause, count: 0, total_ns: 0, longest_ns: 0 });
+            causes.len() - 1
+        });
+        let known = &mut causes[place];
+        known.count += 1;
+        known.total_ns += stall.duration_ns;
+        known.longest_ns = known.longest_ns.max(stall.duration_ns);
+    }
+    causes.sort_by_key(|known| known.cause);
+    let long = found.iter().map(|(stall, _, _)| stall.duration_ns).filter(|ns| *ns >= LONG_NS);
+    let long_ns = long.sum();
+    let mut longest: Vec<StallRecord> = found
+        .into_iter()
+        .map(|(stall, role, cause)| StallRecord {
+            start_ns: stall.start_ns as i64 + clock.realtime_minus_monotonic_ns,
+            duration_ns: stall.duration_ns,
+            role,
+            cause,
+        })
+        .collect();
+    let spans =
+        longest.iter().map(|stall| (stall.start_ns, stall.start_ns + stall.duration_ns as i64)).collect();
+    longest.sort_by_key(|stall| std::cmp::Reverse(stall.duration_ns));
+    longest.truncate(LISTED);
+    Stalls { record: StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans, long_ns, notes }
+}
+
+/// The stalls of a device that fell into the time of the traffic.
+fn during<'a>(device: &'a StallLog, traffic: &Range<u64>) -> &'a [Stall] {
+    let kept = device.kept();
+    let kept = &kept[kept.partition_point(|stall| stall.start_ns + stall.duration_ns <= traffic.start)..];
+    &kept[..kept.partition_point(|stall| stall.start_ns < traffic.end)]
+}
+
+/// The stalls of both loops one by one while packets were sent, in order of their starts, for `stalls.csv`.
+pub fn list(
+    generator: &StallLog,
+    device: Option<&StallLog>,
+    traffic: &Range<u64>,
+    clock: &ClockOffset,
+) -> Vec<StallSpan> {
+    let unix = |ns: u64| ns as i64 + clock.realtime_minus_monotonic_ns;
+    let of = |role: StalledRole, stalls: &[Stall]| {
+        let row = move |stall: &Stall| StallSpan {
+            role,
+            start_ns: unix(stall.start_ns),
+            end_ns: unix(stall.start_ns + stall.duration_ns),
+            preempted: stall.preempted,
+        };
+        stalls.iter().map(row).collect::<Vec<_>>()
+    };
+    let mut list = of(StalledRole::Generator, generator.kept());
+    list.extend(device.into_iter().flat_map(|log| of(StalledRole::Device, during(log, traffic))));
+    list.sort_by_key(|stall| stall.start_ns);
+    list
+}
+
+/// Stalls that were only counted: a trial of minutes has more than there is room for.
+fn uncaused(role: &str, log: &StallLog) -> Option<String> {
+    let count = log.count() - log.kept().len() as u64;
+    let kept_ns: u64 = log.kept().iter().map(|stall| stall.duration_ns).sum();
+    let ms = (log.total_ns() - kept_ns) as f64 / 1e6;
+    (count > 0).then(|| {
+        format!("{count} further stalls of the {role}, {ms:.1} ms together, were counted without their cause")
+    })
+}
+
+fn cause_alone(stall: &Stall) -> StallCause {
+    if stall.preempted { StallCause::Scheduler } else { StallCause::OneCorePaused }
+}
+
+/// Whether two loops stood still together: most of the shorter stall lies within the longer one. Ticks
+/// come to both cores at once, too, but are shorter than [`SAME_NS`].
+fn is_same(a: &Stall, b: &Stall) -> bool {
+    let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
+    let common = end(a).min(end(b)).saturating_sub(a.start_ns.max(b.start_ns));
+    let shorter = a.duration_ns.min(b.duration_ns);
+    shorter >= SAME_NS && common * 2 > shorter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(stalls: &[(u64, u64)]) -> StallLog {
+        let mut log = StallLog::default();
+        for (start, duration) in stalls {
+            log.skip(*start);
+            log.tick(start + duration);
+        }
+        log
+    }
+
+    #[test]
+    fn all_of_the_time_is_no_limit() {
+        let clock = ClockOffset { realtime_minus_monotonic_ns: 0, uncertainty_ns: 1 };
+        // Two roles on one busy core: each stands still while the other runs.
+        let (first, second) = (log(&[(1_000_000, 900_000_000)]), log(&[(901_000_000, 900_000_000)]));
+        let stalls = stalls(&first, Some(&second), &(0..u64::MAX), &clock);
+        let generator = GeneratorRecord {
+            offered_pps: 1000,
+            sent: 1000,
+            sent_bytes: 100_000,
+            failed: 0,
+            late: 0,
+            late_limit_ns: 100_000,
+            lateness_ns: [0; 4],
+        };
+        let faults_at = |share: &str| {
+            let text = format!(
+                "title = \"a\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n\
+                 [trial]\nduration = \"1 s\"\nstall-share = \"{share}\"\n"
+            );
+            let experiment = wiretail_schema::experiment::Experiment::parse(&text).unwrap();
+            faults(&experiment.trials()[0], &generator, &[], &stalls).len()
+        };
+        assert_eq!((faults_at("100 %"), faults_at("1 %")), (0, 1));
+    }
+
+    #[test]
+    fn a_pause_of_both_is_one_stall() {
+        let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
+        let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
+        let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
+        let Stalls { record, spans, notes, .. } = stalls(&generator, Some(&device), &(0..u64::MAX), &clock);
+        let causes: Vec<_> =
+            record.causes.iter().map(|cause| (cause.cause, cause.count, cause.total_ns)).collect();
+        assert_eq!(
+            causes,
+            [(StallCause::AllCoresPaused, 1, 400_000), (StallCause::OneCorePaused, 2, 55_000)]
+        );
+        assert_eq!(record.longest[0].start_ns, 5_000_007);
+        assert_eq!(record.longest[0].role, "load generator and device under test");
+        assert_eq!(record.longest[2].role, DEVICE);
+        assert!(spans.len() == 3 && notes.is_empty());
+        // The device's last one came when nothing was sent any more.
+        let sent = stalls(&generator, Some(&device), &(500_000..8_000_000), &clock);
+        assert_eq!(sent.spans.len(), 2);
+        assert_eq!(stalls(&generator, Some(&device), &(5_400_000..8_000_000), &clock).spans.len(), 2);
+    }
+}

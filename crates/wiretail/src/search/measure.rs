@@ -1,0 +1,97 @@
+//! What a trial says about the goals of a search.
+
+use std::path::Path;
+
+use anyhow::Result;
+use wiretail_analysis::search::Ask;
+use wiretail_schema::run::{Run, TrialRecord, TrialState};
+use wiretail_schema::search::{Effort, Goal, Over, Search, SearchTrial};
+use wiretail_schema::summary::{Capture, Gaps, Summary};
+
+use crate::run::output::directory::summary;
+
+/// The trial of this record.
+///
+/// # Errors
+/// The numbers of a valid trial can't be read.
+pub fn of(
+    run: &Path,
+    record: &TrialRecord,
+    ask: Ask,
+    goals: &[Goal],
+    effort: &Effort,
+) -> Result<SearchTrial> {
+    let mut trial = SearchTrial {
+        number: record.number,
+        load: ask.load,
+        duration_ns: ask.duration_ns,
+        invalid: Vec::new(),
+        sent: 0,
+        lost: 0,
+        stretch: 0.0,
+        missed: vec![0.0; goals.len()],
+        poor: vec![false; goals.len()],
+    };
+    if record.state != TrialState::Valid {
+        trial.invalid.clone_from(&record.reasons);
+    }
+    let Some(summary) = summary(run, record, 0)? else {
+        if trial.invalid.is_empty() {
+            trial.invalid.push("nothing was analysed".to_owned());
+        }
+        return Ok(trial);
+    };
+    trial.sent = summary.loss.sent;
+    trial.lost = summary.loss.lost;
+    // Behind the last burst the device is always late.
+    if effort.over == Over::Rate {
+        trial.stretch = stretch(&summary.pre, &summary.post);
+    }
+    trial.missed = goals.iter().map(|goal| missed(goal, &summary)).collect();
+    let stretched = trial.stretch > effort.stretch;
+    let poor = |(goal, missed): (&Goal, &f64)| stretched || *missed > goal.allowed();
+    trial.poor = goals.iter().zip(&trial.missed).map(poor).collect();
+    Ok(trial)
+}
+
+/// Of a search over bursts, says of each result how many packets of the burst the device held when the last one came: of b packets,
+/// g apart, forwarded h apart, b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets instead of time, where
+/// 1/g is the highest rate of the medium and 1/h the throughput. Both are medians of the gaps of one trial.
+///
+/// # Errors
+/// The numbers of a trial can't be read.
+pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
+    for place in 0..search.goals.len() {
+        let number = search.trial_found(place).map(|trial| trial.number);
+        let Some(record) = run.trials.iter().find(|record| Some(record.number) == number) else { continue };
+        let Some(summary) = summary(path, record, 0)? else { continue };
+        let median = |gaps: &Gaps| {
+            let found = gaps.percentiles.iter().find(|percentile| percentile.percentile == 50.0);
+            found.map(|found| found.value_ns as f64).filter(|ns| *ns > 0.0)
+        };
+        let gaps = median(&summary.pre.gaps).zip(median(&summary.post.gaps));
+        let result = &mut search.goals[place];
+        result.held =
+            gaps.zip(result.lower).map(|((came, left), burst)| burst as f64 * (1.0 - came / left).max(0.0));
+    }
+    Ok(())
+}
+
+/// Share of the packets that missed a goal.
+fn missed(goal: &Goal, summary: &Summary) -> f64 {
+    match goal {
+        Goal::Loss { .. } => summary.loss.ratio,
+        Goal::Delay { budget, .. } => {
+            let verdict = summary.verdicts.iter().find(|verdict| verdict.budget == *budget);
+            verdict.map_or(1.0, |verdict| verdict.failures as f64 / verdict.packets.max(1) as f64)
+        }
+    }
+}
+
+/// By how much longer packets left than they came, in parts of the time in which they came. A device that keeps up
+/// delays the last packet like the first; in one that does not, the last one waits for all that are in the ring.
+fn stretch(pre: &Capture, post: &Capture) -> f64 {
+    let came = (pre.last_ns - pre.first_ns).max(1) as f64;
+    let left = (post.last_ns - post.first_ns) as f64;
+    (left / came - 1.0).max(0.0)
+}

@@ -1,0 +1,239 @@
+//! The architecture as a test: which crate may use which, who may write `unsafe`, and what the pure
+//! crates must not touch. The rules are those of docs/ARCHITECTURE.md.
+
+mod modules;
+mod names;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate of the workspace, with those of its siblings that it may depend on, in any way: for
+/// building and testing too. `wiretail`, the command line, wires them all.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("wiretail-schema", &[]),
+    ("wiretail-analysis", &["wiretail-schema"]),
+    ("wiretail-capture", &["wiretail-schema"]),
+    ("wiretail-report", &["wiretail-schema"]),
+    ("wiretail-host", &["wiretail-schema"]),
+    ("wiretail-dpdk-sys", &["wiretail-schema"]),
+    ("wiretail-dataplane", &["wiretail-schema", "wiretail-capture", "wiretail-dpdk-sys"]),
+];
+
+/// The command line, which nothing may depend on.
+const COMMAND_LINE: &str = "wiretail";
+
+/// Crates that talk to the kernel or to C, and so need `unsafe`; all others forbid it.
+const UNSAFE_ALLOWED: &[&str] = &["wiretail-dataplane", "wiretail-host", "wiretail-dpdk-sys"];
+
+/// What reads a file, a clock or an environment variable, or starts a thread: analysis does none of it.
+const IMPURE: &[&str] =
+    &["std::fs", "std::env", "std::net", "std::thread", "std::process", "SystemTime", "Instant::now"];
+
+#[derive(Debug)]
+struct Package {
+    name: String,
+    manifest: PathBuf,
+    dependencies: Vec<String>,
+}
+
+impl Package {
+    fn sources(&self) -> PathBuf {
+        self.manifest.with_file_name("src")
+    }
+}
+
+/// The packages of the workspace and its root, as Cargo sees them.
+fn workspace() -> (Vec<Package>, PathBuf) {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo metadata starts");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages").iter().map(|package| Package {
+        name: text(&package["name"]),
+        manifest: PathBuf::from(text(&package["manifest_path"])),
+        // Normal, development and build dependencies alike, whatever they are renamed to.
+        dependencies: package["dependencies"]
+            .as_array()
+            .expect("dependencies")
+            .iter()
+            .map(|dependency| text(&dependency["name"]))
+            .collect(),
+    });
+    (packages.collect(), PathBuf::from(text(&metadata["workspace_root"])))
+}
+
+/// What is wrong with `name` depending on `dependency`, where both are names of the workspace's crates.
+fn direction_fault(name: &str, dependency: &str) -> Option<String> {
+    if name == COMMAND_LINE {
+        return None;
+    }
+    match ALLOWED.iter().find(|(allowed, _)| *allowed == name) {
+        None => Some(format!("{name} is not in this test's table: which crates may it use, and why?")),
+        Some((_, may_use)) if may_use.contains(&dependency) => None,
+        Some((_, may_use)) => Some(format!("{name} -> {dependency}; it may use {may_use:?} only")),
+    }
+}
+
+#[test]
+fn dependencies_point_the_allowed_way() {
+    let (packages, _) = workspace();
+    let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    assert!(names.len() > 4, "cargo metadata lists only {names:?}");
+    let mut faults = Vec::new();
+    for package in &packages {
+        if package.name != COMMAND_LINE && !ALLOWED.iter().any(|(name, _)| *name == package.name) {
+            faults.push(format!("{} is not in this test's table", package.name));
+        }
+        for dependency in package.dependencies.iter().filter(|name| names.contains(&name.as_str())) {
+            faults.extend(direction_fault(&package.name, dependency));
+        }
+    }
+    assert!(faults.is_empty(), "dependencies against the architecture: {faults:#?}");
+}
+
+#[test]
+fn a_wrong_direction_is_noticed() {
+    for (name, dependency) in [
+        ("wiretail-report", "wiretail-analysis"),
+        ("wiretail-analysis", "wiretail-capture"),
+        ("wiretail-schema", "wiretail-analysis"),
+        ("wiretail-capture", "wiretail-dataplane"),
+        ("wiretail-host", "wiretail"),
+        ("wiretail-new", "wiretail-schema"),
+    ] {
+        assert!(direction_fault(name, dependency).is_some(), "{name} -> {dependency} passes");
+    }
+    assert_eq!(direction_fault("wiretail-dataplane", "wiretail-capture"), None);
+    assert_eq!(direction_fault("wiretail", "wiretail-report"), None);
+}
+
+#[test]
+fn errors_without_a_type_stay_in_the_command_line() {
+    let (packages, _) = workspace();
+    for package in packages.iter().filter(|package| package.name != COMMAND_LINE) {
+        let name = &package.name;
+        assert!(!package.dependencies.iter().any(|dependency| dependency == "anyhow"), "{name} uses anyhow");
+    }
+}
+
+/// Whether a manifest's table holds exactly this line.
+fn has_line(manifest: &str, table: &str, line: &str) -> bool {
+    manifest
+        .lines()
+        .map(str::trim)
+        .skip_while(|candidate| *candidate != table)
+        .skip(1)
+        .take_while(|candidate| !candidate.starts_with('['))
+        .any(|candidate| candidate == line)
+}
+
+#[test]
+fn unsafe_is_forbidden_where_nothing_needs_it() {
+    let (packages, root) = workspace();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
+    assert!(has_line(&manifest, "[workspace.lints.rust]", "unsafe_code = \"forbid\""));
+    for package in packages.iter().filter(|package| !UNSAFE_ALLOWED.contains(&package.name.as_str())) {
+        let manifest = fs::read_to_string(&package.manifest).expect("a crate's manifest");
+        assert!(
+            has_line(&manifest, "[lints]", "workspace = true"),
+            "{} does not inherit the workspace's lints, so nothing forbids unsafe code in it",
+            package.manifest.display()
+        );
+    }
+}
+
+#[test]
+fn manifest_lines_are_found_in_their_table_only() {
+    let manifest = "[package]\nworkspace = true\n\n[lints]\nworkspace = true\n[dependencies]\na = 1\n";
+    assert!(has_line(manifest, "[lints]", "workspace = true"));
+    assert!(!has_line(manifest, "[dependencies]", "workspace = true"));
+    assert!(!has_line("[package]\nworkspace = true\n", "[lints]", "workspace = true"));
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("a folder entry").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn analysis_reads_no_file_clock_or_environment() {
+    let (packages, _) = workspace();
+    let analysis = packages.iter().find(|package| package.name == "wiretail-analysis").expect("the crate");
+    let mut files = Vec::new();
+    rust_files(&analysis.sources(), &mut files);
+    assert!(!files.is_empty());
+    for file in files {
+        let source = fs::read_to_string(&file).expect("a source file");
+        for (number, line) in source.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if let Some(word) = IMPURE.iter().find(|word| code.contains(**word)) {
+                panic!("{}:{}: {word} in a crate of pure functions", file.display(), number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn modules_form_no_circles() {
+    let (packages, _) = workspace();
+    let mut faults = Vec::new();
+    for package in &packages {
+        for circle in modules::Modules::read(&package.sources()).circles() {
+            let lines: Vec<String> = circle
+                .references
+                .iter()
+                .map(|(from, to, place)| format!("  {from} -> {to} ({place})"))
+                .collect();
+            faults.push(format!("{} {}\n{}", package.name, circle.level.join("::"), lines.join("\n")));
+        }
+    }
+    assert!(faults.is_empty(), "circles between modules:\n{}", faults.join("\n"));
+}
+
+/// Most entries of a folder of sources or experiments, and of a crate's root: more is a list that nobody reads.
+const SIBLINGS_MAX: usize = 15;
+/// Most modules that a crate's root declares.
+const ROOT_MODULES_MAX: usize = 13;
+
+#[test]
+fn folders_and_roots_stay_small() {
+    let (packages, root) = workspace();
+    let mut folders: Vec<PathBuf> = vec![root.join("experiments"), root.join("crates")];
+    let mut faults = Vec::new();
+    for package in &packages {
+        folders.push(package.manifest.with_file_name(""));
+        for name in ["lib.rs", "main.rs"] {
+            let text = fs::read_to_string(package.sources().join(name)).unwrap_or_default();
+            let modules = text
+                .lines()
+                .filter(|line| line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod "));
+            let count = modules.count();
+            if count > ROOT_MODULES_MAX {
+                faults.push(format!("{} {name}: {count} modules, at most {ROOT_MODULES_MAX}", package.name));
+            }
+        }
+    }
+    while let Some(folder) = folders.pop() {
+        let entries: Vec<PathBuf> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        if entries.len() > SIBLINGS_MAX {
+            faults.push(format!("{}: {} entries, at most {SIBLINGS_MAX}", folder.display(), entries.len()));
+        }
+        let is_code = |path: &PathBuf| path.is_dir() && !path.ends_with("target") && !path.ends_with("hosts");
+        folders.extend(entries.into_iter().filter(is_code));
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
