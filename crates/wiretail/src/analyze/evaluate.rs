@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use wiretail_analysis::matching::Outcome;
 use wiretail_analysis::summary::figures::figures;
 use wiretail_analysis::summary::{self, summarize};
-use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::{Analysis, Matching, Summary};
 use wiretail_schema::units::{Budget, Duration};
 
@@ -16,9 +15,6 @@ use crate::analyze::pipeline::{Each, Settings, TapInput, measure};
 use crate::analyze::recognise::{KeyChoice, recognise};
 use crate::analyze::source::Source;
 use crate::progress::Progress;
-
-/// Longest delay that counts as arrived unless told otherwise, in ns: as the option `--window` of `analyze` has it.
-const WINDOW_NS: i64 = 5_000_000_000;
 
 /// What is to be evaluated, and how.
 pub struct Job<'a> {
@@ -30,18 +26,10 @@ pub struct Job<'a> {
     pub post: Source,
     /// How packets are recognised.
     pub key: KeyChoice,
-    /// Longest latency that counts as arrived, in ns.
-    pub window_ns: i64,
-    /// Packets sent in this first part are left out, in ns.
-    pub trim_ns: i64,
-    /// Added to every egress stamp, in ns.
-    pub post_offset_ns: i64,
-    /// What tells flows apart.
-    pub flows: FlowRule,
+    /// How to measure.
+    pub settings: Settings,
     /// Latency budgets to judge.
     pub budgets: Vec<Budget>,
-    /// How many of the worst packets to list.
-    pub worst: usize,
     /// Where report, summary, samples and figures go; None writes nothing.
     pub out: Option<&'a Path>,
     /// Whether to show progress where standard error is a terminal.
@@ -56,12 +44,8 @@ impl Job<'_> {
             pre,
             post,
             key: KeyChoice::Auto,
-            window_ns: WINDOW_NS,
-            trim_ns: 0,
-            post_offset_ns: 0,
-            flows: FlowRule::None,
+            settings: Settings::default(),
             budgets: Vec::new(),
-            worst: 1,
             out: None,
             progress: false,
         }
@@ -74,17 +58,10 @@ impl Job<'_> {
 /// # Errors
 /// Whatever keeps it from a result; the message names the file and the next step.
 pub fn evaluate(mut job: Job<'_>, each: Option<Each<'_>>) -> Result<(Summary, Option<PathBuf>)> {
-    let recognition = recognise(&job.pre, &job.post, &job.key, job.post_offset_ns, job.window_ns)?;
-    let settings = Settings {
-        window_ns: job.window_ns,
-        trim_ns: job.trim_ns,
-        post_offset_ns: job.post_offset_ns,
-        keyer: recognition.keyer,
-        flows: job.flows,
-        worst: job.worst,
-    };
+    let settings = job.settings;
+    let recognition = recognise(&job.pre, &job.post, &job.key, settings.post_offset_ns, settings.window_ns)?;
     let input = |source: Source| -> Result<TapInput> {
-        Ok(TapInput { name: source.name.clone(), reader: source.read()? })
+        Ok(TapInput { name: source.name.clone(), reader: source.read()?, keyer: recognition.keyer.clone() })
     };
     let (pre, post) = (input(job.pre)?, input(job.post)?);
     let total = pre.reader.total_len().zip(post.reader.total_len()).map(|(pre, post)| pre + post);

@@ -19,6 +19,7 @@ use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::{Outcome, Summary};
 
 use crate::analyze::evaluate::{Job, evaluate};
+use crate::analyze::pipeline::Settings;
 use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::{AnalyzeArgs, TimestampPlace};
@@ -45,12 +46,14 @@ pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
         pre,
         post,
         key: choice,
-        window_ns: arguments.window.ns,
-        trim_ns: arguments.trim.ns,
-        post_offset_ns: arguments.post_offset.ns,
-        flows: FlowRule::from(arguments.flows),
+        settings: Settings {
+            window_ns: arguments.window.ns,
+            trim_ns: arguments.trim.ns,
+            post_offset_ns: arguments.post_offset.ns,
+            flows: FlowRule::from(arguments.flows),
+            worst: arguments.worst,
+        },
         budgets: arguments.budgets.clone(),
-        worst: arguments.worst,
         out: arguments.out.as_deref(),
         progress: !arguments.quiet,
     };

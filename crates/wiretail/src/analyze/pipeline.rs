@@ -24,7 +24,11 @@ const PINNED_BATCHES: u64 = 512;
 /// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
 const BATCH_RECORDS: usize = 1280;
 
+/// Longest delay that counts as arrived unless told otherwise, in ns: as the option `--window` of `analyze` has it.
+const WINDOW_NS: i64 = 5_000_000_000;
+
 /// How to measure.
+#[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Longest latency that counts as arrived, in ns.
     pub window_ns: i64,
@@ -32,12 +36,16 @@ pub struct Settings {
     pub trim_ns: i64,
     /// Added to every egress stamp, in ns.
     pub post_offset_ns: i64,
-    /// How packets are recognised.
-    pub keyer: Keyer,
     /// What tells flows apart.
     pub flows: FlowRule,
     /// How many of the worst packets to keep.
     pub worst: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { window_ns: WINDOW_NS, trim_ns: 0, post_offset_ns: 0, flows: FlowRule::None, worst: 1 }
+    }
 }
 
 /// A capture to be read, and the name it goes by.
@@ -46,6 +54,8 @@ pub struct TapInput {
     pub name: String,
     /// At the start of the capture.
     pub reader: CaptureReader,
+    /// How packets are recognised.
+    pub keyer: Keyer,
 }
 
 /// Takes every outcome, in order; its first error ends the measurement with that error.
@@ -213,7 +223,7 @@ fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
     producer: Producer<'_, M>,
     mut pin: Option<Pin>,
 ) -> Result<TapResult, CaptureError> {
-    let mut records = RecordReader::new(input.reader, settings.keyer.clone(), FlowTable::new(settings.flows));
+    let mut records = RecordReader::new(input.reader, input.keyer, FlowTable::new(settings.flows));
     let mut tally = TapTally::default();
     let (mut offset, mut batches) = (0, 0);
     loop {

@@ -15,6 +15,7 @@ use wiretail_schema::summary::Summary;
 use super::text;
 use crate::analyze::evaluate::{Job, evaluate};
 use crate::analyze::outputs;
+use crate::analyze::pipeline::Settings;
 use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::explain::ExplainArgs;
@@ -106,7 +107,7 @@ fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> 
     let post = Source::open(post, options, false)?;
     let job = Job {
         key: key_choice(&arguments.key, false)?,
-        post_offset_ns: arguments.post_offset.ns,
+        settings: Settings { post_offset_ns: arguments.post_offset.ns, ..Settings::default() },
         progress: !arguments.quiet,
         ..Job::of(pre, post)
     };

@@ -16,6 +16,7 @@ use wiretail_schema::prediction::sampling::{
 
 use crate::analyze::evaluate::{Job, evaluate};
 use crate::analyze::outputs;
+use crate::analyze::pipeline::Settings;
 use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::predict::InterruptsArgs;
@@ -130,8 +131,7 @@ fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<Measu
     let options = OpenOptions::default();
     let job = Job {
         key: key_choice(&arguments.key, false)?,
-        trim_ns: arguments.trim.ns,
-        worst: WORST,
+        settings: Settings { trim_ns: arguments.trim.ns, worst: WORST, ..Settings::default() },
         ..Job::of(Source::open(pre, options.clone(), true)?, Source::open(post, options, false)?)
     };
     let (summary, _) = evaluate(job, None)?;

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use wiretail_analysis::matching::Outcome;
-use wiretail_analysis::prediction::tail::{Packets, Settings, predict};
+use wiretail_analysis::prediction::tail::{self, Packets, predict};
 use wiretail_capture::OpenOptions;
 use wiretail_report::format::{count, digits, duration, percentile};
 use wiretail_schema::prediction::tail::{Basis, Component, Fit, Forecast, TAIL_SCHEMA, Tail, TailPrediction};
 
 use crate::analyze::evaluate::{Job, evaluate};
 use crate::analyze::outputs;
+use crate::analyze::pipeline::Settings;
 use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::tail::TailArgs;
@@ -28,7 +29,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
         bail!("--once-in {once_in}: expected more than 0s");
     }
     let Read { times_ns, delays_ns, granularity_ns, clock } = read(arguments)?;
-    let settings = Settings {
+    let settings = tail::Settings {
         granularity_ns,
         run_packets: arguments.run,
         calibrate: arguments.calibrate,
@@ -72,8 +73,11 @@ fn read(arguments: &TailArgs) -> Result<Read> {
     let post = Source::open(&arguments.post, options, false)?;
     let job = Job {
         key: key_choice(&arguments.key, false)?,
-        trim_ns: arguments.trim.ns,
-        post_offset_ns: arguments.post_offset.ns,
+        settings: Settings {
+            trim_ns: arguments.trim.ns,
+            post_offset_ns: arguments.post_offset.ns,
+            ..Settings::default()
+        },
         progress: !arguments.quiet,
         ..Job::of(pre, post)
     };

@@ -9,6 +9,7 @@ use wiretail_schema::packet::FlowRule;
 use wiretail_schema::run::SegmentRecord;
 
 use crate::analyze::evaluate::Job;
+use crate::analyze::pipeline::Settings;
 use crate::analyze::source::Source;
 use crate::run::trial::store;
 
@@ -26,8 +27,11 @@ pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<
     let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
     Ok(Job {
         title: format!("{}{name}", trial.name),
-        trim_ns: trial.get("trial", "warm-up").number as i64,
-        flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
+        settings: Settings {
+            trim_ns: trial.get("trial", "warm-up").number as i64,
+            flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
+            ..Settings::default()
+        },
         ..Job::of(capture(&segment.pre)?, capture(&segment.post)?)
     })
 }

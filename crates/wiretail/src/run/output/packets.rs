@@ -37,8 +37,9 @@ pub fn of_trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Vec<C
     let none = Vec::new();
     let segments: &[SegmentRecord] = &record.segments;
     let Some(segment) = segments.first() else { return Ok(none) };
-    let job = job(&run.join(&record.directory), trial, segment)?;
-    of_job(Job { trim_ns: 0, ..job })
+    let mut job = job(&run.join(&record.directory), trial, segment)?;
+    job.settings.trim_ns = 0;
+    of_job(job)
 }
 
 /// The same of any two captures.

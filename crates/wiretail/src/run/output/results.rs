@@ -117,7 +117,8 @@ fn evaluate_segment(
     mut watchers: Watchers<'_>,
 ) -> Result<Summary> {
     let out = run.join(&segment.directory);
-    let job = Job { budgets: budgets(trial)?, worst: WORST, out: Some(&out), ..job(folder, trial, segment)? };
+    let mut job = Job { budgets: budgets(trial)?, out: Some(&out), ..job(folder, trial, segment)? };
+    job.settings.worst = WORST;
     let mut each = |outcome: &Outcome| {
         watchers.lost.take(outcome);
         if let Outcome::Matched { sent, delay_ns } = outcome {
