@@ -326,7 +326,7 @@ mod tests {
     proptest! {
         /// The short way sees what the long way sees.
         #[test]
-        fn both_ways_agree(
+        fn both_directions_agree(
             mut data in prop::collection::vec(any::<u8>(), 0..100),
             is_udp4 in prop::collection::vec(prop::bool::weighted(0.95), 5),
         ) {

@@ -139,7 +139,7 @@ fn hardware_timestamps_are_not_replaced_by_others() {
 
 #[test]
 fn both_directions_and_a_reader_during_the_trial() {
-    on_a_testbed("both_ways", |bed| {
+    on_a_testbed("both_directions", |bed| {
         for port in [PortKind::default(), PortKind::Xdp] {
             both_directions(bed, port);
         }

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_a_rank_agree() {
+    fn both_directions_to_a_rank_agree() {
         for n in [10_000u64, 300_000, 20_000_000] {
             for p in [0.5, 0.9, 0.99, 0.999] {
                 let deviation = (n as f64 * p * (1.0 - p)).sqrt();

@@ -99,7 +99,7 @@ impl PortTaps {
                     interface: name.clone(),
                     expected: "hardware timestamps",
                     found: format!("DPDK's driver {} makes none, or has no clock to read", port.driver()),
-                    next: "use --stamps software, or a network card whose driver has RTE_ETH_RX_OFFLOAD_TIMESTAMP",
+                    next: "use --timestamps software, or a network card whose driver has RTE_ETH_RX_OFFLOAD_TIMESTAMP",
                 });
             }
             let packets = room / (usize::from(snaplen) + size_of::<Kept>());

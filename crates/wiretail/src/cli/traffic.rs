@@ -267,11 +267,11 @@ pub struct CaptureArgs {
 #[command(after_help = "\
 Examples:
   wiretail forward dut/in dut/out                                    # until Ctrl-C
-  wiretail forward eth1 eth2 --both-ways --batch 32 --release batch --cpu 3 --fifo 50
+  wiretail forward eth1 eth2 --both-directions --batch 32 --release batch --cpu 3 --fifo 50
   wiretail forward dut/in dut/out --delay 10us --delay-every 1000    # to calibrate a measurement
   wiretail forward dut/in dut/out --socket xdp-redirect              # the kernel itself, by XDP
   wiretail forward dut/in dut/out --socket dpdk --batch 4            # DPDK's net_af_packet on both
-  wiretail forward dpdk:0000:01:00.0 dpdk:0000:01:00.1 --socket dpdk --cpu 3 --both-ways
+  wiretail forward dpdk:0000:01:00.0 dpdk:0000:01:00.1 --socket dpdk --cpu 3 --both-directions
 
 It busy-polls (but for xdp-redirect), so it takes a whole core. Switch segmentation offload off at the senders
 (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB are not forwarded.
@@ -363,7 +363,7 @@ pub enum CaptureSocket {
     Packet,
     /// A port of DPDK's, in a build with it: a loop polls, and takes a whole core; into memory only
     ///
-    /// Stamps are the network card's (--stamps hardware, where the driver has them) or the loop's, one for all
+    /// Stamps are the network card's (--timestamps hardware, where the driver has them) or the loop's, one for all
     /// packets that it finds at once.
     Dpdk,
 }
@@ -377,7 +377,7 @@ pub enum ForwardSocket {
     ///
     /// Taps on IN see nothing come in then: capture the sender's end (`PEER:out`, and `generate --qdisc`).
     Xdp,
-    /// None: the kernel itself forwards, by an XDP program on IN (and with --both-ways on OUT)
+    /// None: the kernel itself forwards, by an XDP program on IN (and with --both-directions on OUT)
     ///
     /// Natively where the driver can. Taps on IN see nothing come in then, as with xdp. If OUT is a veth, its
     /// other end needs `ethtool -K PEER gro on`; it is told if not. --batch, --release, --delay, --cpu and --fifo

@@ -174,7 +174,7 @@ fn af_xdp_sockets_forward_both_directions() {
     }
     let (bed, folder) = (Bed::new(), folder());
     let (input, output) = (bed.place("dut/in"), bed.place("dut/out"));
-    let forward = Running::start(&["forward", &input, &output, "--both-ways", "--socket", "xdp", "--json"]);
+    let forward = Running::start(&["forward", &input, &output, "--both-directions", "--socket", "xdp", "--json"]);
     await_forwarding(&bed);
     let (forth, back) = (format!("forth={}", bed.place("sink/in")), format!("back={}", bed.place("gen/out")));
     let file = folder.path().join("both.pcapng");
@@ -353,14 +353,14 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
     let message = fail(["capture", &tap, "--write", "/dev/full", "--duration", "1s"]);
     assert!(message.contains("/dev/full: the capture can't be written"), "{message}");
     let file = folder.path().join("hardware.pcapng");
-    let message = fail(["capture", &tap, "--write", file.to_str().unwrap(), "--stamps", "hardware"]);
+    let message = fail(["capture", &tap, "--write", file.to_str().unwrap(), "--timestamps", "hardware"]);
     assert!(
         message.contains("hardware timestamps were asked for") && message.contains("ethtool -T"),
         "{message}"
     );
     assert!(!file.exists(), "no capture without its stamps");
     let message =
-        fail(["capture", &format!("{tap}:out"), "--write", file.to_str().unwrap(), "--stamps", "hardware"]);
+        fail(["capture", &format!("{tap}:out"), "--write", file.to_str().unwrap(), "--timestamps", "hardware"]);
     assert!(message.contains("outgoing"), "{message}");
 }
 

@@ -54,7 +54,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         next: vec![
             step(
                 "capture both wires on a machine of its own, with a card that stamps",
-                "wiretail capture pre=eth1 post=eth2 --stamps hardware --write both.pcapng.zst",
+                "wiretail capture pre=eth1 post=eth2 --timestamps hardware --write both.pcapng.zst",
             ),
             step(
                 "and evaluate them",

@@ -21,7 +21,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let mut argv = vec![own.display().to_string()];
     argv.extend(["forward", input, output, "--json"].map(str::to_owned));
     if site.both_directions {
-        argv.push("--both-ways".to_owned());
+        argv.push("--both-directions".to_owned());
     }
     let kind = get("kind");
     let socket = match kind {

@@ -136,7 +136,7 @@ fn document(arguments: &ForwardArgs, counted: &Counted, more: serde_json::Value)
     let mut document = so_far(counted);
     document["in"] = arguments.input.to_string().into();
     document["out"] = arguments.output.to_string().into();
-    document["both_ways"] = arguments.both_directions.into();
+    document["both_directions"] = arguments.both_directions.into();
     document["delayed"] = counted.delayed.into();
     if let (Some(document), serde_json::Value::Object(more)) = (document.as_object_mut(), more) {
         document.extend(more);

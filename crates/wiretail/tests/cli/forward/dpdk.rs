@@ -61,7 +61,7 @@ fn dpdk_forwards_all_in_order_and_both_directions() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for (pmd, batch) in [("af_packet", "1"), ("af_packet", "64"), ("af_xdp", "32")] {
-        let forwarder = forwarder(&bed, &["--pmd", pmd, "--batch", batch, "--both-ways"]);
+        let forwarder = forwarder(&bed, &["--pmd", pmd, "--batch", batch, "--both-directions"]);
         let forth = crossed(&bed, "gen/out", "sink/in", &["--packets", "2000", "--size", "imix-csit"]);
         assert_eq!(forth, (0..2000).collect::<Vec<_>>(), "{pmd}");
         let back = crossed(&bed, "sink/in", "gen/out", &["--packets", "1000", "--first-id", "5000"]);
@@ -124,7 +124,7 @@ fn dpdk_records_what_arrives() {
         assert!(frames(&file).is_sorted_by_key(|(timestamp, _)| *timestamp));
     }
     let file = folder.path().join("hardware.pcapng");
-    let arguments = ["capture", &tap, "--socket", "dpdk", "--stamps", "hardware", "--write"];
+    let arguments = ["capture", &tap, "--socket", "dpdk", "--timestamps", "hardware", "--write"];
     let message = fail([&arguments[..], &[file.to_str().unwrap()]].concat());
     assert!(
         message.contains("hardware timestamps were asked for") && message.contains("net_af_packet"),

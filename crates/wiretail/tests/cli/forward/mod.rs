@@ -128,7 +128,7 @@ fn the_kernel_redirects_both_directions_all_that_comes() {
     bed.take_redirected();
     let (input, output) = (bed.place("dut/in"), bed.place("dut/out"));
     for both in [false, true] {
-        let more: &[&str] = if both { &["--both-ways"] } else { &[] };
+        let more: &[&str] = if both { &["--both-directions"] } else { &[] };
         let forwarder =
             Forwarder::start(&[&[&*input, &*output, "--socket", "xdp-redirect", "--json"], more].concat());
         assert_eq!([program_on(&bed, "in"), program_on(&bed, "out")], [true, both]);
@@ -171,7 +171,7 @@ fn a_killed_redirection_leaves_no_program() {
     let bed = Bed::new();
     let (input, output) = (bed.place("dut/in"), bed.place("dut/out"));
     let mut forwarder =
-        Forwarder::start(&[&input, &output, "--socket", "xdp-redirect", "--both-ways", "--json"]);
+        Forwarder::start(&[&input, &output, "--socket", "xdp-redirect", "--both-directions", "--json"]);
     assert_eq!([program_on(&bed, "in"), program_on(&bed, "out")], [true; 2]);
     // Nobody has switched GRO on at the other ends, and programs on these two don't do for those.
     for link in ["in", "out"] {
