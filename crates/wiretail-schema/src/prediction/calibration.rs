@@ -115,13 +115,6 @@ pub struct QueueingCheck {
     pub measured_loss_ratio: f64,
     /// The percentiles that are judged or shown; of repeats the median counts.
     pub percentiles: Vec<ComparedPercentile>,
-    /// How many of the trials were each predicted at the pace of their own time: the error is the median one of these. 0 where none
-    /// were: then it is that of the medians.
-    #[serde(default)]
-    pub paired: u64,
-    /// Whether these met the stalls that the calibration listed at their time, in the place of the model's interrupts.
-    #[serde(default)]
-    pub interfered: bool,
     /// Whether every percentile that has a limit is within it.
     pub within: bool,
     /// Whether every percentile that is not within its limit lies between the smallest and the largest of the repeats: the
@@ -165,7 +158,7 @@ pub struct ComparedPercentile {
     pub measured_low_ns: i64,
     /// The largest of the repeats, in ns.
     pub measured_high_ns: i64,
-    /// Predicted less measured, in parts of the measured; of trials that were predicted each by itself the median of theirs.
+    /// Predicted less measured, in parts of the measured.
     pub error: f64,
     /// How large the error may be; None where it is not judged.
     pub limit: Option<f64>,

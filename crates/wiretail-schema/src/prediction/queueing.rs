@@ -121,17 +121,6 @@ impl First {
     }
 }
 
-/// How fast the device was at one time: machines whose processors others use, too, are not always as fast.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SpeedEpoch {
-    /// Which time that was: trials of the same number were measured at it.
-    pub time: u64,
-    /// Work for each packet.
-    pub service: Length,
-    /// Packets that find the server idle.
-    pub first: Vec<First>,
-}
-
 /// When packets leave the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -168,9 +157,6 @@ pub struct QueueingModel {
     /// What interrupts of at most this length do to such a packet is in what it takes, in ns: no others of these come to it.
     #[serde(default)]
     pub idle_arrival_interrupted_ns: f64,
-    /// Services and firsts of several times. A simulation that is repeated takes them in turns in the place of the model's own.
-    #[serde(default)]
-    pub speed_epochs: Vec<SpeedEpoch>,
     /// What takes the server away, also in the middle of a packet, which goes on behind it.
     pub interrupts: Vec<Interrupts>,
     /// The same, of interrupts that hold the sender as long: the tick of a kernel whose cores all have it at once, a pause of the
@@ -197,7 +183,6 @@ impl QueueingModel {
             wake: Vec::new(),
             first: Vec::new(),
             idle_arrival_interrupted_ns: 0.0,
-            speed_epochs: Vec::new(),
             interrupts: Vec::new(),
             shared_interrupts: Vec::new(),
             sender_spacing_ns: 0.0,
@@ -210,69 +195,15 @@ impl QueueingModel {
         self.interrupts.iter().chain(&self.shared_interrupts)
     }
 
-    /// The same device as fast as it was at one of several times: in this round of a simulation that is repeated.
-    pub fn in_round(&self, number: u64) -> Self {
-        let place = number
-            .checked_rem(self.speed_epochs.len() as u64)
-            .map(|place| &self.speed_epochs[place as usize]);
-        let Some(SpeedEpoch { service, first, .. }) = place.cloned() else { return self.clone() };
-        // Not of a copy of all: the other paces are most of it.
-        Self {
-            ring: self.ring,
-            batch: self.batch,
-            release: self.release,
-            service,
-            batch_overhead: self.batch_overhead.clone(),
-            wake: self.wake.clone(),
-            first,
-            idle_arrival_interrupted_ns: self.idle_arrival_interrupted_ns,
-            speed_epochs: Vec::new(),
-            interrupts: self.interrupts.clone(),
-            shared_interrupts: self.shared_interrupts.clone(),
-            sender_spacing_ns: self.sender_spacing_ns,
-            transfer_ns: self.transfer_ns,
-        }
-    }
-
-    /// The same device as fast as it was at this time; None where nobody knows.
-    pub fn at_time(&self, time: u64) -> Option<Self> {
-        let place = self.speed_epochs.iter().position(|speed_epoch| speed_epoch.time == time)?;
-        Some(self.in_round(place as u64))
-    }
-
-    /// The median services of its slowest and its fastest pace, in ns; None where it has one only.
-    pub fn slowest_and_fastest_ns(&self) -> Option<[f64; 2]> {
-        let medians = self.speed_epochs.iter().map(|speed_epoch| match &speed_epoch.service {
-            Length::Constant(ns) | Length::Exponential(ns) => *ns,
-            Length::Samples(samples) => {
-                let mut samples = samples.clone();
-                samples.sort_unstable_by(f64::total_cmp);
-                samples.get(samples.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
-            }
-        });
-        medians.fold(None, |found, ns| {
-            let [most, least] = found.unwrap_or([ns, ns]);
-            Some([ns.max(most), ns.min(least)])
-        })
-    }
-
     /// The same device where nothing is known of what interrupts did to packets that found it idle: all of them come to these, too.
     pub fn with_interrupts_apart(&self) -> Self {
         let apart = |firsts: &[First]| firsts.iter().map(First::undisturbed).collect();
-        let speed_epoch =
-            |speed_epoch: &SpeedEpoch| SpeedEpoch { first: apart(&speed_epoch.first), ..speed_epoch.clone() };
-        Self {
-            first: apart(&self.first),
-            idle_arrival_interrupted_ns: 0.0,
-            speed_epochs: self.speed_epochs.iter().map(speed_epoch).collect(),
-            ..self.clone()
-        }
+        Self { first: apart(&self.first), idle_arrival_interrupted_ns: 0.0, ..self.clone() }
     }
 
     /// The same device where no packet holds its sender: of arrivals in which that is already.
     pub fn without_holds(mut self) -> Self {
-        let speed_epochs = self.speed_epochs.iter_mut().flat_map(|speed_epoch| &mut speed_epoch.first);
-        self.first.iter_mut().chain(speed_epochs).for_each(|first| first.stalled_ns.clear());
+        self.first.iter_mut().for_each(|first| first.stalled_ns.clear());
         self
     }
 

@@ -62,10 +62,6 @@ pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
     wake(model)?;
     first(&model.first)?;
-    for speed_epoch in &model.speed_epochs {
-        mean("the service time at a pace", &speed_epoch.service)?;
-        first(&speed_epoch.first)?;
-    }
     transfer(model)?;
     time("the length of interrupts that first packets met", model.idle_arrival_interrupted_ns)?;
     time("what the sender needs for a packet", model.sender_spacing_ns)?;

@@ -2,7 +2,6 @@
 
 use wiretail_schema::prediction::calibration::ComparedPercentile;
 
-use super::PAGES;
 use crate::stats::counts::Counts;
 use crate::stats::quantile::{curve_shares, percentiles_at};
 
@@ -27,21 +26,6 @@ impl Predicted {
             rounds.push(judged(&counts));
         }
         Self { counts, rounds }
-    }
-
-    /// The delays of all rounds.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Of several predictions of one load, all together.
-    pub fn of_all<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
-        let mut all = Self { counts: Counts::new(PAGES), rounds: Vec::new() };
-        for part in parts {
-            all.counts.absorb(&part.counts);
-            all.rounds.extend_from_slice(&part.rounds);
-        }
-        all
     }
 
     /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.
@@ -96,47 +80,6 @@ pub fn compare(
     let typical = order.get(middle(order.len())).map(|&place| &repeats[place]);
     let curve = typical.map(|one| at(&predicted.counts, one, &curve_shares(one.count().max(1))));
     (judged, curve.unwrap_or_default())
-}
-
-/// The same of repeats of which each was predicted by itself, as (rounds, measured): at the pace of the machine at its own time. The
-/// error is the median of their errors, so that what the machine did to both is in neither.
-pub fn compare_pairs(repeats: &[(Predicted, Counts)]) -> Vec<ComparedPercentile> {
-    let shares = LIMITS.map(|limit| limit.0);
-    let all = repeats.iter().filter(|(_, measured)| measured.count() > 0);
-    let each: Vec<(&Predicted, Vec<ComparedPercentile>)> =
-        all.map(|(predicted, measured)| (predicted, at(&predicted.counts, measured, &shares))).collect();
-    let judged = LIMITS.iter().enumerate().filter_map(|(place, (_, limit))| {
-        let pairs: Option<Vec<(i64, ComparedPercentile)>> = each
-            .iter()
-            .map(|(predicted, ones)| Some((predicted.typical(place)?[0], *ones.get(place)?)))
-            .collect();
-        let pairs = pairs.filter(|pairs| !pairs.is_empty())?;
-        let sorted = |of: fn(&(i64, ComparedPercentile)) -> i64| {
-            let mut values: Vec<i64> = pairs.iter().map(of).collect();
-            values.sort_unstable();
-            values
-        };
-        let (predicted, measured) = (sorted(|pair| pair.0), sorted(|pair| pair.1.measured_ns));
-        let mut errors: Vec<f64> =
-            pairs.iter().map(|(predicted_ns, one)| error(*predicted_ns, one.measured_ns)).collect();
-        errors.sort_unstable_by(f64::total_cmp);
-        let supported = pairs.iter().all(|pair| pair.1.supported);
-        let last = pairs.len() - 1;
-        let share = |share: f64| predicted[(share * last as f64).round() as usize];
-        Some(ComparedPercentile {
-            percentile: pairs[0].1.percentile,
-            predicted_ns: predicted[middle(pairs.len())],
-            predicted_low_ns: share(0.05),
-            predicted_high_ns: share(0.95),
-            measured_ns: measured[middle(pairs.len())],
-            measured_low_ns: measured[0],
-            measured_high_ns: measured[last],
-            error: errors[middle(pairs.len())],
-            limit: limit.filter(|_| supported),
-            supported,
-        })
-    });
-    judged.collect()
 }
 
 /// The judged percentiles of repeats that were each simulated on their own, as (predicted, measured): of each percentile the
@@ -253,22 +196,6 @@ mod tests {
         );
         assert_eq!((p50.measured_low_ns, p50.measured_high_ns), (10_000, 30_000));
         assert_eq!(compare_each(&[]), vec![]);
-    }
-
-    #[test]
-    fn of_pairs_the_median_error_counts() {
-        let repeat = |factor: i64| (1..=2000).map(move |value| value * factor);
-        let pair = |predicted, measured| (all(repeat(predicted)), counts(repeat(measured)));
-        // The machine was half as fast in two of five repeats: predicted and measured know it.
-        let pairs = [pair(11, 10), pair(21, 20), pair(9, 10), pair(22, 20), pair(13, 10)];
-        let judged = compare_pairs(&pairs);
-        let p50 = judged[0];
-        assert_eq!((p50.predicted_ns, p50.measured_ns, p50.error), (13_000, 10_000, 0.1));
-        assert_eq!((p50.measured_low_ns, p50.measured_high_ns, p50.limit), (10_000, 20_000, Some(0.1)));
-        assert_eq!((p50.predicted_low_ns, p50.predicted_high_ns), (9_000, 22_000));
-        assert_eq!(judged[1].limit, Some(0.2));
-        assert_eq!(compare_pairs(&[]), vec![]);
-        assert_eq!(compare_pairs(&[(all(repeat(1)), counts(0..0))]), vec![]);
     }
 
     #[test]

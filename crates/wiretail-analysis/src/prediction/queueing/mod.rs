@@ -93,7 +93,7 @@ pub fn predict(
 }
 
 /// The same of a load that ends after so many packets, and is simulated several times: a trial that is repeated. Calls `round`
-/// with the delays of each, where there are more than one. Each has one of the model's paces, in turns.
+/// with the delays of each, where there are more than one.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -113,27 +113,20 @@ pub fn predict_rounds(
     let repeats = rounds.rounds > 1;
     for number in 0..rounds.rounds {
         let mut delays = Counts::new(ROUND_PAGES);
-        let at_speed_epoch = (repeats && !model.speed_epochs.is_empty()).then(|| model.in_round(number));
-        let of_round = simulate(
-            at_speed_epoch.as_ref().unwrap_or(model),
-            arrivals,
-            packets,
-            seed.wrapping_add(number),
-            |at_ns, delay_ns| {
-                if at_ns < rounds.warm_up_ns {
-                    return;
-                }
-                match delay_ns {
-                    Some(delay_ns) => {
-                        tally.add(delay_ns);
-                        if repeats {
-                            delays.add(tally::rounded(delay_ns));
-                        }
+        let of_round = simulate(model, arrivals, packets, seed.wrapping_add(number), |at_ns, delay_ns| {
+            if at_ns < rounds.warm_up_ns {
+                return;
+            }
+            match delay_ns {
+                Some(delay_ns) => {
+                    tally.add(delay_ns);
+                    if repeats {
+                        delays.add(tally::rounded(delay_ns));
                     }
-                    None => lost += 1,
                 }
-            },
-        )?;
+                None => lost += 1,
+            }
+        })?;
         totals.absorb(&of_round);
         if repeats {
             round(&delays);

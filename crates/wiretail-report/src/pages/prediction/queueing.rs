@@ -121,16 +121,6 @@ fn errors(m: &mut Markup, checks: &[QueueingCheck]) {
     let title = "Predicted / measured, of repeats the median; below: between what nine of ten predicted repeats lie / the smallest and \
                  the largest measured; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
-    if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
-        let stalls = match checks.iter().all(|check| check.interfered) {
-            true => ", and with the stalls that it listed then",
-            false => "",
-        };
-        m.tag("p").text(format_args!(
-            "Errors are the median ones of the repeats of a load ({paired} of them or more), each predicted at the pace that the \
-             calibration found at its own time{stalls}: what else the machine did then is in both."
-        ));
-    }
     replays(m, checks);
     for check in checks.iter().filter(|check| !check.within) {
         m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
@@ -269,11 +259,6 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
     rows.extend(found.wakes.iter().map(|wake| {
         let what = format!("wake after {} idle, mean", format::duration_short(wake.after_idle_ns));
         row(&what, format::duration(wake.mean_ns), format!("{} packets", format::count(wake.packets)))
-    }));
-    rows.extend(prediction.model.slowest_and_fastest_ns().map(|[slowest_ns, fastest_ns]| {
-        let range = format!("{} to {}", format::duration(fastest_ns), format::duration(slowest_ns));
-        let rests = format!("{} repeats, each with a pace of its own", prediction.model.speed_epochs.len());
-        row("service, median of each repeat", range, rests)
     }));
     table(
         m,

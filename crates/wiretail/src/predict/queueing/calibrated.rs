@@ -13,7 +13,7 @@ use wiretail_schema::prediction::calibration::{
 use wiretail_schema::prediction::queueing::{QueueingModel, Release};
 use wiretail_schema::run::stalls::StalledRole;
 
-use super::trials::{Chosen, RING_DEFAULT, Times, choose};
+use super::trials::{Chosen, RING_DEFAULT, choose};
 use crate::analyze::evaluate::Job;
 use crate::analyze::outputs;
 use crate::analyze::source::Source;
@@ -26,24 +26,17 @@ pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
     burst: u64,
-    /// The number of its time ([`Times`]).
-    time: u64,
-    usual: bool,
     stalled: Vec<(f64, f64)>,
 }
 
 impl Taken {
     /// Of a trial, with what held its load generator.
-    fn of_trial(trial: &Chosen, times: &Times) -> Result<Self> {
+    fn of_trial(trial: &Chosen) -> Result<Self> {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let stalls = trial.stalls(StalledRole::Generator, first_ns)?;
         let stalled = stalls.iter().map(|(start, length)| (*start, start + length)).collect();
-        Ok(Self {
-            stalled,
-            time: times.of(trial).unwrap_or(0),
-            ..Self::of(&crossed, trial.warm_up_ns(), trial.burst())
-        })
+        Ok(Self { stalled, ..Self::of(&crossed, trial.warm_up_ns(), trial.burst()) })
     }
 
     /// Behind the warm-up, with times since the first packet.
@@ -54,19 +47,12 @@ impl Taken {
             .clone()
             .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
         let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
-        Self { packets: packets.collect(), lost, burst, time: 0, usual: true, stalled: Vec::new() }
+        Self { packets: packets.collect(), lost, burst, stalled: Vec::new() }
     }
 
     /// The same, as it is calibrated by.
     pub fn seen(&self) -> Observation<'_> {
-        Observation {
-            packets: &self.packets,
-            lost: self.lost,
-            burst: self.burst,
-            time: self.time,
-            usual: self.usual,
-            stalled: &self.stalled,
-        }
+        Observation { packets: &self.packets, lost: self.lost, burst: self.burst, stalled: &self.stalled }
     }
 }
 
@@ -117,13 +103,15 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
         }
     }
     let mut taken = Vec::new();
-    let times = Times::of_runs(&trials);
     for trial in &trials {
-        taken.push(Taken::of_trial(trial, &times)?);
+        taken.push(Taken::of_trial(trial)?);
     }
+    let all = trials.len();
     let usual = usual(&trials, &taken);
-    taken.iter_mut().zip(&usual).for_each(|(taken, usual)| taken.usual = *usual);
-    let left_out = usual.iter().filter(|usual| !**usual).count();
+    let measured = trials.into_iter().zip(taken).zip(usual).filter(|(_, usual)| *usual);
+    let (trials, taken): (Vec<Chosen>, Vec<Taken>) = measured.map(|(measured, _)| measured).unzip();
+    let left_out = all - trials.len();
+    let Some(first) = trials.first() else { bail!("--calibrate: expected a run") };
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let known = Known {
         ring: arguments.ring.or(first.ring()).unwrap_or(RING_DEFAULT),
@@ -131,15 +119,11 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
         release: first.release(),
     };
     let (model, mut calibration) = match &arguments.baseline {
-        Some(text) => {
-            let observations: Vec<_> = observations.into_iter().filter(|one| one.usual).collect();
-            by_baseline(&observations, baseline(text)?, &known)
-        }
+        Some(text) => by_baseline(&observations, baseline(text)?, &known),
         None => calibrate(&observations, &known),
     }
     .with_context(|| format!("{}: can't be calibrated by", arguments.calibrate.join(", ")))?;
-    let used = || trials.iter().zip(&usual).filter(|(_, usual)| **usual).map(|(trial, _)| trial);
-    calibration.trials = used().map(Chosen::name).collect();
+    calibration.trials = trials.iter().map(Chosen::name).collect();
     calibration.device = first.device();
     calibration.release = Some(first.release());
     if arguments.ring.is_none() && first.ring().is_none() {
@@ -147,12 +131,12 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
             "the device's ring is not known and taken as {RING_DEFAULT} packets (--ring): it matters for loss alone"
         ));
     }
-    for trial in used() {
+    for trial in &trials {
         calibration.remarks.extend(seen_by_trace(trial)?);
     }
     if left_out > 0 {
         calibration.remarks.push(format!(
-            "of trials that repeat each other those with the lowest and the highest p99, a quarter each, tell nothing but the pace: {left_out}"
+            "of trials that repeat each other those with the lowest and the highest p99, a quarter each, are left out: {left_out}"
         ));
     }
     let others = skipped.len().saturating_sub(1);

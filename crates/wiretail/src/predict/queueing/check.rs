@@ -16,16 +16,14 @@ use wiretail_schema::prediction::queueing::{QueueingModel, Release};
 use wiretail_schema::run::SettingRecord;
 
 use super::calibrated::Taken;
-use super::pairs::{Load, paired};
-use super::replay::{Replay, threshold_ns};
-use super::trials::{Chosen, Times, choose};
+use super::replay::Replay;
+use super::trials::{Chosen, choose};
 use crate::cli::predict::queueing::QueueingArgs;
-use crate::predict::queueing::interference::Interferences;
 use crate::run::output::directory::{self, SEARCH_FILE};
 use crate::run::output::packets::{Crossed, of_trial};
 
 /// Pages for measured delays, as for simulated ones.
-pub const PAGES: usize = 4096;
+const PAGES: usize = 4096;
 /// Simulations of a trial, at most.
 const ROUNDS_MAX: u64 = 1000;
 
@@ -44,7 +42,6 @@ pub fn all(
     for text in &arguments.calibrate {
         known.extend(choose(text)?.0);
     }
-    let times = Times::of_runs(&known);
     let mut by_these = 0;
     for text in arguments.check.iter().filter(|text| !is_search(text)) {
         let (trials, others) = choose(text)?;
@@ -69,9 +66,7 @@ pub fn all(
     if by_these > 0 {
         skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
     }
-    let interferences = Interferences::of_trials(&known, &times, threshold_ns(calibration, &known))?;
-    let known = (&times, &interferences);
-    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, known, repeats));
+    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
     Ok((checks.collect::<Result<_>>()?, skipped))
 }
 
@@ -145,7 +140,6 @@ fn one(
     arguments: &QueueingArgs,
     model: &QueueingModel,
     calibration: Option<&QueueingCalibration>,
-    (times, interferences): (&Times, &Interferences),
     repeats: &[Chosen],
 ) -> Result<QueueingCheck> {
     let trial = &repeats[0];
@@ -165,8 +159,7 @@ fn one(
                 None => lost += 1,
             }
         }
-        let speed_epoch = times.of(trial).and_then(|time| model.at_time(time));
-        replay.simulate(trial, speed_epoch, &crossed)?;
+        replay.simulate(trial, &crossed)?;
         taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
         all.push(measured);
     }
@@ -184,23 +177,13 @@ fn one(
     if !offsets_ns.is_empty() {
         model = model.without_holds();
     }
-    // Every pace as often.
-    let speed_epochs = model.speed_epochs.len().max(1) as u64;
-    let rounds =
-        arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX).next_multiple_of(speed_epochs);
+    let rounds = arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX);
     let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
     let mut typical = Vec::new();
     let each = |delays: &Counts| typical.push(judged(delays));
     let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
         .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (mut percentiles, mut curve) = compare(&Predicted::new(counts, typical), &all);
-    let load = Load { arrivals, packets, rounds, seed: arguments.seed };
-    let paired = paired(&model, (times, interferences), repeats, &all, &load)?;
-    let (pairs, interfered) = paired.as_ref().map_or((0, false), |own| (own.repeats, own.interfered));
-    if let Some(own) = paired {
-        curve = compare(&own.predicted, &all).1;
-        percentiles = own.percentiles;
-    }
+    let (percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
         failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));
@@ -215,8 +198,6 @@ fn one(
         measured_packets: all.iter().map(Counts::count).sum(),
         measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
         within: failures.is_empty(),
-        paired: pairs,
-        interfered,
         within_repeats: percentiles
             .iter()
             .filter(|one| failure(one).is_some())

@@ -3,8 +3,6 @@
 
 mod calibrated;
 mod check;
-mod interference;
-mod pairs;
 mod replay;
 mod table;
 mod trials;
@@ -103,7 +101,6 @@ fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
         wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
         first: vec![],
         idle_arrival_interrupted_ns: 0.0,
-        speed_epochs: vec![],
         interrupts,
         shared_interrupts: vec![],
         sender_spacing_ns: 0.0,

@@ -43,17 +43,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays a repeat, whose packets these are, at the pace of its time, where that is known.
+    /// Replays a repeat, whose packets these are.
     ///
     /// # Errors
     /// A list of stalls that can't be read; arrivals that can't be simulated.
-    pub fn simulate(
-        &mut self,
-        trial: &Chosen,
-        speed_epoch: Option<QueueingModel>,
-        crossed: &[Crossed],
-    ) -> Result<()> {
-        let model = speed_epoch.as_ref().unwrap_or(self.model);
+    pub fn simulate(&mut self, trial: &Chosen, crossed: &[Crossed]) -> Result<()> {
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
         let (packets, warm_up_ns) = (times_ns.len() as u64, trial.warm_up_ns() as f64);
@@ -63,8 +57,10 @@ impl<'a> Replay<'a> {
         // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
         self.stalls &= !stalls.is_empty();
         let model = match stalls.is_empty() {
-            true => QueueingModel { shared_interrupts: Vec::new(), sender_spacing_ns: 0.0, ..model.clone() },
-            false => with_stalls(model, stalls, self.threshold_ns),
+            true => {
+                QueueingModel { shared_interrupts: Vec::new(), sender_spacing_ns: 0.0, ..self.model.clone() }
+            }
+            false => with_stalls(self.model, stalls, self.threshold_ns),
         };
         let arrivals = Arrivals::Recorded { times_ns };
         let (_, counts) = predict_rounds(&model, &arrivals, packets, self.arguments.seed, rounds, |_| ())
@@ -84,13 +80,13 @@ impl<'a> Replay<'a> {
 
 /// Shorter stalls of these trials count for nothing, in ns: between two readings of its clock a loop receives and sends, too, so what is
 /// shorter than a packet without an interrupt took in the calibration is no stall.
-pub fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
+fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
     let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
     calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
 }
 
 /// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
-pub fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
+fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =
         model.away().filter_map(|source| below(source, threshold_ns)).collect();

@@ -103,15 +103,6 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
             count(wake.packets)
         )?;
     }
-    if let Some([slowest_ns, fastest_ns]) = model.slowest_and_fastest_ns() {
-        writeln!(
-            out,
-            "    paces       {}: the median service went from {} to {}; loads that are checked are simulated at each in turn",
-            model.speed_epochs.len(),
-            duration(fastest_ns),
-            duration(slowest_ns)
-        )?;
-    }
     if let Some(spacing_ns) = found.spacing_ns {
         writeln!(out, "    sender      packets of a burst are {} apart", duration(spacing_ns))?;
     }
@@ -188,17 +179,6 @@ fn checks(out: &mut impl Write, checks: &[QueueingCheck]) -> io::Result<()> {
         let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
         let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
         writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
-    }
-    if let Some(paired) = checks.iter().map(|check| check.paired).filter(|paired| *paired > 0).min() {
-        let interfered = match checks.iter().all(|check| check.interfered) {
-            true => ", with the stalls that the calibration listed then",
-            false => "",
-        };
-        writeln!(
-            out,
-            "\n  error: the median one of the repeats of a load, {paired} of them or more, each predicted at the pace of its own time\
-             {interfered}"
-        )?;
     }
     let failed: Vec<&QueueingCheck> = checks.iter().filter(|check| !check.within).collect();
     writeln!(

@@ -167,27 +167,6 @@ impl Chosen {
     }
 }
 
-/// The times of trials: those of the same repeat of a run were done one behind the other.
-pub struct Times {
-    runs: Vec<PathBuf>,
-}
-
-impl Times {
-    /// Of the runs of these trials.
-    pub fn of_runs(trials: &[Chosen]) -> Self {
-        let mut runs: Vec<PathBuf> = trials.iter().map(|trial| trial.run.clone()).collect();
-        runs.sort();
-        runs.dedup();
-        Self { runs }
-    }
-
-    /// The number of a trial's time; None of another run.
-    pub fn of(&self, trial: &Chosen) -> Option<u64> {
-        let run = self.runs.binary_search(&trial.run).ok()?;
-        Some(((run as u64) << 32) + trial.record.repeat)
-    }
-}
-
 /// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
 /// none: those that are valid, through one device, one way.
 ///

@@ -38,21 +38,10 @@ impl Busy {
             one.isolated
                 .iter_mut()
                 .for_each(|isolated| isolated.delay_ns = (isolated.delay_ns - slower_ns).max(0.0));
-            all.absorb(one);
+            all.gaps.append(&mut one.gaps);
+            all.isolated.append(&mut one.isolated);
+            all.cold += one.cold;
         }
-        all
-    }
-
-    fn absorb(&mut self, mut other: Self) {
-        self.gaps.append(&mut other.gaps);
-        self.isolated.append(&mut other.isolated);
-        self.cold += other.cold;
-    }
-
-    /// Of trials of one time, as they were.
-    pub(super) fn at_once(observations: &[Observation<'_>]) -> Self {
-        let mut all = Self::default();
-        observations.iter().for_each(|one| all.absorb(Self::of_trial(one)));
         all
     }
 

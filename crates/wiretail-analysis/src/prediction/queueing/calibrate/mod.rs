@@ -9,8 +9,7 @@
 //! - `service`: gaps far above the others are interrupted ones; how often and how long;
 //! - `interrupts`: long ones are also seen by packets that come to an idle server;
 //! - `batches`: the same where departures come in clumps, as all packets of a batch are released together;
-//! - `wake`: what a packet that found the server idle waited for besides;
-//! - `speed_epochs`: the same at several times, as a machine is not always as fast.
+//! - `wake`: what a packet that found the server idle waited for besides.
 //!
 //! What is assumed: one server, packets leave in their order, nobody else delays them. What is found keeps the mean gap, but for
 //! what the longest interrupts are in it, and with it the capacity. Formulas and limits: `docs/kpi/queueing.md`.
@@ -19,7 +18,6 @@ mod batches;
 mod busy;
 mod interrupts;
 mod service;
-mod speed_epochs;
 mod wake;
 
 #[cfg(test)]
@@ -53,18 +51,14 @@ pub struct Observation<'a> {
     pub lost: u64,
     /// Packets that were sent together; 1 if none were.
     pub burst: u64,
-    /// When it was: observations of one time have the same number.
-    pub time: u64,
-    /// Whether nothing unusual disturbed it. What did would be in every prediction, so of the others nothing is taken but the pace.
-    pub usual: bool,
     /// When the sender was held, as (start, end) in ns of the same clock; in order, none within another. Empty: never, or not known.
     pub stalled: &'a [(f64, f64)],
 }
 
 impl<'a> Observation<'a> {
-    /// Of packets of which nothing else is known, sent together in bursts of so many: a usual trial.
+    /// Of packets of which nothing else is known, sent together in bursts of so many.
     pub fn of(packets: &'a [(f64, f64)], burst: u64) -> Self {
-        Self { packets, lost: 0, burst, time: 0, usual: true, stalled: &[] }
+        Self { packets, lost: 0, burst, stalled: &[] }
     }
 
     /// For how long the sender was held between two times, in ns.
@@ -101,9 +95,6 @@ pub fn calibrate(
     observations: &[Observation<'_>],
     known: &Known,
 ) -> Result<(QueueingModel, QueueingCalibration), QueueingError> {
-    let all = observations;
-    let observations: Vec<Observation<'_>> = all.iter().filter(|one| one.usual).copied().collect();
-    let observations = &observations[..];
     observations.iter().try_for_each(acceptable)?;
     let mut remarks = Vec::new();
     let clumps = known.release == Release::Batch && known.batch > 1;
@@ -139,11 +130,9 @@ pub fn calibrate(
     let least_ns = if release == Release::Batch { least(&work.service) } else { 0.0 };
     let found = wake::of(&isolated, &work, least_ns);
     // Of batches that leave together, nobody knows what a packet alone took.
-    let (wake, first, speed_epochs) = match release {
-        Release::Batch => (found.wakes, Vec::new(), Vec::new()),
-        Release::Immediate => {
-            (Vec::new(), found.first, speed_epochs::of(all, found.transfer_ns, found.interrupted))
-        }
+    let (wake, first) = match release {
+        Release::Batch => (found.wakes, Vec::new()),
+        Release::Immediate => (Vec::new(), found.first),
     };
     let model = QueueingModel {
         ring: known.ring,
@@ -153,7 +142,6 @@ pub fn calibrate(
         wake,
         idle_arrival_interrupted_ns: if first.is_empty() { 0.0 } else { found.interrupted.longest_ns },
         first,
-        speed_epochs,
         interrupts: found.interrupts.sources,
         shared_interrupts: found.interrupts.shared,
         sender_spacing_ns: 0.0,
@@ -217,7 +205,6 @@ pub fn by_baseline(
         wake: vec![],
         first: vec![],
         idle_arrival_interrupted_ns: 0.0,
-        speed_epochs: vec![],
         interrupts: vec![],
         shared_interrupts: vec![],
         sender_spacing_ns: 0.0,

@@ -55,12 +55,7 @@ pub(super) fn interrupted_above(mut lengths: Vec<f64>) -> f64 {
     limit(&lengths) + OWN * median(&mut lengths).map_or(0.0, |found| found.value)
 }
 
-/// What a packet costs in the gaps that were not interrupted, in order.
-pub(super) fn services(gaps: &[Gap]) -> Vec<f64> {
-    bulk(&telling(gaps)).0
-}
-
-/// Those and above which length a gap was interrupted.
+/// What a packet costs in the gaps that were not interrupted, in order, and above which length one was.
 fn bulk(gaps: &[Gap]) -> (Vec<f64>, f64) {
     let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
     let above_ns = interrupted_above(lengths.clone());

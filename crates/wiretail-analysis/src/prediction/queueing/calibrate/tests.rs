@@ -100,7 +100,7 @@ fn a_constant_service_with_interrupts_is_found_again() {
     close("transfer", found.transfer_ns, 1500.0, 0.02);
     assert_eq!(evidence.spacing_ns, Some(1000.0));
     // Nothing but the service and what the spread of the gaps hides.
-    assert!(found.wake.is_empty() && found.speed_epochs.is_empty());
+    assert!(found.wake.is_empty());
     found
         .first
         .iter()
@@ -244,48 +244,6 @@ fn what_a_sender_needs_is_told_by_gaps_that_were_to_be_shorter() {
     // Of a sender that keeps up with all of them, and of few packets, nothing is said.
     let packets = recorded(&model(Length::Constant(1.0)), &Arrivals::Poisson { rate_pps: 1000.0 }, 2000);
     assert_eq!(least_gap(&[Observation::of(&packets, 1)], 1000.0), None);
-}
-
-#[test]
-fn a_machine_that_is_faster_at_times_has_a_speed_epoch_for_each() {
-    let at = |service_ns| {
-        let ground_truth = QueueingModel { transfer_ns: 1000.0, ..model(Length::Constant(service_ns)) };
-        (
-            recorded(&ground_truth, &Arrivals::Poisson { rate_pps: 15_000.0 }, 40_000),
-            recorded(&ground_truth, &bursts(15_000.0, 4), 40_000),
-        )
-    };
-    let services = [10_000.0, 14_000.0, 10_200.0, 14_100.0, 14_200.0];
-    let trials: Vec<_> = services.iter().map(|service_ns| at(*service_ns)).collect();
-    let mut seen = Vec::new();
-    for ((poisson, together), time) in trials.iter().zip(1..) {
-        // What disturbed one of them says nothing against its pace.
-        seen.push(Observation { time, usual: time != 2, ..Observation::of(poisson, 1) });
-        seen.push(Observation { time, ..Observation::of(together, 4) });
-    }
-    let (found, _) = calibrate(&seen, &known(&model(Length::Constant(0.0)))).unwrap();
-    assert_eq!(found.speed_epochs.len(), services.len());
-    for (number, service_ns) in services.iter().enumerate() {
-        let speed_epoch = found.in_round(number as u64);
-        close("service", mean(&speed_epoch.service), *service_ns, 0.01);
-        let first = &speed_epoch.first[speed_epoch.first.len() / 2].samples_ns;
-        close("first", first[first.len() / 2] + found.transfer_ns, service_ns + 1000.0, 0.01);
-    }
-    // Rounds take them in turns: of the medians of five rounds, one for each of them.
-    let mut medians = Vec::new();
-    let rounds = crate::prediction::queueing::Rounds { rounds: 5, warm_up_ns: 0.0 };
-    let arrivals = Arrivals::Constant { rate_pps: 1000.0 };
-    crate::prediction::queueing::predict_rounds(&found, &arrivals, 1000, 1, rounds, |counts| {
-        medians.push(crate::prediction::queueing::comparison::judged(counts)[0] as f64 - 1000.0);
-    })
-    .unwrap();
-    medians
-        .iter()
-        .zip(services)
-        .for_each(|(found, ground_truth)| close("median", *found, ground_truth, 0.01));
-    // Of two times nobody knows what is usual.
-    let (found, _) = calibrate(&seen[..4], &known(&model(Length::Constant(0.0)))).unwrap();
-    assert!(found.speed_epochs.is_empty());
 }
 
 #[test]
