@@ -2,9 +2,7 @@
 //! interval is narrow enough to tell a server that is a twentieth slower.
 
 use wiretail_analysis::prediction::queueing::{BatchMeans, Interval, predict, simulate};
-use wiretail_schema::prediction::queueing::{
-    Arrivals, First, Interrupts, Length, QueueingModel, Release, Wake,
-};
+use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel, Release, Wake};
 
 const PACKETS: u64 = 2_000_000;
 /// Left out: the queue starts empty.
@@ -55,10 +53,7 @@ fn agrees(what: &str, model: &QueueingModel, arrivals: &Arrivals, expected_ns: f
     };
     let (service, batch_overhead) = (slower(&model.service), slower(&model.batch_overhead));
     let wake = model.wake.iter().map(|wake| Wake { length: slower(&wake.length), ..*wake }).collect();
-    let first =
-        |first: &First| First::of(first.idle_ns, first.samples_ns.iter().map(|ns| 1.05 * ns).collect());
-    let first = model.first.iter().map(first).collect();
-    let slower = QueueingModel { service, batch_overhead, wake, first, ..model.clone() };
+    let slower = QueueingModel { service, batch_overhead, wake, ..model.clone() };
     let found = mean(&slower, arrivals, SEED, |delay| delay);
     assert!(!found.holds(expected_ns), "{what}: a slower server is not told apart");
 }
@@ -214,35 +209,6 @@ fn who_wakes_up_delays_as_welch_says() {
                 let wake = vec![Wake { after_idle_ns: 0.0, length: wake.clone() }];
                 let model = QueueingModel { wake, ..server(service) };
                 agrees("M/G/1 with setup", &model, &poisson(load, SERVICE_NS), expected);
-            }
-        }
-    }
-}
-
-/// M/G/1 whose first packet of a busy period takes S0 instead of S. Welch 1964, with the setup in the service:
-/// wait = l E[S^2] / (2 (1 - rho)) + l (E[S0^2] - E[S^2]) / (2 (1 - rho + rho0)), rho0 = l E[S0]; one packet in
-/// (1 - rho + rho0) / (1 - rho) is a first one.
-#[test]
-fn first_packets_delay_as_welch_says() {
-    for load in [0.2, 0.7] {
-        let rate = load / SERVICE_NS;
-        // Quicker than the others, which no wake can be; and slower.
-        for samples_ns in [vec![2_000.0, 4_000.0], vec![5_000.0, 15_000.0, 40_000.0]] {
-            let n = samples_ns.len() as f64;
-            let first = samples_ns.iter().sum::<f64>() / n;
-            let square = samples_ns.iter().map(|ns| ns * ns).sum::<f64>() / n;
-            for (service, service_square) in
-                [(Length::Constant(SERVICE_NS), 1.0), (Length::Exponential(SERVICE_NS), 2.0)]
-            {
-                let service_square: f64 = service_square * SERVICE_NS.powi(2);
-                let share = (1.0 - load) / (1.0 - load + rate * first);
-                let expected = pollaczek_khinchine(rate, SERVICE_NS, service_square)
-                    + rate * (square - service_square) / (2.0 * (1.0 - load + rate * first))
-                    + share * first
-                    + (1.0 - share) * SERVICE_NS;
-                let first = vec![First::of(1.0, samples_ns.clone())];
-                let model = QueueingModel { first, ..server(service) };
-                agrees("M/G/1 with a first service", &model, &poisson(load, SERVICE_NS), expected);
             }
         }
     }

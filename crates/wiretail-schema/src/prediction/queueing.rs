@@ -59,68 +59,6 @@ pub struct Wake {
     pub length: Length,
 }
 
-/// How long a packet takes that finds the server idle, from its arrival until it is served, whatever it waits for: measured, where
-/// nobody can tell the waiting from the service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct First {
-    /// After having been idle for so long, in ns.
-    pub idle_ns: f64,
-    /// How long it takes but for one in fifty, in ns, each as probable; in order.
-    pub samples_ns: Vec<f64>,
-    /// How long it takes one in fifty, in ns, each as probable; in order. Empty: as the others.
-    #[serde(default)]
-    pub tail_ns: Vec<f64>,
-    /// For how long each of them held its sender, in ns since it arrived: those of `samples_ns`, then those of `tail_ns`. Whoever
-    /// has to wake the device up does so on the sender's core. Empty: none did.
-    #[serde(default)]
-    pub stalled_ns: Vec<f64>,
-    /// Which share of all, the longest, met an interrupt.
-    #[serde(default)]
-    pub interrupted: f64,
-}
-
-/// Share of packets that is told by the tail of a [`First`].
-pub const FIRST_TAIL: f64 = 0.02;
-
-impl First {
-    /// Always one of these lengths, in ns, after so much idle time.
-    pub fn of(idle_ns: f64, samples_ns: Vec<f64>) -> Self {
-        Self { idle_ns, samples_ns, tail_ns: Vec::new(), stalled_ns: Vec::new(), interrupted: 0.0 }
-    }
-
-    /// What it takes at this share of all, and for how long it holds its sender, in ns; zeros of no samples.
-    #[inline]
-    pub fn quantile(&self, share: f64) -> (f64, f64) {
-        let place = |samples: &[f64], share: f64| {
-            ((share * samples.len() as f64) as usize).min(samples.len().saturating_sub(1))
-        };
-        let (samples, place, before) = match share - (1.0 - FIRST_TAIL) {
-            _ if self.tail_ns.is_empty() => (&self.samples_ns, place(&self.samples_ns, share), 0),
-            beyond if beyond >= 0.0 => {
-                (&self.tail_ns, place(&self.tail_ns, beyond / FIRST_TAIL), self.samples_ns.len())
-            }
-            _ => (&self.samples_ns, place(&self.samples_ns, share / (1.0 - FIRST_TAIL)), 0),
-        };
-        let at = |list: &[f64], place: usize| list.get(place).copied().unwrap_or(0.0);
-        (at(samples, place), at(&self.stalled_ns, before + place))
-    }
-
-    /// The same without interrupts.
-    fn undisturbed(&self) -> Self {
-        let kept = |samples: &[f64], lost: f64| {
-            let kept = samples.len() - (lost.clamp(0.0, 1.0) * samples.len() as f64).round() as usize;
-            samples[..kept].to_vec()
-        };
-        Self {
-            samples_ns: kept(&self.samples_ns, (self.interrupted - FIRST_TAIL) / (1.0 - FIRST_TAIL)),
-            tail_ns: kept(&self.tail_ns, self.interrupted / FIRST_TAIL),
-            stalled_ns: Vec::new(),
-            interrupted: 0.0,
-            ..*self
-        }
-    }
-}
-
 /// When packets leave the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -149,14 +87,6 @@ pub struct QueueingModel {
     /// From the arrival at an idle server until it starts; in order of the idle time. Empty: at once.
     #[serde(default)]
     pub wake: Vec<Wake>,
-    /// What a packet takes that finds the server idle, in the place of wake and service; in order of the idle time, between two of
-    /// which its quantiles go evenly from those of the one to those of the other. Empty: it waits for the wake,
-    /// and is served as the others are.
-    #[serde(default)]
-    pub first: Vec<First>,
-    /// What interrupts of at most this length do to such a packet is in what it takes, in ns: no others of these come to it.
-    #[serde(default)]
-    pub idle_arrival_interrupted_ns: f64,
     /// What takes the server away, also in the middle of a packet, which goes on behind it.
     pub interrupts: Vec<Interrupts>,
     /// The same, of interrupts that hold the sender as long: the tick of a kernel whose cores all have it at once, a pause of the
@@ -181,8 +111,6 @@ impl QueueingModel {
             service,
             batch_overhead: Length::Constant(0.0),
             wake: Vec::new(),
-            first: Vec::new(),
-            idle_arrival_interrupted_ns: 0.0,
             interrupts: Vec::new(),
             shared_interrupts: Vec::new(),
             sender_spacing_ns: 0.0,
@@ -195,25 +123,13 @@ impl QueueingModel {
         self.interrupts.iter().chain(&self.shared_interrupts)
     }
 
-    /// The same device where nothing is known of what interrupts did to packets that found it idle: all of them come to these, too.
-    pub fn with_interrupts_apart(&self) -> Self {
-        let apart = |firsts: &[First]| firsts.iter().map(First::undisturbed).collect();
-        Self { first: apart(&self.first), idle_arrival_interrupted_ns: 0.0, ..self.clone() }
-    }
-
-    /// The same device where no packet holds its sender: of arrivals in which that is already.
-    pub fn without_holds(mut self) -> Self {
-        self.first.iter_mut().for_each(|first| first.stalled_ns.clear());
-        self
-    }
-
     /// The same device with a sender that nothing holds and that takes no time, as on a machine of its own.
     pub fn with_own_sender(&self) -> Self {
         Self {
             interrupts: self.away().cloned().collect(),
             shared_interrupts: Vec::new(),
             sender_spacing_ns: 0.0,
-            ..self.with_interrupts_apart()
+            ..self.clone()
         }
     }
 }

@@ -71,11 +71,6 @@ impl<'a> Stream<'a> {
         at_ns
     }
 
-    /// The last one that was told leaves as late as this.
-    pub(super) fn hold(&mut self, at_ns: f64) {
-        self.ready_ns = later(self.ready_ns, at_ns + self.spacing_ns);
-    }
-
     #[inline]
     fn due(&mut self) -> f64 {
         if self.number >= self.packets {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wiretail_schema::prediction::queueing::{Arrivals, First, Interrupts, Length, QueueingModel};
+use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 
 /// Slots of a ring at most: 128 MiB of arrival times.
 pub const RING_MAX: u64 = 1 << 24;
@@ -61,9 +61,7 @@ pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     let service_ns = mean("the service time", &model.service)?;
     let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
     wake(model)?;
-    first(&model.first)?;
     transfer(model)?;
-    time("the length of interrupts that first packets met", model.idle_arrival_interrupted_ns)?;
     time("what the sender needs for a packet", model.sender_spacing_ns)?;
     let mut interrupt_share = 0.0;
     for interrupts in model.away() {
@@ -160,7 +158,6 @@ pub(super) fn varies(model: &QueueingModel, arrivals: &Arrivals) -> bool {
     matches!(arrivals, Arrivals::Poisson { .. })
         || varies(&model.service)
         || varies(&model.batch_overhead)
-        || !model.first.is_empty()
         || model.away().next().is_some()
 }
 
@@ -208,30 +205,6 @@ fn wake(model: &QueueingModel) -> Result<(), QueueingError> {
     }
     if !model.wake.is_sorted_by_key(|wake| wake.after_idle_ns) {
         return Err(refuse("times to wake up are out of order; expected them in the order of the idle time"));
-    }
-    Ok(())
-}
-
-fn first(firsts: &[First]) -> Result<(), QueueingError> {
-    let what = "what a packet takes that finds the server idle";
-    for first in firsts {
-        time("the idle time before a packet", first.idle_ns)?;
-        if first.samples_ns.is_empty() {
-            return Err(refuse(format!("{what} has no samples; expected one or more")));
-        }
-        first.samples_ns.iter().chain(&first.tail_ns).try_for_each(|ns| time(what, *ns))?;
-        if !(0.0..=1.0).contains(&first.interrupted) {
-            return Err(refuse(format!(
-                "a share of {} of them met an interrupt; expected 0 to 1",
-                first.interrupted
-            )));
-        }
-        if !first.samples_ns.is_sorted() || !first.tail_ns.is_sorted() {
-            return Err(refuse(format!("{what} is out of order; expected the shortest first")));
-        }
-    }
-    if !firsts.is_sorted_by_key(|first| first.idle_ns) {
-        return Err(refuse(format!("{what} is out of order; expected it in the order of the idle time")));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Seeded randomness. Every stream of a simulation has a generator of its own, so that two simulations of the same seed
 //! differ by what is different in their models only.
 
-use wiretail_schema::prediction::queueing::{First, Length, Wake};
+use wiretail_schema::prediction::queueing::{Length, Wake};
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
@@ -63,39 +63,5 @@ impl<'a> Wakes<'a> {
         }
         let step = self.steps.iter_mut().rev().find(|step| step.0 <= idle_ns)?;
         Some(step.1.next())
-    }
-}
-
-/// What packets take that find the server idle, by how long it was.
-#[derive(Debug)]
-pub(super) struct Firsts<'a> {
-    /// In order of their idle times.
-    nodes: &'a [First],
-    random: Random,
-}
-
-impl<'a> Firsts<'a> {
-    pub(super) fn new(firsts: &'a [First], random: Random) -> Self {
-        Self { nodes: firsts, random }
-    }
-
-    /// What it takes after so much idle time, and for how long it holds its sender, in ns; None where nothing was measured, or it was
-    /// not idle.
-    #[inline]
-    pub(super) fn next(&mut self, idle_ns: f64) -> Option<(f64, f64)> {
-        if self.nodes.is_empty() || idle_ns <= 0.0 {
-            return None;
-        }
-        let above = self.nodes.partition_point(|node| node.idle_ns <= idle_ns);
-        let share = self.random.uniform();
-        Some(match (above.checked_sub(1).map(|below| &self.nodes[below]), self.nodes.get(above)) {
-            (Some(below), Some(above)) => {
-                let weight = (idle_ns - below.idle_ns) / (above.idle_ns - below.idle_ns);
-                let [low, high] = [below, above].map(|node| node.quantile(share));
-                (low.0 + weight * (high.0 - low.0), low.1 + weight * (high.1 - low.1))
-            }
-            (Some(node), None) | (None, Some(node)) => node.quantile(share),
-            (None, None) => return None,
-        })
     }
 }

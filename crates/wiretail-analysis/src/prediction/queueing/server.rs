@@ -3,12 +3,8 @@
 use wiretail_schema::prediction::queueing::{Arrivals, QueueingModel, Release};
 
 use super::arrivals::Stream;
-use super::check::mean_of;
-use super::random::{Draw, Firsts, Wakes, generator};
+use super::random::{Draw, Wakes, generator};
 use super::vacations::{Vacations, later};
-
-/// The stream of what first packets take: far from those of interrupts, and of wakes, which are counted from the end.
-const FIRSTS: u64 = u64::MAX / 2;
 
 /// What a simulation counts by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -59,20 +55,6 @@ impl Ring {
         self.times[(self.head + index) & (self.times.len() - 1)]
     }
 
-    /// Moves those behind the first one that come sooner than the sender can send them: at this time, and each so much later than the
-    /// one before. When it can send what is not in the ring yet; None where it is held for none of these.
-    fn hold(&mut self, mut ready_ns: f64, spacing_ns: f64) -> Option<f64> {
-        for index in 1..self.len {
-            let slot = (self.head + index) & (self.times.len() - 1);
-            if self.times[slot] >= ready_ns {
-                return None;
-            }
-            self.times[slot] = ready_ns;
-            ready_ns += spacing_ns;
-        }
-        Some(ready_ns)
-    }
-
     #[inline]
     fn pop(&mut self) {
         self.head = (self.head + 1) & (self.times.len() - 1);
@@ -98,10 +80,6 @@ pub(super) fn serve(
     let mut overhead = Draw::new(&model.batch_overhead, generator(seed, 2));
     let mut vacations = Vacations::of_server(model, seed);
     let mut wakes = Wakes::new(&model.wake, seed);
-    let mut firsts = Firsts::new(&model.first, generator(seed, FIRSTS));
-    // So much of what a first packet takes is its service; it waits for the rest.
-    let served_ns = mean_of(&model.service);
-    let interrupted_ns = model.idle_arrival_interrupted_ns;
     let transfer_ns = model.transfer_ns;
     let room = model.ring.min(packets.max(1)) as usize;
     let batch = model.batch.min(room as u64) as usize;
@@ -123,29 +101,11 @@ pub(super) fn serve(
         // Who polls an empty ring finds the next packet when it is there.
         let idle_ns = head_ns - free_ns;
         free_ns = later(free_ns, head_ns);
-        let first = firsts.next(idle_ns);
-        let mut first_ns = first.map(|(first_ns, _)| first_ns);
-        if let Some((_, stalled_ns)) = first
-            && stalled_ns > 0.0
-            && model.sender_spacing_ns > 0.0
-            && let Some(ready_ns) = ring.hold(head_ns + stalled_ns, model.sender_spacing_ns)
-        {
-            arrival = later(arrival, ready_ns);
-            stream.hold(arrival);
+        if let Some(wake_ns) = wakes.next(idle_ns) {
+            let present_ns = vacations.present(free_ns);
+            free_ns = vacations.done(present_ns, wake_ns);
         }
-        let start_ns = if let Some(first_ns) = &mut first_ns {
-            let wake_ns = (*first_ns - served_ns).max(0.0);
-            *first_ns -= wake_ns;
-            let present_ns = vacations.present_after(free_ns, interrupted_ns);
-            let awake_ns = vacations.done_after(present_ns, wake_ns, interrupted_ns);
-            vacations.present_after(awake_ns, interrupted_ns)
-        } else {
-            if let Some(wake_ns) = wakes.next(idle_ns) {
-                let present_ns = vacations.present(free_ns);
-                free_ns = vacations.done(present_ns, wake_ns);
-            }
-            vacations.present(free_ns)
-        };
+        let start_ns = vacations.present(free_ns);
         // Slots become free when a batch is taken: what came since then shares those that were free behind it.
         while arrival <= start_ns {
             if ring.len < room {
@@ -159,19 +119,13 @@ pub(super) fn serve(
         totals.batches += 1;
         let work_ns = overhead.next();
         totals.work_ns += work_ns;
-        let overhead_interrupted_ns = if first_ns.is_some() { interrupted_ns } else { 0.0 };
-        let mut done_ns = vacations.done_after(start_ns, work_ns, overhead_interrupted_ns);
+        let mut done_ns = vacations.done(start_ns, work_ns);
         let most = ring.len.min(batch);
         let mut taken = 0;
         while taken < most && ring.get(taken) <= start_ns {
-            if let Some(first_ns) = first_ns.take() {
-                totals.work_ns += first_ns;
-                done_ns = vacations.done_after(done_ns, first_ns, interrupted_ns);
-            } else {
-                let work_ns = service.next();
-                totals.work_ns += work_ns;
-                done_ns = vacations.done(done_ns, work_ns);
-            }
+            let work_ns = service.next();
+            totals.work_ns += work_ns;
+            done_ns = vacations.done(done_ns, work_ns);
             if immediate {
                 let at = ring.get(taken);
                 outcome(at, Some(done_ns - at + transfer_ns));

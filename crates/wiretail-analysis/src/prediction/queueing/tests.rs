@@ -1,9 +1,7 @@
 //! The loop against one that walks through every ns, and what is refused.
 
 use proptest::prelude::*;
-use wiretail_schema::prediction::queueing::{
-    Arrivals, First, Interrupts, Length, QueueingModel, Release, Wake,
-};
+use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel, Release, Wake};
 
 use super::*;
 
@@ -30,8 +28,7 @@ fn outcomes_of(
 }
 
 /// The same, ns by ns: who arrives enters the ring; interrupts pile up; the server takes a batch when it is idle.
-/// Who is idle when a packet comes wakes up first, by how long it was idle; or what that packet takes is known as a whole, with what
-/// short interrupts do to it.
+/// Who is idle when a packet comes wakes up first, by how long it was idle.
 fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, Option<f64>)> {
     let constant = |length: &Length| match length {
         Length::Constant(ns) => *ns as u32,
@@ -50,13 +47,11 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
         let mut wakes = model.wake.iter().rev();
         wakes.find(|wake| wake.after_idle_ns <= idle).map_or(0, |wake| constant(&wake.length))
     };
-    let whole = model.first.first().map(|first| first.samples_ns[0] as u32);
-    let (mut idle, mut was_idle, mut in_first) = (true, false, false);
+    let mut idle = true;
     let end = 100_000;
     for now in 0..end {
         while let Some(&(at, 0)) = served.first() {
             served.remove(0);
-            in_first = false;
             stalled.push(at);
             if model.release == Release::Immediate || served.is_empty() {
                 list.extend(stalled.drain(..).map(|at| (f64::from(at), Some(f64::from(now - at)))));
@@ -67,11 +62,7 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
         }
         for &at in times.iter().filter(|at| **at == now) {
             if idle && idle_since != Some(now) {
-                (was_idle, in_first) = (true, true);
-                waking = match whole {
-                    Some(whole) => whole.saturating_sub(service),
-                    None => wake(idle_since.map_or(f64::INFINITY, |since| f64::from(now - since))),
-                };
+                waking = wake(idle_since.map_or(f64::INFINITY, |since| f64::from(now - since)));
             }
             idle = false;
             if ring.len() < model.ring as usize {
@@ -80,18 +71,11 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
                 list.push((f64::from(at), None));
             }
         }
-        let is_interrupted = |length: u32| {
-            whole.is_some() && (idle || in_first) && f64::from(length) <= model.idle_arrival_interrupted_ns
-        };
-        let comes = spans.iter().filter(|span| span.0 == now && !is_interrupted(span.1));
+        let comes = spans.iter().filter(|span| span.0 == now);
         away += comes.map(|span| span.1).sum::<u32>();
         if served.is_empty() && away == 0 && waking == 0 && !ring.is_empty() {
             let taken = ring.len().min(model.batch as usize);
             served = ring.drain(..taken).map(|at| (at, service)).collect();
-            if let Some(whole) = whole.filter(|_| was_idle) {
-                served[0].1 = whole.min(service);
-            }
-            was_idle = false;
             served[0].1 += overhead;
         }
         match (away, served.first_mut()) {
@@ -135,9 +119,7 @@ proptest! {
         overhead in 0..50u32,
         immediate in any::<bool>(),
         wakes in prop::collection::vec((0..60u32, 0..40u32), 0..4),
-        first in prop::option::of(1..90u32),
         spacing in 0..30u32,
-        interrupted in prop_oneof![Just(0), 0..90u32],
     ) {
         times.sort_unstable();
         spans.sort_unstable();
@@ -153,10 +135,8 @@ proptest! {
             release: if immediate { Release::Immediate } else { Release::Batch },
             batch_overhead: Length::Constant(f64::from(overhead)),
             wake: wakes.iter().map(|wake| after(f64::from(wake.0), f64::from(wake.1))).collect(),
-            first: first.iter().map(|ns| First::of(5.0, vec![f64::from(*ns)])).collect(),
             interrupts: vec![recorded(&spans)],
             sender_spacing_ns: f64::from(spacing),
-            idle_arrival_interrupted_ns: f64::from(interrupted),
             shared_interrupts: if shared.is_empty() { vec![] } else { vec![recorded(&shared)] },
             ..plain(Length::Constant(f64::from(service)))
         };
@@ -296,50 +276,4 @@ fn the_smallest_loads_have_an_answer() {
     // Interrupts that were looked for and not found are none.
     let silent = QueueingModel { interrupts: vec![Interrupts::Recorded { spans: vec![] }], ..model };
     assert!(predict(&silent, &Arrivals::Constant { rate_pps: 1.0 }, 5, 1).is_ok());
-}
-
-#[test]
-fn who_wakes_the_device_up_holds_its_sender() {
-    let first = First { stalled_ns: vec![12_000.0], ..First::of(1.0, vec![20_000.0]) };
-    let model =
-        QueueingModel { first: vec![first], sender_spacing_ns: 1000.0, ..plain(Length::Constant(5000.0)) };
-    let arrivals = Arrivals::Recorded { times_ns: vec![0.0, 5000.0, 6000.0, 50_000.0, 61_500.0, 70_000.0] };
-    let at =
-        |model: &QueueingModel| outcomes(model, &arrivals).0.into_iter().map(|one| one.0).collect::<Vec<_>>();
-    // What is due while it is held comes when it is not, one behind the other.
-    assert_eq!(at(&model), [0.0, 12_000.0, 13_000.0, 50_000.0, 62_000.0, 70_000.0]);
-    let due = [0.0, 5000.0, 6000.0, 50_000.0, 61_500.0, 70_000.0];
-    assert_eq!(at(&model.clone().without_holds()), due);
-    assert_eq!(at(&model.with_own_sender()), due);
-}
-
-#[test]
-fn between_idle_times_quantiles_are_between_theirs() {
-    let first = |idle_ns, samples_ns: &[f64]| First::of(idle_ns, samples_ns.to_vec());
-    let model = QueueingModel {
-        first: vec![first(1e3, &[10_000.0, 20_000.0]), first(100e3, &[30_000.0, 80_000.0])],
-        ..plain(Length::Constant(10_000.0))
-    };
-    let delays = |gap_ns: f64| -> Vec<f64> {
-        let times_ns = (0..200).map(|number| f64::from(number) * gap_ns).collect();
-        let (found, _) = outcomes(&model, &Arrivals::Recorded { times_ns });
-        let mut delays: Vec<f64> = found.into_iter().skip(1).filter_map(|outcome| outcome.1).collect();
-        delays.sort_unstable_by(f64::total_cmp);
-        delays.dedup_by(|a, b| (*a - *b).abs() < 1.0);
-        delays
-    };
-    // Beyond the last one, as there; the first packet of all finds the server idle for ever.
-    assert_eq!(delays(1e6), [30_000.0, 80_000.0]);
-    let steady = QueueingModel {
-        first: vec![first(1e3, &[10_000.0]), first(101e3, &[30_000.0])],
-        ..plain(Length::Constant(10_000.0))
-    };
-    // The idle time is what the packet before leaves of the gap.
-    let times_ns = (0..10).map(|number| f64::from(number) * 40_000.0).collect();
-    let (found, _) = outcomes(&steady, &Arrivals::Recorded { times_ns });
-    let delays: Vec<f64> = found.into_iter().filter_map(|outcome| outcome.1).collect();
-    assert_eq!(delays[0], 30_000.0);
-    for pair in delays.windows(2) {
-        assert!((pair[1] - (10_000.0 + (40_000.0 - pair[0] - 1e3) * 0.2)).abs() < 1e-6, "{delays:?}");
-    }
 }

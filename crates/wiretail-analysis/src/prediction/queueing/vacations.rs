@@ -123,19 +123,10 @@ impl<'a> Vacations<'a> {
     /// From when on an idle server is there, at `at_ns` or later.
     #[inline]
     pub(super) fn present(&mut self, at_ns: f64) -> f64 {
-        self.present_after(at_ns, 0.0)
-    }
-
-    /// The same, of interrupts that are longer than `interrupted_ns`; the others count for nothing.
-    #[inline]
-    pub(super) fn present_after(&mut self, at_ns: f64, interrupted_ns: f64) -> f64 {
         let mut present = later(at_ns, self.away_until_ns);
         while self.start_ns <= present {
-            let (start, length) = (self.start_ns, self.take());
-            if length > interrupted_ns {
-                self.away_until_ns = self.away_until_ns.max(start) + length;
-                present = present.max(self.away_until_ns);
-            }
+            self.away_until_ns = self.away_until_ns.max(self.start_ns) + self.take();
+            present = present.max(self.away_until_ns);
         }
         present
     }
@@ -144,18 +135,9 @@ impl<'a> Vacations<'a> {
     /// (preemptive-resume). The server must be [`present`](Self::present) at `at_ns`.
     #[inline]
     pub(super) fn done(&mut self, at_ns: f64, work_ns: f64) -> f64 {
-        self.done_after(at_ns, work_ns, 0.0)
-    }
-
-    /// The same, of interrupts that are longer than `interrupted_ns`; the others count for nothing.
-    #[inline]
-    pub(super) fn done_after(&mut self, at_ns: f64, work_ns: f64, interrupted_ns: f64) -> f64 {
         let mut done = at_ns + work_ns;
         while self.start_ns < done {
-            let length = self.take();
-            if length > interrupted_ns {
-                done += length;
-            }
+            done += self.take();
         }
         done
     }

@@ -173,10 +173,7 @@ fn one(
         None => burst_offsets(&observations, trial.rate_pps()),
     };
     let (arrivals, packets) = trial.intended(spacing_ns, &offsets_ns)?;
-    let mut model = QueueingModel { sender_spacing_ns: spacing_ns, ..model.clone() };
-    if !offsets_ns.is_empty() {
-        model = model.without_holds();
-    }
+    let model = QueueingModel { sender_spacing_ns: spacing_ns, ..model.clone() };
     let rounds = arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX);
     let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
     let mut typical = Vec::new();

@@ -99,8 +99,6 @@ fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
         service,
         batch_overhead: Length::Constant(arguments.overhead.ns as f64),
         wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
-        first: vec![],
-        idle_arrival_interrupted_ns: 0.0,
         interrupts,
         shared_interrupts: vec![],
         sender_spacing_ns: 0.0,

@@ -53,9 +53,6 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
     let isolated = first.iter().map(|(clump, idle_ns, stalled_ns)| Isolated {
         idle_ns: *idle_ns,
         stalled_ns: *stalled_ns,
-        holds_ns: 0.0,
-        before_ns: 0.0,
-        late: false,
         // Less the work of the others in it.
         delay_ns: clump.left_ns
             - clump.first_ns

@@ -5,10 +5,6 @@ use super::{GAPS_MIN, Gap, Isolated, Observation};
 
 /// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
 const COLD: f64 = 1.05;
-/// A packet before which the sender was held for most of the idle time came late, and the machine stood still before it.
-const STALLED_BEFORE: f64 = 0.5;
-/// Of shorter idle times nothing is said so, in ns: a sender that has to wake the device up is listed as held, too, for 9 to 13 us here.
-const LATE_NS: f64 = 30_000.0;
 /// Steps until the least gap of a sender does not change any more.
 const STEPS: usize = 20;
 
@@ -49,33 +45,18 @@ impl Busy {
         let mut found = Self::default();
         let (mut second, mut later) = (Vec::new(), Vec::new());
         let mut position = 0;
-        // What the packet before took of the device's time.
-        let mut before_ns = one.packets.first().map_or(0.0, |packet| packet.1);
         for pair in one.packets.windows(2) {
             let (left, leaves) = (pair[0].0 + pair[0].1, pair[1].0 + pair[1].1);
             if pair[1].0 >= left {
                 position = 0;
-                let idle_ns = pair[1].0 - left;
-                let late =
-                    idle_ns > LATE_NS && one.stalled_between(left, pair[1].0) > STALLED_BEFORE * idle_ns;
                 let stalled_ns = one.stalled_between(pair[1].0, leaves);
-                let holds_ns = one.stalled_from(pair[1].0);
-                found.isolated.push(Isolated {
-                    idle_ns,
-                    delay_ns: pair[1].1,
-                    stalled_ns,
-                    holds_ns,
-                    before_ns,
-                    late,
-                });
-                before_ns = pair[1].1;
+                found.isolated.push(Isolated { idle_ns: pair[1].0 - left, delay_ns: pair[1].1, stalled_ns });
                 continue;
             }
             position += 1;
             let gaps = if position == 1 { &mut second } else { &mut later };
             let stalled_ns = one.stalled_between(left, leaves);
-            before_ns = (leaves - left).max(0.0);
-            gaps.push(Gap { ns: before_ns, stalled_ns, together: one.burst > 1 });
+            gaps.push(Gap { ns: (leaves - left).max(0.0), stalled_ns, together: one.burst > 1 });
         }
         // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
         if later.len() >= GAPS_MIN {

@@ -23,8 +23,6 @@ pub(super) struct Found {
     pub shared: Vec<Interrupts>,
     /// Share of the time that those take which do not.
     own_share: f64,
-    /// Those are counted by the time in which packets would have noticed them that are longer, in ns.
-    pub short_ns: f64,
     pub evidence: InterruptEvidence,
 }
 
@@ -85,7 +83,7 @@ pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
         share: own_share + share_of(&work.shared),
         longest_ns: long.iter().chain(&work.shared).copied().fold(0.0, f64::max),
     };
-    Found { sources, shared, own_share, short_ns: bound, evidence }
+    Found { sources, shared, own_share, evidence }
 }
 
 /// Of independent ones, bounds added to bounds: wider than need be.

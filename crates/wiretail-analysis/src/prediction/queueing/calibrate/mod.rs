@@ -37,8 +37,6 @@ use crate::prediction::capacity::counted;
 pub const GAPS_MIN: usize = 200;
 /// Packets that found the server idle, at least.
 pub const ISOLATED_MIN: usize = 30;
-/// A sender that is held in sending a packet is so within this time from the packet's stamp, in ns.
-const SENDING_NS: f64 = 1500.0;
 /// Loss and reordering at most: beyond, gaps between departures are no service times.
 const ODD_SHARE_MAX: f64 = 1e-3;
 
@@ -66,12 +64,6 @@ impl<'a> Observation<'a> {
         let first = self.stalled.partition_point(|span| span.1 <= from_ns);
         let spans = self.stalled[first..].iter().take_while(|span| span.0 < to_ns);
         spans.map(|span| span.1.min(to_ns) - span.0.max(from_ns)).sum()
-    }
-
-    /// For how long the sender was held that had just sent a packet, in ns from its arrival on; 0 if it was not.
-    fn stalled_from(&self, arrival_ns: f64) -> f64 {
-        let next = self.stalled.get(self.stalled.partition_point(|span| span.1 <= arrival_ns));
-        next.filter(|span| span.0 <= arrival_ns + SENDING_NS).map_or(0.0, |span| span.1 - arrival_ns)
     }
 }
 
@@ -126,22 +118,13 @@ pub fn calibrate(
             isolated.len()
         )));
     }
-    // What the server still does for a packet that has left is in what the next one takes, where that is known as a whole.
-    let least_ns = if release == Release::Batch { least(&work.service) } else { 0.0 };
-    let found = wake::of(&isolated, &work, least_ns);
-    // Of batches that leave together, nobody knows what a packet alone took.
-    let (wake, first) = match release {
-        Release::Batch => (found.wakes, Vec::new()),
-        Release::Immediate => (Vec::new(), found.first),
-    };
+    let found = wake::of(&isolated, &work, least(&work.service));
     let model = QueueingModel {
         ring: known.ring,
         batch: known.batch,
         release,
         batch_overhead: Length::Constant(work.overhead_ns),
-        wake,
-        idle_arrival_interrupted_ns: if first.is_empty() { 0.0 } else { found.interrupted.longest_ns },
-        first,
+        wake: found.wakes,
         interrupts: found.interrupts.sources,
         shared_interrupts: found.interrupts.shared,
         sender_spacing_ns: 0.0,
@@ -203,8 +186,6 @@ pub fn by_baseline(
         service: Length::Constant(service_ns),
         batch_overhead: Length::Constant(0.0),
         wake: vec![],
-        first: vec![],
-        idle_arrival_interrupted_ns: 0.0,
         interrupts: vec![],
         shared_interrupts: vec![],
         sender_spacing_ns: 0.0,
@@ -285,12 +266,6 @@ struct Isolated {
     delay_ns: f64,
     /// For how long the sender was held between its arrival and its departure.
     stalled_ns: f64,
-    /// For how long its sender was held that had just sent it, from its arrival on.
-    holds_ns: f64,
-    /// What the packet before it took of the server's time.
-    before_ns: f64,
-    /// It came later than it should have, as the sender was held before.
-    late: bool,
 }
 
 /// A time between two departures, and for how long of it the sender was held, in ns.

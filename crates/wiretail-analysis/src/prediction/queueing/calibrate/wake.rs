@@ -2,9 +2,9 @@
 //! by [`interrupts`].
 
 use wiretail_schema::prediction::calibration::WakeEvidence;
-use wiretail_schema::prediction::queueing::{FIRST_TAIL, First, Length, Wake};
+use wiretail_schema::prediction::queueing::{Length, Wake};
 
-use super::service::{Work, at, interrupted_above, limit, median, moments, shared};
+use super::service::{Work, at, limit, median, moments, shared};
 use super::{Isolated, interrupts};
 use crate::prediction::queueing::check::mean_of;
 
@@ -19,27 +19,10 @@ const CLASS_MIN: usize = 50;
 const CLASS_NS: f64 = 400.0;
 /// So many of these; beyond, each class ends at twice its start.
 const CLASSES_SHORT: i64 = 20;
-/// Quantiles that many numbers are told by.
-const QUANTILES: usize = 500;
-
-/// Interrupts of packets that found the server idle.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Interrupted {
-    /// Share of the packets that one hit.
-    pub hits: f64,
-    /// Longer ones are rare, in ns.
-    pub longest_ns: f64,
-}
-
-/// Transfer, what packets took that found the server idle, by classes of idle times, and interrupts.
+/// Transfer, the times to wake up by classes of idle times, and interrupts.
 pub(super) struct Found {
     pub transfer_ns: f64,
-    /// What they waited for besides service and transfer.
     pub wakes: Vec<Wake>,
-    /// What they took besides the transfer.
-    pub first: Vec<First>,
-    /// The interrupts that are in it.
-    pub interrupted: Interrupted,
     pub evidence: Vec<WakeEvidence>,
     pub interrupts: interrupts::Found,
 }
@@ -55,7 +38,10 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
     let transfer_ns = (at(&delays, SMALLEST) - smallest_ns).max(-least_ns);
-    let idle = idle(isolated, transfer_ns);
+    // Who came while a packet that had left was still worked on did not find it idle.
+    let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
+    let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
+    idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
     let classes = classes(&idle);
     // What held the sender as well is known from gaps alone: nothing was sent while it took an idle server.
     let late: Vec<f64> = classes.iter().flat_map(|class| late(class)).collect();
@@ -63,8 +49,6 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     let hits = interrupts.hits(work.mean_ns);
     let transfer_ns =
         classes.iter().fold(transfer_ns, |least, class| least.min(most(class, work, hits))).max(-least_ns);
-    let interrupted = Interrupted { hits, longest_ns: interrupts.short_ns };
-    let first = firsts(isolated, transfer_ns, interrupted);
     let (mut wakes, mut evidence) = (Vec::new(), Vec::new());
     for class in classes {
         let after_idle_ns = if wakes.is_empty() { 0.0 } else { class[0].idle_ns };
@@ -75,58 +59,7 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     if wakes.iter().all(|wake| mean_of(&wake.length) == 0.0) {
         wakes.clear();
     }
-    Found { transfer_ns, wakes, first, interrupted, evidence, interrupts }
-}
-
-/// What packets took that found the device idle. Of evenly spaced ones, who comes soon after another has left comes behind one that
-/// was interrupted, and says what an interrupt leaves behind, not a short idle time; who comes after a long one, behind one that held
-/// the sender: those are left out.
-pub(super) fn firsts(isolated: &[Isolated], transfer_ns: f64, interrupted: Interrupted) -> Vec<First> {
-    let above_ns = interrupted_above(isolated.iter().map(|one| one.before_ns).collect());
-    let behind_others: Vec<Isolated> =
-        isolated.iter().filter(|one| one.before_ns <= above_ns && !one.late).copied().collect();
-    classes(&idle(&behind_others, transfer_ns))
-        .iter()
-        .map(|class| first(class, transfer_ns, interrupted))
-        .collect()
-}
-
-/// Packets that found the server idle, in order of the idle time: who came while a packet that had left was still worked on did not.
-fn idle(isolated: &[Isolated], transfer_ns: f64) -> Vec<Isolated> {
-    let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
-    let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
-    idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
-    idle
-}
-
-/// What a class took besides the transfer, by quantiles, at its median idle time. Interrupts that are too rare to be told by these are
-/// left out.
-fn first(class: &[Isolated], transfer_ns: f64, interrupted: Interrupted) -> First {
-    let mut sorted = class.to_vec();
-    sorted.sort_unstable_by(|a, b| a.delay_ns.total_cmp(&b.delay_ns));
-    let middle_ns = sorted[sorted.len() / 2].delay_ns;
-    let undisturbed = undisturbed(class, interrupted.hits).len();
-    let kept =
-        sorted.partition_point(|one| one.delay_ns <= middle_ns + interrupted.longest_ns).max(undisturbed);
-    sorted.truncate(kept);
-    let (samples, tail) = sorted.split_at(((1.0 - FIRST_TAIL) * kept as f64).ceil() as usize);
-    let [samples, tail] = [quantiles(samples), quantiles(tail)];
-    let besides = |ones: &[Isolated]| ones.iter().map(|one| (one.delay_ns - transfer_ns).max(0.0)).collect();
-    First {
-        idle_ns: class[class.len() / 2].idle_ns,
-        samples_ns: besides(&samples),
-        tail_ns: besides(&tail),
-        stalled_ns: samples.iter().chain(&tail).map(|one| one.holds_ns).collect(),
-        interrupted: (kept - undisturbed) as f64 / kept as f64,
-    }
-}
-
-/// So many quantiles of what is in order, each as probable; all, where there are no more.
-pub(super) fn quantiles<T: Copy>(sorted: &[T]) -> Vec<T> {
-    if sorted.len() <= QUANTILES {
-        return sorted.to_vec();
-    }
-    (0..QUANTILES).map(|place| sorted[(2 * place + 1) * sorted.len() / (2 * QUANTILES)]).collect()
+    Found { transfer_ns, wakes, evidence, interrupts }
 }
 
 /// By how much those far above the others are later than the median.
