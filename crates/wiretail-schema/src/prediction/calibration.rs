@@ -78,9 +78,6 @@ pub struct InterruptEvidence {
     pub above_ns: Option<f64>,
     /// How many.
     pub count: u64,
-    /// How many of them held the sender as well.
-    #[serde(default)]
-    pub shared: u64,
     /// How many a second.
     pub per_second: Estimate,
     /// Share of the time that they take.

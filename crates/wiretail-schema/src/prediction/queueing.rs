@@ -89,13 +89,6 @@ pub struct QueueingModel {
     pub wake: Vec<Wake>,
     /// What takes the server away, also in the middle of a packet, which goes on behind it.
     pub interrupts: Vec<Interrupts>,
-    /// The same, of interrupts that hold the sender as long: the tick of a kernel whose cores all have it at once, a pause of the
-    /// whole machine. What was to be sent meanwhile comes behind them, so that fewer packets wait for these than for the others.
-    #[serde(default)]
-    pub shared_interrupts: Vec<Interrupts>,
-    /// What that sender needs from one packet to the next at least, in ns: packets that are due at once come so far apart.
-    #[serde(default)]
-    pub sender_spacing_ns: f64,
     /// Everything else on the way that is always as long, in ns. Negative where a packet has left before the server is done
     /// with it; the whole delay is never below 0.
     pub transfer_ns: f64,
@@ -112,24 +105,7 @@ impl QueueingModel {
             batch_overhead: Length::Constant(0.0),
             wake: Vec::new(),
             interrupts: Vec::new(),
-            shared_interrupts: Vec::new(),
-            sender_spacing_ns: 0.0,
             transfer_ns: 0.0,
-        }
-    }
-
-    /// All that takes the server away: its own interrupts, then those that it shares with the sender.
-    pub fn away(&self) -> impl Iterator<Item = &Interrupts> {
-        self.interrupts.iter().chain(&self.shared_interrupts)
-    }
-
-    /// The same device with a sender that nothing holds and that takes no time, as on a machine of its own.
-    pub fn with_own_sender(&self) -> Self {
-        Self {
-            interrupts: self.away().cloned().collect(),
-            shared_interrupts: Vec::new(),
-            sender_spacing_ns: 0.0,
-            ..self.clone()
         }
     }
 }

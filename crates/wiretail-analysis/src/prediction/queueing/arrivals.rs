@@ -4,7 +4,6 @@ use wiretail_schema::prediction::queueing::Arrivals;
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
-use super::vacations::{Vacations, later};
 
 const SECOND_NS: f64 = 1e9;
 
@@ -14,12 +13,6 @@ pub(super) struct Stream<'a> {
     kind: Kind<'a>,
     number: u64,
     packets: u64,
-    /// What holds the sender.
-    stalled: Option<Vacations<'a>>,
-    /// What it needs from one packet to the next.
-    spacing_ns: f64,
-    /// When it can send again.
-    ready_ns: f64,
 }
 
 #[derive(Debug)]
@@ -31,14 +24,8 @@ enum Kind<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// `packets` arrivals, or as many as were recorded, if that is less; of a sender that these interrupts hold, and that needs so
-    /// long for a packet.
-    pub(super) fn new(
-        arrivals: &'a Arrivals,
-        packets: u64,
-        random: Random,
-        (stalled, spacing_ns): (Option<Vacations<'a>>, f64),
-    ) -> Self {
+    /// `packets` arrivals, or as many as were recorded, if that is less.
+    pub(super) fn new(arrivals: &'a Arrivals, packets: u64, random: Random) -> Self {
         let gap = |rate_pps: f64| SECOND_NS / rate_pps;
         let kind = match *arrivals {
             Arrivals::Constant { rate_pps } => Kind::Constant { gap_ns: gap(rate_pps) },
@@ -56,23 +43,11 @@ impl<'a> Stream<'a> {
             Arrivals::Recorded { times_ns } => packets.min(times_ns.len() as u64),
             _ => packets,
         };
-        Self { kind, number: 0, packets, stalled, spacing_ns, ready_ns: f64::NEG_INFINITY }
+        Self { kind, number: 0, packets }
     }
 
     #[inline]
     pub(super) fn next(&mut self) -> f64 {
-        let due_ns = later(self.due(), self.ready_ns);
-        let at_ns = match &mut self.stalled {
-            // What is due while it is held leaves when it is not.
-            Some(stalled) if due_ns < f64::INFINITY => stalled.present(due_ns),
-            _ => due_ns,
-        };
-        self.ready_ns = at_ns + self.spacing_ns;
-        at_ns
-    }
-
-    #[inline]
-    fn due(&mut self) -> f64 {
         if self.number >= self.packets {
             return f64::INFINITY;
         }

@@ -62,9 +62,8 @@ pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     let overhead_ns = mean("the overhead of a batch", &model.batch_overhead)?;
     wake(model)?;
     transfer(model)?;
-    time("what the sender needs for a packet", model.sender_spacing_ns)?;
     let mut interrupt_share = 0.0;
-    for interrupts in model.away() {
+    for interrupts in &model.interrupts {
         interrupt_share += share(interrupts)?;
     }
     if interrupt_share > INTERRUPT_SHARE_MAX {
@@ -134,7 +133,8 @@ pub(super) fn affordable(
     packets: u64,
 ) -> Result<(), QueueingError> {
     let per_second: f64 = model
-        .away()
+        .interrupts
+        .iter()
         .map(|interrupts| match interrupts {
             Interrupts::Periodic { period_ns, .. } => 1e9 / period_ns,
             Interrupts::Poisson { per_second, .. } => *per_second,
@@ -158,7 +158,7 @@ pub(super) fn varies(model: &QueueingModel, arrivals: &Arrivals) -> bool {
     matches!(arrivals, Arrivals::Poisson { .. })
         || varies(&model.service)
         || varies(&model.batch_overhead)
-        || model.away().next().is_some()
+        || !model.interrupts.is_empty()
 }
 
 fn time(what: &str, ns: f64) -> Result<(), QueueingError> {

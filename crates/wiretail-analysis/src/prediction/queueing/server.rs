@@ -74,11 +74,10 @@ pub(super) fn serve(
     seed: u64,
     mut outcome: impl FnMut(f64, Option<f64>),
 ) -> Totals {
-    let stalled = Vacations::of_sender(model, seed);
-    let mut stream = Stream::new(arrivals, packets, generator(seed, 0), (stalled, model.sender_spacing_ns));
+    let mut stream = Stream::new(arrivals, packets, generator(seed, 0));
     let mut service = Draw::new(&model.service, generator(seed, 1));
     let mut overhead = Draw::new(&model.batch_overhead, generator(seed, 2));
-    let mut vacations = Vacations::of_server(model, seed);
+    let mut vacations = Vacations::new(&model.interrupts, seed);
     let mut wakes = Wakes::new(&model.wake, seed);
     let transfer_ns = model.transfer_ns;
     let room = model.ring.min(packets.max(1)) as usize;

@@ -88,42 +88,20 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
     list
 }
 
-/// When a sender sends what is due at these times, ns by ns: not while it is held, in whose spans it piles up, nor sooner than
-/// `spacing` after the packet before.
-fn sent(times: &[u32], spans: &[(u32, u32)], spacing: u32) -> Vec<u32> {
-    let (mut sent, mut stalled) = (Vec::<u32>::new(), 0);
-    for now in 0..100_000 {
-        stalled += spans.iter().filter(|span| span.0 == now).map(|span| span.1).sum::<u32>();
-        if stalled == 0 {
-            while times.get(sent.len()).is_some_and(|due| *due <= now)
-                && sent.last().is_none_or(|last| last + spacing <= now)
-            {
-                sent.push(now);
-            }
-        } else {
-            stalled -= 1;
-        }
-    }
-    sent
-}
-
 proptest! {
     #[test]
     fn is_what_walking_through_every_ns_comes_to(
         mut times in prop::collection::vec(0..3000u32, 1..120),
         mut spans in prop::collection::vec((0..3000u32, 0..90u32), 0..30),
-        mut shared in prop::collection::vec((0..3000u32, 0..90u32), 0..12),
         ring in 1..40u64,
         batch in 1..40u64,
         service in 1..60u32,
         overhead in 0..50u32,
         immediate in any::<bool>(),
         wakes in prop::collection::vec((0..60u32, 0..40u32), 0..4),
-        spacing in 0..30u32,
     ) {
         times.sort_unstable();
         spans.sort_unstable();
-        shared.sort_unstable();
         let recorded = |spans: &[(u32, u32)]| Interrupts::Recorded {
             spans: spans.iter().map(|span| (f64::from(span.0), f64::from(span.1))).collect(),
         };
@@ -136,15 +114,13 @@ proptest! {
             batch_overhead: Length::Constant(f64::from(overhead)),
             wake: wakes.iter().map(|wake| after(f64::from(wake.0), f64::from(wake.1))).collect(),
             interrupts: vec![recorded(&spans)],
-            sender_spacing_ns: f64::from(spacing),
-            shared_interrupts: if shared.is_empty() { vec![] } else { vec![recorded(&shared)] },
             ..plain(Length::Constant(f64::from(service)))
         };
         // A recording that is nothing but interrupts is refused; see below.
         prop_assume!(capacity(&model).is_ok());
         let arrivals = Arrivals::Recorded { times_ns: times.iter().copied().map(f64::from).collect() };
         let (mut found, totals) = outcomes(&model, &arrivals);
-        let mut expected = walked(&model, &sent(&times, &shared, spacing), &[spans, shared].concat());
+        let mut expected = walked(&model, &times, &spans);
         // Losses are told in another order relative to departures.
         let lost = |list: &mut Vec<(f64, Option<f64>)>| -> Vec<_> {
             list.extract_if(.., |outcome| outcome.1.is_none()).collect()
@@ -177,20 +153,6 @@ fn more_sources_leave_the_numbers_of_the_others_alone() {
     let never = Interrupts::Poisson { per_second: 1e-12, length: Length::Exponential(1.0) };
     model.interrupts = vec![never];
     assert_eq!(outcomes(&model, &arrivals).0, alone);
-}
-
-#[test]
-fn who_has_a_sender_of_its_own_meets_interrupts_more_often() {
-    // Half of the time is interrupted: half of the packets find the server away, but for a sender that is held meanwhile.
-    let beat = Interrupts::Periodic { period_ns: 1e6, phase_ns: None, length: Length::Constant(5e5) };
-    let shared = QueueingModel { shared_interrupts: vec![beat], ..plain(Length::Constant(1000.0)) };
-    let late = |model: &QueueingModel| {
-        let list = outcomes_of(model, &Arrivals::Poisson { rate_pps: 997.0 }, 10_000).0;
-        list.iter().filter(|one| one.1.is_some_and(|delay_ns| delay_ns > 1e4)).count()
-    };
-    let (stalled, alone) = (late(&shared), late(&shared.with_own_sender()));
-    // Only the work of a packet, 1 us of 500, may still be interrupted, or another packet be held with it.
-    assert!(stalled < 50 && (4500..5500).contains(&alone), "{stalled} {alone}");
 }
 
 #[test]

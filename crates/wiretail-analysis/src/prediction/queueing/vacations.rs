@@ -3,7 +3,7 @@
 //! An interrupt that comes while another one is served waits for it, as it does on a core that masks interrupts
 //! meanwhile. So what the server loses is the sum of all lengths, whichever source they are of.
 
-use wiretail_schema::prediction::queueing::{Interrupts, QueueingModel};
+use wiretail_schema::prediction::queueing::Interrupts;
 use wiretail_schema::random::Random;
 
 use super::exponential::exponential;
@@ -82,20 +82,10 @@ pub(super) struct Vacations<'a> {
 }
 
 impl<'a> Vacations<'a> {
-    /// Of a server: all that takes it away.
-    pub(super) fn of_server(model: &'a QueueingModel, seed: u64) -> Self {
-        Self::new(model.away().zip(0..), seed)
-    }
-
-    /// Of the sender: those of the server that hold it, too, at the same times. None where nothing does.
-    pub(super) fn of_sender(model: &'a QueueingModel, seed: u64) -> Option<Self> {
-        let shared = model.away().zip(0..).skip(model.interrupts.len());
-        (!model.shared_interrupts.is_empty()).then(|| Self::new(shared, seed))
-    }
-
-    /// Sources with their numbers: each has streams of random numbers of its own, the same ones wherever it is asked for.
-    fn new(sources: impl Iterator<Item = (&'a Interrupts, u64)>, seed: u64) -> Self {
-        let sources = sources.map(|(one, number)| Source::new(one, seed, STREAM + 2 * number)).collect();
+    /// Sources with their numbers: each has streams of random numbers of its own.
+    pub(super) fn new(sources: &'a [Interrupts], seed: u64) -> Self {
+        let numbered = sources.iter().zip(0..);
+        let sources = numbered.map(|(one, number)| Source::new(one, seed, STREAM + 2 * number)).collect();
         let mut vacations =
             Self { sources, next: 0, start_ns: f64::INFINITY, away_until_ns: f64::NEG_INFINITY };
         vacations.choose();

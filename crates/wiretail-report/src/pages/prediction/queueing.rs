@@ -244,9 +244,8 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
             "interrupts a second",
             format::digits(found.interrupts.per_second.value, 3),
             format!(
-                "{} were seen, {} of which held the sender as well; they take {} of the time",
+                "{} were seen; they take {} of the time",
                 format::count(found.interrupts.count),
-                format::count(found.interrupts.shared),
                 format::ratio(found.interrupts.share)
             ),
         ),

@@ -11,7 +11,6 @@ use wiretail_schema::prediction::calibration::{
     QUEUEING_MODEL_SCHEMA, QueueingCalibration, SavedQueueingModel,
 };
 use wiretail_schema::prediction::queueing::{QueueingModel, Release};
-use wiretail_schema::run::stalls::StalledRole;
 
 use super::trials::{Chosen, RING_DEFAULT, choose};
 use crate::analyze::evaluate::Job;
@@ -26,17 +25,12 @@ pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
     burst: u64,
-    stalled: Vec<(f64, f64)>,
 }
 
 impl Taken {
-    /// Of a trial, with what held its load generator.
     fn of_trial(trial: &Chosen) -> Result<Self> {
         let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
-        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
-        let stalls = trial.stalls(StalledRole::Generator, first_ns)?;
-        let stalled = stalls.iter().map(|(start, length)| (*start, start + length)).collect();
-        Ok(Self { stalled, ..Self::of(&crossed, trial.warm_up_ns(), trial.burst()) })
+        Ok(Self::of(&crossed, trial.warm_up_ns(), trial.burst()))
     }
 
     /// Behind the warm-up, with times since the first packet.
@@ -47,12 +41,12 @@ impl Taken {
             .clone()
             .filter_map(|packet| Some(((packet.at_ns - first_ns) as f64, packet.delay_ns? as f64)));
         let lost = counted.clone().filter(|packet| packet.delay_ns.is_none()).count() as u64;
-        Self { packets: packets.collect(), lost, burst, stalled: Vec::new() }
+        Self { packets: packets.collect(), lost, burst }
     }
 
     /// The same, as it is calibrated by.
     pub fn seen(&self) -> Observation<'_> {
-        Observation { packets: &self.packets, lost: self.lost, burst: self.burst, stalled: &self.stalled }
+        Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use wiretail_analysis::prediction::capacity::place;
-use wiretail_analysis::prediction::queueing::calibrate::{Observation, burst_offsets, least_gap, spacing};
+use wiretail_analysis::prediction::queueing::calibrate::{Observation, burst_offsets, spacing};
 use wiretail_analysis::prediction::queueing::comparison::{CAPACITY_LIMIT, Predicted, compare, judged};
 use wiretail_analysis::prediction::queueing::{Rounds, capacity, predict_rounds};
 use wiretail_analysis::stats::counts::Counts;
@@ -166,14 +166,12 @@ fn one(
     // How fast a sender's packets follow one another is the load's, not the device's.
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
-    let given_ns = given_ns.or(trial.poisson_pps().and_then(|rate_pps| least_gap(&observations, rate_pps)));
     let spacing_ns = given_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
     let offsets_ns = match arguments.spacing {
         Some(_) => Vec::new(),
         None => burst_offsets(&observations, trial.rate_pps()),
     };
     let (arrivals, packets) = trial.intended(spacing_ns, &offsets_ns)?;
-    let model = QueueingModel { sender_spacing_ns: spacing_ns, ..model.clone() };
     let rounds = arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX);
     let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
     let mut typical = Vec::new();

@@ -39,11 +39,9 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
     if let Some(path) = &arguments.save {
         calibrated::save(path, &model, calibration.as_ref())?;
     }
-    // What is asked for is the device, whoever sends. What is checked was sent from the same machine.
-    let alone = model.with_own_sender();
     let mut loads = Vec::new();
     for arrivals in arrivals(arguments, calibration.as_ref())? {
-        let (load, _) = predict(&alone, &arrivals, arguments.packets.get(), arguments.seed)
+        let (load, _) = predict(&model, &arrivals, arguments.packets.get(), arguments.seed)
             .with_context(|| format!("{} can't be simulated", named(&arrivals)))?;
         loads.push(load);
     }
@@ -100,8 +98,6 @@ fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
         batch_overhead: Length::Constant(arguments.overhead.ns as f64),
         wake: if arguments.wake.ns == 0 { vec![] } else { vec![wake] },
         interrupts,
-        shared_interrupts: vec![],
-        sender_spacing_ns: 0.0,
         transfer_ns: arguments.transfer.ns as f64,
     })
 }

@@ -57,9 +57,7 @@ impl<'a> Replay<'a> {
         // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
         self.stalls &= !stalls.is_empty();
         let model = match stalls.is_empty() {
-            true => {
-                QueueingModel { shared_interrupts: Vec::new(), sender_spacing_ns: 0.0, ..self.model.clone() }
-            }
+            true => self.model.clone(),
             false => with_stalls(self.model, stalls, self.threshold_ns),
         };
         let arrivals = Arrivals::Recorded { times_ns };
@@ -89,11 +87,11 @@ fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) ->
 fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =
-        model.away().filter_map(|source| below(source, threshold_ns)).collect();
+        model.interrupts.iter().filter_map(|source| below(source, threshold_ns)).collect();
     if !spans.is_empty() {
         interrupts.push(Interrupts::Recorded { spans });
     }
-    QueueingModel { interrupts, ..model.with_own_sender() }
+    QueueingModel { interrupts, ..model.clone() }
 }
 
 /// What of a source is shorter than a stall; None where nothing is.

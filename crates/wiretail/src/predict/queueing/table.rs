@@ -48,9 +48,6 @@ fn model(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
     for source in &model.interrupts {
         write!(out, ", interrupts {}", interrupts(source))?;
     }
-    for source in &model.shared_interrupts {
-        write!(out, ", interrupts of device and sender {}", interrupts(source))?;
-    }
     let capacity = wiretail_analysis::prediction::queueing::capacity(model).ok().and_then(|found| found.pps);
     writeln!(out, ": capacity {}", capacity.map_or_else(|| "without limit".to_owned(), rate))
 }
@@ -80,14 +77,6 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
         seen.above_ns
             .map_or(String::new(), |above| format!("; packets that took longer than {}", duration(above)))
     )?;
-    if seen.shared > 0 {
-        writeln!(
-            out,
-            "                {} of them held the sender as well: fewer packets of a sender on this machine wait for them than of one \
-             elsewhere",
-            count(seen.shared)
-        )?;
-    }
     writeln!(
         out,
         "    transfer    {}: {} packets found it idle",

@@ -77,12 +77,6 @@ impl Chosen {
         self.number("traffic", "rate") as f64
     }
 
-    /// The mean rate at which packets were due independently; None where they were not.
-    pub fn poisson_pps(&self) -> Option<f64> {
-        let is_poisson = self.trial.get("traffic", "pattern").text == "poisson";
-        is_poisson.then(|| self.rate_pps())
-    }
-
     /// The first part of it, which does not count, in ns.
     pub fn warm_up_ns(&self) -> i64 {
         self.number("trial", "warm-up") as i64

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::Length;
 
-use super::service::{Work, limit, median, moments, shared};
+use super::service::{Work, limit, median, moments};
 use super::{Isolated, Observation};
 
 /// Departures nearer than this part of the mean gap are one clump's.
@@ -34,15 +34,9 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
         for pair in found.windows(2) {
             // The batch was taken when the one before had left: whoever is in it was there.
             if pair[1].first_ns < pair[0].left_ns {
-                let stalled_ns = one.stalled_between(pair[0].left_ns, pair[1].left_ns);
-                busy.push(Batch {
-                    packets: pair[1].packets,
-                    ns: pair[1].left_ns - pair[0].left_ns,
-                    stalled_ns,
-                });
+                busy.push(Batch { packets: pair[1].packets, ns: pair[1].left_ns - pair[0].left_ns });
             } else {
-                let stalled_ns = one.stalled_between(pair[1].first_ns, pair[1].left_ns);
-                first.push((pair[1], pair[1].first_ns - pair[0].left_ns, stalled_ns));
+                first.push((pair[1], pair[1].first_ns - pair[0].left_ns));
             }
         }
     }
@@ -50,9 +44,8 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
         return None;
     }
     let work = work(&busy);
-    let isolated = first.iter().map(|(clump, idle_ns, stalled_ns)| Isolated {
+    let isolated = first.iter().map(|(clump, idle_ns)| Isolated {
         idle_ns: *idle_ns,
-        stalled_ns: *stalled_ns,
         // Less the work of the others in it.
         delay_ns: clump.left_ns
             - clump.first_ns
@@ -62,12 +55,11 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
     Some((work, isolated))
 }
 
-/// What a batch took that had waited, and for how long of it the sender was held.
+/// What a batch took that had waited.
 #[derive(Debug, Clone, Copy)]
 struct Batch {
     packets: u64,
     ns: f64,
-    stalled_ns: f64,
 }
 
 fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
@@ -103,8 +95,7 @@ fn work(busy: &[Batch]) -> Work {
         busy.iter().zip(&single).filter(|(_, one)| **one <= above_ns).map(|(batch, _)| *batch).collect();
     let line = line(&bulk, |times| moments(times).0);
     let interrupted = busy.iter().zip(&single).filter(|(_, one)| **one > above_ns);
-    let (shared, excesses) =
-        shared(interrupted.map(|(batch, _)| (rest(batch, &line).max(0.0), batch.stalled_ns)));
+    let excesses = interrupted.map(|(batch, _)| rest(batch, &line).max(0.0)).collect();
     let mut services: Vec<f64> = bulk.iter().map(|batch| one(batch, &line).max(0.0)).collect();
     let median_ns = median(&mut services).unwrap_or(Estimate::exact(0.0));
     let (mean_ns, variance) = moments(&services);
@@ -117,7 +108,6 @@ fn work(busy: &[Batch]) -> Work {
         variance,
         above_ns,
         excesses,
-        shared,
         busy_ns: busy.iter().map(|batch| batch.ns).sum(),
         gaps: busy.len() as u64,
         remark: line.alone.then(|| {

@@ -5,8 +5,6 @@ use super::{GAPS_MIN, Gap, Isolated, Observation};
 
 /// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
 const COLD: f64 = 1.05;
-/// Steps until the least gap of a sender does not change any more.
-const STEPS: usize = 20;
 
 /// What the packets of trials say of a server that releases each at once.
 #[derive(Debug, Default)]
@@ -49,14 +47,12 @@ impl Busy {
             let (left, leaves) = (pair[0].0 + pair[0].1, pair[1].0 + pair[1].1);
             if pair[1].0 >= left {
                 position = 0;
-                let stalled_ns = one.stalled_between(pair[1].0, leaves);
-                found.isolated.push(Isolated { idle_ns: pair[1].0 - left, delay_ns: pair[1].1, stalled_ns });
+                found.isolated.push(Isolated { idle_ns: pair[1].0 - left, delay_ns: pair[1].1 });
                 continue;
             }
             position += 1;
             let gaps = if position == 1 { &mut second } else { &mut later };
-            let stalled_ns = one.stalled_between(left, leaves);
-            gaps.push(Gap { ns: (leaves - left).max(0.0), stalled_ns, together: one.burst > 1 });
+            gaps.push(Gap { ns: (leaves - left).max(0.0), together: one.burst > 1 });
         }
         // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
         if later.len() >= GAPS_MIN {
@@ -102,28 +98,6 @@ pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
         gaps.extend_from_slice(&sorted[..within.min(sorted.len())]);
     }
     median(&mut gaps).map(|found| found.value)
-}
-
-/// What a sender needs from one packet to the next at least, in ns, where they are due independently, so many a second: of its gaps those
-/// are that long which were to be shorter, a share of 1 - exp(-rate gap), and their median stands for it. None where there are few.
-pub fn least_gap(observations: &[Observation<'_>], rate_pps: f64) -> Option<f64> {
-    let mut gaps: Vec<f64> = observations
-        .iter()
-        .flat_map(|one| one.packets.windows(2).map(|pair| pair[1].0 - pair[0].0))
-        .filter(|gap| *gap > 0.0)
-        .collect();
-    gaps.sort_unstable_by(f64::total_cmp);
-    let mut least_ns = *gaps.first()?;
-    // Each step sees more of those that were to be shorter; it ends where the gaps are what they were to be.
-    for _ in 0..STEPS {
-        let share = -(-rate_pps * least_ns * 1e-9).exp_m1();
-        let place = (share / 2.0 * gaps.len() as f64) as usize;
-        if place < GAPS_MIN / 2 {
-            return None;
-        }
-        least_ns = gaps[place.min(gaps.len() - 1)];
-    }
-    Some(least_ns)
 }
 
 /// When each packet of a burst comes after the first one, in ns: medians over the whole bursts of trials that sent so many packets a

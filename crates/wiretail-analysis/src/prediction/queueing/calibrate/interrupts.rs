@@ -19,18 +19,14 @@ const SAMPLES: usize = 512;
 /// The interrupts of a device.
 pub(super) struct Found {
     pub sources: Vec<Interrupts>,
-    /// Those that hold the sender as well.
-    pub shared: Vec<Interrupts>,
-    /// Share of the time that those take which do not.
-    own_share: f64,
     pub evidence: InterruptEvidence,
 }
 
 impl Found {
-    /// Of packets that find the server idle and whose service takes so long, the share that meets one: it is there already, which
-    /// one that holds the sender is for nobody, or comes meanwhile.
+    /// Of packets that find the server idle and whose service takes so long, the share that meets one: it is there already, or comes
+    /// meanwhile.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
-        self.own_share + self.evidence.per_second.value * 1e-9 * service_ns
+        self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
     }
 }
 
@@ -63,31 +59,23 @@ pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
         let length = Length::Samples(drawn(&long, &weights));
         sources.push(Interrupts::Poisson { per_second: long_rate, length });
     }
-    let of_shared = counted(work.shared.len() as u64, seconds);
-    let mut shared = Vec::new();
-    if !work.shared.is_empty() {
-        let (per_second, length) = (of_shared.value, Length::Samples(work.shared.clone()));
-        shared.push(Interrupts::Poisson { per_second, length });
-    }
     let of_long = counted(long.len() as u64, long.len().max(1) as f64).times(long_rate);
     let of_short = counted(excesses.len() as u64, seconds);
-    let share_of = |lengths: &[f64]| lengths.iter().sum::<f64>() / work.busy_ns;
+    let short_share = excesses.iter().sum::<f64>() / work.busy_ns;
     let long_share: f64 = long.iter().zip(&weights).map(|(length, weight)| length * weight * 1e-9).sum();
-    let own_share = share_of(&excesses) + long_share;
     let evidence = InterruptEvidence {
         source: "gaps".to_owned(),
         above_ns: Some(work.above_ns),
-        count: (excesses.len() + long.len() + work.shared.len()) as u64,
-        shared: work.shared.len() as u64,
-        per_second: sum([of_short, of_long, of_shared]),
-        share: own_share + share_of(&work.shared),
-        longest_ns: long.iter().chain(&work.shared).copied().fold(0.0, f64::max),
+        count: (excesses.len() + long.len()) as u64,
+        per_second: sum([of_short, of_long]),
+        share: short_share + long_share,
+        longest_ns: long.iter().copied().fold(0.0, f64::max),
     };
-    Found { sources, shared, own_share, evidence }
+    Found { sources, evidence }
 }
 
 /// Of independent ones, bounds added to bounds: wider than need be.
-fn sum(estimates: [Estimate; 3]) -> Estimate {
+fn sum(estimates: [Estimate; 2]) -> Estimate {
     Estimate {
         value: estimates.iter().map(|one| one.value).sum(),
         low: estimates.iter().map(|one| one.low).sum(),

@@ -28,7 +28,7 @@ use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::{Length, QueueingModel, Release};
 
 use self::busy::Busy;
-pub use self::busy::{burst_offsets, least_gap, spacing};
+pub use self::busy::{burst_offsets, spacing};
 use super::QueueingError;
 use super::check::{least, refuse};
 use crate::prediction::capacity::counted;
@@ -49,21 +49,12 @@ pub struct Observation<'a> {
     pub lost: u64,
     /// Packets that were sent together; 1 if none were.
     pub burst: u64,
-    /// When the sender was held, as (start, end) in ns of the same clock; in order, none within another. Empty: never, or not known.
-    pub stalled: &'a [(f64, f64)],
 }
 
 impl<'a> Observation<'a> {
     /// Of packets of which nothing else is known, sent together in bursts of so many.
     pub fn of(packets: &'a [(f64, f64)], burst: u64) -> Self {
-        Self { packets, lost: 0, burst, stalled: &[] }
-    }
-
-    /// For how long the sender was held between two times, in ns.
-    fn stalled_between(&self, from_ns: f64, to_ns: f64) -> f64 {
-        let first = self.stalled.partition_point(|span| span.1 <= from_ns);
-        let spans = self.stalled[first..].iter().take_while(|span| span.0 < to_ns);
-        spans.map(|span| span.1.min(to_ns) - span.0.max(from_ns)).sum()
+        Self { packets, lost: 0, burst }
     }
 }
 
@@ -126,8 +117,6 @@ pub fn calibrate(
         batch_overhead: Length::Constant(work.overhead_ns),
         wake: found.wakes,
         interrupts: found.interrupts.sources,
-        shared_interrupts: found.interrupts.shared,
-        sender_spacing_ns: 0.0,
         transfer_ns: found.transfer_ns,
         service: work.service.clone(),
     };
@@ -187,8 +176,6 @@ pub fn by_baseline(
         batch_overhead: Length::Constant(0.0),
         wake: vec![],
         interrupts: vec![],
-        shared_interrupts: vec![],
-        sender_spacing_ns: 0.0,
         transfer_ns: baseline_median_ns,
     };
     let shift = |ns: f64| (ns - baseline_median_ns).max(0.0);
@@ -205,7 +192,6 @@ pub fn by_baseline(
             source: "none".to_owned(),
             above_ns: None,
             count: 0,
-            shared: 0,
             per_second: Estimate::exact(0.0),
             share: 0.0,
             longest_ns: 0.0,
@@ -264,15 +250,12 @@ fn enough(gaps: usize) -> Result<(), QueueingError> {
 struct Isolated {
     idle_ns: f64,
     delay_ns: f64,
-    /// For how long the sender was held between its arrival and its departure.
-    stalled_ns: f64,
 }
 
-/// A time between two departures, and for how long of it the sender was held, in ns.
+/// A time between two departures, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Gap {
     ns: f64,
-    stalled_ns: f64,
     /// The second packet was sent together with others: it waited whatever had happened before.
     together: bool,
 }

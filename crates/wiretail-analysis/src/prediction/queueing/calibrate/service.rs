@@ -14,8 +14,6 @@ const MAD: f64 = 1.4826;
 const APART: f64 = 0.05;
 /// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
 const OWN: f64 = 0.5;
-/// The sender is held for this part of an interrupt at least, where that is the sender's, too.
-const SHARED: f64 = 0.5;
 /// Where work spreads by less than this part of it, it is taken as constant.
 const SPREAD_MIN: f64 = 1e-3;
 
@@ -33,8 +31,6 @@ pub(super) struct Work {
     pub above_ns: f64,
     /// What interrupts took, each.
     pub excesses: Vec<f64>,
-    /// What interrupts took that held the sender as well.
-    pub shared: Vec<f64>,
     /// All gaps together in which interrupts were looked for.
     pub busy_ns: f64,
     pub gaps: u64,
@@ -77,7 +73,6 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     let (mut bulk, above_ns) = bulk(gaps);
     let (mean_ns, variance) = moments(&bulk);
     let interrupted = gaps.iter().filter(|gap| gap.ns > above_ns);
-    let (shared, excesses) = shared(interrupted.map(|gap| (gap.ns - mean_ns, gap.stalled_ns)));
     let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
     let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
     Work {
@@ -87,26 +82,11 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
         mean_ns,
         variance,
         above_ns,
-        excesses,
-        shared,
+        excesses: interrupted.map(|gap| gap.ns - mean_ns).collect(),
         busy_ns: gaps.iter().map(|gap| gap.ns).sum(),
         gaps: gaps.len() as u64,
         remark: None,
     }
-}
-
-/// Interrupts apart, of (length, how long the sender was held meanwhile): those that it shares, and the others.
-pub(super) fn shared(interrupts: impl Iterator<Item = (f64, f64)>) -> (Vec<f64>, Vec<f64>) {
-    let (mut shared, mut own) = (Vec::new(), Vec::new());
-    for (length_ns, stalled_ns) in interrupts {
-        if is_shared(length_ns, stalled_ns) { &mut shared } else { &mut own }.push(length_ns);
-    }
-    (shared, own)
-}
-
-/// Whether the sender was held for most of it.
-pub(super) fn is_shared(length_ns: f64, stalled_ns: f64) -> bool {
-    stalled_ns >= SHARED * length_ns
 }
 
 /// Mean and variance; zeros of nothing.

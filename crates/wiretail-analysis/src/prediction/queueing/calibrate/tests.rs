@@ -169,41 +169,6 @@ fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
 }
 
 #[test]
-fn interrupts_that_hold_the_sender_are_told_from_the_others() {
-    // 400 a second of 30 us that hold the sender, at irregular times, and 100 of 50 us that do not.
-    let spans: Vec<(f64, f64)> =
-        (0..60_000u64).map(|n| (n as f64 * 2.5e6 + (n * 7919 % 1000) as f64 * 2e3, 30_000.0)).collect();
-    let ground_truth = QueueingModel {
-        interrupts: vec![Interrupts::Poisson { per_second: 100.0, length: Length::Constant(50_000.0) }],
-        shared_interrupts: vec![Interrupts::Recorded { spans: spans.clone() }],
-        ..model(Length::Constant(10_000.0))
-    };
-    let stalled: Vec<(f64, f64)> = spans.iter().map(|span| (span.0, span.0 + span.1)).collect();
-    let of = |arrivals: &Arrivals| recorded(&ground_truth, arrivals, PACKETS);
-    let (poisson, together) = (of(&Arrivals::Poisson { rate_pps: 15_000.0 }), of(&bursts(15_000.0, 4)));
-    let seen = |packets, burst| Observation { stalled: &stalled, ..Observation::of(packets, burst) };
-    let (found, evidence) =
-        calibrate(&[seen(&poisson, 1), seen(&together, 4)], &known(&ground_truth)).unwrap();
-    let rate = |sources: &[Interrupts]| -> f64 {
-        let of = |source: &Interrupts| match source {
-            Interrupts::Poisson { per_second, .. } => *per_second,
-            _ => unreachable!("calibrated ones come by chance"),
-        };
-        sources.iter().map(of).sum()
-    };
-    close("shared", rate(&found.shared_interrupts), 400.0, 0.1);
-    close("own", rate(&found.interrupts), 100.0, 0.15);
-    assert!(evidence.interrupts.shared > 500, "{:?}", evidence.interrupts);
-    predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 5000.0 }, [0.01, 0.2]);
-    predicts(&ground_truth, &found, &Arrivals::Constant { rate_pps: 45_000.0 }, [0.01, 0.2]);
-    // Without what held the sender they are taken for the device's alone, and too many packets are said to be late.
-    let blind = [Observation::of(&poisson, 1), Observation::of(&together, 4)];
-    let (found, evidence) = calibrate(&blind, &known(&ground_truth)).unwrap();
-    assert_eq!((evidence.interrupts.shared, found.shared_interrupts.len()), (0, 0));
-    close("all", rate(&found.interrupts), 500.0, 0.1);
-}
-
-#[test]
 fn trials_in_which_the_machine_was_slower_are_laid_upon_the_others() {
     let at = |service_ns| {
         let ground_truth = QueueingModel { transfer_ns: 1000.0, ..model(Length::Constant(service_ns)) };
@@ -217,21 +182,6 @@ fn trials_in_which_the_machine_was_slower_are_laid_upon_the_others() {
     close("service", mean(&found.service), 10_100.0, 4e-3);
     close("transfer", found.transfer_ns, 1000.0, 0.05);
     assert_eq!(evidence.interrupts.count, 0);
-}
-
-#[test]
-fn what_a_sender_needs_is_told_by_gaps_that_were_to_be_shorter() {
-    for rate_pps in [20_000.0, 120_000.0] {
-        for spacing_ns in [1_000.0, 3_000.0] {
-            let sent = QueueingModel { sender_spacing_ns: spacing_ns, ..model(Length::Constant(100.0)) };
-            let packets = recorded(&sent, &Arrivals::Poisson { rate_pps }, 40_000);
-            let found = least_gap(&[Observation::of(&packets, 1)], rate_pps).unwrap();
-            close("spacing", found, spacing_ns, 0.01);
-        }
-    }
-    // Of a sender that keeps up with all of them, and of few packets, nothing is said.
-    let packets = recorded(&model(Length::Constant(1.0)), &Arrivals::Poisson { rate_pps: 1000.0 }, 2000);
-    assert_eq!(least_gap(&[Observation::of(&packets, 1)], 1000.0), None);
 }
 
 #[test]

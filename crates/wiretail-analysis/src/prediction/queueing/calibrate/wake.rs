@@ -4,7 +4,7 @@
 use wiretail_schema::prediction::calibration::WakeEvidence;
 use wiretail_schema::prediction::queueing::{Length, Wake};
 
-use super::service::{Work, at, limit, median, moments, shared};
+use super::service::{Work, at, limit, median, moments};
 use super::{Isolated, interrupts};
 use crate::prediction::queueing::check::mean_of;
 
@@ -43,7 +43,6 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
     idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
     let classes = classes(&idle);
-    // What held the sender as well is known from gaps alone: nothing was sent while it took an idle server.
     let late: Vec<f64> = classes.iter().flat_map(|class| late(class)).collect();
     let interrupts = interrupts::of(work, &idle, &late);
     let hits = interrupts.hits(work.mean_ns);
@@ -67,9 +66,7 @@ fn late(class: &[Isolated]) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     let middle = median(&mut delays).map_or(0.0, |found| found.value);
     let above = limit(&delays);
-    let late =
-        class.iter().map(|one| (one.delay_ns, one.stalled_ns)).filter(|(delay_ns, _)| *delay_ns > above);
-    shared(late.map(|(delay_ns, stalled_ns)| (delay_ns - middle, stalled_ns))).1
+    delays.into_iter().filter(|delay_ns| *delay_ns > above).map(|delay_ns| delay_ns - middle).collect()
 }
 
 /// Consecutive packets by their idle times, each class with enough of them.
