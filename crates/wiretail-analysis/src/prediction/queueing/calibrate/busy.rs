@@ -18,20 +18,9 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Of all trials, as if the machine had computed as fast in each of them as in the typical one: their medians are
-    /// laid upon each other.
     pub(super) fn of(observations: &[Observation<'_>]) -> Self {
-        let each: Vec<Self> = observations.iter().map(Self::of_trial).collect();
-        let speeds: Vec<Option<f64>> = each.iter().map(Self::speed).collect();
-        let mut known: Vec<f64> = speeds.iter().flatten().copied().collect();
-        let typical_ns = median(&mut known).map(|found| found.value);
         let mut all = Self::default();
-        for (mut one, speed_ns) in each.into_iter().zip(speeds) {
-            let slower_ns = speed_ns.zip(typical_ns).map_or(0.0, |(own, typical)| own - typical);
-            one.gaps.iter_mut().for_each(|gap| gap.ns = (gap.ns - slower_ns).max(0.0));
-            one.isolated
-                .iter_mut()
-                .for_each(|isolated| isolated.delay_ns = (isolated.delay_ns - slower_ns).max(0.0));
+        for mut one in observations.iter().map(Self::of_trial) {
             all.gaps.append(&mut one.gaps);
             all.isolated.append(&mut one.isolated);
             all.cold += one.cold;
@@ -64,11 +53,6 @@ impl Busy {
         }
         found.gaps.append(&mut later);
         found
-    }
-
-    /// The median gap of a trial, in ns, where there are enough to tell.
-    fn speed(&self) -> Option<f64> {
-        middle(&self.gaps).filter(|_| self.gaps.len() >= GAPS_MIN)
     }
 
     pub(super) fn remark(&self) -> Option<String> {

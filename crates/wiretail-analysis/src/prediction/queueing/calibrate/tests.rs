@@ -125,7 +125,8 @@ fn an_exponential_service_with_wakes_is_found_again() {
 fn wakes_that_take_longer_the_longer_it_was_idle_are_distinguished() {
     let after = |after_idle_ns, ns| Wake { after_idle_ns, length: Length::Constant(ns) };
     let ground_truth = QueueingModel {
-        wake: vec![after(0.0, 0.0), after(64_000.0, 4_000.0), after(1_024_000.0, 20_000.0)],
+        // The steps are bounds of classes: within one, only the mixture is known.
+        wake: vec![after(0.0, 0.0), after(51_200.0, 4_000.0), after(819_200.0, 20_000.0)],
         transfer_ns: -900.0,
         ..model(Length::Constant(10_000.0))
     };
@@ -166,22 +167,6 @@ fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
         let share = evidence.interrupts.share;
         assert!((0.009..0.025).contains(&share), "{:?}", evidence.interrupts);
     }
-}
-
-#[test]
-fn trials_in_which_the_machine_was_slower_are_laid_upon_the_others() {
-    let at = |service_ns| {
-        let ground_truth = QueueingModel { transfer_ns: 1000.0, ..model(Length::Constant(service_ns)) };
-        recorded(&ground_truth, &Arrivals::Poisson { rate_pps: 15_000.0 }, 40_000)
-    };
-    let trials = [at(10_000.0), at(10_500.0), at(10_100.0)];
-    let seen: Vec<_> = trials.iter().map(|packets| Observation::of(packets, 1)).collect();
-    let (found, evidence) = calibrate(&seen, &known(&model(Length::Constant(0.0)))).unwrap();
-    // The median of the trials' speeds, and a transfer that all of them agree on.
-    // Who comes in the 1 us between the end of the service and the departure seems to have waited, and has not.
-    close("service", mean(&found.service), 10_100.0, 4e-3);
-    close("transfer", found.transfer_ns, 1000.0, 0.05);
-    assert_eq!(evidence.interrupts.count, 0);
 }
 
 #[test]

@@ -14,11 +14,9 @@ const SMALLEST: f64 = 0.01;
 const NEGLIGIBLE: f64 = 2e-3;
 /// Packets in a class of idle times at least.
 const CLASS_MIN: usize = 50;
-/// Classes of short idle times, in ns: a packet that comes while a thread is on its way to sleep takes three times as long as one a
-/// microsecond before or three after it (Suricata here; somebody has to be sent to wake it).
+/// The first class of idle times ends at twice this, in ns; each later one ends at twice its start.
 const CLASS_NS: f64 = 400.0;
-/// So many of these; beyond, each class ends at twice its start.
-const CLASSES_SHORT: i64 = 20;
+
 /// Transfer, the times to wake up by classes of idle times, and interrupts.
 pub(super) struct Found {
     pub transfer_ns: f64,
@@ -71,10 +69,7 @@ fn late(class: &[Isolated]) -> Vec<f64> {
 
 /// Consecutive packets by their idle times, each class with enough of them.
 fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
-    let class = |one: &Isolated| match one.idle_ns / CLASS_NS {
-        short if short < CLASSES_SHORT as f64 => short as i64,
-        long => CLASSES_SHORT + (long / CLASSES_SHORT as f64).log2() as i64,
-    };
+    let class = |one: &Isolated| (one.idle_ns / CLASS_NS).max(1.0).log2() as i64;
     let mut found: Vec<&[Isolated]> = Vec::new();
     let mut from = 0;
     for to in 1..=sorted.len() {
