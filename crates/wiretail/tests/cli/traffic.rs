@@ -174,7 +174,8 @@ fn af_xdp_sockets_forward_both_directions() {
     }
     let (bed, folder) = (Bed::new(), folder());
     let (input, output) = (bed.place("dut/in"), bed.place("dut/out"));
-    let forward = Running::start(&["forward", &input, &output, "--both-directions", "--socket", "xdp", "--json"]);
+    let forward =
+        Running::start(&["forward", &input, &output, "--both-directions", "--socket", "xdp", "--json"]);
     await_forwarding(&bed);
     let (forth, back) = (format!("forth={}", bed.place("sink/in")), format!("back={}", bed.place("gen/out")));
     let file = folder.path().join("both.pcapng");
@@ -359,8 +360,14 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
         "{message}"
     );
     assert!(!file.exists(), "no capture without its stamps");
-    let message =
-        fail(["capture", &format!("{tap}:out"), "--write", file.to_str().unwrap(), "--timestamps", "hardware"]);
+    let message = fail([
+        "capture",
+        &format!("{tap}:out"),
+        "--write",
+        file.to_str().unwrap(),
+        "--timestamps",
+        "hardware",
+    ]);
     assert!(message.contains("outgoing"), "{message}");
 }
 
