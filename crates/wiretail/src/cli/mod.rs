@@ -113,8 +113,8 @@ pub enum Command {
 
 const SEARCH_EXAMPLES: &str = "\
 Examples:
-  wiretail search experiments/ndr-pdr.toml --dry-run
-  wiretail search experiments/ndr-pdr.toml --allow-system-changes
+  wiretail search experiments/search/ndr-pdr.toml --dry-run
+  wiretail search experiments/search/ndr-pdr.toml --allow-system-changes
   wiretail search --resume runs/2026-11-20T14-03-11-ndr-pdr --allow-system-changes
 
 Ctrl-C ends the search; its trials are kept, and --resume goes on from there.

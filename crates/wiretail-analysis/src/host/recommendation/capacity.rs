@@ -262,11 +262,11 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
 fn next(devices: &[Device<'_, '_>]) -> Vec<super::NextStep> {
     let search = step(
         "find where it breaks and which rate keeps to a budget (dut and budget as yours)",
-        "sudo wiretail search experiments/ndr-pdr.toml --allow-system-changes",
+        "sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes",
     );
     let sweep = step(
         "see from which rate on the tail rises",
-        "sudo wiretail run experiments/rate-sweep.toml --allow-system-changes",
+        "sudo wiretail run experiments/traffic/rate-sweep.toml --allow-system-changes",
     );
     match devices.iter().any(|device| device.breaks_pps.is_some()) {
         true if devices.iter().any(|device| device.rises_pps.is_some()) => Vec::new(),

@@ -36,7 +36,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         true => vec![
             step(
                 "compare Debian's kernels in a virtual machine, for a device that polls and one of the kernel's",
-                "sudo wiretail run experiments/kernels.toml --allow-system-changes",
+                "sudo wiretail run experiments/deployments/kernels.toml --allow-system-changes",
             ),
             step(
                 "of a host: run the same experiment once under each kernel, and give both runs",

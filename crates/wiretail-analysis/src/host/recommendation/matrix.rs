@@ -89,7 +89,7 @@ fn unseen(deployment: Deployment, profile: &str) -> MatrixRow {
     let command = match deployment {
         Deployment::Bare => "sudo wiretail run experiments/quickstart.toml --allow-system-changes",
         Deployment::Container | Deployment::Vm => {
-            "sudo wiretail run experiments/deployments.toml --allow-system-changes"
+            "sudo wiretail run experiments/deployments/deployments.toml --allow-system-changes"
         }
     };
     MatrixRow {

@@ -46,11 +46,11 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         false => vec![
             step(
                 "measure the same forwarder bare, in containers and in virtual machines",
-                "sudo wiretail run experiments/deployments.toml --allow-system-changes",
+                "sudo wiretail run experiments/deployments/deployments.toml --allow-system-changes",
             ),
             step(
                 "and network functions, bare and in a virtual machine",
-                "sudo wiretail run experiments/virtual-machines.toml --allow-system-changes",
+                "sudo wiretail run experiments/deployments/virtual-machines.toml --allow-system-changes",
             ),
         ],
     };

@@ -184,9 +184,9 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail host prove experiments/ablation.toml --dry-run                            # what would be compared, and how long it takes
-  sudo wiretail host prove experiments/ablation.toml --allow-system-changes
-  sudo wiretail host prove experiments/ablation.toml --only host.fifo,irq-affinity --alone --allow-system-changes
+  wiretail host prove experiments/host/ablation.toml --dry-run                            # what would be compared, and how long it takes
+  sudo wiretail host prove experiments/host/ablation.toml --allow-system-changes
+  sudo wiretail host prove experiments/host/ablation.toml --only host.fifo,irq-affinity --alone --allow-system-changes
   sudo wiretail host prove --resume runs/2026-11-20T14-03-11-proof --allow-system-changes
 
 A setting has an effect where the interval of its differences leaves out 0; all intervals hold together with 95 %. So it

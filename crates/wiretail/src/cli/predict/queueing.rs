@@ -21,7 +21,7 @@ Examples:
   wiretail predict queueing --rate 60kpps --service 11.4us --service-dist exponential --arrivals poisson --json | jq .loads
 
 From a measured run, and against others:
-  wiretail run experiments/queueing.toml --out runs/queueing --allow-system-changes
+  wiretail run experiments/prediction/queueing.toml --out runs/queueing --allow-system-changes
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --rate 20kpps,50kpps,80kpps     # another load, another sender
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --check runs/queueing --report queueing.html
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --save device.json
@@ -103,7 +103,7 @@ pub struct QueueingArgs {
     /// repeated
     ///
     /// Needs packets that waited for others, and some that found the device idle: bursts or Poisson arrivals at a low mean rate
-    /// (experiments/queueing.toml).
+    /// (experiments/prediction/queueing.toml).
     #[arg(
         long,
         value_name = "RUN[:TRIAL]",

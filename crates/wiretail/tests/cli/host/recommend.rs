@@ -34,7 +34,7 @@ fn of_an_audit_alone_most_have_no_evidence_yet() {
     assert!(shown.contains("already so       the network card"), "{shown}");
     assert!(
         shown.contains(
-            "                    sudo wiretail search experiments/ndr-pdr.toml --allow-system-changes\n"
+            "                    sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes\n"
         ),
         "{shown}"
     );

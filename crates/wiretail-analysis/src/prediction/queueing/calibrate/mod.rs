@@ -105,7 +105,7 @@ pub fn calibrate(
     if isolated.len() < ISOLATED_MIN {
         return Err(refuse(format!(
             "{} packets found the device idle, so what a lone packet costs is not known; expected {ISOLATED_MIN} or more: calibrate at \
-             a lower rate (experiments/queueing.toml)",
+             a lower rate (experiments/prediction/queueing.toml)",
             isolated.len()
         )));
     }
@@ -201,7 +201,7 @@ pub fn by_baseline(
         spacing_ns: spacing(observations),
         remarks: vec![
             "weak evidence: the service is the difference of two medians, taken as constant; its spread and the interrupts are \
-             not known, so the tail is missing. Bursts tell both: experiments/queueing.toml"
+             not known, so the tail is missing. Bursts tell both: experiments/prediction/queueing.toml"
                 .to_owned(),
         ],
     };
@@ -239,7 +239,7 @@ fn enough(gaps: usize) -> Result<(), QueueingError> {
     }
     Err(refuse(format!(
         "only {gaps} packets waited for one before them, so what a packet costs can't be told; expected {GAPS_MIN} or more: \
-         calibrate with bursts at a low mean rate (experiments/queueing.toml), or give a forwarder without work: \
+         calibrate with bursts at a low mean rate (experiments/prediction/queueing.toml), or give a forwarder without work: \
          --baseline RUN"
     )))
 }

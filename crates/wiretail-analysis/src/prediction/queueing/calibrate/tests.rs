@@ -216,7 +216,7 @@ fn what_can_not_be_calibrated_is_refused_with_what_would_do() {
         assert!(error.to_string().contains(part) && error.to_string().contains("expected"), "{error}");
     };
     let alone = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 1000.0 }, 5000);
-    refused(&alone, 0, "experiments/queueing.toml");
+    refused(&alone, 0, "experiments/prediction/queueing.toml");
     refused(&[], 0, "only 0 packets waited");
     refused(&alone[..10], 0, "only 0 packets waited");
     refused(&recorded(&ground_truth, &bursts(5000.0, 32), 128), 0, "only 124 packets waited");
