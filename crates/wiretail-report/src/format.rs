@@ -5,8 +5,7 @@
 
 use std::fmt::Write;
 
-/// Between thousands: narrow and never a line break.
-pub const THIN: char = '\u{202f}';
+use wiretail_schema::units::{group, thousands};
 
 /// Between a number and its unit: never a line break.
 pub const SPACE: char = '\u{a0}';
@@ -15,12 +14,12 @@ const MINUS: char = '\u{2212}';
 
 /// A whole number with its thousands apart.
 pub fn count(value: u64) -> String {
-    group(&value.to_string())
+    thousands(value)
 }
 
 /// A signed whole number with its thousands apart and a real minus sign.
 pub fn signed(value: i64) -> String {
-    let digits = group(&value.unsigned_abs().to_string());
+    let digits = thousands(value.unsigned_abs());
     if value < 0 { format!("{MINUS}{digits}") } else { digits }
 }
 
@@ -221,18 +220,6 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Puts a thin space before every third digit from the right.
-fn group(digits: &str) -> String {
-    let mut out = String::with_capacity(digits.len() * 2);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(THIN);
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Without the zeros (and the point) that a decimal ends in.
 fn trimmed(text: &str) -> String {
     if text.contains('.') {
@@ -244,6 +231,8 @@ fn trimmed(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::units::THIN;
+
     use super::*;
 
     /// Spaces as `_`, to be seen.

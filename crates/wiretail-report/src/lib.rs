@@ -37,7 +37,7 @@ pub use pages::run::{EXPLANATION_PAGE, RunPage, run};
 
 /// The report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {
-    pages::page::report(analysis)
+    pages::report::report(analysis)
 }
 
 /// A figure as a stand-alone SVG file.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use wiretail_schema::summary::KeyTrial;
+use wiretail_schema::units::thousands;
 
 use crate::matching::KeyHasher;
-use crate::summary::verdict::thousands;
 
 /// A key rule must find a key in this share of the first packets ...
 const WITH_KEY_MIN: f64 = 0.5;

@@ -1,10 +1,10 @@
 //! What all trials together say, and what that rests on.
 
 use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Over, SearchTrial};
+use wiretail_schema::units::thousands;
 
 use super::classify::{Question, Rating};
 use super::history::{Bounds, History, close_enough, span};
-use crate::summary::verdict::thousands;
 
 /// The result for each goal.
 pub(super) fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {

@@ -5,7 +5,7 @@ use wiretail_schema::summary::{
     Analysis, Capture, Clock, Delay, Finding, Flow, FlowDelay, Flows, Gaps, Key, Loss, Percentile,
     SUMMARY_SCHEMA, Severity, Summary, Variation, Worst,
 };
-use wiretail_schema::units::Budget;
+use wiretail_schema::units::{Budget, thousands};
 
 use super::{RATE_SECONDS_MAX, RESOLUTION, SoakTotals, TapTotals, figures::figures};
 use crate::metrics::intervals::drift;
@@ -13,7 +13,7 @@ use crate::metrics::reordering::metrics;
 use crate::stats::counts::Counts;
 use crate::stats::quantile::{distribution, share_bounds};
 use crate::summary::findings::findings;
-use crate::summary::verdict::{thousands, verdict};
+use crate::summary::verdict::verdict;
 use crate::summary::{curve, pdv};
 
 /// A two-sided 95 % interval leaves this out at either end.

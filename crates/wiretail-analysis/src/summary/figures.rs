@@ -3,12 +3,11 @@
 use wiretail_schema::run::interval::{bucket, bucket_bounds};
 use wiretail_schema::summary::Summary;
 use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
-use wiretail_schema::units::Share;
+use wiretail_schema::units::{Share, thousands};
 
 use crate::metrics::tap::TapTally;
 use crate::stats::counts::Counts;
 use crate::stats::quantile::{curve_shares, percentiles_at};
-use crate::summary::verdict::thousands;
 
 /// Most bars in a histogram.
 const BARS_MAX: f64 = 80.0;

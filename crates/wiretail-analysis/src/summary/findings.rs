@@ -1,8 +1,9 @@
 //! What the reader must know before trusting the numbers.
 
 use wiretail_schema::summary::{Capture, Finding, Severity, Summary};
+use wiretail_schema::units::thousands;
 
-use crate::summary::verdict::{packets, percent, thousands};
+use crate::summary::verdict::{packets, percent};
 
 /// A grid coarser than this share of the median delay blurs the percentiles.
 const GRANULARITY_SHARE_MAX: f64 = 0.02;

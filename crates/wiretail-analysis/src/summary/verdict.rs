@@ -1,7 +1,7 @@
 //! Whether a latency budget holds, with the confidence that the number of packets allows.
 
 use wiretail_schema::summary::{Outcome, Verdict};
-use wiretail_schema::units::Budget;
+use wiretail_schema::units::{Budget, Share, thousands};
 
 use crate::stats::quantile::share_bounds;
 
@@ -24,8 +24,7 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     } else {
         Outcome::Undecided
     };
-    let failures_allowed =
-        packets as f64 * (wiretail_schema::units::Share::ONE - budget.share.billionths()) as f64 / 1e9;
+    let failures_allowed = packets as f64 * (Share::ONE - budget.share.billionths()) as f64 / 1e9;
     let bound = match outcome {
         Outcome::Pass => format!("with 95 % confidence it is at most {}", percent(high)),
         Outcome::Fail => format!("with 95 % confidence it is at least {}", percent(low)),
@@ -83,19 +82,6 @@ pub fn packets(count: u64) -> String {
     format!("{} packet{}", thousands(count), if count == 1 { "" } else { "s" })
 }
 
-/// A count with its thousands apart, by narrow no-break spaces as ISO 80000-1 has it.
-pub fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,8 +112,6 @@ mod tests {
         assert_eq!(percent(0.123456), "12.3 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(percent(9.985_8e-6), "0.000999 %");
-        assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((packets(1), packets(2)), ("1 packet".to_owned(), "2 packets".to_owned()));
-        assert_eq!(thousands(12), "12");
     }
 }

@@ -6,5 +6,6 @@ pub mod explanation;
 pub mod page;
 pub mod prediction;
 pub mod recommendation;
+pub mod report;
 pub mod run;
 pub mod tables;

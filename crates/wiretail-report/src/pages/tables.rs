@@ -448,11 +448,13 @@ const STANDARDS: [&str; 8] = [
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::units::THIN;
+
     use super::*;
 
     #[test]
     fn packets_beyond_a_percentile_never_look_like_enough() {
-        let shown = |p, n| above(p, n).replace(format::THIN, " ");
+        let shown = |p, n| above(p, n).replace(THIN, " ");
         assert_eq!(shown(50.0, 300_000), "150 000");
         assert_eq!(shown(99.9, 10_000), "10");
         assert_eq!(shown(99.95, 19_987), "9.99");

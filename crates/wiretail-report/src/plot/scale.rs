@@ -289,6 +289,8 @@ fn decimal(digit: u32, exponent: i32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::units::THIN;
+
     use super::*;
 
     fn axis(unit: Unit, scale: Scale) -> Axis {
@@ -297,10 +299,7 @@ mod tests {
 
     fn labels(axis: &Axis, low: f64, high: f64, length: f64) -> (Vec<String>, &'static str) {
         let ticks = ticks(axis, Extent { low, high }, length, 80.0);
-        (
-            ticks.major.into_iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect(),
-            ticks.unit,
-        )
+        (ticks.major.into_iter().map(|t| t.label.replace([THIN, format::SPACE], " ")).collect(), ticks.unit)
     }
 
     #[test]
@@ -329,8 +328,7 @@ mod tests {
     fn log_ticks_carry_their_unit_and_have_minor_lines() {
         let ns = axis(Unit::Nanoseconds, Scale::Log);
         let all = ticks(&ns, Extent { low: 1e3, high: 1e6 }, 300.0, 60.0);
-        let shown: Vec<_> =
-            all.major.iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect();
+        let shown: Vec<_> = all.major.iter().map(|t| t.label.replace([THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["1 µs", "10 µs", "100 µs", "1 ms"]);
         assert_eq!(all.minor.len(), 24);
         assert!(all.minor.contains(&30_000.0));
@@ -353,8 +351,7 @@ mod tests {
         assert_eq!(ruler.at(100.0), None);
         let all =
             ticks(&axis(Unit::Percentile, Scale::Nines), Extent { low: 0.0, high: 99.999 }, 700.0, 60.0);
-        let shown: Vec<_> =
-            all.major.iter().map(|t| t.label.replace([format::THIN, format::SPACE], " ")).collect();
+        let shown: Vec<_> = all.major.iter().map(|t| t.label.replace([THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"]);
         assert_eq!(all.major[6].below.as_deref(), Some("1 in 100\u{202f}000"));
     }

@@ -25,7 +25,7 @@ fn markup_of(page: &str) -> &str {
 
 /// Without the spaces that only a page needs.
 fn seen(text: &str) -> String {
-    text.replace([format::SPACE, format::THIN], " ")
+    text.replace([format::SPACE, wiretail_schema::units::THIN], " ")
 }
 
 #[test]

@@ -181,6 +181,26 @@ impl fmt::Display for Budget {
     }
 }
 
+/// Between thousands: narrow and never a line break.
+pub const THIN: char = '\u{202f}';
+
+/// A count with its thousands apart.
+pub fn thousands(count: u64) -> String {
+    group(&count.to_string())
+}
+
+/// Digits in groups of three from the right, [`THIN`] between groups (ISO 80000-1, 7.3.1).
+pub fn group(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() * 2);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(THIN);
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Splits `350us` into `350` and `us`; white space between them is allowed.
 fn split_unit(text: &str) -> (&str, &str) {
     let end =
@@ -255,6 +275,12 @@ mod tests {
         let p: Share = "99.99".parse().unwrap();
         assert!(p.is_supported_by(100_000));
         assert!(!p.is_supported_by(99_999));
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!((thousands(12).as_str(), thousands(123_456).as_str()), ("12", "123\u{202f}456"));
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
 
 /// Whether huge pages of 1 GiB are worth it.
 pub(super) fn giant(ask: &Ask<'_>) -> bool {
-    let enough = super::files::memory_kib(ask).is_some_and(|memory| memory >= GIANT_MEMORY_KIB);
+    let enough = ask.memory_kib().is_some_and(|memory| memory >= GIANT_MEMORY_KIB);
     enough && ask.view.processor_flag("pdpe1gb")
 }
 

@@ -120,7 +120,7 @@ fn processors(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
 fn hugepages(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     const PATH: &str = "/proc/sys/vm/nr_hugepages";
     let asked = ask.view.boot().word("hugepages").is_some();
-    let (Some(memory), Some(now)) = (memory_kib(ask), ask.view.number(PATH)) else { return };
+    let (Some(memory), Some(now)) = (ask.memory_kib(), ask.view.number(PATH)) else { return };
     if !ask.isolates() || asked || boot_words::giant(ask) {
         return;
     }
@@ -128,12 +128,6 @@ fn hugepages(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     // Who has more keeps them.
     let pages = pages.max(u64::try_from(now).unwrap_or(0));
     settings.push(judged(ask, PATH, "hugepages", &pages.to_string()));
-}
-
-/// How much memory there is.
-pub(super) fn memory_kib(ask: &Ask<'_>) -> Option<u64> {
-    let lines = ask.view.text("/proc/meminfo")?.lines();
-    lines.into_iter().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
 }
 
 fn judged(ask: &Ask<'_>, path: &str, rule: &str, wanted: &str) -> Setting {

@@ -58,6 +58,12 @@ impl Ask<'_> {
         self.profile != Profile::Regular
     }
 
+    /// How much memory there is.
+    fn memory_kib(&self) -> Option<u64> {
+        let mut lines = self.view.text("/proc/meminfo")?.lines();
+        lines.find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
+    }
+
     fn is_vm(&self) -> bool {
         self.view.role() == HostRole::Vm
     }

@@ -3,6 +3,9 @@
 
 use super::random::Random;
 
+/// Fewer events than these are no tail, and no component of one.
+pub const EVENTS_MIN: usize = 30;
+
 /// Delays as numbers without ties, and where the grid lies that they were measured on.
 #[derive(Debug, Clone)]
 pub struct Delays {

@@ -2,9 +2,9 @@
 //! timer's interrupt). No generalised Pareto distribution has two heaps; each heap may have one.
 
 use super::distribution::Distribution;
+use super::events::EVENTS_MIN;
 use super::gpd::{self, Gpd};
 use super::random::Random;
-use super::thresholds::EVENTS_MIN;
 
 /// The excesses of two heaps over the lower one's threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]

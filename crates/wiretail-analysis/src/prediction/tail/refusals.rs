@@ -3,8 +3,9 @@
 use wiretail_schema::prediction::tail::{Candidate, Fit, Refusal, RefusalKind};
 
 use super::checks;
+use super::events::EVENTS_MIN;
 use super::random::Random;
-use super::thresholds::{CHANCE, EVENTS, EVENTS_MIN, Tried, eligible};
+use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
 
 /// Shapes surely above this have no variance: averages of what was seen tell nothing of what comes.
 const HEAVY: f64 = 0.5;

@@ -3,15 +3,13 @@
 use wiretail_schema::prediction::tail::{Candidate, Component};
 
 use super::checks;
-use super::events::{Delays, Event};
+use super::events::{Delays, EVENTS_MIN, Event};
 use super::gpd::{self, Gpd};
+use super::mixture::{self, Mixture};
 use super::random::Random;
-use crate::prediction::tail::mixture::{self, Mixture};
 
 /// Events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Fewer than these are no tail, and no heap of one.
-pub const EVENTS_MIN: usize = 30;
 /// Exceedances of the lowest threshold that is tried: at most this many, and one packet in so many.
 const EXCEEDANCES_MAX: usize = 2000;
 const EXCEEDANCES_SHARE: u64 = 20;

@@ -3,8 +3,7 @@
 use wiretail_schema::prediction::tail::{Candidate, Fit, FittedQuantile, Tail};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
 
-use super::counted;
-use super::tail::banded;
+use super::{banded, counted};
 use crate::format;
 use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};

@@ -4,11 +4,13 @@
 //! itself, which each page holds as JSON.
 
 use serde_json::Value;
+use wiretail_schema::summary::figure::Series;
 
 use crate::format;
 use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page::{self, section};
+use crate::pages::run::figures::plain;
 
 pub mod capacity;
 mod fit;
@@ -118,6 +120,11 @@ fn sentence(reason: &str) -> String {
 /// A number of things: "1 event", "3 events".
 fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
+}
+
+/// A series with an interval.
+fn banded(name: &str, x: Vec<f64>, y: Vec<f64>, low: Vec<f64>, high: Vec<f64>) -> Series {
+    Series { low, high, ..plain(name.to_owned(), x, y) }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use wiretail_schema::prediction::tail::{
     Basis, Fit, Forecast, LevelForecast, Refusal, RefusalKind, Tail, TailPrediction,
 };
-use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
+use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
 
-use super::{Formula, Frame, counted, error_cell, fit, none, sentence};
+use super::{Formula, Frame, banded, counted, error_cell, fit, none, sentence};
 use crate::format;
 use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
@@ -217,11 +217,6 @@ fn forecast_table(m: &mut Markup, forecast: &Forecast) {
         format::ratio(forecast.confidence)
     );
     table(m, &caption, &names, rows);
-}
-
-/// A series with an interval.
-pub fn banded(name: &str, x: Vec<f64>, y: Vec<f64>, low: Vec<f64>, high: Vec<f64>) -> Series {
-    Series { low, high, ..plain(name.to_owned(), x, y) }
 }
 
 fn events(forecast: &Forecast) -> Figure {
