@@ -21,6 +21,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use wiretail_schema::packet::Record;
 
+pub use self::outcome::{GivenUp, Observer, Outcome, Sent, Trimmed};
+
 /// How many arrived packets are remembered to tell a further copy from a foreign packet.
 pub const RECENT: usize = 1 << 14;
 
@@ -33,123 +35,6 @@ const QUEUE_MAX: usize = 1 << 12;
 
 /// Longest queue that is looked through for a key; beyond, a filter tells most keys that are not there.
 const SCAN_MAX: usize = 16;
-
-/// An ingress packet: what of it goes into every outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
-    /// When it was seen at ingress, in ns.
-    pub ts_ns: i64,
-    /// Its key.
-    pub key: u64,
-    /// Position among the ingress packets that are no duplicates, from 0: the sequence number that
-    /// reordering, loss runs and delay variation go by.
-    pub sequence: u64,
-    /// Duplicates at ingress before it.
-    pub duplicates_before: u32,
-    /// Flow, as an index into the flow table of the ingress tap.
-    pub flow: u32,
-}
-
-impl Sent {
-    /// Position in the ingress capture, from 0.
-    pub fn index(&self) -> u64 {
-        self.sequence + u64::from(self.duplicates_before)
-    }
-}
-
-/// What became of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It arrived: the delay is 0 or more and shorter than the window. The egress stamp is `sent.ts_ns + delay_ns`.
-    Matched {
-        /// The packet.
-        sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
-        delay_ns: i64,
-    },
-    /// It arrived after the window.
-    OutOfWindow {
-        /// The packet.
-        sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
-        delay_ns: i64,
-    },
-    /// It was seen at egress before ingress.
-    Negative {
-        /// The packet.
-        sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
-        delay_ns: i64,
-    },
-    /// It never arrived.
-    Lost {
-        /// The packet.
-        sent: Sent,
-        /// Why it was given up, where that was not for its age.
-        early: Option<GivenUp>,
-    },
-    /// A further copy at ingress of a packet under way.
-    DuplicatePre {
-        /// Its position in the ingress capture, from 0.
-        index: u64,
-        /// The copy.
-        record: Record,
-    },
-    /// A further copy at egress of a packet that had arrived.
-    DuplicatePost {
-        /// The copy.
-        record: Record,
-    },
-    /// Seen at egress only.
-    Extra {
-        /// The packet.
-        record: Record,
-        /// Whether it was given up because too many were waiting.
-        evicted: bool,
-    },
-}
-
-impl Outcome {
-    /// When the packet was first seen: at ingress, or at egress where it was seen only there, in ns.
-    pub fn seen_ns(&self) -> i64 {
-        match self {
-            Self::Matched { sent, .. }
-            | Self::OutOfWindow { sent, .. }
-            | Self::Negative { sent, .. }
-            | Self::Lost { sent, .. } => sent.ts_ns,
-            Self::DuplicatePre { record, .. }
-            | Self::DuplicatePost { record }
-            | Self::Extra { record, .. } => record.ts_ns,
-        }
-    }
-}
-
-/// Why a packet was given up before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GivenUp {
-    /// Its key came again, later than the window.
-    KeyReused,
-    /// More than [`IN_FLIGHT_MAX`] packets were under way.
-    TooMany,
-}
-
-/// Who takes the outcomes. The usual one has a method of its own, which the matcher inlines.
-pub trait Sink {
-    /// A packet arrived within the window, after `delay_ns`.
-    fn matched(&mut self, sent: &Sent, delay_ns: i64);
-    /// Any other outcome.
-    fn irregular(&mut self, outcome: &Outcome);
-}
-
-impl<F: FnMut(&Outcome)> Sink for F {
-    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
-        self(&Outcome::Matched { sent: *sent, delay_ns });
-    }
-
-    fn irregular(&mut self, outcome: &Outcome) {
-        self(outcome);
-    }
-}
 
 /// Streaming matcher. Feed both taps' records merged by time, then call [`Matcher::finish`].
 pub struct Matcher {
@@ -207,25 +92,25 @@ impl Matcher {
 
     /// Takes the next ingress packet.
     #[inline]
-    pub fn pre(&mut self, record: &Record, sink: &mut impl Sink) {
-        self.advance(record.ts_ns, sink);
+    pub fn pre(&mut self, record: &Record, observer: &mut impl Observer) {
+        self.advance(record.ts_ns, observer);
         let queued = self.may_be_queued(record.key);
         if (queued || !self.passed.is_empty()) && self.is_duplicate(record, queued) {
             let index = self.sequence + u64::from(self.duplicates);
             self.duplicates = self.duplicates.saturating_add(1);
-            sink.irregular(&Outcome::DuplicatePre { index, record: *record });
+            observer.outcome(&Outcome::DuplicatePre { index, record: *record });
             return;
         }
         let sent = self.next_sent(record);
         if !self.early.is_empty()
             && let Some(arrived) = self.early.remove(&record.key)
         {
-            self.arrive(&sent, &arrived, sink);
+            self.arrive(&sent, &arrived, observer);
             return;
         }
         self.queue.push_back(sent);
         if self.filter.on || self.queue.len() > SCAN_MAX {
-            self.enqueue_in_filter(record.key, sink);
+            self.enqueue_in_filter(record.key, observer);
         }
     }
 
@@ -242,11 +127,11 @@ impl Matcher {
 
     /// What [`pre`](Self::pre) and then [`post`](Self::post) do with a packet that is alone under way.
     #[inline]
-    fn hand_over(&mut self, record: &Record, arrived: &Record, sink: &mut impl Sink) {
-        self.advance(record.ts_ns, sink);
+    fn hand_over(&mut self, record: &Record, arrived: &Record, observer: &mut impl Observer) {
+        self.advance(record.ts_ns, observer);
         let sent = self.next_sent(record);
-        self.advance(arrived.ts_ns, sink);
-        self.arrive_in_order(&sent, arrived, sink);
+        self.advance(arrived.ts_ns, observer);
+        self.arrive_in_order(&sent, arrived, observer);
     }
 
     #[inline]
@@ -263,42 +148,42 @@ impl Matcher {
     }
 
     #[inline]
-    fn arrive_in_order(&mut self, sent: &Sent, arrived: &Record, sink: &mut impl Sink) {
+    fn arrive_in_order(&mut self, sent: &Sent, arrived: &Record, observer: &mut impl Observer) {
         let delay_ns = arrived.ts_ns.saturating_sub(sent.ts_ns);
         if delay_ns >= 0 && delay_ns < self.window_ns {
             self.recent.push(sent.key);
-            sink.matched(sent, delay_ns);
+            observer.matched(sent, delay_ns);
         } else {
-            self.arrive(sent, arrived, sink);
+            self.arrive(sent, arrived, observer);
         }
     }
 
     /// Takes the next egress packet.
     #[inline]
-    pub fn post(&mut self, record: &Record, sink: &mut impl Sink) {
-        self.advance(record.ts_ns, sink);
+    pub fn post(&mut self, record: &Record, observer: &mut impl Observer) {
+        self.advance(record.ts_ns, observer);
         if let Some(front) = self.queue.front()
             && front.key == record.key
         {
             let sent = *front;
             self.pop_front();
-            self.arrive_in_order(&sent, record, sink);
+            self.arrive_in_order(&sent, record, observer);
             return;
         }
-        self.post_out_of_order(record, sink);
+        self.post_out_of_order(record, observer);
     }
 
     #[inline(never)]
-    fn post_out_of_order(&mut self, record: &Record, sink: &mut impl Sink) {
+    fn post_out_of_order(&mut self, record: &Record, observer: &mut impl Observer) {
         if let Some(sent) = self.passed.remove(&record.key) {
-            self.arrive(&sent, record, sink);
+            self.arrive(&sent, record, observer);
             return;
         }
         if self.may_be_queued(record.key) && self.queue.iter().any(|sent| sent.key == record.key) {
             while let Some(sent) = self.queue.front().copied() {
                 if sent.key == record.key {
                     self.pop_front();
-                    self.arrive(&sent, record, sink);
+                    self.arrive(&sent, record, observer);
                     return;
                 }
                 self.pass_over_front();
@@ -306,37 +191,37 @@ impl Matcher {
         }
         // Of two copies that came before the packet itself, the first keeps the place.
         if self.recent.contains(record.key) || self.early.contains_key(&record.key) {
-            sink.irregular(&Outcome::DuplicatePost { record: *record });
+            observer.outcome(&Outcome::DuplicatePost { record: *record });
         } else {
             self.early.insert(record.key, *record);
             self.early_order.push_back(*record);
-            self.keep_limit(sink);
+            self.keep_limit(observer);
         }
     }
 
     /// Gives up all that is still under way.
-    pub fn finish(mut self, sink: &mut impl Sink) {
+    pub fn finish(mut self, observer: &mut impl Observer) {
         while !self.queue.is_empty() {
             self.pass_over_front();
         }
         while let Some(sent) = self.passed_order.pop_front() {
-            self.give_up(sent, None, sink);
+            self.give_up(sent, None, observer);
         }
         while let Some(record) = self.early_order.pop_front() {
-            self.give_up_early(&record, false, sink);
+            self.give_up_early(&record, false, observer);
         }
     }
 
     #[inline(never)]
-    fn arrive(&mut self, sent: &Sent, record: &Record, sink: &mut impl Sink) {
+    fn arrive(&mut self, sent: &Sent, record: &Record, observer: &mut impl Observer) {
         self.recent.push(sent.key);
         let (sent, delay_ns) = (*sent, record.ts_ns.saturating_sub(sent.ts_ns));
         if delay_ns < 0 {
-            sink.irregular(&Outcome::Negative { sent, delay_ns });
+            observer.outcome(&Outcome::Negative { sent, delay_ns });
         } else if delay_ns < self.window_ns {
-            sink.matched(&sent, delay_ns);
+            observer.matched(&sent, delay_ns);
         } else {
-            sink.irregular(&Outcome::OutOfWindow { sent, delay_ns });
+            observer.outcome(&Outcome::OutOfWindow { sent, delay_ns });
         }
     }
 
@@ -348,7 +233,7 @@ impl Matcher {
     }
 
     #[inline(never)]
-    fn enqueue_in_filter(&mut self, key: u64, sink: &mut impl Sink) {
+    fn enqueue_in_filter(&mut self, key: u64, observer: &mut impl Observer) {
         if self.filter.on {
             self.filter.add(key);
         } else {
@@ -357,7 +242,7 @@ impl Matcher {
         }
         if self.queue.len() > QUEUE_MAX {
             self.pass_over_front();
-            self.keep_limit(sink);
+            self.keep_limit(observer);
         }
     }
 
@@ -417,7 +302,7 @@ impl Matcher {
     /// Gives up what is too old at time `ts_ns`. The packets fed do that by their stamps; call it
     /// where none come, once no packet with an earlier stamp can.
     #[inline]
-    pub fn advance(&mut self, ts_ns: i64, sink: &mut impl Sink) {
+    pub fn advance(&mut self, ts_ns: i64, observer: &mut impl Observer) {
         if ts_ns > self.now_ns {
             self.now_ns = ts_ns;
         }
@@ -429,12 +314,12 @@ impl Matcher {
                 .front()
                 .is_some_and(|record| record.ts_ns < self.now_ns.saturating_sub(self.window_ns))
         {
-            self.expire(sent_before, sink);
+            self.expire(sent_before, observer);
         }
     }
 
     #[cold]
-    fn expire(&mut self, sent_before: i64, sink: &mut impl Sink) {
+    fn expire(&mut self, sent_before: i64, observer: &mut impl Observer) {
         while self.queue.front().is_some_and(|sent| sent.ts_ns < sent_before) {
             self.pass_over_front();
         }
@@ -442,27 +327,27 @@ impl Matcher {
             && sent.ts_ns < sent_before
         {
             self.passed_order.pop_front();
-            self.give_up(sent, None, sink);
+            self.give_up(sent, None, observer);
         }
         let seen_before = self.now_ns.saturating_sub(self.window_ns);
         while let Some(record) = self.early_order.front().copied()
             && record.ts_ns < seen_before
         {
             self.early_order.pop_front();
-            self.give_up_early(&record, false, sink);
+            self.give_up_early(&record, false, observer);
         }
     }
 
-    fn keep_limit(&mut self, sink: &mut impl Sink) {
+    fn keep_limit(&mut self, observer: &mut impl Observer) {
         while self.passed.len() > self.limit
             && let Some(sent) = self.passed_order.pop_front()
         {
-            self.give_up(sent, Some(GivenUp::TooMany), sink);
+            self.give_up(sent, Some(GivenUp::TooMany), observer);
         }
         while self.early.len() > self.limit
             && let Some(record) = self.early_order.pop_front()
         {
-            self.give_up_early(&record, true, sink);
+            self.give_up_early(&record, true, observer);
         }
         if self.early_order.len() > 2 * self.early.len() + 4096 {
             let early = &self.early;
@@ -471,30 +356,35 @@ impl Matcher {
     }
 
     /// Reports `sent` as lost unless it has arrived since.
-    fn give_up(&mut self, sent: Sent, early: Option<GivenUp>, sink: &mut impl Sink) {
+    fn give_up(&mut self, sent: Sent, early: Option<GivenUp>, observer: &mut impl Observer) {
         if self.superseded.remove(&sent.sequence) {
-            sink.irregular(&Outcome::Lost { sent, early: Some(GivenUp::KeyReused) });
+            observer.outcome(&Outcome::Lost { sent, early: Some(GivenUp::KeyReused) });
         } else if self.passed.get(&sent.key) == Some(&sent) {
             self.passed.remove(&sent.key);
-            sink.irregular(&Outcome::Lost { sent, early });
+            observer.outcome(&Outcome::Lost { sent, early });
         }
     }
 
-    fn give_up_early(&mut self, record: &Record, evicted: bool, sink: &mut impl Sink) {
+    fn give_up_early(&mut self, record: &Record, evicted: bool, observer: &mut impl Observer) {
         if self.early.get(&record.key).is_some_and(|early| early.ts_ns == record.ts_ns) {
             self.early.remove(&record.key);
-            sink.irregular(&Outcome::Extra { record: *record, evicted });
+            observer.outcome(&Outcome::Extra { record: *record, evicted });
         }
     }
 }
 
 /// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
 /// many records of each were taken; what is left of the other may have to wait for its turn.
-pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut impl Sink) -> (usize, usize) {
+pub fn merge(
+    matcher: &mut Matcher,
+    pre: &[Record],
+    post: &[Record],
+    observer: &mut impl Observer,
+) -> (usize, usize) {
     let (mut i, mut j) = (0, 0);
     while let (Some(sent), Some(arrived)) = (pre.get(i), post.get(j)) {
         if sent.ts_ns > arrived.ts_ns {
-            matcher.post(arrived, sink);
+            matcher.post(arrived, observer);
             j += 1;
             continue;
         }
@@ -502,10 +392,10 @@ pub fn merge(matcher: &mut Matcher, pre: &[Record], post: &[Record], sink: &mut 
         let is_last = pre.get(i + 1).is_some_and(|next| next.ts_ns > arrived.ts_ns);
         i += 1;
         if is_last && matcher.is_alone(sent, arrived) {
-            matcher.hand_over(sent, arrived, sink);
+            matcher.hand_over(sent, arrived, observer);
             j += 1;
         } else {
-            matcher.pre(sent, sink);
+            matcher.pre(sent, observer);
         }
     }
     (i, j)
@@ -610,6 +500,7 @@ impl Hasher for KeyHash {
 /// Builds [`KeyHash`]es, for maps by key.
 pub type KeyHasher = BuildHasherDefault<KeyHash>;
 
+mod outcome;
 pub mod recognition;
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,7 @@ impl BruteForce {
 
 fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    let mut sink = |outcome: &Outcome| outcomes.push(*outcome);
+    let mut observer = |outcome: &Outcome| outcomes.push(*outcome);
     let mut matcher = Matcher::new(window);
     // In pieces, as batches come from two readers.
     let (mut i, mut j) = (0, 0);
@@ -105,14 +105,14 @@ fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
             &mut matcher,
             &pre[i..pre.len().min(i + 1 + i % 7)],
             &post[j..post.len().min(j + 1 + j % 5)],
-            &mut sink,
+            &mut observer,
         );
         i += taken.0;
         j += taken.1;
     }
-    pre[i..].iter().for_each(|record| matcher.pre(record, &mut sink));
-    post[j..].iter().for_each(|record| matcher.post(record, &mut sink));
-    matcher.finish(&mut sink);
+    pre[i..].iter().for_each(|record| matcher.pre(record, &mut observer));
+    post[j..].iter().for_each(|record| matcher.post(record, &mut observer));
+    matcher.finish(&mut observer);
     outcomes
 }
 
@@ -213,16 +213,16 @@ proptest! {
 fn memory_follows_the_packets_in_flight() {
     let mut matcher = Matcher::with_limit(1_000_000, 1000);
     let mut lost = 0;
-    let mut sink = |outcome: &Outcome| lost += u64::from(matches!(outcome, Outcome::Lost { .. }));
+    let mut observer = |outcome: &Outcome| lost += u64::from(matches!(outcome, Outcome::Lost { .. }));
     // 5 million packets of which every tenth is lost, 100 ns apart: at most 2000 lost ones within twice the window.
     for i in 0..5_000_000i64 {
-        matcher.pre(&record(i * 100, i as u64), &mut sink);
+        matcher.pre(&record(i * 100, i as u64), &mut observer);
         if i % 10 != 0 {
-            matcher.post(&record(i * 100 + 50, i as u64), &mut sink);
+            matcher.post(&record(i * 100 + 50, i as u64), &mut observer);
         }
     }
     assert!(matcher.passed.capacity() < 10_000 && matcher.passed_order.capacity() < 20_000);
     assert!(matcher.queue.capacity() < 10_000 && matcher.early_order.capacity() < 1000);
-    matcher.finish(&mut sink);
+    matcher.finish(&mut observer);
     assert_eq!(lost, 500_000);
 }

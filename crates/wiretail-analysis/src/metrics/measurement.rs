@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wiretail_schema::summary::{Event, EventKind, Matching};
 
-use crate::matching::{GivenUp, Outcome, Sent};
+use crate::matching::{GivenUp, Observer, Outcome, Sent};
 use crate::metrics::intervals::IntervalTally;
 use crate::metrics::reordering::ReorderingTally;
 use crate::metrics::variation::VariationTally;
@@ -160,31 +160,6 @@ impl Measurement {
         }
     }
 
-    /// Takes a packet that arrived within the window, after `delay_ns`.
-    #[inline]
-    pub fn matched(&mut self, sent: &Sent, delay_ns: i64) {
-        let post_ns = sent.ts_ns + delay_ns;
-        self.matching.matched += 1;
-        match &mut self.flow(sent.flow).delays {
-            FlowDelays::Each(delays) => delays.add(delay_ns),
-            FlowDelays::Sums { count, sum_ns, min_ns, max_ns } => {
-                *count += 1;
-                *sum_ns += i128::from(delay_ns);
-                *min_ns = delay_ns.min(*min_ns);
-                *max_ns = delay_ns.max(*max_ns);
-                self.other_delays.add(delay_ns);
-            }
-        }
-        self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: sent.flow });
-        self.intervals.take(post_ns, delay_ns);
-        self.variation.arrive(sent.sequence, delay_ns, post_ns);
-        if self.matching.lost_at_end > 0 || delay_ns == 0 {
-            self.rare(sent, delay_ns);
-        }
-        self.last_post_ns = post_ns;
-        self.arrive(sent, post_ns);
-    }
-
     #[inline]
     fn arrive(&mut self, sent: &Sent, post_ns: i64) {
         if let Some(overtaker) = self.reordering.arrive(sent.sequence) {
@@ -206,46 +181,6 @@ impl Measurement {
         if delay_ns == 0 {
             self.matching.zero += 1;
             self.event(EventKind::Zero, sent.key, Some(sent), Some(sent.ts_ns));
-        }
-    }
-
-    /// Takes any other outcome.
-    #[inline(never)]
-    pub fn irregular(&mut self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Matched { sent, delay_ns } => self.matched(sent, *delay_ns),
-            Outcome::OutOfWindow { sent, delay_ns } => {
-                self.matching.out_of_window += 1;
-                self.arrived_outside(EventKind::OutOfWindow, sent, *delay_ns);
-            }
-            Outcome::Negative { sent, delay_ns } => {
-                self.matching.negative += 1;
-                self.arrived_outside(EventKind::Negative, sent, *delay_ns);
-            }
-            Outcome::Lost { sent, early } => self.lost(sent, *early),
-            Outcome::DuplicatePre { index, record } => {
-                self.matching.duplicates_pre += 1;
-                if self.room_for(EventKind::DuplicatePre) {
-                    self.matching.events.push(Event {
-                        kind: EventKind::DuplicatePre,
-                        key: format!("{:#x}", record.key),
-                        pre_index: Some(*index),
-                        pre_ns: Some(record.ts_ns),
-                        post_ns: None,
-                    });
-                }
-            }
-            Outcome::DuplicatePost { record } => {
-                self.matching.duplicates_post += 1;
-                self.last_post_ns = self.last_post_ns.max(record.ts_ns);
-                self.event(EventKind::DuplicatePost, record.key, None, Some(record.ts_ns));
-            }
-            Outcome::Extra { record, evicted } => {
-                self.matching.extra += 1;
-                self.matching.evicted += u64::from(*evicted);
-                self.matching.extra_at_start += u64::from(record.ts_ns < self.first_pre_ns);
-                self.event(EventKind::Extra, record.key, None, Some(record.ts_ns));
-            }
         }
     }
 
@@ -335,5 +270,70 @@ impl Measurement {
     /// Packets sent, duplicates aside: matched, negative, out of window and lost.
     pub fn sent(&self) -> u64 {
         self.flows.iter().map(FlowTally::sent).sum()
+    }
+}
+
+impl Observer for Measurement {
+    #[inline]
+    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
+        let post_ns = sent.ts_ns + delay_ns;
+        self.matching.matched += 1;
+        match &mut self.flow(sent.flow).delays {
+            FlowDelays::Each(delays) => delays.add(delay_ns),
+            FlowDelays::Sums { count, sum_ns, min_ns, max_ns } => {
+                *count += 1;
+                *sum_ns += i128::from(delay_ns);
+                *min_ns = delay_ns.min(*min_ns);
+                *max_ns = delay_ns.max(*max_ns);
+                self.other_delays.add(delay_ns);
+            }
+        }
+        self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: sent.flow });
+        self.intervals.take(post_ns, delay_ns);
+        self.variation.arrive(sent.sequence, delay_ns, post_ns);
+        if self.matching.lost_at_end > 0 || delay_ns == 0 {
+            self.rare(sent, delay_ns);
+        }
+        self.last_post_ns = post_ns;
+        self.arrive(sent, post_ns);
+    }
+
+    #[inline(never)]
+    fn outcome(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Matched { sent, delay_ns } => self.matched(sent, *delay_ns),
+            Outcome::OutOfWindow { sent, delay_ns } => {
+                self.matching.out_of_window += 1;
+                self.arrived_outside(EventKind::OutOfWindow, sent, *delay_ns);
+            }
+            Outcome::Negative { sent, delay_ns } => {
+                self.matching.negative += 1;
+                self.arrived_outside(EventKind::Negative, sent, *delay_ns);
+            }
+            Outcome::Lost { sent, early } => self.lost(sent, *early),
+            Outcome::DuplicatePre { index, record } => {
+                self.matching.duplicates_pre += 1;
+                if self.room_for(EventKind::DuplicatePre) {
+                    self.matching.events.push(Event {
+                        kind: EventKind::DuplicatePre,
+                        key: format!("{:#x}", record.key),
+                        pre_index: Some(*index),
+                        pre_ns: Some(record.ts_ns),
+                        post_ns: None,
+                    });
+                }
+            }
+            Outcome::DuplicatePost { record } => {
+                self.matching.duplicates_post += 1;
+                self.last_post_ns = self.last_post_ns.max(record.ts_ns);
+                self.event(EventKind::DuplicatePost, record.key, None, Some(record.ts_ns));
+            }
+            Outcome::Extra { record, evicted } => {
+                self.matching.extra += 1;
+                self.matching.evicted += u64::from(*evicted);
+                self.matching.extra_at_start += u64::from(record.ts_ns < self.first_pre_ns);
+                self.event(EventKind::Extra, record.key, None, Some(record.ts_ns));
+            }
+        }
     }
 }

@@ -7,6 +7,8 @@
 
 use wiretail_schema::run::calibration::Calibration;
 
+use crate::matching::{Observer, Outcome};
+
 /// A span of time in which a core was taken away: from, to, in ns since 1970.
 pub type Span = (i64, i64);
 
@@ -23,12 +25,6 @@ impl CalibrationTally {
     /// For a device that adds `injected_ns` to every `every`-th packet.
     pub fn new(injected_ns: u64, every: u64) -> Self {
         Self { injected_ns, every: every.max(1), delayed: Vec::new(), others: Vec::new() }
-    }
-
-    /// Takes a packet that arrived: its place among the packets sent, from 0, its ingress stamp and delay in ns.
-    pub fn take(&mut self, index: u64, pre_ns: i64, delay_ns: i64) {
-        let delayed = (index + 1).is_multiple_of(self.every);
-        if delayed { &mut self.delayed } else { &mut self.others }.push((pre_ns, delay_ns));
     }
 
     /// The result; None without packets of both kinds. `stalls` in any order.
@@ -63,6 +59,14 @@ impl CalibrationTally {
     }
 }
 
+impl Observer for CalibrationTally {
+    fn outcome(&mut self, outcome: &Outcome) {
+        let Outcome::Matched { sent, delay_ns } = outcome else { return };
+        let delayed = (sent.index() + 1).is_multiple_of(self.every);
+        if delayed { &mut self.delayed } else { &mut self.others }.push((sent.ts_ns, *delay_ns));
+    }
+}
+
 /// Nearest rank.
 fn median(sorted: &[i64]) -> Option<i64> {
     sorted.get(sorted.len().div_ceil(2).checked_sub(1)?).copied()
@@ -90,12 +94,17 @@ fn overlaps(spans: &[Span], from: i64, to: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::matching::Sent;
+
     use super::*;
 
     fn tally(delays: &[i64], every: u64) -> CalibrationTally {
         let mut tally = CalibrationTally::new(100, every);
         for (index, delay) in delays.iter().enumerate() {
-            tally.take(index as u64, index as i64 * 1000, *delay);
+            let sequence = index as u64;
+            let sent =
+                Sent { ts_ns: index as i64 * 1000, key: sequence, sequence, duplicates_before: 0, flow: 0 };
+            tally.matched(&sent, *delay);
         }
         tally
     }

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::matching::Observer;
 use wiretail_analysis::summary::figures::figures;
 use wiretail_analysis::summary::{self, summarize};
 use wiretail_schema::summary::{Analysis, Matching, Summary};
 use wiretail_schema::units::{Budget, Duration};
 
 use crate::analyze::outputs::{self, Samples};
-use crate::analyze::pipeline::{Each, Settings, TapInput, measure};
+use crate::analyze::pipeline::{Settings, TapInput, measure};
 use crate::analyze::recognise::{KeyChoice, recognise};
 use crate::analyze::source::Source;
 use crate::progress::Progress;
@@ -52,12 +52,15 @@ impl Job<'_> {
     }
 }
 
-/// Evaluates; `each`, if given, is called with every packet's outcome, in order. Returns the result, and
+/// Evaluates; `observer`, if given, takes every packet's outcome, in order. Returns the result, and
 /// the path of its report where it was written.
 ///
 /// # Errors
 /// Whatever keeps it from a result; the message names the file and the next step.
-pub fn evaluate(mut job: Job<'_>, each: Option<Each<'_>>) -> Result<(Summary, Option<PathBuf>)> {
+pub fn evaluate(
+    mut job: Job<'_>,
+    observer: Option<&mut (dyn Observer + Send)>,
+) -> Result<(Summary, Option<PathBuf>)> {
     let settings = job.settings;
     let recognition = recognise(&job.pre, &job.post, &job.key, settings.post_offset_ns, settings.window_ns)?;
     let input = |source: Source| -> Result<TapInput> {
@@ -67,16 +70,7 @@ pub fn evaluate(mut job: Job<'_>, each: Option<Each<'_>>) -> Result<(Summary, Op
     let total = pre.reader.total_len().zip(post.reader.total_len()).map(|(pre, post)| pre + post);
     let progress = Progress::new(total, job.progress);
     let mut samples = job.out.map(|directory| Samples::create(directory, &job.title)).transpose()?;
-    let measured = match (&mut samples, each) {
-        (None, each) => measure(pre, post, &settings, &progress, each)?,
-        (Some(samples), None) => {
-            measure(pre, post, &settings, &progress, Some(&mut |outcome| samples.push(outcome)))?
-        }
-        (Some(samples), Some(each)) => {
-            let mut both = |outcome: &Outcome| samples.push(outcome).and_then(|()| each(outcome));
-            measure(pre, post, &settings, &progress, Some(&mut both))?
-        }
-    };
+    let measured = measure(pre, post, &settings, &progress, &mut (samples.as_mut(), observer))?;
     samples.map(Samples::finish).transpose()?;
     let context = summary::Context {
         version: env!("CARGO_PKG_VERSION").to_owned(),

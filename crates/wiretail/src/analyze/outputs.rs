@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use wiretail_analysis::matching::{Outcome, Sent};
+use wiretail_analysis::matching::{Observer, Outcome, Sent};
 use wiretail_analysis::stats::counts::Counts;
 use wiretail_capture::write::{Sample, SampleKind, SamplesWriter, percentile_distribution, write_atomically};
 use wiretail_schema::summary::Analysis;
@@ -75,6 +75,8 @@ fn make_directory(directory: &Path) -> Result<()> {
 /// `samples.parquet`, written while the packets are matched.
 pub struct Samples {
     writer: SamplesWriter,
+    /// The first error, such as a full disk; nothing is written after it.
+    failure: Result<()>,
 }
 
 impl Samples {
@@ -85,23 +87,26 @@ impl Samples {
     pub fn create(directory: &Path, title: &str) -> Result<Self> {
         make_directory(directory)?;
         let metadata = [("wiretail.version", env!("CARGO_PKG_VERSION")), ("wiretail.title", title)];
-        Ok(Self { writer: SamplesWriter::create(&directory.join("samples.parquet"), metadata)? })
-    }
-
-    /// Adds a packet.
-    ///
-    /// # Errors
-    /// As for a full disk.
-    pub fn push(&mut self, outcome: &Outcome) -> Result<()> {
-        Ok(self.writer.push(&sample(outcome))?)
+        let writer = SamplesWriter::create(&directory.join("samples.parquet"), metadata)?;
+        Ok(Self { writer, failure: Ok(()) })
     }
 
     /// Completes the file.
     ///
     /// # Errors
-    /// As for a full disk.
+    /// As for a full disk, now or before.
     pub fn finish(self) -> Result<()> {
+        self.failure?;
         Ok(self.writer.finish()?)
+    }
+}
+
+impl Observer for Samples {
+    #[inline(never)]
+    fn outcome(&mut self, outcome: &Outcome) {
+        if self.failure.is_ok() {
+            self.failure = self.writer.push(&sample(outcome)).map_err(Into::into);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use wiretail_analysis::matching::{Matcher, Outcome, Sent, Sink, merge};
+use wiretail_analysis::matching::{Matcher, Observer, Trimmed, merge};
 use wiretail_analysis::metrics::measurement::Measurement;
 use wiretail_analysis::metrics::tap::TapTally;
 use wiretail_analysis::summary::CaptureFacts;
@@ -58,9 +58,6 @@ pub struct TapInput {
     pub keyer: Keyer,
 }
 
-/// Takes every outcome, in order; its first error ends the measurement with that error.
-pub type Each<'a> = &'a mut (dyn FnMut(&Outcome) -> Result<()> + Send);
-
 /// What was measured.
 pub struct Measured {
     /// The tallies of the matched packets.
@@ -81,23 +78,23 @@ pub struct TapResult {
     pub flow_names: Vec<String>,
 }
 
-/// Reads both captures to their ends. `each`, if given, is called with every outcome, in order.
+/// Reads both captures to their ends. `observer` takes every outcome after the warm-up.
 ///
 /// # Errors
-/// A capture that can't be read; the error of `each`.
+/// A capture that can't be read.
 pub fn measure(
     pre: TapInput,
     post: TapInput,
     settings: &Settings,
     progress: &Progress,
-    each: Option<Each<'_>>,
+    observer: &mut (impl Observer + Send),
 ) -> Result<Measured> {
     let mut matcher = Matcher::new(settings.window_ns);
     let mut tally = None;
     let mut bar = progress.bar();
-    let mut each = each;
+    let mut observer = Some(observer);
     let merge = |sent: &[Record], arrived: &[Record]| {
-        let tally = tally.get_or_insert_with(|| Tally::new(settings, sent.first(), each.take()));
+        let tally = tally.get_or_insert_with(|| observe(settings, sent.first(), observer.take()));
         bar.draw();
         match (sent.is_empty(), arrived.is_empty()) {
             (_, true) => {
@@ -122,10 +119,20 @@ pub fn measure(
     });
     drop(paired_merge);
     let (pre, post) = (pre?, post?);
-    let mut tally = tally.unwrap_or_else(|| Tally::new(settings, None, None));
+    let mut tally = tally.unwrap_or_else(|| observe(settings, None, None));
     matcher.finish(&mut tally);
-    tally.failure?;
-    Ok(Measured { measurement: tally.measurement, pre, post })
+    Ok(Measured { measurement: tally.observer.0, pre, post })
+}
+
+/// Tallies what follows the first ingress packet, and passes it on.
+fn observe<O: Observer>(
+    settings: &Settings,
+    first: Option<&Record>,
+    observer: O,
+) -> Trimmed<(Measurement, O)> {
+    let first_ns = first.map_or(i64::MIN, |record| record.ts_ns);
+    let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
+    Trimmed::new(first_ns, settings.trim_ns, (measurement, observer))
 }
 
 /// This thread's core, and the others that it may use; None twice where there are no others.
@@ -163,54 +170,6 @@ impl Drop for Pin {
     fn drop(&mut self) {
         // A thread that stays on its cores only takes longer.
         let _ = sched_setaffinity(None, &self.allowed);
-    }
-}
-
-/// Tallies the outcomes, and passes them on to whoever wants every packet.
-struct Tally<'a> {
-    measurement: Measurement,
-    /// Packets seen before are left out.
-    cut_ns: i64,
-    each: Option<Each<'a>>,
-    failure: Result<()>,
-}
-
-impl<'a> Tally<'a> {
-    fn new(settings: &Settings, first: Option<&Record>, each: Option<Each<'a>>) -> Self {
-        let first_ns = first.map_or(i64::MIN, |record| record.ts_ns);
-        let cut_ns = if settings.trim_ns > 0 { first_ns.saturating_add(settings.trim_ns) } else { i64::MIN };
-        let measurement = Measurement::new(settings.window_ns, settings.trim_ns, settings.worst, first_ns);
-        Self { measurement, cut_ns, each, failure: Ok(()) }
-    }
-
-    #[inline(never)]
-    fn pass_on(&mut self, outcome: &Outcome) {
-        if let Some(each) = &mut self.each
-            && self.failure.is_ok()
-        {
-            self.failure = each(outcome);
-        }
-    }
-}
-
-impl Sink for Tally<'_> {
-    #[inline]
-    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
-        if sent.ts_ns < self.cut_ns {
-            return;
-        }
-        self.measurement.matched(sent, delay_ns);
-        if self.each.is_some() {
-            self.pass_on(&Outcome::Matched { sent: *sent, delay_ns });
-        }
-    }
-
-    fn irregular(&mut self, outcome: &Outcome) {
-        if outcome.seen_ns() < self.cut_ns {
-            return;
-        }
-        self.measurement.irregular(outcome);
-        self.pass_on(outcome);
     }
 }
 

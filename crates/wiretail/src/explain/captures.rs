@@ -124,14 +124,13 @@ pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
     let mut whole = 0;
     let (summary, _) = evaluate(
         job,
-        Some(&mut |outcome| {
+        Some(&mut |outcome: &Outcome| {
             if let Outcome::Matched { sent, delay_ns } = outcome {
                 whole += 1;
                 if matched.len() < PACKETS_MAX {
                     matched.push((sent.index(), sent.ts_ns, *delay_ns));
                 }
             }
-            Ok(())
         }),
     )?;
     matched.sort_unstable();

@@ -84,18 +84,17 @@ fn read(arguments: &TailArgs) -> Result<Read> {
     let mut matched: Vec<(u64, i64, i64)> = Vec::new();
     let (summary, _) = evaluate(
         job,
-        Some(&mut |outcome| {
-            if let Outcome::Matched { sent, delay_ns } = outcome {
-                if matched.len() == PACKETS_MAX {
-                    bail!(
-                        "more than {PACKETS_MAX} packets; split the captures, a part of them tells the same"
-                    );
-                }
+        Some(&mut |outcome: &Outcome| {
+            if let Outcome::Matched { sent, delay_ns } = outcome
+                && matched.len() <= PACKETS_MAX
+            {
                 matched.push((sent.index(), sent.ts_ns, *delay_ns));
             }
-            Ok(())
         }),
     )?;
+    if matched.len() > PACKETS_MAX {
+        bail!("more than {PACKETS_MAX} packets; split the captures, a part of them tells the same");
+    }
     matched.sort_unstable();
     let (clock, granularity_ns) = super::clock(&summary);
     Ok(Read {

@@ -20,7 +20,7 @@ use wiretail_schema::summary::{Key, Summary};
 
 use super::{RunInput, recommend};
 use crate::host::audit::{Question, audit};
-use crate::matching::{Outcome, Sent};
+use crate::matching::{Observer, Outcome, Sent};
 use crate::metrics::measurement::Measurement;
 use crate::metrics::tap::TapTally;
 use crate::summary::{CaptureFacts, Context, summarize};
@@ -60,7 +60,7 @@ fn summary(tail_ns: i64, lost: u64) -> Summary {
         let sent =
             Sent { ts_ns: sequence as i64 * 10_000, key: sequence, sequence, duplicates_before: 0, flow: 0 };
         if sequence < lost {
-            measurement.irregular(&Outcome::Lost { sent, early: None });
+            measurement.outcome(&Outcome::Lost { sent, early: None });
             continue;
         }
         let usual = 1_000 + (sequence * 7 % 997) as i64;

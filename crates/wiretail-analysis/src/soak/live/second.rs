@@ -4,7 +4,7 @@ use wiretail_schema::packet::Record;
 use wiretail_schema::run::interval::{IntervalRecord, ReorderingCounts, TapInterval, bucket};
 
 use super::LiveSettings;
-use crate::matching::{GivenUp, Outcome, Sent, Sink};
+use crate::matching::{GivenUp, Observer, Outcome, Sent};
 use crate::metrics::measurement::LossRuns;
 use crate::metrics::reordering::ReorderingTally;
 use crate::metrics::tap::{GRANULARITY_TIMESTAMPS, granularity};
@@ -129,7 +129,7 @@ fn empty(budgets: usize) -> IntervalRecord {
     IntervalRecord { over: vec![0; budgets], ..IntervalRecord::default() }
 }
 
-impl Sink for SecondTally {
+impl Observer for SecondTally {
     #[inline]
     fn matched(&mut self, sent: &Sent, delay_ns: i64) {
         if sent.ts_ns < self.cut_ns {
@@ -162,7 +162,7 @@ impl Sink for SecondTally {
     }
 
     #[inline(never)]
-    fn irregular(&mut self, outcome: &Outcome) {
+    fn outcome(&mut self, outcome: &Outcome) {
         if outcome.seen_ns() < self.cut_ns {
             return;
         }

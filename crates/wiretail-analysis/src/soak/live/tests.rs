@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wiretail_schema::run::interval::{SegmentStart, TapStart};
 
 use super::*;
-use crate::matching::{Outcome, Sent, Sink};
+use crate::matching::Trimmed;
 use crate::metrics::measurement::Measurement;
 use crate::soak::{LogFacts, SoakTotals, WORST_MAX};
 use crate::stats::quantile::distribution;
@@ -13,35 +13,16 @@ const WINDOW_NS: i64 = 50_000_000;
 const LIMIT_NS: i64 = 5_000_000;
 
 /// The offline way: everything merged at once.
-struct Offline {
-    measurement: Measurement,
-    cut_ns: i64,
-}
-
-impl Sink for Offline {
-    fn matched(&mut self, sent: &Sent, delay_ns: i64) {
-        if sent.ts_ns >= self.cut_ns {
-            self.measurement.matched(sent, delay_ns);
-        }
-    }
-
-    fn irregular(&mut self, outcome: &Outcome) {
-        if outcome.seen_ns() >= self.cut_ns {
-            self.measurement.irregular(outcome);
-        }
-    }
-}
-
 fn offline(pre: &[Record], post: &[Record], trim_ns: i64) -> Measurement {
     let first_ns = pre.first().map_or(i64::MIN, |record| record.ts_ns);
-    let cut_ns = if trim_ns > 0 { first_ns.saturating_add(trim_ns) } else { i64::MIN };
-    let mut sink = Offline { measurement: Measurement::new(WINDOW_NS, trim_ns, 5, first_ns), cut_ns };
+    let measurement = Measurement::new(WINDOW_NS, trim_ns, 5, first_ns);
+    let mut observer = Trimmed::new(first_ns, trim_ns, measurement);
     let mut matcher = Matcher::new(WINDOW_NS);
-    let (i, j) = merge(&mut matcher, pre, post, &mut sink);
-    pre[i..].iter().for_each(|record| matcher.pre(record, &mut sink));
-    post[j..].iter().for_each(|record| matcher.post(record, &mut sink));
-    matcher.finish(&mut sink);
-    sink.measurement
+    let (i, j) = merge(&mut matcher, pre, post, &mut observer);
+    pre[i..].iter().for_each(|record| matcher.pre(record, &mut observer));
+    post[j..].iter().for_each(|record| matcher.post(record, &mut observer));
+    matcher.finish(&mut observer);
+    observer.observer
 }
 
 fn settings(trim_ns: i64) -> LiveSettings {

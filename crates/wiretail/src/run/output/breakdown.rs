@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use wiretail_analysis::matching::Sent;
+use wiretail_analysis::matching::{Observer, Outcome};
 use wiretail_analysis::summary::breakdown::{BreakdownTally, WholeWay};
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::SegmentRecord;
@@ -74,15 +74,6 @@ impl Joining {
         }
     }
 
-    /// A packet of the segment was matched.
-    pub fn take(&mut self, sent: &Sent, delay_ns: i64) {
-        match &mut self.current {
-            Some((_, Stage::Whole(way))) => way.take(sent, delay_ns),
-            Some((_, Stage::Devices(tally))) => tally.take(sent, delay_ns),
-            None => {}
-        }
-    }
-
     /// Where not every device has taps of its own, the rest would count as infrastructure: then there are no shares.
     fn end_direction(&mut self) {
         if let Some((name, Stage::Devices(tally))) = self.current.take()
@@ -107,8 +98,21 @@ impl Joining {
     }
 }
 
+impl Observer for Joining {
+    fn outcome(&mut self, outcome: &Outcome) {
+        let Outcome::Matched { sent, delay_ns } = outcome else { return };
+        match &mut self.current {
+            Some((_, Stage::Whole(way))) => way.take(sent, *delay_ns),
+            Some((_, Stage::Devices(tally))) => tally.take(sent, *delay_ns),
+            None => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use wiretail_analysis::matching::Sent;
+
     use super::*;
 
     #[test]
@@ -134,7 +138,7 @@ mod tests {
             [("forward", 100), ("vnf1", 20), ("back", 200), ("back-vnf1", 30), ("back-vnf2", 50)]
         {
             joining.begin(segment);
-            (0..10).for_each(|key| joining.take(&sent(key), delay));
+            (0..10).for_each(|key| joining.matched(&sent(key), delay));
         }
         let folder = tempfile::tempdir().unwrap();
         let breakdown = joining.finish(folder.path()).unwrap();

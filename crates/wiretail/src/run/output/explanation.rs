@@ -109,7 +109,6 @@ fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<
         if let Outcome::Matched { sent, delay_ns } = outcome {
             packets.push(PacketTime { index: sent.index(), in_ns: sent.ts_ns, delay_ns: *delay_ns });
         }
-        Ok(())
     };
     evaluate(job(folder, trial, segment)?, Some(&mut each))?;
     packets.sort_unstable_by_key(|packet| (packet.in_ns, packet.index));

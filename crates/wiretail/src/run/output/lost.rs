@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::matching::{Observer, Outcome};
 use wiretail_dataplane::generator::marks::Marks;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::calibration::Filtering;
@@ -48,25 +48,6 @@ impl LostList {
             marked_lost: 0,
             lost: 0,
         })
-    }
-
-    /// Takes what became of a packet.
-    pub fn take(&mut self, outcome: &Outcome) {
-        let (sent, lost) = match outcome {
-            Outcome::Matched { sent, .. }
-            | Outcome::OutOfWindow { sent, .. }
-            | Outcome::Negative { sent, .. } => (sent, false),
-            Outcome::Lost { sent, .. } => (sent, true),
-            _ => return,
-        };
-        let marked = self.is_marked(sent.key);
-        self.packets += 1;
-        self.marked += u64::from(marked);
-        self.lost += u64::from(lost);
-        self.marked_lost += u64::from(marked && lost);
-        if lost && self.named.len() < NAMED_MAX {
-            self.named.push((sent.index(), sent.key, sent.ts_ns));
-        }
     }
 
     fn is_marked(&self, number: u64) -> bool {
@@ -121,6 +102,26 @@ impl LostList {
     }
 }
 
+impl Observer for LostList {
+    fn outcome(&mut self, outcome: &Outcome) {
+        let (sent, lost) = match outcome {
+            Outcome::Matched { sent, .. }
+            | Outcome::OutOfWindow { sent, .. }
+            | Outcome::Negative { sent, .. } => (sent, false),
+            Outcome::Lost { sent, .. } => (sent, true),
+            _ => return,
+        };
+        let marked = self.is_marked(sent.key);
+        self.packets += 1;
+        self.marked += u64::from(marked);
+        self.lost += u64::from(lost);
+        self.marked_lost += u64::from(marked && lost);
+        if lost && self.named.len() < NAMED_MAX {
+            self.named.push((sent.index(), sent.key, sent.ts_ns));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +146,7 @@ mod tests {
         let marks = traffic::marks(&trial, 5).unwrap().unwrap();
         let marked: Vec<u64> = (0..100).filter(|number| marks.is_marked(*number)).collect();
         for number in 0..100 {
-            list.take(&match marked.contains(&number) {
+            list.outcome(&match marked.contains(&number) {
                 true => Outcome::Lost { sent: sent(number), early: None },
                 false => Outcome::Matched { sent: sent(number), delay_ns: 1 },
             });
@@ -166,7 +167,7 @@ mod tests {
     fn the_list_ends() {
         let mut list = LostList::new(&trial(""), 1).unwrap();
         for number in 0..NAMED_MAX as u64 + 5 {
-            list.take(&Outcome::Lost { sent: sent(number), early: None });
+            list.outcome(&Outcome::Lost { sent: sent(number), early: None });
         }
         assert_eq!((list.named.len(), list.lost, list.marked), (NAMED_MAX, NAMED_MAX as u64 + 5, 0));
     }

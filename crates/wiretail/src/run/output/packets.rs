@@ -54,10 +54,9 @@ pub fn of_job(job: Job<'_>) -> Result<Vec<Crossed>> {
                 (sent, Some(*delay_ns))
             }
             Outcome::Lost { sent, .. } => (sent, None),
-            _ => return Ok(()),
+            _ => return,
         };
         packets.push((sent.index(), Crossed { at_ns: sent.ts_ns, delay_ns }));
-        Ok(())
     };
     evaluate(job, Some(&mut each))?;
     packets.sort_unstable_by_key(|(index, packet)| (packet.at_ns, *index));

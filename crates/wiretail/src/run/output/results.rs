@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use wiretail_analysis::matching::Outcome;
+use wiretail_analysis::matching::Observer;
 use wiretail_analysis::summary::calibration::CalibrationTally;
 use wiretail_schema::experiment::Trial;
 use wiretail_schema::run::calibration::Accounting;
@@ -41,13 +41,8 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
             true => write_soak(&run.join(&segment.directory)),
             false => {
                 joining.iter_mut().for_each(|joining| joining.begin(&segment.name));
-                evaluate_segment(
-                    run,
-                    &folder,
-                    trial,
-                    segment,
-                    Watchers { calibration: tally, joining: joining.as_mut(), lost: &mut lost },
-                )
+                let mut observer = (Some(&mut lost), (tally, joining.as_mut()));
+                evaluate_segment(run, &folder, trial, segment, &mut observer)
             }
         };
         match evaluated {
@@ -102,11 +97,6 @@ fn calibration(trial: &Trial) -> Option<CalibrationTally> {
     adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
 }
 
-/// Who takes what became of each packet of a segment.
-struct Watchers<'a> {
-    calibration: Option<&'a mut CalibrationTally>,
-    joining: Option<&'a mut Joining>,
-    lost: &'a mut LostList,
 }
 
 fn evaluate_segment(
@@ -114,24 +104,12 @@ fn evaluate_segment(
     folder: &Path,
     trial: &Trial,
     segment: &SegmentRecord,
-    mut watchers: Watchers<'_>,
+    observer: &mut (dyn Observer + Send),
 ) -> Result<Summary> {
     let out = run.join(&segment.directory);
     let mut job = Job { budgets: budgets(trial)?, out: Some(&out), ..job(folder, trial, segment)? };
     job.settings.worst = WORST;
-    let mut each = |outcome: &Outcome| {
-        watchers.lost.take(outcome);
-        if let Outcome::Matched { sent, delay_ns } = outcome {
-            if let Some(tally) = &mut watchers.calibration {
-                tally.take(sent.index(), sent.ts_ns, *delay_ns);
-            }
-            if let Some(joining) = &mut watchers.joining {
-                joining.take(sent, *delay_ns);
-            }
-        }
-        Ok(())
-    };
-    Ok(evaluate(job, Some(&mut each))?.0)
+    Ok(evaluate(job, Some(observer))?.0)
 }
 
 /// The documents of a soak, from its log.
