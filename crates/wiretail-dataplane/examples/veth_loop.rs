@@ -35,6 +35,7 @@ use wiretail_capture::write::pcap::{LINK_TYPE_ETHERNET, PcapWriter};
 use wiretail_dataplane::{
     Delay, GeneratorReport, Histogram, Pattern, PortKind, Release, Sizes, TxMode, TxPlan, read_signature,
 };
+use wiretail_schema::units::Share;
 
 const SETTINGS: &[&str] = &[
     "rate",
@@ -174,7 +175,7 @@ fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
         let mut values: Vec<u64> =
             delays.iter().filter(|(held, _)| *held == which).map(|(_, ns)| *ns).collect();
         values.sort_unstable();
-        values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+        Share::MEDIAN.of(&values).copied().unwrap_or(0)
     };
     let recovered_ns = median(true) as i64 - median(false) as i64;
     let count = delays.iter().filter(|(held, _)| *held).count();

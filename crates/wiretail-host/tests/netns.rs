@@ -14,6 +14,7 @@ use wiretail_host::{
     CoreSet, Cores, Difference, HostState, Journal, LeftoverState, MacAddress, Namespace, Netlink, Plan,
     Step, VethEnd, clean, leftovers, name_prefix, privileges, quieten, run_in, takes_redirected_frames,
 };
+use wiretail_schema::random::Random;
 
 /// Set for the process that is to be killed: the folder of its journal.
 const VICTIM: &str = "WIRETAIL_HOST_VICTIM";
@@ -278,13 +279,10 @@ fn kill_at_random_moments(times: u32, quiet: bool) {
     let steps = cleaned(pid);
     assert!(steps >= plan("run").steps().len(), "{steps}");
     println!("a whole run: {steps} steps");
-    // Moments spread by a fixed multiplicative sequence over the time that building takes.
-    let mut random = 20_261_120_u64;
+    let mut random = Random::new(20_261_120);
     let mut undone = Vec::new();
     for _ in 0..times {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let share = (random >> 33) as f64 / f64::from(1_u32 << 31);
-        let (pid, _) = kill_victim(&journals, Some(whole.mul_f64(share)), quiet);
+        let (pid, _) = kill_victim(&journals, Some(whole.mul_f64(random.uniform())), quiet);
         undone.push(cleaned(pid));
     }
     println!("killed {times} times; steps that were undone: {undone:?}");

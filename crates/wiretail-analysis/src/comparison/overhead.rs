@@ -8,6 +8,8 @@ use wiretail_schema::run::scenario::{Scenario, SegmentResult};
 use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Percentile;
 
+use crate::stats::list::median;
+
 /// The percentiles that are compared.
 const PERCENTILES: [f64; 2] = [50.0, 99.9];
 /// Full name of the key by which a traced trial and its twin differ.
@@ -76,7 +78,8 @@ fn overhead<'a>(
 }
 
 fn compare(percentile: f64, traced: &[Percentile], untraced: &[Percentile]) -> Option<OverheadAt> {
-    let (traced_ns, untraced_ns) = (median(traced)?, median(untraced)?);
+    let of = |values: &[Percentile]| median(values.iter().map(|p| p.value_ns));
+    let (traced_ns, untraced_ns) = (of(traced)?, of(untraced)?);
     let values = || untraced.iter().map(|p| p.value_ns);
     let mut at = OverheadAt {
         percentile,
@@ -93,13 +96,6 @@ fn compare(percentile: f64, traced: &[Percentile], untraced: &[Percentile]) -> O
         at.verdict = if within { OverheadVerdict::Within } else { OverheadVerdict::Beyond };
     }
     Some(at)
-}
-
-/// Of an even number the lower middle one.
-fn median(values: &[Percentile]) -> Option<i64> {
-    let mut sorted: Vec<i64> = values.iter().map(|p| p.value_ns).collect();
-    sorted.sort_unstable();
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
 #[cfg(test)]

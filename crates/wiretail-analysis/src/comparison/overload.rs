@@ -18,6 +18,8 @@
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialState};
 
+use crate::stats::list::median;
+
 /// One trial: a point of the curves over the offered rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadPoint {
@@ -106,21 +108,9 @@ fn sign(lower: &[Level], level: &Level) -> Option<OverloadSign> {
     if delays.len() < Overload::DELAY_RATES {
         return None;
     }
-    let limit = median(delays.into_iter())? * Overload::DELAY_FACTOR;
+    let limit = median(delays)? * Overload::DELAY_FACTOR;
     let p50 = level.p50_ns.filter(|ns| *ns > limit)?;
     Some(OverloadSign::Delay { p50_ns: p50 as i64, limit_ns: limit as i64 })
-}
-
-/// The middle value, of an even number of values the mean of the middle two; None of none.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
 }
 
 #[cfg(test)]
@@ -153,9 +143,9 @@ mod tests {
         assert_eq!(found.sign, OverloadSign::Loss { ratio: 0.004, limit: Overload::LOSS_MIN });
         // Every rate is beyond the capacity: the lowest can't be told, the next can.
         assert_eq!(rate(&[(0.1, 900), (0.5, 950), (0.75, 960)]), Some(20_000));
-        // The median of the lower rates is the mean of the middle two: (10 + 12) / 2 µs, three times.
+        // The median of the lower rates is the lower of the two in the middle: 10 µs, three times.
         let found = overload(&points(&[(0.0, 10), (0.0, 12), (0.0, 34)])).unwrap();
-        assert_eq!(found.sign, OverloadSign::Delay { p50_ns: 34_000, limit_ns: 33_000 });
+        assert_eq!(found.sign, OverloadSign::Delay { p50_ns: 34_000, limit_ns: 30_000 });
     }
 
     #[test]

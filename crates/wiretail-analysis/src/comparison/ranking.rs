@@ -9,6 +9,7 @@
 use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::Percentile;
+use wiretail_schema::units::Share;
 
 /// The percentiles that devices are ranked by.
 const PERCENTILES: [f64; 2] = [99.9, 50.0];
@@ -59,11 +60,11 @@ fn add<'a>(groups: &mut Vec<(Scenario, Vec<&'a TrialRecord>)>, scenario: Scenari
     }
 }
 
-/// A percentile of repeats, which are not pooled: the median of theirs (of an even number the lower middle one), with an interval from their lowest
+/// A percentile of repeats, which are not pooled: the median of theirs, with an interval from their lowest
 /// bound to their highest. None without repeats.
 pub(crate) fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
     repeats.sort_by_key(|p| p.value_ns);
-    let median = *repeats.get(repeats.len().checked_sub(1)? / 2)?;
+    let median = *Share::MEDIAN.of(&repeats)?;
     let highs: Option<Vec<i64>> = repeats.iter().map(|p| p.high_ns).collect();
     Some(Percentile {
         low_ns: repeats.iter().map(|p| p.low_ns).min()?,

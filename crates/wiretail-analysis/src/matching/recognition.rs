@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use wiretail_schema::summary::KeyTrial;
-use wiretail_schema::units::thousands;
+use wiretail_schema::units::{Share, thousands};
 
 use crate::matching::KeyHasher;
 
@@ -72,7 +72,7 @@ pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
 /// Why delays can't be measured as the captures stand: what was seen and what to do. None where they can.
 pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     let (first, last) = (*delays_ns.first()?, *delays_ns.last()?);
-    let median = delays_ns[(delays_ns.len() - 1) / 2];
+    let median = *Share::MEDIAN.of(delays_ns)?;
     let rests_on = format!(
         "median {} ms over the first {} packets",
         median as f64 / 1e6,

@@ -247,15 +247,15 @@ fn has_four_gaps(timestamps: &[i64]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use wiretail_schema::random::Random;
 
     #[test]
     fn granularities_are_found_whichever_way_timestamps_are_rounded() {
-        let mut state = 7u64;
+        let mut random = Random::new(7);
         let mut ticks = Vec::new();
         let mut tick = 123_456_789u64;
         for _ in 0..1000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            tick += 1 + (state >> 40) % 1000;
+            tick += 1 + random.below(1000);
             ticks.push(tick);
         }
         for period in [1_000_000, 10_000, 125, 64, 80, 100, 50] {

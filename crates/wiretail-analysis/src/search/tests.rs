@@ -5,6 +5,8 @@ use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, Over, Se
 
 use super::simulated::Device;
 use super::{Ask, INVALID_MAX, conclude, next};
+use crate::stats::list::median;
+use crate::stats::random::Random;
 
 const METHODS: [Method; 3] = [Method::Linear, Method::Binary, Method::Mlrsearch];
 
@@ -57,11 +59,6 @@ fn on(device: &Device, effort: &Effort, goals: &[Goal]) -> (Vec<GoalResult>, Vec
 
 fn sending_s(trials: &[SearchTrial]) -> f64 {
     trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The result agrees with what was planted; a trial of whole packets may be one off.
@@ -292,7 +289,7 @@ fn later_methods_send_for_less_time() {
             let times = |method: Method| {
                 let capacities = (1..=40).map(|n| 2_345.6 * f64::from(n));
                 let devices = capacities.map(|pps| Device { overload, ..Device::new(pps) });
-                median(devices.map(|device| sending_s(&on(&device, &effort(method), &goals).1)).collect())
+                median(devices.map(|device| sending_s(&on(&device, &effort(method), &goals).1))).unwrap()
             };
             let medians = METHODS.map(times);
             assert!(medians.is_sorted_by(|a, b| a > b), "{} goals, {overload}: {medians:?}", goals.len());
@@ -408,12 +405,9 @@ proptest! {
     fn any_device_is_searched_to_an_end(effort in any_effort(), chances in any::<[u8; 3]>(), seed in any::<u64>()) {
         let goals = [ndr(), pdr()];
         let mut trials = Vec::new();
-        let mut state = seed;
+        let mut random = Random::new(seed);
         while let Some(ask) = next(&effort, &goals, &trials) {
-            let mut chance = |below: u8| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                ((state >> 33) as u8) < below
-            };
+            let mut chance = |below: u8| random.below(256) < u64::from(below);
             let mut trial = Device::new(500.0).trial(&effort, &goals, ask, trials.len() + 1);
             trial.poor = vec![chance(chances[0]), chance(chances[1])];
             if chance(chances[2] / 2) {

@@ -18,6 +18,7 @@ use wiretail_schema::run::interval::{
     IntervalRecord, RELATIVE_ERROR, ReorderingCounts, SegmentStart, TapInterval, bucket, bucket_middle,
 };
 use wiretail_schema::summary::{Matching, Second};
+use wiretail_schema::units::Share;
 
 use crate::metrics::intervals::IntervalTally;
 use crate::metrics::reordering::add_counts;
@@ -263,16 +264,8 @@ impl SoakTotals {
 /// The percentile (in billionths) of delays counted in buckets, in ns, within [`RELATIVE_ERROR`]:
 /// nearest rank. None where there are none.
 pub fn percentile_ns(buckets: impl Iterator<Item = (usize, u64)> + Clone, billionths: u64) -> Option<i64> {
-    let count = buckets.clone().fold(0u64, |sum, (_, packets)| sum.saturating_add(packets));
-    let rank = wiretail_schema::units::Share::from_billionths(billionths)?.rank(count);
-    let mut passed = 0u64;
-    for (bucket, packets) in buckets {
-        passed = passed.saturating_add(packets);
-        if packets > 0 && passed >= rank {
-            return Some(bucket_middle(bucket));
-        }
-    }
-    None
+    let found = Share::from_billionths(billionths)?.of_counted(buckets)?;
+    Some(bucket_middle(found))
 }
 
 impl TapTotals {

@@ -290,6 +290,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use wiretail_schema::random::Random;
 
     fn listed(counts: &Counts) -> Vec<(i64, u64)> {
         let mut list = Vec::new();
@@ -323,10 +324,9 @@ mod tests {
     #[test]
     fn many_scattered_values_take_little_memory() {
         let mut counts = Counts::new(16);
-        let mut state = 1u64;
+        let mut random = Random::new(1);
         for _ in 0..1_000_000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            counts.add((state >> 31) as i64 % 1_000_000_000);
+            counts.add(random.below(1_000_000_000) as i64);
         }
         let bytes: usize = counts.runs.iter().map(|run| run.bytes.capacity()).sum();
         assert!(bytes < 4_000_000, "{bytes} bytes in {} runs", counts.runs.len());

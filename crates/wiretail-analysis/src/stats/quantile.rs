@@ -199,7 +199,7 @@ impl Wanted {
 /// quantile is binomial, so l is the largest rank with P(B < l) <= 2.5 % and u the smallest with
 /// P(B < u) >= 97.5 % (Conover, Practical Nonparametric Statistics, section 3.2; David and
 /// Nagaraja, Order Statistics, section 7.1). l = 0 or u = None: no value bounds it.
-fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
+pub(super) fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
     let mean = n as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
     // The sum of probabilities is exact but takes some ten standard deviations' steps. Where these

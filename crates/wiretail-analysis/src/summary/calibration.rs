@@ -6,6 +6,7 @@
 //! left out: they are late for another reason that is known, too.
 
 use wiretail_schema::run::calibration::Calibration;
+use wiretail_schema::units::Share;
 
 use crate::matching::{Observer, Outcome};
 
@@ -38,7 +39,7 @@ impl CalibrationTally {
         let (mut delayed, mut others) = (undisturbed(self.delayed), undisturbed(self.others));
         delayed.sort_unstable();
         others.sort_unstable();
-        let recovered_ns = median(&delayed)? - median(&others)?;
+        let recovered_ns = Share::MEDIAN.of(&delayed)? - Share::MEDIAN.of(&others)?;
         // As many highest ones of all: the others among them have taken the place of a delayed one.
         let not_found = (0..delayed.len())
             .find(|&missed| {
@@ -67,11 +68,6 @@ impl Observer for CalibrationTally {
     }
 }
 
-/// Nearest rank.
-fn median(sorted: &[i64]) -> Option<i64> {
-    sorted.get(sorted.len().div_ceil(2).checked_sub(1)?).copied()
-}
-
 /// In order, overlapping ones joined.
 fn merged(spans: &[Span]) -> Vec<Span> {
     let mut sorted = spans.to_vec();
@@ -94,6 +90,8 @@ fn overlaps(spans: &[Span], from: i64, to: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::random::Random;
+
     use crate::matching::Sent;
 
     use super::*;
@@ -130,13 +128,9 @@ mod tests {
 
     #[test]
     fn found_is_that_of_sorting_everything() {
-        let mut state = 7_u64;
+        let mut random = Random::new(7);
         for _ in 0..500 {
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as i64
-            };
-            let delays: Vec<i64> = (0..2 + next() % 30).map(|_| next() % 1000).collect();
+            let delays: Vec<i64> = (0..2 + random.below(30)).map(|_| random.below(1000) as i64).collect();
             let Some(result) = tally(&delays, 2).finish(&[]) else { continue };
             let mut all: Vec<(i64, bool)> =
                 delays.iter().enumerate().map(|(at, delay)| (*delay, at % 2 == 1)).collect();

@@ -1,5 +1,7 @@
 //! A histogram of durations of fixed size, for hot loops: no allocation, one addition a value.
 
+use wiretail_schema::units::Share;
+
 /// Buckets an octave: a value is known to 1/64.
 const SUB_BITS: u32 = 6;
 const SUB: usize = 1 << SUB_BITS;
@@ -48,16 +50,9 @@ impl Histogram {
     /// The percentile of rank ⌈p·n⌉ in ns, where p is given in billionths (990,000,000: the 99th): the
     /// upper edge of its bucket, but never more than the longest. None without any.
     pub fn percentile_ns(&self, billionths: u64) -> Option<u64> {
-        if self.total == 0 {
-            return None;
-        }
-        let rank = (u128::from(self.total) * u128::from(billionths)).div_ceil(1_000_000_000).max(1) as u64;
-        let mut seen = 0;
-        let bucket = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        });
-        Some(bucket.map_or(self.ns_max, |bucket| upper_edge(bucket).min(self.ns_max)))
+        let bucket =
+            Share::from_billionths(billionths)?.of_counted(self.counts.iter().copied().enumerate())?;
+        Some(upper_edge(bucket).min(self.ns_max))
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::thread::{MembarrierCommand, gettid, membarrier};
 use wiretail_schema::causes::trace::{Gap, Spin};
+use wiretail_schema::units::Share;
 
 use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
@@ -85,13 +86,7 @@ fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u64]) -> Gap {
 
 /// The median of values that are counted by their length; 0 without any.
 pub(crate) fn median(counts: &[u64]) -> u64 {
-    let all: u64 = counts.iter().sum();
-    let mut seen = 0;
-    let middle = counts.iter().position(|count| {
-        seen += count;
-        seen * 2 >= all && seen > 0
-    });
-    middle.unwrap_or(0) as u64
+    Share::MEDIAN.of_counted((0..).zip(counts.iter().copied())).unwrap_or(0)
 }
 
 /// Mean time that touching a page for the first time takes, in ns, without what takes unusually long.

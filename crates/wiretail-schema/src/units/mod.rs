@@ -96,6 +96,29 @@ impl Share {
     /// All of it, in billionths.
     pub const ONE: u64 = 1_000_000_000;
 
+    /// Half: the percentile that is the median. Of an even number of values it is the lower of the two in the middle, as
+    /// every percentile is a value that was measured.
+    pub const MEDIAN: Self = Self { billionths: 500_000_000 };
+    /// 5 %.
+    pub const P5: Self = Self { billionths: 50_000_000 };
+    /// 25 %: the lower quartile.
+    pub const P25: Self = Self { billionths: 250_000_000 };
+    /// 75 %: the upper quartile.
+    pub const P75: Self = Self { billionths: 750_000_000 };
+    /// 95 %.
+    pub const P95: Self = Self { billionths: 950_000_000 };
+    /// 99 %.
+    pub const P99: Self = Self { billionths: 990_000_000 };
+    /// 99.9 %.
+    pub const P99_9: Self = Self { billionths: 999_000_000 };
+
+    /// 99.99 %.
+    pub const P99_99: Self = Self { billionths: 999_900_000 };
+    /// 99.999 %.
+    pub const P99_999: Self = Self { billionths: 999_990_000 };
+    /// 100 %: the maximum.
+    pub const ALL: Self = Self { billionths: Self::ONE };
+
     /// `billionths` of the whole; None above the whole.
     pub const fn from_billionths(billionths: u64) -> Option<Self> {
         if billionths <= Self::ONE { Some(Self { billionths }) } else { None }
@@ -122,6 +145,26 @@ impl Share {
         let product = u128::from(self.billionths) * u128::from(count);
         let rank = product.div_ceil(u128::from(Self::ONE)) as u64;
         rank.clamp(count.min(1), count)
+    }
+
+    /// The value at this percentile of values in ascending order; None of none.
+    pub fn of<T>(self, ascending: &[T]) -> Option<&T> {
+        ascending.get(self.rank(ascending.len() as u64).checked_sub(1)? as usize)
+    }
+
+    /// The same of values that come in ascending order, each with how often it is there.
+    pub fn of_counted<T>(self, ascending: impl Iterator<Item = (T, u64)> + Clone) -> Option<T> {
+        let count = ascending.clone().fold(0_u64, |sum, (_, times)| sum.saturating_add(times));
+        let mut left = self.rank(count).checked_sub(1)?;
+        let mut values = ascending;
+        values
+            .find(|(_, times)| {
+                *times > left || {
+                    left -= times;
+                    false
+                }
+            })
+            .map(|(value, _)| value)
     }
 
     /// Whether at least ten of `count` values are expected above: n (1 - p) >= 10.
@@ -268,6 +311,19 @@ mod tests {
         assert_eq!(rank("50", 0), 0);
         assert_eq!(rank("0.0000001", 5), 1);
         assert_eq!(rank("99.99999", u64::MAX), 18_446_742_229_035_144_245);
+    }
+
+    #[test]
+    fn percentiles_are_values_of_nearest_rank() {
+        assert_eq!((Share::MEDIAN.of(&[3, 5, 8]), Share::MEDIAN.of(&[3, 5, 8, 9])), (Some(&5), Some(&5)));
+        assert_eq!((Share::P99.of(&[1, 2]), Share::P99.of::<u8>(&[])), (Some(&2), None));
+        let counted = [(5, 90), (6, 0), (7, 9), (9, 1)];
+        let of = |share: Share| share.of_counted(counted.into_iter());
+        assert_eq!(
+            (of(Share::MEDIAN), of(Share::P95), of(Share::P99), of(Share::ALL)),
+            (Some(5), Some(7), Some(7), Some(9))
+        );
+        assert_eq!(Share::MEDIAN.of_counted([(1, 0)].into_iter()), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain};
+use wiretail_analysis::stats::list::median;
 use wiretail_capture::trace::Trace;
 use wiretail_schema::causes::trace::TRACE_FILE;
 use wiretail_schema::causes::{Certainty, PacketExplanation, TrialExplanation};
@@ -63,14 +64,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (explanation, events, _) = found.ok_or("no round")?;
     check(&explanation, packets);
     for (what, part) in ["reading, timelines", "explaining", "together"].iter().zip(&mut parts) {
-        part.sort_unstable_by(f64::total_cmp);
-        let (median, least, most) = (part[part.len() / 2], part[0], part[part.len() - 1]);
+        let median = median(part.iter().copied()).unwrap_or(0.0);
+        let (least, most) =
+            part.iter().fold((f64::MAX, 0.0_f64), |(least, most), ms| (ms.min(least), ms.max(most)));
         println!("{what:20} {median:8.0} ms  ({least:.0} to {most:.0})");
     }
-    let median = parts[2][parts[2].len() / 2];
+    let [_, explaining_ms, together_ms] = parts.map(|part| median(part).unwrap_or(0.0));
     println!(
         "{events} events, {:.1} million a second; {} packets attributed; peak {peak_mb:.0} MB of memory",
-        events as f64 / median / 1e3,
+        events as f64 / together_ms / 1e3,
         explanation.worst.len()
     );
     let each = against_all_spans(&trial, folder.path(), &explanation)?;
@@ -78,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "each packet against all spans: {:.2} ms a packet, {:.1} times explaining for these packets",
         each.as_secs_f64() * 1e3,
-        whole / parts[1][parts[1].len() / 2]
+        whole / explaining_ms
     );
     Ok(())
 }

@@ -3,10 +3,12 @@
 
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::TraceRoles;
+use wiretail_schema::units::Share;
 
 use super::queue::Residence;
 use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
+use crate::stats::list;
 
 /// A turn that is longer than usual by less is not told apart from the usual variation, in ns. Stalls of a device's loop
 /// are logged from there on.
@@ -16,6 +18,9 @@ const HANDOVER_NS: u64 = 3_000;
 
 /// So long behind a packet the device may still be at work for it, in ns.
 const AFTER_NS: u64 = 10_000;
+
+/// Between these lie the usual delays.
+const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 
 /// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,12 +36,7 @@ impl Baseline {
     pub fn of(residences: &[Residence], spans: &[Span], causes: usize) -> Self {
         let mut baseline = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
         let mut delays: Vec<u64> = residences.iter().map(Residence::delay_ns).collect();
-        let len = delays.len();
-        if len == 0 {
-            return baseline;
-        }
-        let low = *delays.select_nth_unstable(len / 4).1;
-        let high = *delays.select_nth_unstable(len * 3 / 4).1;
+        let Some([low, high]) = list::percentiles(&mut delays, QUARTILES) else { return baseline };
         let (mut met, mut met_whole, mut packets) = (vec![0u64; causes], vec![0u64; causes], 0u64);
         let mut next = residences.iter().skip(1);
         let mut sweep = Sweep::new(spans);
@@ -176,11 +176,10 @@ impl BaselineService {
     fn of(residences: &[Residence], own_ns: &[u64]) -> Self {
         let median = |waited: bool| {
             let turns = residences.iter().zip(own_ns);
-            let mut turns: Vec<u64> =
+            let turns: Vec<u64> =
                 turns.filter(|(p, _)| (p.start_ns > p.in_ns) == waited).map(|(_, own)| *own).collect();
-            let middle = turns.len() / 2;
             // Of very few there is no usual turn.
-            (turns.len() >= 10).then(|| *turns.select_nth_unstable(middle).1)
+            if turns.len() >= 10 { list::median(turns) } else { None }
         };
         let (empty, waited) = (median(false), median(true));
         let empty_ns = empty.or(waited).unwrap_or(u64::MAX);

@@ -31,6 +31,7 @@ use wiretail_schema::causes::{
     Certainty, EXPLANATION_SCHEMA, Evidence, PacketExplanation, PercentileValue, TimelineSpan,
     TrialExplanation,
 };
+use wiretail_schema::units::Share;
 
 pub use self::gaps::{ExplainedGaps, explain_gaps};
 use self::queue::{Residence, delays_without, residences};
@@ -40,11 +41,12 @@ use self::timeline::{CpuLoad, Edge, LATEST_NS, Raw, Span};
 use crate::causes::attribution::baseline::{Baseline, Taken, add_excess};
 use crate::causes::attribution::breakdown::Split;
 use crate::causes::attribution::overhead::{Overheads, within};
+use crate::stats::list::percentiles;
 
 /// The percentiles that are shown with and without each cause; 100 is the maximum.
-const PERCENTILES: [f64; 5] = [99.0, 99.9, 99.99, 99.999, 100.0];
+const PERCENTILES: [Share; 5] = [Share::P99, Share::P99_9, Share::P99_99, Share::P99_999, Share::ALL];
 /// The tail begins here.
-const TAIL: f64 = 99.9;
+const TAIL: Share = Share::P99_9;
 /// Causes for which the percentiles without them are computed: the largest ones.
 const WITHOUT_MAX: usize = 24;
 /// Spans of a packet's timeline; the shortest are left out beyond.
@@ -185,7 +187,8 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn explain(&self, table: &mut Table<'_>) -> TrialExplanation {
         let mut delays: Vec<u64> = self.residences.iter().map(Residence::delay_ns).collect();
-        let [baseline_ns, tail_above_ns] = percentiles_ns(&mut delays, [50.0, TAIL]);
+        let [baseline_ns, tail_above_ns] =
+            percentiles(&mut delays, [Share::MEDIAN, TAIL]).unwrap_or_default();
         let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
         // The tail, and what is wanted beyond it.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
@@ -267,8 +270,8 @@ impl Trial<'_> {
                 continue;
             }
             let mut delays = delays_without(self.residences, |place| less_ns[place]);
-            let without = percentiles_ns(&mut delays, PERCENTILES);
-            table.set_without(row, without.map(|ns| ns as i64).to_vec());
+            let without = percentile_values(&mut delays).iter().map(|at| at.value_ns).collect();
+            table.set_without(row, without);
         }
     }
 
@@ -324,32 +327,16 @@ impl Trial<'_> {
     }
 }
 
-/// Percentiles in ascending order, nearest rank; 0 without values. The values change places: of a short list of
-/// percentiles, sorting all of millions would be most of the work.
-fn percentiles_ns<const N: usize>(values: &mut [u64], percents: [f64; N]) -> [u64; N] {
-    let len = values.len();
-    let (mut found, mut below) = ([0; N], values);
-    for (found, percent) in found.iter_mut().zip(percents).rev() {
-        let rank = (len as f64 * percent / 100.0 - 1e-9).ceil() as usize;
-        let place = (rank.max(1) - 1).min(below.len().saturating_sub(1));
-        if below.is_empty() {
-            break;
-        }
-        *found = *below.select_nth_unstable(place).1;
-        below = &mut below[..=place];
-    }
-    found
-}
-
+/// The percentiles of [`PERCENTILES`]; 0 without values.
 fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
-    let packets = delays.len() as f64;
-    let values = PERCENTILES.iter().zip(percentiles_ns(delays, PERCENTILES));
-    let value = |(percentile, value_ns): (&f64, u64)| PercentileValue {
-        percentile: *percentile,
+    let packets = delays.len() as u64;
+    let values = percentiles(delays, PERCENTILES).unwrap_or_default();
+    let value = |(share, value_ns): (Share, u64)| PercentileValue {
+        percentile: share.percent(),
         value_ns: value_ns as i64,
-        supported: *percentile >= 100.0 || packets * (1.0 - percentile / 100.0) >= 9.999_999,
+        supported: share == Share::ALL || share.is_supported_by(packets),
     };
-    values.map(value).collect()
+    PERCENTILES.into_iter().zip(values).map(value).collect()
 }
 
 /// Certainties in the order of [`wiretail_schema::causes::CauseRow::tail_ns`].

@@ -3,9 +3,11 @@
 
 use wiretail_schema::causes::trace::{Gap, TraceNames, TraceRoles};
 use wiretail_schema::causes::{Certainty, EventCost};
+use wiretail_schema::units::Share;
 
 use super::host_tick::HostTick;
 use super::timeline::{Edge, JOIN_NS, LATEST_NS, NOBODY, Raw, Span, Timelines};
+use crate::stats::list::percentiles;
 
 /// A cost from fewer gaps than this is not used.
 const GAPS_MIN: usize = 5;
@@ -34,9 +36,8 @@ impl Cost {
         if samples.len() < GAPS_MIN {
             return Self { gaps: samples.len(), ..Self::default() };
         }
-        samples.sort_unstable();
-        let at = |percent: usize| samples[(samples.len() * percent).div_ceil(100).max(1) - 1];
-        Self { median_ns: at(50), p95_ns: at(95), gaps: samples.len() }
+        let [median_ns, p95_ns] = percentiles(&mut samples, [Share::MEDIAN, Share::P95]).unwrap_or_default();
+        Self { median_ns, p95_ns, gaps: samples.len() }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod late;
 pub mod spectrum;
 
 use wiretail_schema::causes::capture::{Follows, Periodicity, Recurrence, Residue};
+use wiretail_schema::units::Share;
 
 use fold::{BestResidue, best_residue, gain, phase};
 use spectrum::{CYCLES_MIN, Clock};
@@ -21,7 +22,7 @@ use spectrum::{CYCLES_MIN, Clock};
 /// A pattern counts as found where chance gives it less often than once in so many searches.
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Shares of the packets that count as late, one search each.
-const LATE_SHARES: [f64; 2] = [0.001, 0.01];
+const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
 /// Longest period that is looked for by folding, in packets.
 const PERIOD_MAX: u64 = 4096;
 /// At most so many patterns a search.
@@ -89,7 +90,7 @@ pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
     let mut found: Vec<Recurrence> = Vec::new();
     if packets >= 1000 && span_ns > 0 {
         let excess = late::excess(&series.delays_ns);
-        for share in LATE_SHARES {
+        for share in LATE_ABOVE {
             let (late, threshold) = late::beginnings(&excess, share);
             let search = Search { series, clocks, excess: &excess, span_ns, rate_hz, threshold };
             for recurrence in search.run(late) {
@@ -178,14 +179,14 @@ impl Search<'_> {
             }
         }
         let (axis, found) = best?;
-        let tries = (max * (max + 1) / 2) as f64 * (self.series.numbers.len() * LATE_SHARES.len()) as f64;
+        let tries = (max * (max + 1) / 2) as f64 * (self.series.numbers.len() * LATE_ABOVE.len()) as f64;
         let chance = tries * (-found.gain).exp();
         (chance < FALSE_ALARM).then_some((axis, found, chance))
     }
 
     fn clock(&self, times: &[i64]) -> Option<(Clock, f64)> {
         let peak = spectrum::peak(times, self.span_ns, self.series.times_ns.len())?;
-        let chance = peak.false_alarm * LATE_SHARES.len() as f64;
+        let chance = peak.false_alarm * LATE_ABOVE.len() as f64;
         let clock = || spectrum::clock(peak.frequency_hz, times, &self.series.times_ns, self.rate_hz);
         (chance < FALSE_ALARM).then(|| (clock(), chance))
     }

@@ -8,6 +8,7 @@ use std::f64::consts::{LN_2, TAU};
 
 use super::fft::{Complex, transform};
 use super::fold::{BestArc, best_arc, phase};
+use crate::stats::list::median;
 
 /// A neighbourhood of the spectrum.
 const NEIGHBOURHOOD: usize = 1024;
@@ -65,10 +66,8 @@ pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
     let powers: Vec<f64> = data[first..=last].iter().map(|(re, im)| (re * re + im * im) / count).collect();
     let (mut best, mut best_power) = (0, 0.0);
     for (block, chunk) in powers.chunks(NEIGHBOURHOOD).enumerate() {
-        let mut sorted = chunk.to_vec();
-        sorted.sort_by(f64::total_cmp);
         // The median of an exponential distribution is its mean times ln 2.
-        let usual = (sorted[sorted.len() / 2] / LN_2).max(1.0);
+        let usual = median(chunk.iter().copied()).map_or(1.0, |median| (median / LN_2).max(1.0));
         for (place, power) in chunk.iter().enumerate() {
             if power / usual > best_power {
                 (best, best_power) = (block * NEIGHBOURHOOD + place, power / usual);

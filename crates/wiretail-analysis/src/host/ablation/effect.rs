@@ -12,6 +12,9 @@ use wiretail_schema::host::ablation::{
     Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,
     FactorEffect, Level, LoadResult, Statistic,
 };
+use wiretail_schema::units::Share;
+
+use crate::stats::list::median;
 
 /// Probability that any interval of a statistic leaves out its true median, at most.
 const ERROR: f64 = 0.05;
@@ -84,22 +87,14 @@ fn value(trial: &AblationTrial, statistic: Statistic) -> Option<Level> {
     trial.levels.iter().find(|level| level.statistic == statistic).copied()
 }
 
-/// The median over trials; of an even number the mean of the two in the middle.
+/// The median over trials.
 fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level> {
     let levels: Vec<Level> = trials.iter().filter_map(|trial| value(trial, statistic)).collect();
-    let mut values: Vec<i64> = levels.iter().map(|level| level.value_ns).collect();
-    values.sort_unstable();
     Some(Level {
         statistic,
-        value_ns: median(&values)?,
+        value_ns: median(levels.iter().map(|level| level.value_ns))?,
         supported: levels.iter().all(|level| level.supported),
     })
-}
-
-fn median(sorted: &[i64]) -> Option<i64> {
-    let upper = sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(lower + (upper - lower) / 2)
 }
 
 /// By how much a statistic is larger without something than with it; `error` is the probability that its interval may be wrong.
@@ -123,7 +118,7 @@ fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTri
     Effect {
         statistic,
         pairs: pairs.len(),
-        difference_ns: median(&means),
+        difference_ns: Share::MEDIAN.of(&means).copied(),
         interval_ns,
         confidence: (1.0 - error) * 100.0,
         verdict,

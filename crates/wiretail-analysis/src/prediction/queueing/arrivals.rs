@@ -3,7 +3,7 @@
 use wiretail_schema::prediction::queueing::Arrivals;
 use wiretail_schema::random::Random;
 
-use super::exponential::exponential;
+use crate::stats::random::exponential;
 
 const SECOND_NS: f64 = 1e9;
 

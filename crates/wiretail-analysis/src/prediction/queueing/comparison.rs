@@ -1,13 +1,18 @@
 //! A prediction against the measurement of the same load.
 
 use wiretail_schema::prediction::calibration::ComparedPercentile;
+use wiretail_schema::units::Share;
 
 use crate::stats::counts::Counts;
+use crate::stats::list::percentiles;
 use crate::stats::quantile::{curve_shares, percentiles_at};
 
 /// Percentiles that are judged, in billionths, and how large their error may be.
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
+
+/// Nine of ten rounds lie between the first and the last of these.
+const TYPICAL: [Share; 3] = [Share::P5, Share::MEDIAN, Share::P95];
 
 /// How far the predicted capacity may be off.
 pub const CAPACITY_LIMIT: f64 = 0.1;
@@ -31,11 +36,8 @@ impl Predicted {
     /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.
     fn typical(&self, place: usize) -> Option<[i64; 3]> {
         let mut values: Vec<i64> = self.rounds.iter().filter_map(|round| round.get(place).copied()).collect();
-        values.sort_unstable();
-        let at = |share: f64| {
-            values.get((share * values.len().saturating_sub(1) as f64).round() as usize).copied()
-        };
-        Some([values.get(middle(values.len())).copied()?, at(0.05)?, at(0.95)?])
+        let [low, middle, high] = percentiles(&mut values, TYPICAL)?;
+        Some([middle, low, high])
     }
 }
 
@@ -61,7 +63,8 @@ pub fn compare(
         ones.sort_by_key(|one| one.measured_ns);
         let supported = ones.iter().all(|one| one.supported);
         let [predicted_ns, predicted_low_ns, predicted_high_ns] = predicted.typical(place)?;
-        let measured_ns = ones[middle(ones.len())].measured_ns;
+        let middle = *Share::MEDIAN.of(&ones)?;
+        let measured_ns = middle.measured_ns;
         Some(ComparedPercentile {
             predicted_ns,
             predicted_low_ns,
@@ -71,13 +74,13 @@ pub fn compare(
             measured_high_ns: ones[ones.len() - 1].measured_ns,
             limit: limit.filter(|_| supported),
             supported,
-            ..ones[middle(ones.len())]
+            ..middle
         })
     });
     let judged: Vec<ComparedPercentile> = judged.collect();
     let mut order: Vec<usize> = (0..repeats.len()).collect();
     order.sort_by_key(|&place| each[place].get(1).map(|one| one.measured_ns));
-    let typical = order.get(middle(order.len())).map(|&place| &repeats[place]);
+    let typical = Share::MEDIAN.of(&order).map(|&place| &repeats[place]);
     let curve = typical.map(|one| at(&predicted.counts, one, &curve_shares(one.count().max(1))));
     (judged, curve.unwrap_or_default())
 }
@@ -99,15 +102,10 @@ pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
             measured_high_ns: measured().max()?,
             limit: limit.filter(|_| supported),
             supported,
-            ..ones[middle(ones.len())]
+            ..*Share::MEDIAN.of(&ones)?
         })
     });
     judged.collect()
-}
-
-/// Place of the median among so many in order; of an even number the lower one.
-fn middle(count: usize) -> usize {
-    count.saturating_sub(1) / 2
 }
 
 fn error(predicted_ns: i64, measured_ns: i64) -> f64 {

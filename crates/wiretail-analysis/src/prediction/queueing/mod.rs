@@ -22,7 +22,6 @@ mod arrivals;
 pub mod calibrate;
 mod check;
 pub mod comparison;
-mod exponential;
 mod random;
 mod server;
 mod tally;

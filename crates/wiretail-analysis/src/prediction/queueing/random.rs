@@ -1,10 +1,9 @@
 //! Seeded randomness. Every stream of a simulation has a generator of its own, so that two simulations of the same seed
 //! differ by what is different in their models only.
 
+use crate::stats::random::exponential;
 use wiretail_schema::prediction::queueing::{Length, Wake};
 use wiretail_schema::random::Random;
-
-use super::exponential::exponential;
 
 /// The generator of one stream.
 pub(super) fn generator(seed: u64, stream: u64) -> Random {

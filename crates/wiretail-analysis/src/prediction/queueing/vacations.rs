@@ -6,8 +6,8 @@
 use wiretail_schema::prediction::queueing::Interrupts;
 use wiretail_schema::random::Random;
 
-use super::exponential::exponential;
 use super::random::{Draw, generator};
+use crate::stats::random::exponential;
 
 /// First stream of random numbers of the first source.
 const STREAM: u64 = 3;

@@ -4,7 +4,7 @@
 use super::distribution::Distribution;
 use super::events::Event;
 use super::gpd::fit;
-use super::random::Random;
+use crate::stats::random::{Random, open_uniform, shuffle};
 
 /// Simulated measurements behind the probability of a bad fit.
 const FITS: u32 = 99;
@@ -43,7 +43,7 @@ pub fn fit_chance<D: Distribution>(
     for done in 1..=FITS {
         let mut simulated = distribution.simulate(ascending.len(), random);
         for excess in &mut simulated {
-            *excess = ((*excess / granularity_ns).floor() + random.uniform()) * granularity_ns;
+            *excess = ((*excess / granularity_ns).floor() + open_uniform(random)) * granularity_ns;
         }
         simulated.sort_unstable_by(f64::total_cmp);
         let again = distribution.fit_again(&simulated);
@@ -102,7 +102,7 @@ fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     let observed = drift(&values) * (1.0 - 1e-12);
     let mut as_far = 0;
     for _ in 0..PERMUTATIONS {
-        random.shuffle(&mut values);
+        shuffle(random, &mut values);
         as_far += u32::from(drift(&values) >= observed);
     }
     f64::from(as_far + 1) / f64::from(PERMUTATIONS + 1)

@@ -1,7 +1,7 @@
 //! What a distribution of excesses must give to be tested and to be forecast from.
 
 use super::gpd::{self, Gpd};
-use super::random::Random;
+use crate::stats::random::{Random, open_uniform};
 
 /// A distribution of excesses over a threshold.
 pub trait Distribution: Sized {
@@ -26,7 +26,7 @@ impl Distribution for Gpd {
     }
 
     fn draw(&self, random: &mut Random) -> f64 {
-        self.exceeded_with(random.uniform()).max(f64::MIN_POSITIVE)
+        self.exceeded_with(open_uniform(random)).max(f64::MIN_POSITIVE)
     }
 
     fn fit_again(&self, ascending: &[f64]) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! Delays above a threshold as events: those of one stall are one, with the highest delay (the runs method,
 //! Coles 2001, 5.3.2).
 
-use super::random::Random;
+use crate::stats::random::{Random, open_uniform};
 
 /// Fewer events than these are no tail, and no component of one.
 pub const EVENTS_MIN: usize = 30;
@@ -28,8 +28,10 @@ impl Delays {
     /// resolution only, and a continuous distribution knows no ties.
     pub fn new(delays_ns: &[i64], granularity_ns: f64, random: &mut Random) -> Self {
         let step = |&delay: &i64| (delay as f64 / granularity_ns).round();
-        let spread =
-            delays_ns.iter().map(|delay| (step(delay) + random.uniform() - 0.5) * granularity_ns).collect();
+        let spread = delays_ns
+            .iter()
+            .map(|delay| (step(delay) + open_uniform(random) - 0.5) * granularity_ns)
+            .collect();
         Self { spread, granularity_ns }
     }
 

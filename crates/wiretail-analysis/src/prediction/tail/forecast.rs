@@ -10,8 +10,8 @@ use super::checks::{BATCHES, dispersion};
 use super::distribution::Distribution;
 use super::events::Event;
 use super::gpd::Gpd;
-use super::random::Random;
 use crate::prediction::tail::mixture::Mixture;
+use crate::stats::random::{Random, gamma, poisson};
 
 /// Fits of simulated measurements.
 const FITS: usize = 400;
@@ -52,8 +52,8 @@ impl Known {
     /// A rate and a dispersion that go with what was seen: the events that there would be on average in as many packets.
     fn draw(&self, random: &mut Random) -> (f64, f64) {
         let freedom = (BATCHES - 1) as f64;
-        let factor = (self.dispersion * freedom / random.gamma(freedom, 2.0 * freedom)).max(1.0);
-        (random.gamma(self.seen, factor * self.seen), factor)
+        let factor = (self.dispersion * freedom / gamma(random, freedom, 2.0 * freedom)).max(1.0);
+        (gamma(random, self.seen, factor * self.seen), factor)
     }
 
     /// Fewest and most events, with what probability outside in all: in `ratio` times as many packets, of those events that
@@ -69,8 +69,8 @@ impl Known {
             .map(|i| {
                 let (rate, factor) = self.draw(random);
                 let mean = rate * ratio * share(i);
-                let mean = random.gamma(mean, (factor - 1.0) * mean);
-                random.poisson(mean)
+                let mean = gamma(random, mean, (factor - 1.0) * mean);
+                poisson(random, mean)
             })
             .collect();
         let (low, high) = ends(&mut futures, outside);

@@ -4,7 +4,7 @@
 use super::distribution::Distribution;
 use super::events::EVENTS_MIN;
 use super::gpd::{self, Gpd};
-use super::random::Random;
+use crate::stats::random::{Random, open_uniform};
 
 /// The excesses of two heaps over the lower one's threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,7 +44,7 @@ impl Distribution for Mixture {
     }
 
     fn draw(&self, random: &mut Random) -> f64 {
-        if random.uniform() < self.lower_share {
+        if open_uniform(random) < self.lower_share {
             self.lower.draw(random)
         } else {
             self.edge + self.upper.draw(random)

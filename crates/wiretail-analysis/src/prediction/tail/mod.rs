@@ -16,7 +16,6 @@ pub mod forecast;
 pub mod gpd;
 pub mod mixture;
 pub mod quantiles;
-pub mod random;
 pub mod refusals;
 #[cfg(test)]
 mod tests;
@@ -28,9 +27,9 @@ use wiretail_schema::prediction::tail::{
 use wiretail_schema::units::Share;
 
 use crate::stats::quantile::PERCENTILES;
+use crate::stats::random::Random;
 use events::Delays;
 use forecast::{CountedLevel, Fitted, Known};
-use random::Random;
 use thresholds::{EVENTS, Tried, choose, tried, two_components};
 
 /// Packets in the order in which they were sent; both of one length.

@@ -4,7 +4,7 @@ use wiretail_schema::prediction::tail::FittedQuantile;
 
 use super::distribution::Distribution;
 use super::gpd::Gpd;
-use super::random::Random;
+use crate::stats::random::Random;
 
 /// Samples that the bounds are taken from: each is left out by the five highest and the five lowest of them.
 const SAMPLES: usize = 199;

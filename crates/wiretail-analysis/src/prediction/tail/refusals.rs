@@ -4,8 +4,8 @@ use wiretail_schema::prediction::tail::{Candidate, Fit, Refusal, RefusalKind};
 
 use super::checks;
 use super::events::EVENTS_MIN;
-use super::random::Random;
 use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
+use crate::stats::random::Random;
 
 /// Shapes surely above this have no variance: averages of what was seen tell nothing of what comes.
 const HEAVY: f64 = 0.5;

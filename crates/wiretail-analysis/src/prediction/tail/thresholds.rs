@@ -6,7 +6,7 @@ use super::checks;
 use super::events::{Delays, EVENTS_MIN, Event};
 use super::gpd::{self, Gpd};
 use super::mixture::{self, Mixture};
-use super::random::Random;
+use crate::stats::random::Random;
 
 /// Events that a fit should have.
 pub const EVENTS: usize = 100;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use serde_json::json;
+use wiretail_schema::random::Random;
 
 use super::*;
 
@@ -196,10 +197,7 @@ fn the_band_covers_a_difference_of_nothing() {
     // The same distribution drawn twice: at each percentile zero lies within 95 % intervals in nearly all draws.
     let draw = |seed: u64| {
         move |key: u64| {
-            let mut x =
-                (key + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed.wrapping_mul(0xD1B5_4A32_D192_ED03);
-            x = (x ^ x >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let share = ((x ^ x >> 29) >> 11) as f64 / (1u64 << 53) as f64;
+            let share = Random::behind(Random::new(seed).bits(), key).uniform();
             (-(1.0 - share).ln() * 5000.0) as i64
         }
     };

@@ -7,6 +7,7 @@ use wiretail_schema::run::scenario::Scenario;
 use wiretail_schema::run::{TrialRecord, TrialState};
 use wiretail_schema::summary::Percentile;
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Series, Unit};
+use wiretail_schema::units::Share;
 
 use super::figures::{axis, draw, plain, titled};
 use super::numbers::{in_order, none};
@@ -280,7 +281,7 @@ fn added_figures(page: &Page<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Of repeats the one with the median p99.9 of what is added, of an even number the lower middle one.
+/// Of repeats the one with the median p99.9 of what is added.
 fn representatives<'a>(page: &Page<'a>) -> Vec<&'a Addition> {
     let scenario = |number| trial(page, number).map(|trial| Scenario::of(page.run, trial, &[]));
     let same = |a: &Addition, b: &Addition| {
@@ -297,9 +298,9 @@ fn representatives<'a>(page: &Page<'a>) -> Vec<&'a Addition> {
     }
     let median = |mut repeats: Vec<&'a Addition>| {
         repeats.sort_by_key(|addition| at(addition, 99.9).map_or(addition.max_ns, |point| point.value_ns));
-        repeats[(repeats.len() - 1) / 2]
+        Share::MEDIAN.of(&repeats).copied()
     };
-    groups.into_iter().map(median).collect()
+    groups.into_iter().filter_map(median).collect()
 }
 
 fn added_figure(page: &Page<'_>, number: usize, title: &str, group: &[&Addition]) -> Figure {

@@ -4,6 +4,7 @@
 use wiretail_schema::run::scenario::Scenario;
 use wiretail_schema::run::{SettingRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
+use wiretail_schema::units::Share;
 
 use super::Page;
 
@@ -47,8 +48,7 @@ pub fn words<'a>(settings: impl IntoIterator<Item = &'a SettingRecord>) -> Strin
     Scenario { settings: settings.into_iter().cloned().collect() }.to_string()
 }
 
-/// One curve for each scenario, in the order of the run: of its repeats the one with the median p99.9,
-/// of an even number the lower middle one. Invalid trials stand for a scenario only where it has no
+/// One curve for each scenario, in the order of the run: of its repeats the one with the median p99.9. Invalid trials stand for a scenario only where it has no
 /// other.
 pub fn representatives<'a>(page: &Page<'a>) -> Vec<Curve<'a>> {
     let mut scenarios: Vec<(Scenario, Vec<(&TrialRecord, &Summary)>)> = Vec::new();
@@ -67,7 +67,7 @@ pub fn representatives<'a>(page: &Page<'a>) -> Vec<Curve<'a>> {
         let states = [TrialState::Valid, TrialState::Interrupted, TrialState::Invalid, TrialState::Failed];
         let mut repeats = states.into_iter().map(of).find(|some| !some.is_empty())?;
         repeats.sort_by_key(|(_, summary)| p99_9(summary));
-        let (trial, summary) = repeats[(repeats.len() - 1) / 2];
+        let (trial, summary) = *Share::MEDIAN.of(&repeats)?;
         Some(Curve { trial, summary, scenario, repeats: repeats.len() })
     });
     chosen.collect()

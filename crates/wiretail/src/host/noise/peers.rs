@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use wiretail_schema::host::noise::PeerNoise;
+use wiretail_schema::units::Share;
 
 /// How long each of them measures, in ns.
 pub const DURATION_NS: u64 = 5_000_000_000;
@@ -113,13 +114,9 @@ struct Told {
 /// `rows` are latenesses in us and how many wakeups had them, ascending; `over` were later than all of these.
 fn told(rows: &[(u64, u64)], over: u64, max_us: u64) -> Option<Told> {
     let samples = rows.iter().map(|(_, count)| count).sum::<u64>() + over;
-    let rank = (u128::from(samples) * 999).div_ceil(1000) as u64;
-    let mut seen = 0;
-    let p999 = rows.iter().find(|(_, count)| {
-        seen += count;
-        seen >= rank
-    });
-    (samples > 0).then_some(Told { samples, p999_us: p999.map(|(us, _)| *us), max_us })
+    let all = rows.iter().map(|(us, count)| (Some(*us), *count)).chain([(None, over)]);
+    let p999_us = Share::P99_9.of_counted(all)?;
+    Some(Told { samples, p999_us, max_us })
 }
 
 /// Reads the histogram of one thread of cyclictest's: lines of two numbers, and comments with the extremes and with those

@@ -5,12 +5,14 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use wiretail_analysis::prediction::queueing::calibrate::{Known, Observation, by_baseline, calibrate};
 use wiretail_analysis::prediction::queueing::capacity;
+use wiretail_analysis::stats::list::{median, percentile};
 use wiretail_capture::OpenOptions;
 use wiretail_schema::causes::{EXPLANATION_FILE, TrialExplanation};
 use wiretail_schema::prediction::calibration::{
     QUEUEING_MODEL_SCHEMA, QueueingCalibration, SavedQueueingModel,
 };
 use wiretail_schema::prediction::queueing::{QueueingModel, Release};
+use wiretail_schema::units::Share;
 
 use super::trials::{Chosen, RING_DEFAULT, choose};
 use crate::analyze::evaluate::Job;
@@ -146,8 +148,7 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
 fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
-        delays.sort_unstable_by(f64::total_cmp);
-        delays.get(delays.len() * 99 / 100).copied().unwrap_or(0.0)
+        percentile(&mut delays, Share::P99).unwrap_or(0.0)
     };
     let p99_ns: Vec<f64> = taken.iter().map(p99_ns).collect();
     let mut usual = vec![true; trials.len()];
@@ -172,9 +173,7 @@ fn baseline(text: &str) -> Result<f64> {
         let taken = Taken::of(&crossed, trial.warm_up_ns(), 1);
         delays.extend(taken.packets.into_iter().map(|packet| packet.1));
     }
-    delays.sort_unstable_by(f64::total_cmp);
-    let middle = delays.len().div_ceil(2).checked_sub(1).and_then(|middle| delays.get(middle));
-    middle.copied().with_context(|| format!("--baseline {text}: no packet was matched"))
+    median(delays).with_context(|| format!("--baseline {text}: no packet was matched"))
 }
 
 /// What a trial's trace says of interrupts, beside what the gaps say; None where it was not traced.

@@ -97,8 +97,6 @@ fn calibration(trial: &Trial) -> Option<CalibrationTally> {
     adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
 }
 
-}
-
 fn evaluate_segment(
     run: &Path,
     folder: &Path,

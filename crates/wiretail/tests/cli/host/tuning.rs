@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use wiretail_host::{Difference, HostState, Kind};
 use wiretail_schema::host::record::{HostRecord, Reading};
+use wiretail_schema::random::Random;
 
 use crate::run::bed;
 use crate::support::{WIRETAIL, fail, folder, succeed, wiretail};
@@ -179,11 +180,9 @@ fn a_run_that_changed_the_same_files_comes_first() {
 /// Starts `apply` and kills it at seeded moments within the time that it takes as a whole; returns how often it had not come to its end.
 fn kill_at_moments(arguments: &[&str], whole: Duration, check: impl Fn()) -> u32 {
     let mut killed = 0;
-    let mut random: u64 = 7;
+    let mut random = Random::new(7);
     for _ in 0..KILLS {
-        // Knuth's generator (MMIX); its upper bits are the better ones.
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let moment = whole.mul_f64((random >> 40) as f64 / (1_u64 << 24) as f64);
+        let moment = whole.mul_f64(random.uniform());
         let mut command = Command::new(WIRETAIL);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("wiretail starts");

@@ -183,7 +183,10 @@ fn runs_that_say_too_little_are_refused_with_what_would_do() {
     run(&folder.path().join("lone"), "rate = \"5 kpps\"", "9 us", SERVICE_NS);
     run(&folder.path().join("idle"), "rate = \"5 kpps\"", "0 ns", 400);
     let message = fail(["predict", "queueing", "--calibrate", &at("lone")]);
-    assert!(message.contains("experiments/prediction/queueing.toml") && message.contains("--baseline"), "{message}");
+    assert!(
+        message.contains("experiments/prediction/queueing.toml") && message.contains("--baseline"),
+        "{message}"
+    );
     let weak = ["--baseline", &at("idle"), "--rate", "50kpps"];
     let shown = succeed(["predict", "queueing", "--calibrate", &at("lone")].iter().chain(&weak));
     assert!(shown.contains("weak evidence"), "{shown}");

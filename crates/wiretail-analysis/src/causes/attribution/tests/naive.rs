@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::{Event, Kind};
 
-use super::super::percentiles_ns;
 use super::super::timeline::{Builder, NOBODY, Raw, Span};
 use super::{BARRIER, CORE, DEVICE, FLUSH, Names, event, roles, switch};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
@@ -192,21 +191,5 @@ proptest! {
         let merged = merge(&half(true), &half(false));
         all.sort_by_key(|span| span.from_ns);
         prop_assert_eq!(merged, all);
-    }
-
-    #[test]
-    fn percentiles_are_those_of_sorted_values(mut values in prop::collection::vec(0..50u64, 0..300)) {
-        const PERCENTS: [f64; 4] = [50.0, 99.0, 99.9, 100.0];
-        let mut sorted = values.clone();
-        sorted.sort_unstable();
-        // The least value that so many percent are not above.
-        let expected = PERCENTS.map(|percent| {
-            let enough = |at: &&u64| {
-                let not_above = sorted.iter().filter(|value| value <= at).count() as f64;
-                not_above * 100.0 >= percent * sorted.len() as f64 - 1e-6
-            };
-            sorted.iter().find(enough).copied().unwrap_or(0)
-        });
-        prop_assert_eq!(percentiles_ns(&mut values, PERCENTS), expected);
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::Length;
 
-use super::service::{Work, limit, median, moments};
+use super::service::{Work, limit, moments};
 use super::{Isolated, Observation};
+use crate::stats::list::{median, median_estimate};
 
 /// Departures nearer than this part of the mean gap are one clump's.
 const TOGETHER: f64 = 0.25;
@@ -85,7 +86,7 @@ fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
 /// Time of a batch of n is overhead + n x service: a line through the medians of each size, from which those far above are
 /// interrupted; then through the means of the others.
 fn work(busy: &[Batch]) -> Work {
-    let rough = line(busy, |times| median(times).map_or(0.0, |found| found.value));
+    let rough = line(busy, |times| median(times.iter().copied()).unwrap_or(0.0));
     let rest = |batch: &Batch, of: &Line| batch.ns - of.overhead_ns - batch.packets as f64 * of.service_ns;
     // A batch's deviation in that of one packet, and near the service, so that the limit has something to be a part of.
     let one = |batch: &Batch, of: &Line| of.service_ns + rest(batch, of) / (batch.packets as f64).sqrt();
@@ -97,7 +98,7 @@ fn work(busy: &[Batch]) -> Work {
     let interrupted = busy.iter().zip(&single).filter(|(_, one)| **one > above_ns);
     let excesses = interrupted.map(|(batch, _)| rest(batch, &line).max(0.0)).collect();
     let mut services: Vec<f64> = bulk.iter().map(|batch| one(batch, &line).max(0.0)).collect();
-    let median_ns = median(&mut services).unwrap_or(Estimate::exact(0.0));
+    let median_ns = median_estimate(&mut services).unwrap_or(Estimate::exact(0.0));
     let (mean_ns, variance) = moments(&services);
     let constant = variance.sqrt() < 1e-3 * mean_ns;
     Work {

@@ -1,7 +1,7 @@
 //! Which packet waited for which: gaps of a busy server, and packets that found it idle.
 
-use super::service::median;
 use super::{GAPS_MIN, Gap, Isolated, Observation};
+use crate::stats::list::median;
 
 /// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
 const COLD: f64 = 1.05;
@@ -67,7 +67,7 @@ impl Busy {
 }
 
 fn middle(gaps: &[Gap]) -> Option<f64> {
-    median(&mut gaps.iter().map(|gap| gap.ns).collect::<Vec<_>>()).map(|found| found.value)
+    median(gaps.iter().map(|gap| gap.ns))
 }
 
 /// Median gap of the sender within bursts, in ns; None where none were sent.
@@ -81,7 +81,7 @@ pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
         let within = sorted.len() - sorted.len() / one.burst as usize;
         gaps.extend_from_slice(&sorted[..within.min(sorted.len())]);
     }
-    median(&mut gaps).map(|found| found.value)
+    median(gaps)
 }
 
 /// When each packet of a burst comes after the first one, in ns: medians over the whole bursts of trials that sent so many packets a
@@ -99,5 +99,5 @@ pub fn burst_offsets(observations: &[Observation<'_>], rate_pps: f64) -> Vec<f64
     if burst < 2 || offsets[0].len() < GAPS_MIN {
         return Vec::new();
     }
-    offsets.iter_mut().map(|offset| median(offset).map_or(0.0, |found| found.value)).collect()
+    offsets.into_iter().map(|offset| median(offset).unwrap_or(0.0)).collect()
 }

@@ -32,6 +32,7 @@ pub use self::busy::{burst_offsets, spacing};
 use super::QueueingError;
 use super::check::{least, refuse};
 use crate::prediction::capacity::counted;
+use crate::stats::list::median_estimate;
 
 /// Gaps at least: with these the median's 95 % interval is some 14 % of the ranks wide.
 pub const GAPS_MIN: usize = 200;
@@ -157,7 +158,7 @@ pub fn by_baseline(
     observations.iter().try_for_each(acceptable)?;
     let mut delays: Vec<f64> =
         observations.iter().flat_map(|one| one.packets).map(|packet| packet.1).collect();
-    let Some(median) = service::median(&mut delays) else {
+    let Some(median) = median_estimate(&mut delays) else {
         return Err(refuse("no packet was matched; expected a trial whose packets crossed the device"));
     };
     let service_ns = median.value - baseline_median_ns;

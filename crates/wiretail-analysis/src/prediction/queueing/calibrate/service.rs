@@ -4,6 +4,7 @@ use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::Length;
 
 use super::{GAPS_MIN, Gap};
+use crate::stats::list::{median, median_and_mad, median_estimate};
 
 /// So many deviations above the median, a gap is taken for interrupted. Of normal ones, one in 10^15 is; of exponential
 /// ones one in 600, which changes little: such work comes as often as such an interrupt would.
@@ -39,16 +40,13 @@ pub(super) struct Work {
 
 /// Above which value numbers are no more of the bulk.
 pub(super) fn limit(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    let middle = median(&mut values).map_or(0.0, |found| found.value);
-    let mut deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
-    let mad = median(&mut deviations).map_or(0.0, |found| found.value);
+    let (middle, mad) = median_and_mad(values).unwrap_or_default();
     middle + (DEVIATIONS * MAD * mad).max(APART * middle)
 }
 
 /// What takes longer was interrupted.
-pub(super) fn interrupted_above(mut lengths: Vec<f64>) -> f64 {
-    limit(&lengths) + OWN * median(&mut lengths).map_or(0.0, |found| found.value)
+pub(super) fn interrupted_above(lengths: Vec<f64>) -> f64 {
+    limit(&lengths) + OWN * median(lengths).unwrap_or(0.0)
 }
 
 /// What a packet costs in the gaps that were not interrupted, in order, and above which length one was.
@@ -73,7 +71,7 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     let (mut bulk, above_ns) = bulk(gaps);
     let (mean_ns, variance) = moments(&bulk);
     let interrupted = gaps.iter().filter(|gap| gap.ns > above_ns);
-    let median_ns = median(&mut bulk).unwrap_or(Estimate::exact(0.0));
+    let median_ns = median_estimate(&mut bulk).unwrap_or(Estimate::exact(0.0));
     let constant = variance.sqrt() < SPREAD_MIN * mean_ns;
     Work {
         service: if constant { Length::Constant(mean_ns) } else { Length::Samples(bulk) },
@@ -94,24 +92,4 @@ pub(super) fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
     (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n)
-}
-
-/// The median, with the order statistics that bound it with 95 % confidence, n/2 +- 0.98 sqrt(n) (normal approximation of the
-/// binomial distribution); None of nothing. Sorts.
-pub(super) fn median(values: &mut [f64]) -> Option<Estimate> {
-    values.sort_unstable_by(f64::total_cmp);
-    let n = values.len();
-    let middle = *values.get(n.checked_sub(1)? / 2)?;
-    let half = (0.98 * (n as f64).sqrt()).ceil() as usize;
-    Some(Estimate {
-        value: middle,
-        low: values.get((n / 2).saturating_sub(half)).copied().unwrap_or(middle),
-        high: values.get(n / 2 + half).copied(),
-    })
-}
-
-/// A nearest-rank percentile of sorted numbers; 0 of nothing.
-pub(super) fn at(sorted: &[f64], share: f64) -> f64 {
-    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).copied().unwrap_or(0.0)
 }

@@ -3,13 +3,15 @@
 
 use wiretail_schema::prediction::calibration::WakeEvidence;
 use wiretail_schema::prediction::queueing::{Length, Wake};
+use wiretail_schema::units::Share;
 
-use super::service::{Work, at, limit, median, moments};
+use super::service::{Work, limit, moments};
 use super::{Isolated, interrupts};
 use crate::prediction::queueing::check::mean_of;
+use crate::stats::list::median;
 
 /// The smallest delays are compared at this share: the very first may be a stamp's fault.
-const SMALLEST: f64 = 0.01;
+const SMALLEST: Share = Share::from_billionths(10_000_000).expect("1 %");
 /// Less than this part of the service is none: as exact the service is known at best.
 const NEGLIGIBLE: f64 = 2e-3;
 /// Packets in a class of idle times at least.
@@ -30,12 +32,13 @@ pub(super) struct Found {
 pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     let mut delays: Vec<f64> = isolated.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
+    let at_smallest = |sorted: &[f64]| SMALLEST.of(sorted).copied().unwrap_or(0.0);
     let smallest_ns = match &work.service {
         // Sorted, as its median was taken.
-        Length::Samples(sorted) => at(sorted, SMALLEST),
+        Length::Samples(sorted) => at_smallest(sorted),
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
-    let transfer_ns = (at(&delays, SMALLEST) - smallest_ns).max(-least_ns);
+    let transfer_ns = (at_smallest(&delays) - smallest_ns).max(-least_ns);
     // Who came while a packet that had left was still worked on did not find it idle.
     let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
     let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
@@ -61,8 +64,8 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
 
 /// By how much those far above the others are later than the median.
 fn late(class: &[Isolated]) -> Vec<f64> {
-    let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
-    let middle = median(&mut delays).map_or(0.0, |found| found.value);
+    let delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
+    let middle = median(delays.iter().copied()).unwrap_or(0.0);
     let above = limit(&delays);
     delays.into_iter().filter(|delay_ns| *delay_ns > above).map(|delay_ns| delay_ns - middle).collect()
 }

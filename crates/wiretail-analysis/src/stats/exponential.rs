@@ -39,7 +39,7 @@ const fn ziggurat() -> Ziggurat {
 
 /// Of the exponential distribution with mean 1.
 #[inline]
-pub(super) fn exponential(random: &mut Random) -> f64 {
+pub fn exponential(random: &mut Random) -> f64 {
     let (layer, x) = point(random);
     if x < ZIGGURAT.widths[layer + 1] { x } else { near_the_curve(layer, x, random) }
 }
