@@ -101,8 +101,7 @@ rust_is_recent() {
 # enough is used as it is: there is no toolchain file, so rustup never fetches another.
 ensure_rust() {
 	local bin="${CARGO_HOME:-$HOME/.cargo}/bin"
-	ensure_tools cc:gcc
-	[ -e /usr/include/stdlib.h ] || ensure_packages libc6-dev
+	if [ -e /usr/include/stdlib.h ]; then ensure_tools cc:gcc; else ensure_tools cc:gcc libc6-dev:libc6-dev; fi
 	if ! command -v cargo >/dev/null && [ -x "$bin/cargo" ]; then PATH="$bin:$PATH"; fi
 	rust_is_recent && return 0
 	if command -v rustup >/dev/null; then
