@@ -1,16 +1,22 @@
 //! Which packets of constant-bit-rate traffic meet interrupts, and how long they wait: a simulation of one server that
 //! interrupts take away. Model and closed forms: `docs/kpi/capacity.md`.
 //!
-//! Times are whole picoseconds, each computed from its number and never by adding up, so that a rate that is no
-//! whole number of picoseconds apart does not drift: the pattern is all about drift.
+//! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole picoseconds.
 
+use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 use wiretail_schema::prediction::sampling::{Beat, LatePacket, SamplingCheck, SamplingOutcome};
 use wiretail_schema::random::Random;
+
+use crate::prediction::queueing::{QueueingError, RING_MAX, simulate};
 
 /// Picoseconds in a nanosecond.
 const PS: f64 = 1e3;
 /// A picosecond's share of a microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
 const PERIOD: u128 = 1_000_000_000_000_000_000;
+
+/// Interrupts start later by this, in ns, and no service is shorter than twice this: rounded times then decide a tie as exact ones do. A
+/// packet that comes at the start of an interrupt meets it, one that is done by then does not.
+const TIE_NS: f64 = 0.25 / PS;
 
 /// An interrupt that recurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +30,6 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// When it comes for the `n`-th time, from 0; never where its rate is 0.
-    fn time(&self, n: u64) -> u128 {
-        if self.uhz == 0 { u128::MAX } else { u128::from(self.phase_ps) + nth(n, self.uhz) }
-    }
-
     /// Share of the time that it takes.
     fn share(&self) -> f64 {
         self.uhz as f64 / 1e6 * self.length_ps as f64 * 1e-12
@@ -40,68 +41,34 @@ fn nth(n: u64, uhz: u64) -> u128 {
     u128::from(n) * PERIOD / u128::from(uhz.max(1))
 }
 
-/// The interrupts as the core has them: one after the other; one that comes while another runs waits for its end.
-struct Taken<'a> {
-    kinds: &'a [Recurring],
-    /// How many of each came.
-    came: Vec<u64>,
-    /// The next one, or the one that runs: from, to.
-    span: (u128, u128),
-}
-
-impl<'a> Taken<'a> {
-    fn new(kinds: &'a [Recurring]) -> Self {
-        let mut taken = Self { kinds, came: vec![0; kinds.len()], span: (0, 0) };
-        taken.next();
-        taken
-    }
-
-    fn next(&mut self) {
-        let times = self.kinds.iter().zip(&self.came).map(|(kind, came)| kind.time(*came));
-        let first = times.enumerate().min_by_key(|(_, time)| *time);
-        let Some((place, time)) = first.filter(|(_, time)| *time < u128::MAX) else {
-            self.span = (u128::MAX, u128::MAX);
-            return;
-        };
-        self.came[place] += 1;
-        let from = time.max(self.span.1);
-        self.span = (from, from + u128::from(self.kinds[place].length_ps));
-    }
-
-    /// When work that can begin at `at` and takes `work` of the core is done.
-    fn done(&mut self, mut at: u128, mut work: u128) -> u128 {
-        loop {
-            let (from, to) = self.span;
-            if from <= at {
-                at = at.max(to);
-            } else if work <= from - at {
-                return at + work;
-            } else {
-                work -= from - at;
-                at = to;
-            }
-            self.next();
-        }
-    }
-}
-
 /// How long each of `packets` that come `packet_uhz` / 10^6 a second waits, in ps: its time in the server less its
-/// service. None where interrupts take all time: no packet would ever be served.
+/// service.
 ///
-/// An interrupt takes the core at once, also from a packet that is being served, which goes on behind it; packets are
-/// served in the order in which they came.
-pub fn waits(packets: u64, packet_uhz: u64, service_ps: u64, interrupts: &[Recurring]) -> Option<Vec<u64>> {
-    if interrupts.iter().map(Recurring::share).sum::<f64>() >= 1.0 {
-        return None;
-    }
-    let mut taken = Taken::new(interrupts);
-    let mut left = 0;
-    let wait = |n| {
-        let came = nth(n, packet_uhz);
-        left = taken.done(came.max(left), u128::from(service_ps));
-        u64::try_from(left - came - u128::from(service_ps)).unwrap_or(u64::MAX)
-    };
-    Some((0..packets).map(wait).collect())
+/// # Errors
+/// Interrupts that leave no time for packets.
+pub fn waits(
+    packets: u64,
+    packet_uhz: u64,
+    service_ps: u64,
+    interrupts: &[Recurring],
+) -> Result<Vec<u64>, QueueingError> {
+    let service_ns = (service_ps as f64 / PS).max(2.0 * TIE_NS);
+    let recurring = interrupts.iter().filter(|kind| kind.uhz > 0).map(|kind| Interrupts::Periodic {
+        period_ns: 1e15 / kind.uhz as f64,
+        phase_ns: Some(kind.phase_ps as f64 / PS + TIE_NS),
+        length: Length::Constant(kind.length_ps as f64 / PS),
+    });
+    let server = QueueingModel::serving(Length::Constant(service_ns), packets.clamp(1, RING_MAX), 1);
+    let model = QueueingModel { interrupts: recurring.collect(), ..server };
+    let arrivals = Arrivals::Constant { rate_pps: packet_uhz as f64 / 1e6 };
+    let mut waits = Vec::with_capacity(packets as usize);
+    simulate(&model, &arrivals, packets, 0, |at_ns, delay_ns| {
+        // Far from 0, rounding leaves more than a ps of two equal times.
+        let least_ns = 4.0 * f64::EPSILON * at_ns;
+        let waited_ns = delay_ns.map(|delay_ns| delay_ns - service_ns);
+        waits.extend(waited_ns.map(|ns| if ns > least_ns { (ns * PS).round() as u64 } else { 0 }));
+    })?;
+    Ok(waits)
 }
 
 /// What the waits say.
@@ -299,7 +266,7 @@ mod tests {
 
     #[test]
     fn interrupts_that_take_all_time_are_refused_and_those_at_once_follow_one_another() {
-        assert_eq!(waits(1, KPPS, 0, &[every(250, 4_000, 0)]), None);
+        assert!(waits(1, KPPS, 0, &[every(250, 4_000, 0)]).is_err());
         // Two at once: the second one waits for the first, the packet for both.
         let found = waits(3, KPPS, 0, &[every(1, 10, 0), every(1, 5, 0)]).unwrap();
         assert_eq!(found, [15 * US, 0, 0]);

@@ -79,13 +79,7 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
         let found = waits(packets, packet_uhz, service_ps, &kinds);
         found.map(|waits| (outcome(&waits, packet_uhz, service_ps, &kinds), waits))
     };
-    let Some((nominal, waits)) = at(100) else {
-        bail!(
-            "interrupts take {:.4} s of each second: the core has no time for packets; expected less than 1 s (check \
-             rates and lengths)",
-            interrupts_ns * 1e-9
-        );
-    };
+    let (nominal, waits) = at(100)?;
     let sampled = |(kind, spec): (&Recurring, &InterruptSpec)| SampledInterrupt {
         name: spec.name.clone(),
         rate_hz: spec.rate.hz(),
@@ -110,7 +104,7 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
         interrupts_ns,
         max_pps: (service_ps > 0).then(|| (1e9 - interrupts_ns) / arguments.service.ns as f64),
         outcome: nominal,
-        sensitivity: SENSITIVITY.iter().filter_map(|percent| Some(at(*percent)?.0)).collect(),
+        sensitivity: SENSITIVITY.iter().map(|percent| Ok(at(*percent)?.0)).collect::<Result<_>>()?,
         worst,
         measured,
     })

@@ -30,7 +30,7 @@ mod vacations;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Capacity, QueueingError, capacity, offered};
+pub use check::{Capacity, QueueingError, RING_MAX, capacity, offered};
 pub use server::Totals;
 pub use tally::{BATCHES, BatchMeans, Interval};
 
