@@ -62,7 +62,7 @@ pub enum HostError {
     /// A core that others keep busy.
     #[error(
         "core {core}: busy with {by}; \
-         expected a core of its own for the packets: end that, wait for it, or say `host.isolate = \"no\"`"
+         expected a core of its own for the packets: end that, wait for it, or say `host.isolate = false`"
     )]
     Busy {
         /// Which.

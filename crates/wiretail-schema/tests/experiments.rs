@@ -46,6 +46,7 @@ fn fault(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<String
                 Some("object") => value.is_object(),
                 Some("array") => value.is_array(),
                 Some("string") => value.is_string(),
+                Some("boolean") => value.is_boolean(),
                 Some("integer") => value.is_i64() || value.is_u64(),
                 other => panic!("type {other:?}"),
             };
@@ -124,7 +125,7 @@ fn shipped_experiments_parse() {
     }
 }
 
-const RIGHT: &str = "title = \"t\"\nseed = 1\n[dut]\nkind = \"skeleton\"\nbatch = 4\n[traffic]\nrate = \"1 kpps\"\nsize = \"100 B\"\n[trial]\nduration = \"2 s\"\nlate-share = \"1 %\"\nrepeats = 2\n";
+const RIGHT: &str = "title = \"t\"\nseed = 1\n[dut]\nkind = \"skeleton\"\nbatch = 4\n[traffic]\nrate = \"1 kpps\"\nsize = \"100 B\"\n[trial]\nduration = \"2 s\"\nlate-share = \"1 %\"\nrepeats = 2\n[host]\nfifo = true\n";
 
 #[test]
 fn what_is_wrong_is_refused_by_both() {
@@ -144,6 +145,7 @@ fn what_is_wrong_is_refused_by_both() {
         ("batch = 4", "batch = 0"),
         ("batch = 4", "batch = 65"),
         ("batch = 4", "batch = true"),
+        ("batch = 4", "batch = \"4\""),
         ("batch = 4", "ready = [\"a\", \"b\"]"),
         ("\"1 kpps\"", "1000"),
         ("\"1 kpps\"", "\"1000\""),
@@ -159,6 +161,10 @@ fn what_is_wrong_is_refused_by_both() {
         ("\"1 %\"", "\"1\""),
         ("\"1 %\"", "0.01"),
         ("repeats = 2", "repeats = \"twice\""),
+        ("repeats = 2", "retries = -1"),
+        ("fifo = true", "fifo = \"yes\""),
+        ("fifo = true", "fifo = [true, \"no\"]"),
+        ("fifo = true", "fifo = 1"),
     ] {
         assert!(RIGHT.contains(right), "{right}");
         let text = RIGHT.replacen(right, wrong, 1);
@@ -177,9 +183,11 @@ fn both_take_every_way_to_write_a_value() {
         ),
         ("\"2 s\"", "[\"20 ns\", \"2us\", \"3 µs\", \"1.5ms\", \"10 min\", \"40 h\"]"),
         ("\"1 %\"", "\"0.25%\""),
+        ("fifo = true", "fifo = [true, false]"),
+        ("repeats = 2", "retries = 0"),
     ] {
         // A duration is longer than the warm-up.
-        let text = format!("{}warm-up = \"0 s\"\n", RIGHT.replacen(right, other, 1));
+        let text = RIGHT.replacen(right, other, 1).replace("[trial]", "[trial]\nwarm-up = \"0 s\"");
         assert_eq!((Experiment::parse(&text).err(), schema_fault(&text)), (None, None), "{other}");
     }
 }

@@ -52,7 +52,7 @@ fn overhead<'a>(
     group: &[&TrialRecord],
     percentiles: impl Fn(usize) -> &'a [Percentile],
 ) -> Option<Overhead> {
-    let is_traced = |trial: &&TrialRecord| trial.setting(RECORD).is_some_and(|record| record.text == "yes");
+    let is_traced = |trial: &&TrialRecord| trial.setting(RECORD).is_some_and(|record| record.text == "true");
     let (traced, untraced): (Vec<&TrialRecord>, Vec<&TrialRecord>) =
         group.iter().partition(|trial| is_traced(trial));
     let at = |percentile: &f64| {
@@ -142,12 +142,13 @@ mod tests {
         p50.iter().map(|&ns| vec![p(50.0, ns), p(99.9, ns * 10)]).collect()
     }
 
-    const TRACED: [(&str, &str); 3] = [("traffic.rate", "10 kpps"), (RECORD, "yes"), ("trace.stacks", "yes")];
-    const UNTRACED: [(&str, &str); 2] = [("traffic.rate", "10 kpps"), (RECORD, "no")];
+    const TRACED: [(&str, &str); 3] =
+        [("traffic.rate", "10 kpps"), (RECORD, "true"), ("trace.stacks", "true")];
+    const UNTRACED: [(&str, &str); 2] = [("traffic.rate", "10 kpps"), (RECORD, "false")];
 
     #[test]
     fn controls_are_found_and_compared_with_the_range_between_untraced_trials() {
-        let other = [("traffic.rate", "20 kpps"), (RECORD, "yes")];
+        let other = [("traffic.rate", "20 kpps"), (RECORD, "true")];
         let mut trials = vec![
             trial(1, &TRACED),
             trial(2, &UNTRACED),

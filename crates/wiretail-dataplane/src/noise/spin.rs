@@ -94,7 +94,7 @@ fn touch() -> Result<u64, DataplaneError> {
     let memory = Mapping::untouched(PAGES * PAGE_LEN).map_err(|source| DataplaneError::Thread {
         step: "memory for page faults".to_owned(),
         source,
-        next: "free some memory, or set trace.page-faults = \"no\"",
+        next: "free some memory, or set trace.page-faults = false",
     })?;
     let mut times = vec![1; PAGES];
     for (place, time) in times.iter_mut().enumerate() {

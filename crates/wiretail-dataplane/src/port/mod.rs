@@ -15,6 +15,7 @@ pub(crate) use crate::sys::rx_ring::Received;
 
 /// Most frames that a port takes at once.
 pub const BATCH_MAX: usize = crate::sys::socket::BATCH_MAX;
+const _: () = assert!(BATCH_MAX == wiretail_dpdk_sys::BATCH_MAX, "all ports take as many");
 
 /// An interface and the network namespace that it is in.
 #[derive(Debug, Clone, Copy)]
@@ -91,5 +92,18 @@ impl<P: TxPort + ?Sized> TxPort for Box<P> {
 
     fn last_error(&self) -> Option<i32> {
         (**self).last_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wiretail_schema::experiment::{KEYS, Kind};
+
+    use super::*;
+
+    #[test]
+    fn batch_limit_is_that_of_experiments() {
+        let batch = KEYS.iter().find(|row| row.full_name() == "dut.batch").expect("a key");
+        assert_eq!(batch.kind, Kind::Count(1, BATCH_MAX as u64));
     }
 }

@@ -199,7 +199,7 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
         "state": "valid",
         "reasons": [],
         "notes": [],
-        "attempts": 1,
+        "retries": 0,
         "settings": settings,
         "generator": {
             "offered_pps": offered_pps,
@@ -254,7 +254,7 @@ fn spoil(trial: &mut TrialRecord) {
     };
     trial.state = state;
     trial.reasons.push(reason.to_owned());
-    trial.attempts = 2;
+    trial.retries = 1;
     if state == TrialState::Failed {
         trial.segments.iter_mut().for_each(|segment| segment.analysed = false);
         (trial.generator, trial.dut) = (None, None);

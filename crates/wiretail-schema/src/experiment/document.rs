@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{KEYS, KeyRow, Kind};
+use super::keys::{KEYS, KeyRow};
+use super::value::Kind;
 
 /// Kinds that are texts with a unit: name, how they are written, what they are.
 ///
@@ -31,7 +32,7 @@ fn written(kind: Kind) -> Option<&'static str> {
         Kind::Duration => Some("duration"),
         Kind::Size => Some("size"),
         Kind::Percent => Some("percent"),
-        Kind::Text | Kind::Choice(_) | Kind::Count(_) => None,
+        Kind::Text | Kind::File | Kind::Bool | Kind::Choice(_) | Kind::Count(..) | Kind::Goals => None,
     }
 }
 
@@ -41,13 +42,14 @@ pub fn key_table() -> String {
         String::from("| key | value | default | list | only where | meaning |\n|---|---|---|---|---|---|\n");
     for row in KEYS {
         let default = match row.default {
+            None if row.needs.is_some() => "**must be there then**".to_owned(),
             None => "**must be there**".to_owned(),
             Some("") => "none".to_owned(),
             Some(default) => format!("`{default}`"),
         };
         let list = if row.factor { "yes" } else { "" };
-        let only = row.needs.map_or_else(String::new, |needs| {
-            format!("`{}.{}` is {}", needs.table, needs.name, words(needs.values, " or "))
+        let only = row.needs.as_ref().map_or_else(String::new, |needs| {
+            format!("`{}` {} {}", needs.full_name(), is(needs.is), words(&(needs.values)(), " or "))
         });
         let name = row.full_name();
         text.push_str(&format!(
@@ -61,17 +63,24 @@ pub fn key_table() -> String {
 
 /// What a key holds, in words.
 fn value(row: &KeyRow) -> String {
-    match (row.kind, row.most()) {
-        (Kind::Text, _) => "text".to_owned(),
-        (Kind::Choice(choices), _) => words(choices, ", "),
-        (Kind::Count(least), Some(most)) => format!("number, {least} to {most}"),
-        (Kind::Count(least), None) => format!("number from {least}"),
-        (kind, _) => written(kind).unwrap_or_default().to_owned(),
+    match row.kind {
+        Kind::Text => "text".to_owned(),
+        Kind::File => "file".to_owned(),
+        Kind::Goals => "goals".to_owned(),
+        Kind::Bool => words(&["true", "false"], ", "),
+        Kind::Choice(choices) => words(choices, ", "),
+        Kind::Count(least, u64::MAX) => format!("number from {least}"),
+        Kind::Count(least, most) => format!("number, {least} to {most}"),
+        kind => written(kind).unwrap_or_default().to_owned(),
     }
 }
 
-fn words(words: &[&str], between: &str) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(between)
+fn is(is: bool) -> &'static str {
+    if is { "is" } else { "is not" }
+}
+
+fn words(words: &[impl AsRef<str>], between: &str) -> String {
+    words.iter().map(|word| format!("`{}`", word.as_ref())).collect::<Vec<_>>().join(between)
 }
 
 /// The JSON Schema (2020-12) of an experiment file, read as JSON: a table of TOML is an object.
@@ -86,7 +95,7 @@ pub fn json_schema() -> Value {
             table["properties"][row.name] = property(row);
         }
         let outermost = if row.table.is_empty() { row.name } else { row.table };
-        if row.default.is_none() && !required.contains(&outermost) {
+        if row.is_required() && !required.contains(&outermost) {
             required.push(outermost);
         }
     }
@@ -107,7 +116,7 @@ pub fn json_schema() -> Value {
 
 /// A table without its keys.
 fn table(name: &str) -> Value {
-    let required = KEYS.iter().filter(|row| row.table == name && row.default.is_none());
+    let required = KEYS.iter().filter(|row| row.table == name && row.is_required());
     let required: Vec<&str> = required.map(|row| row.name).collect();
     let mut table = json!({ "type": "object", "additionalProperties": false, "properties": {} });
     if !required.is_empty() {
@@ -119,25 +128,26 @@ fn table(name: &str) -> Value {
 /// The schema of one key.
 fn property(row: &KeyRow) -> Value {
     let one = match row.kind {
-        Kind::Text => json!({ "type": "string" }),
+        Kind::Text | Kind::File | Kind::Goals => json!({ "type": "string" }),
+        Kind::Bool => json!({ "type": "boolean" }),
         Kind::Choice(choices) => json!({ "enum": choices }),
-        Kind::Count(least) => match row.most() {
-            Some(most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-            None => json!({ "type": "integer", "minimum": least }),
-        },
+        Kind::Count(least, u64::MAX) => json!({ "type": "integer", "minimum": least }),
+        Kind::Count(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         kind => json!({ "$ref": format!("#/$defs/{}", written(kind).unwrap_or_default()) }),
     };
     let mut property = match row.factor {
         true => json!({ "anyOf": [one, { "type": "array", "minItems": 1, "items": one }] }),
         false => one,
     };
-    let only = row.needs.map_or_else(String::new, |needs| {
-        format!(" Has an effect only where {}.{} is {}.", needs.table, needs.name, needs.values.join(" or "))
+    let only = row.needs.as_ref().map_or_else(String::new, |needs| {
+        let (other, values) = (needs.full_name(), (needs.values)().join(" or "));
+        format!(" Has an effect only where {other} {} {values}.", is(needs.is))
     });
     property["description"] = json!(format!("{}{only}", row.about));
     if let Some(default) = row.default {
         property["default"] = match row.kind {
-            Kind::Count(_) => json!(default.parse::<u64>().unwrap_or_default()),
+            Kind::Count(..) => json!(default.parse::<u64>().unwrap_or_default()),
+            Kind::Bool => json!(default == "true"),
             _ => json!(default),
         };
     }

@@ -1,12 +1,15 @@
 //! An experiment: what is measured, under which load, how often. Written in TOML.
 //!
-//! Every key stands in one table, [`KEYS`], with its kind, its default and what it means; parsing,
-//! the errors, the documentation and the JSON Schema all come from there. A key that is a *factor* may
-//! hold a list: the trials are the cross product of all lists, in the order of the table.
+//! Every key stands in one table, [`keys`](self::keys), with its type, its limits, its default and what it means: [`KEYS`]. The typed
+//! values of a trial ([`Settings`]), parsing, the errors, the documentation and the JSON Schema all come from there. A key that is a
+//! *factor* may hold a list: the trials are the cross product of all lists, in the order of the table.
 
 mod document;
 mod keys;
+mod table;
 mod text;
+mod trial;
+mod value;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,13 +17,12 @@ use std::fmt;
 use toml::de::{DeTable, DeValue};
 
 pub use document::{json_schema, key_table};
-pub use keys::{KEYS, KeyRow, Kind, Needs};
-pub use text::parse_rate;
-use text::{parse_setting, unknown, values};
-
-use crate::run::SettingRecord;
-use crate::search::{Goal, Over};
-use crate::units::Duration;
+pub use keys::*;
+pub use table::{Needs, Row};
+use text::{quoted, unknown, values};
+pub use trial::Trial;
+use trial::{Combination, word};
+pub use value::{FileName, Goals, Kind, RuleSet};
 
 /// What is wrong with an experiment file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,34 +44,11 @@ impl fmt::Display for ExperimentError {
 
 impl std::error::Error for ExperimentError {}
 
-/// A value with the text it is shown by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// As the file has it.
-    pub text: String,
-    /// In its base unit: packets a second, ns, bytes, millionths, or the number itself; 0 for texts.
-    pub number: u64,
-}
-
 /// An experiment: for every row of [`KEYS`], the values to try.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    settings: Vec<Vec<Setting>>,
-}
-
-/// One combination of the factors.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trial {
-    /// Position in the experiment, from 1.
-    pub number: usize,
-    /// Which repeat it is, from 1.
-    pub repeat: u64,
-    /// Its factors, for people and for directory names: "skeleton-10kpps".
-    pub name: String,
-    /// Position of the trial that it is to be like, packet for packet: of a twin that of its traced partner, else its
-    /// own.
-    pub like: usize,
-    settings: Vec<Setting>,
+    texts: Vec<Vec<String>>,
+    first: Settings,
 }
 
 impl Experiment {
@@ -85,7 +64,7 @@ impl Experiment {
             line: error.span().map_or(0, |span| line_at(span.start)),
             message: error.message().to_owned(),
         })?;
-        let mut found: Vec<Option<Vec<Setting>>> = vec![None; KEYS.len()];
+        let mut found: Vec<Option<Vec<String>>> = vec![None; KEYS.len()];
         let mut lines = vec![0; KEYS.len()];
         let mut take = |table: &str, name: &str, value: &DeValue<'_>, offset: usize| {
             let error = |message| ExperimentError { line: line_at(offset), message };
@@ -106,84 +85,58 @@ impl Experiment {
                 other => take("", name, other, key.span().start)?,
             }
         }
-        let settings = KEYS.iter().zip(found).map(|(row, found)| match (found, row.default) {
-            (Some(values), _) => Ok(values),
-            (None, Some(default)) => parse_setting(row, default)
-                .map(|value| vec![value])
-                .map_err(|message| ExperimentError { line: 0, message }),
-            (None, None) => Err(ExperimentError {
-                line: 0,
-                message: format!(
-                    "{} is missing; expected {}: {}",
-                    row.full_name(),
-                    row.kind.expected(),
-                    row.about
-                ),
-            }),
+        let texts = KEYS.iter().zip(found).map(|(row, found)| match found {
+            Some(texts) => Ok(texts),
+            // Where it has an effect, `fault` asks for it.
+            None if !row.is_required() => Ok(vec![row.default.unwrap_or_default().to_owned()]),
+            None => Err(ExperimentError { line: 0, message: missing(row) }),
         });
-        let experiment = Self { settings: settings.collect::<Result<_, _>>()? };
+        let experiment = Self::of(texts.collect::<Result<_, _>>()?);
         match experiment.fault() {
             Some((place, message)) => Err(ExperimentError { line: lines[place], message }),
             None => Ok(experiment),
         }
     }
 
+    fn of(texts: Vec<Vec<String>>) -> Self {
+        let first = Combination::of(texts.iter().map(|texts| texts[0].clone()).collect());
+        Self { texts, first: first.settings }
+    }
+
     /// What is wrong though every value by itself is right, and with which key.
     fn fault(&self) -> Option<(usize, String)> {
-        for (place, (row, values)) in KEYS.iter().zip(&self.settings).enumerate() {
-            let is_default = matches!(&values[..], [only] if Some(only.text.as_str()) == row.default);
-            if is_default || row.needs.is_none_or(|needs| self.has(needs)) {
-                continue;
+        for (place, (row, texts)) in KEYS.iter().zip(&self.texts).enumerate() {
+            let Some(needs) = &row.needs else { continue };
+            let other = needs.full_name();
+            let applies = self.each(&other).any(|one| row.applies(&one.settings));
+            if applies && row.default.is_none() && texts.iter().any(String::is_empty) {
+                return Some((place, missing(row)));
             }
-            let needs = row.needs.map(|needs| (needs.values.join(" or "), needs.table, needs.name));
-            let (values, table, name) = needs.unwrap_or_default();
-            let message = format!(
-                "{} has no effect: {table}.{name} is nowhere {values}; add that, or leave {} out",
-                row.full_name(),
-                row.full_name()
-            );
-            return Some((place, message));
-        }
-        for (table, name, needed) in
-            [("dut", "command", "command"), ("traffic", "replay", "replay"), ("energy", "command", "command")]
-        {
-            let place = place(table, name);
-            let empty = self.settings[place].iter().any(|setting| setting.text.is_empty());
-            if empty && KEYS[place].needs.is_some_and(|needs| self.has(needs)) {
-                return Some((
-                    place,
-                    format!("{table}.{name} is missing: a {needed} was asked for, but not which"),
-                ));
+            if !applies && texts[..] != [row.default.unwrap_or_default()] {
+                let (name, values) = (row.full_name(), (needs.values)().join(" or "));
+                let no_trial = if needs.is { "no trial has" } else { "every trial has" };
+                let message = format!(
+                    "{name} has no effect: {no_trial} {other} = {values}; change that, or leave {name} out"
+                );
+                return Some((place, message));
             }
         }
-        if let Err(error) = Goal::list(&self.first("search", "goals").text) {
-            return Some((place("search", "goals"), format!("search.goals: {error}")));
-        }
-        let warm_up = self.first("trial", "warm-up");
-        let durations = self.values("trial", "duration");
-        if let Some(short) = durations.iter().find(|duration| duration.number <= warm_up.number) {
-            let (all, left_out) = (&short.text, &warm_up.text);
-            let message =
-                format!("trial.duration = \"{all}\" is not longer than trial.warm-up = \"{left_out}\"");
-            return Some((place("trial", "duration"), message));
-        }
-        let over = |(place, row): (usize, &KeyRow)| {
-            let most = row.most()?;
-            let is_over = self.settings[place].iter().any(|setting| setting.number > most);
-            is_over.then(|| (place, format!("{}: at most {most}", row.full_name())))
-        };
-        KEYS.iter().enumerate().find_map(over)
+        let warm_up = self.first.trial.warm_up;
+        let short = self.each(DURATION).find(|one| one.settings.trial.duration <= warm_up)?;
+        let (duration, warm_up) = (&short.texts[place(DURATION)], &short.texts[place(WARM_UP)]);
+        let message = format!("{DURATION} = \"{duration}\" is not longer than {WARM_UP} = \"{warm_up}\"");
+        Some((place(DURATION), message))
     }
 
-    /// Whether any trial meets this.
-    fn has(&self, needs: Needs) -> bool {
-        let values = self.values(needs.table, needs.name);
-        values.iter().any(|setting| needs.values.contains(&setting.text.as_str()))
-    }
-
-    /// All values of a key.
-    pub fn values(&self, table: &str, name: &str) -> &[Setting] {
-        &self.settings[place(table, name)]
+    /// The first value of every key, but each value of this one.
+    fn each(&self, key: &str) -> impl Iterator<Item = Combination> {
+        let first: Vec<String> = self.texts.iter().map(|texts| texts[0].clone()).collect();
+        let place = place(key);
+        self.texts[place].iter().map(move |text| {
+            let mut texts = first.clone();
+            texts[place].clone_from(text);
+            Combination::of(texts)
+        })
     }
 
     /// The experiment as a file that says everything: each key with its value, also where that is the
@@ -191,16 +144,13 @@ impl Experiment {
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut table = "";
-        for (row, values) in KEYS.iter().zip(&self.settings) {
+        for (row, texts) in KEYS.iter().zip(&self.texts) {
             if row.table != table {
                 table = row.table;
                 text.push_str(&format!("\n[{table}]\n"));
             }
-            let shown = |setting: &Setting| match row.kind {
-                Kind::Count(_) => setting.text.clone(),
-                _ => toml_text(&setting.text),
-            };
-            let value = match &values[..] {
+            let shown = |text: &String| if row.kind.is_bare() { text.clone() } else { quoted(text) };
+            let value = match &texts[..] {
                 [only] => shown(only),
                 list => format!("[{}]", list.iter().map(shown).collect::<Vec<_>>().join(", ")),
             };
@@ -209,36 +159,37 @@ impl Experiment {
         text
     }
 
-    /// The first value of a key.
-    pub fn first(&self, table: &str, name: &str) -> &Setting {
-        &self.settings[place(table, name)][0]
+    /// The first value of every key: of one that is not a factor, the value in all trials.
+    pub fn first(&self) -> &Settings {
+        &self.first
     }
 
-    /// Changes the texts of a key that are not empty, as when names of files become absolute.
-    pub fn rebase(&mut self, table: &str, name: &str, change: impl Fn(&str) -> String) {
-        for setting in self.settings[place(table, name)].iter_mut().filter(|setting| !setting.text.is_empty())
-        {
-            setting.text = change(&setting.text);
+    /// Changes the names of the files that the experiment names, as when they become absolute.
+    pub fn rebase(&mut self, change: impl Fn(&str) -> String) {
+        let mut texts = std::mem::take(&mut self.texts);
+        for (row, texts) in KEYS.iter().zip(&mut texts).filter(|(row, _)| row.kind == Kind::File) {
+            for text in texts.iter_mut().filter(|text| (row.is_file)(text)) {
+                *text = change(text);
+            }
         }
+        *self = Self::of(texts);
     }
 
     /// Full names of the keys with several values, and of the device's kind, in the order of the table; whether a
     /// trial is traced, too, where there are twins.
     pub fn factors(&self) -> Vec<String> {
-        let rows = KEYS.iter().zip(&self.settings);
-        let controls = self.untraced().is_some();
-        let varies = |(row, values): &(&KeyRow, &Vec<Setting>)| {
-            values.len() > 1 || row.is_dut() || (controls && row.is_record())
-        };
-        rows.filter(varies).map(|(row, _)| row.full_name()).collect()
+        let rows = KEYS.iter().zip(&self.texts);
+        let names = rows.map(|(row, texts)| (row.full_name(), texts.len() > 1));
+        let is_record = |name: &str| name == RECORD && self.has_controls();
+        names
+            .filter(|(name, varies)| *varies || name == KIND || is_record(name))
+            .map(|(name, _)| name)
+            .collect()
     }
 
-    /// Of an experiment whose traced trials have twins that are not: what says so in a twin.
-    fn untraced(&self) -> Option<Setting> {
-        let row = &KEYS[place("trace", "record")];
-        let all_traced = matches!(self.values("trace", "record"), [only] if only.text == "yes");
-        let asked = all_traced && self.first("trace", "control").text == "yes";
-        parse_setting(row, "no").ok().filter(|_| asked)
+    /// Whether traced trials have twins that are not: all are traced, and it is asked for.
+    fn has_controls(&self) -> bool {
+        self.first.trace.control && self.each(RECORD).all(|one| one.settings.trace.record)
     }
 
     /// The trials, in the order they are done: all combinations, then all again for each repeat, so
@@ -247,27 +198,23 @@ impl Experiment {
     /// twin, so that both have the same machine. Trials that share a device follow one another.
     pub fn trials(&self) -> Vec<Trial> {
         let mut combinations = self.combinations();
-        if self.first("trial", "device").text == "kept" {
+        if self.first.trial.device == DeviceLifetime::Kept {
             // Those that share a device, one behind the other.
-            let devices: Vec<Vec<Setting>> =
-                combinations.iter().map(|settings| of_device(settings)).collect();
-            let first = |settings: &[Setting]| {
-                let device = of_device(settings);
-                devices.iter().position(|other| *other == device)
-            };
-            combinations.sort_by_cached_key(|settings| first(settings));
+            let all = combinations.clone();
+            combinations
+                .sort_by_cached_key(|one| all.iter().position(|other| other.of_device() == one.of_device()));
         }
-        let untraced = self.untraced();
+        let has_controls = self.has_controls();
         let mut trials = Vec::new();
-        for repeat in 1..=self.first("trial", "repeats").number {
-            for settings in &combinations {
+        for repeat in 1..=self.first.trial.repeats {
+            for combination in &combinations {
                 let number = trials.len() + 1;
-                trials.push(self.trial(number, repeat, settings.clone(), ""));
-                if let Some(untraced) = &untraced {
-                    let mut settings = settings.clone();
-                    settings[place("trace", "record")] = untraced.clone();
-                    let queueing = self.trial(number + 1, repeat, settings, UNTRACED);
-                    trials.push(Trial { like: number, ..queueing });
+                trials.push(self.trial(number, repeat, combination.clone(), None));
+                if has_controls {
+                    let mut untraced = combination.clone();
+                    untraced.change(|settings| settings.trace.record = false);
+                    let twin = self.trial(number + 1, repeat, untraced, Some(UNTRACED));
+                    trials.push(Trial { like: number, ..twin });
                 }
             }
         }
@@ -275,175 +222,73 @@ impl Experiment {
     }
 
     /// A trial; `more` is a word that its name gets.
-    fn trial(&self, number: usize, repeat: u64, settings: Vec<Setting>, more: &str) -> Trial {
-        let trial = Trial { number, repeat, name: String::new(), like: number, settings };
-        let varied = KEYS.iter().zip(&self.settings).zip(&trial.settings);
-        let mut words: Vec<String> = varied
-            .filter(|((row, values), _)| values.len() > 1 || row.is_dut())
-            .filter(|((row, _), _)| trial.applies(row))
-            .map(|((row, _), value)| word(row, value))
+    fn trial(&self, number: usize, repeat: u64, combination: Combination, more: Option<&str>) -> Trial {
+        let rows = KEYS.iter().zip(&self.texts).zip(&combination.texts);
+        let mut words: Vec<String> = rows
+            .filter(|((row, texts), _)| texts.len() > 1 || row.full_name() == KIND)
+            .filter(|((row, _), _)| row.applies(&combination.settings))
+            .map(|((row, _), text)| word(row, text))
             .collect();
-        words.extend(Some(more.to_owned()).filter(|word| !word.is_empty()));
-        if self.first("trial", "repeats").number > 1 {
+        words.extend(more.map(str::to_owned));
+        if self.first.trial.repeats > 1 {
             words.push(format!("repeat{repeat}"));
         }
-        Trial { name: words.join("-"), ..trial }
+        Trial { number, repeat, name: words.join("-"), like: number, combination }
     }
 
-    fn combinations(&self) -> Vec<Vec<Setting>> {
-        let mut combinations: Vec<Vec<Setting>> = vec![Vec::new()];
-        for values in &self.settings {
-            combinations = combinations
-                .iter()
-                .flat_map(|before| {
-                    values.iter().map(move |value| [&before[..], std::slice::from_ref(value)].concat())
-                })
-                .collect();
+    /// Every value with every other, in the order of the table.
+    fn cross_product(&self) -> Vec<Combination> {
+        let mut product: Vec<Vec<String>> = vec![Vec::new()];
+        for texts in &self.texts {
+            let with = |before: &Vec<String>, text: &String| [&before[..], &[text.clone()]].concat();
+            product =
+                product.iter().flat_map(|before| texts.iter().map(move |text| with(before, text))).collect();
         }
-        let mut distinct: Vec<Vec<Setting>> = Vec::with_capacity(combinations.len());
+        product.into_iter().map(Combination::of).collect()
+    }
+
+    /// The combinations that differ in what has an effect.
+    fn combinations(&self) -> Vec<Combination> {
         let mut seen = HashSet::new();
-        for mut settings in combinations {
-            for (at, row) in KEYS.iter().enumerate() {
-                if !meets(&settings, row) {
-                    settings[at] = self.settings[at][0].clone();
+        let mut distinct = self.cross_product();
+        distinct.retain_mut(|one| {
+            for (place, row) in KEYS.iter().enumerate() {
+                let first = &self.texts[place][0];
+                if !row.applies(&one.settings) && one.texts[place] != *first {
+                    one.texts[place].clone_from(first);
+                    *one = Combination::of(std::mem::take(&mut one.texts));
                 }
             }
-            if seen.insert(settings.iter().map(|setting| setting.text.clone()).collect::<Vec<_>>()) {
-                distinct.push(settings);
-            }
-        }
+            seen.insert(one.texts.clone())
+        });
         distinct
     }
 }
 
-/// Keys that nobody but the load generator knows of.
-const OF_SENDER: [&str; 10] =
-    ["rate", "pattern", "burst", "on", "off", "replay", "size", "flows", "streams", "pacing"];
-
-/// The values of all keys that are not about what is sent.
-fn of_device(settings: &[Setting]) -> Vec<Setting> {
-    let of_sender = |row: &KeyRow| row.table == "traffic" && OF_SENDER.contains(&row.name);
-    let both = KEYS.iter().zip(settings).filter(|(row, _)| !of_sender(row));
-    both.map(|(_, setting)| setting.clone()).collect()
-}
-
-/// Whether a key has an effect beside these values of the others.
-fn meets(settings: &[Setting], row: &KeyRow) -> bool {
-    row.needs
-        .is_none_or(|needs| needs.values.contains(&settings[place(needs.table, needs.name)].text.as_str()))
-}
-
-impl Trial {
-    /// Whether a key has an effect in this trial.
-    pub fn applies(&self, row: &KeyRow) -> bool {
-        meets(&self.settings, row)
-    }
-
-    /// Whether the device of this trial may be kept for the other one: it is asked for, and they differ in nothing but what is sent.
-    pub fn shares_device(&self, other: &Self) -> bool {
-        let kept = self.get("trial", "device").text == "kept";
-        kept && of_device(&self.settings) == of_device(&other.settings)
-    }
-
-    /// Every key that has an effect, with its value.
-    pub fn records(&self) -> Vec<SettingRecord> {
-        let rows = KEYS.iter().zip(&self.settings);
-        let record = |(row, setting): (&KeyRow, &Setting)| SettingRecord {
-            key: row.full_name(),
-            text: setting.text.clone(),
-            number: setting.number,
-        };
-        rows.filter(|(row, _)| self.applies(row)).map(record).collect()
-    }
-
-    /// Whether a yes-or-no key says yes.
-    pub fn is(&self, table: &str, name: &str) -> bool {
-        self.get(table, name).text == "yes"
-    }
-
-    /// The same trial under another load, as a search does it: with this number and name, so many packets a second or back to
-    /// back, for so long, in ns.
-    #[must_use]
-    pub fn at_load(&self, number: usize, name: String, (over, load): (Over, u64), duration_ns: u64) -> Self {
-        let mut trial = Self { number, name, like: number, ..self.clone() };
-        let mut set = |table, name, text, number| {
-            trial.settings[place(table, name)] = Setting { text, number };
-        };
-        match (over, load) {
-            (Over::Rate, 0..1000) => set("traffic", "rate", format!("{load} pps"), load),
-            (Over::Rate, _) => set("traffic", "rate", format!("{} kpps", load as f64 / 1e3), load),
-            (Over::Burst, _) => set("traffic", "burst", load.to_string(), load),
-        }
-        set("trial", "duration", Duration::from_ns(duration_ns as i64).to_string(), duration_ns);
-        trial
-    }
-
-    /// The same trial with other values of some keys, as a proof does it: with this number, repeat and name; each key as table, name
-    /// and text.
-    ///
-    /// # Errors
-    /// A text that is no value of its key.
-    pub fn with(
-        &self,
-        number: usize,
-        repeat: u64,
-        name: String,
-        keys: &[(&str, &str, &str)],
-    ) -> Result<Self, String> {
-        let mut trial = Self { number, repeat, name, like: number, ..self.clone() };
-        for (table, name, text) in keys {
-            let place = place(table, name);
-            trial.settings[place] = parse_setting(&KEYS[place], text)?;
-        }
-        Ok(trial)
-    }
-
-    /// The value of a key.
-    pub fn get(&self, table: &str, name: &str) -> &Setting {
-        &self.settings[place(table, name)]
-    }
-}
-
+/// What names every trial.
+const KIND: &str = "dut.kind";
+/// By which a traced trial and its twin differ.
+const RECORD: &str = "trace.record";
+const DURATION: &str = "trial.duration";
+const WARM_UP: &str = "trial.warm-up";
 /// The word that a twin's name has.
 const UNTRACED: &str = "untraced";
-/// Longest word that a factor gives to a directory's name, in characters.
-const WORD_MAX: usize = 24;
 
-/// A word for a directory's name: "10kpps"; with the key where the value alone says nothing: "batch32".
-fn word(row: &KeyRow, value: &Setting) -> String {
-    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    // Of the path of a file, its own name.
-    let named = if matches!(row.name, "replay" | "rules") { value.text.rsplit('/').next() } else { None };
-    let text: String = named.unwrap_or(&value.text).chars().filter(plain).take(WORD_MAX).collect();
-    match row.kind {
-        Kind::Count(_) | Kind::Choice(["yes", "no"]) => format!("{}{text}", row.name),
-        Kind::Text if text.is_empty() => row.name.to_owned(),
-        _ => text,
-    }
+/// Place of a key in [`KEYS`].
+fn place(key: &str) -> usize {
+    KEYS.iter().position(|row| row.full_name() == key).expect("a key of the table")
 }
 
-/// A basic string of TOML.
-fn toml_text(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-fn place(table: &str, name: &str) -> usize {
-    let found = KEYS.iter().position(|row| row.table == table && row.name == name);
-    found.expect("a key of the table")
+/// The message where a key must be there, and is not.
+fn missing(row: &KeyRow) -> String {
+    format!("{} is missing; expected {}: {}", row.full_name(), row.kind.expected(), row.about)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::SettingRecord;
+    use crate::units::rate::Rate;
 
     const FILE: &str = "title = \"t\"\nseed = 1\n\n[dut]\nkind = [\"wire\", \"skeleton\"]\n[traffic]\nrate = [\"1 kpps\", \"0.5 Mpps\"]\n";
 
@@ -462,8 +307,8 @@ mod tests {
                 "skeleton-0.5Mpps-repeat1"
             ]
         );
-        assert_eq!(trials[3].get("traffic", "rate").number, 500_000);
-        assert_eq!(trials[3].get("trial", "duration").number, 2_000_000_000);
+        assert_eq!(trials[3].traffic.rate.pps, 500_000);
+        assert_eq!(trials[3].trial.duration.ns, 2_000_000_000);
         assert_eq!((trials[4].number, trials[4].repeat), (5, 2));
     }
 
@@ -475,6 +320,41 @@ mod tests {
         let names: Vec<String> =
             Experiment::parse(&text).unwrap().trials().into_iter().map(|trial| trial.name).collect();
         assert_eq!(names[1..3], ["suricata-none-0.5Mpps", "suricata-my.rules-1kpps"]);
+    }
+
+    #[test]
+    fn booleans_name_trials() {
+        let names = |host: &str| -> Vec<String> {
+            let text = FILE.replace("[\"wire\", \"skeleton\"]", "\"wire\"").replace(", \"0.5 Mpps\"", "");
+            let experiment = Experiment::parse(&format!("{text}[host]\n{host}\n")).unwrap();
+            experiment.trials().into_iter().map(|trial| trial.name).collect()
+        };
+        assert_eq!(names("isolate = [true, false]"), ["wire-isolate", "wire-no-isolate"]);
+        assert_eq!(names("isolate = false"), ["wire"]);
+    }
+
+    #[test]
+    fn changed_values_have_their_own_texts() {
+        let trials = Experiment::parse(FILE).unwrap().trials();
+        let changed = trials[3].with(9, 1, "x".to_owned(), |settings| {
+            settings.traffic.rate = Rate { pps: 1500 };
+            settings.host.fifo = false;
+        });
+        assert_eq!((changed.number, changed.like, changed.traffic.rate.pps), (9, 9, 1500));
+        let differs =
+            |(old, new): (SettingRecord, SettingRecord)| (old != new).then_some((old.text, new.text));
+        let all = trials[3].records().into_iter().zip(changed.records());
+        let changes: Vec<(String, String)> = all.filter_map(differs).collect();
+        let expected = [("0.5 Mpps", "1.5 kpps"), ("true", "false")];
+        assert_eq!(changes, expected.map(|(old, new)| (old.to_owned(), new.to_owned())));
+    }
+
+    #[test]
+    fn conditions_name_keys_and_values_that_exist() {
+        for needs in KEYS.iter().filter_map(|row| row.needs.as_ref()) {
+            let row = &KEYS[place(&needs.full_name())];
+            assert!((needs.values)().iter().all(|value| (row.takes)(value)), "{}", row.full_name());
+        }
     }
 
     #[test]
@@ -493,6 +373,16 @@ mod tests {
         assert!(error("title = ").starts_with("line 1: "));
         assert!(error(&FILE.replace("seed = 1", "seed = [1, 2]")).contains("can't be a list"));
         assert!(error(&format!("{FILE}[trial]\nduration = \"2\"\n")).starts_with("line 9: trial.duration"));
+        let host = |line: &str| error(&format!("{FILE}[host]\n{line}\n"));
+        assert_eq!(
+            host("fifo = \"yes\""),
+            "line 9: host.fifo = \"yes\"; expected true or false, without quotes"
+        );
+        assert_eq!(host("fifo = 1"), "line 9: host.fifo is integer; expected true or false");
+        assert!(host("fifo = [true, \"no\"]").contains("host.fifo = \"no\"; expected true or false"));
+        assert!(
+            host("[search]\ngoals = \"ndr, fast\"").contains("line 10: search.goals: 'fast' is not a goal")
+        );
     }
 
     #[test]
@@ -504,7 +394,7 @@ mod tests {
         assert_eq!(names[..3], ["wire-1kpps", "wire-0.5Mpps", "skeleton-batch1-1kpps"]);
         let error = Experiment::parse(&text.replace(", \"skeleton\"", "")).unwrap_err().to_string();
         assert!(
-            error.starts_with("line 6: dut.batch has no effect: dut.kind is nowhere skeleton"),
+            error.starts_with("line 6: dut.batch has no effect: no trial has dut.kind = skeleton or"),
             "{error}"
         );
     }
@@ -517,7 +407,7 @@ mod tests {
             assert_eq!(resolved.trials(), experiment.trials());
             (experiment.trials(), experiment.factors())
         };
-        let (trials, factors) = told("record = \"yes\"\npage-faults = \"yes\"\n[trial]\nrepeats = 2\n");
+        let (trials, factors) = told("record = true\npage-faults = true\n[trial]\nrepeats = 2\n");
         let names: Vec<&str> = trials[..4].iter().map(|trial| trial.name.as_str()).collect();
         let expected = [
             "wire-1kpps-repeat1",
@@ -528,7 +418,7 @@ mod tests {
         assert_eq!((trials.len(), names), (16, expected.to_vec()));
         let numbers: Vec<(usize, usize)> = trials.iter().map(|trial| (trial.number, trial.like)).collect();
         assert_eq!(numbers[..4], [(1, 1), (2, 1), (3, 3), (4, 3)]);
-        assert!(trials[2].is("trace", "record") && !trials[3].is("trace", "record"));
+        assert!(trials[2].trace.record && !trials[3].trace.record);
         assert_eq!(factors, ["dut.kind", "traffic.rate", "trace.record"]);
         // All else is the same, but for what has no effect without a trace.
         let mut same = trials[2].records();
@@ -538,9 +428,9 @@ mod tests {
         assert_eq!(same, controls);
 
         for (more, record) in [
-            ("record = \"yes\"\ncontrol = \"no\"\n", None),
-            ("record = \"no\"\n", None),
-            ("record = [\"no\", \"yes\"]\n", Some("trace.record")),
+            ("record = true\ncontrol = false\n", None),
+            ("record = false\n", None),
+            ("record = [false, true]\n", Some("trace.record")),
         ] {
             let (trials, factors) = told(more);
             assert_eq!(trials.len(), if record.is_some() { 8 } else { 4 }, "{more}");
@@ -559,7 +449,7 @@ mod tests {
         assert!(error(&short).starts_with("line 9: trial.duration = \"200 ms\" is not longer than"));
         assert!(
             error(&FILE.replace("[traffic]", "batch = 65\n[traffic]"))
-                .contains("line 6: dut.batch: at most 64")
+                .contains("line 6: dut.batch = 65; expected a whole number from 1 to 64")
         );
     }
 
@@ -576,7 +466,7 @@ mod tests {
     fn every_default_parses() {
         for row in KEYS {
             if let Some(default) = row.default {
-                assert!(parse_setting(row, default).is_ok(), "{}", row.full_name());
+                assert!((row.takes)(default), "{}", row.full_name());
             }
         }
     }

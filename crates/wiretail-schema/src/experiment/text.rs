@@ -1,40 +1,16 @@
-//! From the texts of an experiment file to values, and the messages where that fails.
+//! From the values of an experiment file to texts that are right for their keys, and the messages where they are not.
 
 use toml::de::DeValue;
 
-use super::Setting;
-use super::keys::{KEYS, KeyRow, Kind};
-use crate::units::sizes::FrameSizes;
-use crate::units::{Duration, UnitError};
+use super::keys::{KEYS, KeyRow};
+use super::value::Kind;
+use crate::search::Goal;
 
 /// The values of a key: one, or those of a list where the key is a factor.
-pub(super) fn values(row: &KeyRow, value: &DeValue<'_>) -> Result<Vec<Setting>, String> {
-    let one = |value: &DeValue<'_>| {
-        let text = match value {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) if matches!(row.kind, Kind::Count(_)) => number.as_str().to_owned(),
-            DeValue::Integer(number) => {
-                return Err(format!(
-                    "{} = {} has no unit; expected {}",
-                    row.full_name(),
-                    number.as_str(),
-                    row.kind.expected()
-                ));
-            }
-            other => {
-                return Err(format!(
-                    "{} is {}; expected {}",
-                    row.full_name(),
-                    other.type_str(),
-                    row.kind.expected()
-                ));
-            }
-        };
-        parse_setting(row, &text)
-    };
+pub(super) fn values(row: &KeyRow, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     match value {
         DeValue::Array(list) if row.factor && !list.is_empty() => {
-            list.iter().map(|value| one(value.get_ref())).collect()
+            list.iter().map(|value| one(row, value.get_ref())).collect()
         }
         DeValue::Array(_) => Err(format!(
             "{} can't be a list{}; expected {}",
@@ -42,54 +18,33 @@ pub(super) fn values(row: &KeyRow, value: &DeValue<'_>) -> Result<Vec<Setting>, 
             if row.factor { " without values" } else { "" },
             row.kind.expected()
         )),
-        single => Ok(vec![one(single)?]),
+        single => Ok(vec![one(row, single)?]),
     }
 }
 
-/// One value of a key from its text.
-pub(super) fn parse_setting(row: &KeyRow, text: &str) -> Result<Setting, String> {
-    let error = || format!("{} = \"{text}\"; expected {}", row.full_name(), row.kind.expected());
-    let number = match row.kind {
-        Kind::Text => Some(0),
-        Kind::Choice(words) => words.iter().position(|word| *word == text).map(|place| place as u64),
-        Kind::Count(least) => text.parse().ok().filter(|number| *number >= least),
-        Kind::Rate => parse_rate(text).ok(),
-        Kind::Duration => text.parse::<Duration>().ok().and_then(|duration| u64::try_from(duration.ns).ok()),
-        Kind::Size => text.parse::<FrameSizes>().ok().map(|sizes| sizes.mean().round() as u64),
-        Kind::Percent => parse_percent(text),
-    };
-    Ok(Setting { text: text.to_owned(), number: number.ok_or_else(error)? })
-}
-
-/// Millionths from a text such as "1 %"; 100 % at most.
-fn parse_percent(text: &str) -> Option<u64> {
-    let percent: f64 = text.strip_suffix('%')?.trim_end().parse().ok()?;
-    let millionths = percent * 1e4;
-    ((0.0..=1e6).contains(&millionths) && millionths.fract() == 0.0).then_some(millionths as u64)
-}
-
-/// Packets a second from a text with its unit: pps, kpps or Mpps.
-///
-/// # Errors
-/// For a text without a unit, or no packet a second.
-pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
-    let error = || UnitError {
-        text: text.to_owned(),
-        expected: "a rate: a number and its unit (pps, kpps, Mpps), such as 10 kpps",
-    };
-    let number = text.trim().strip_suffix("pps").ok_or_else(error)?;
-    let (digits, factor) = match number.as_bytes().last() {
-        Some(b'k') => (&number[..number.len() - 1], 1e3),
-        Some(b'M') => (&number[..number.len() - 1], 1e6),
-        _ => (number, 1.0),
-    };
-    let rate = digits
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .map(|number| number * factor)
-        .filter(|rate| (1.0..=1e9).contains(rate) && rate.fract() == 0.0);
-    rate.map(|rate| rate as u64).ok_or_else(error)
+/// One value of a key.
+fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
+    let (name, expected) = (row.full_name(), row.kind.expected());
+    match value {
+        DeValue::String(text) if row.kind.is_bare() => {
+            Err(format!("{name} = \"{text}\"; expected {expected}, without quotes"))
+        }
+        DeValue::String(text) if (row.takes)(text) => Ok(text.to_string()),
+        DeValue::String(text) => Err(match Goal::list(text) {
+            // Which of them is wrong.
+            Err(error) if row.kind == Kind::Goals => format!("{name}: {error}"),
+            _ => format!("{name} = \"{text}\"; expected {expected}"),
+        }),
+        DeValue::Boolean(value) if row.kind == Kind::Bool => Ok(value.to_string()),
+        DeValue::Integer(number) if matches!(row.kind, Kind::Count(..)) => {
+            let text = number.as_str();
+            (row.takes)(text).then(|| text.to_owned()).ok_or(format!("{name} = {text}; expected {expected}"))
+        }
+        DeValue::Integer(number) if row.kind != Kind::Bool => {
+            Err(format!("{name} = {} has no unit; expected {expected}", number.as_str()))
+        }
+        other => Err(format!("{name} is {}; expected {expected}", other.type_str())),
+    }
 }
 
 /// The message for an unknown key, with the nearest known one.
@@ -111,4 +66,18 @@ fn distance(a: &str, b: &str) -> usize {
         before = now;
     }
     before[b.len()]
+}
+
+/// A basic string of TOML.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

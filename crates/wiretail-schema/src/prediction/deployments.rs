@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::capacity::Estimate;
 use super::interrupt::InterruptSpec;
-use crate::experiment::parse_rate;
+use crate::units::rate::Rate;
 use crate::units::{Duration, UnitError};
 
 /// A deployment as it is given by hand or in a file.
@@ -48,8 +48,8 @@ impl FromStr for OverloadBounds {
         let error = || UnitError { text: text.to_owned(), expected };
         let (low, high) = text.split_once("..").ok_or_else(error)?;
         let bounds = Self {
-            carried_pps: parse_rate(low).map_err(|_| error())?,
-            overloaded_pps: parse_rate(high).map_err(|_| error())?,
+            carried_pps: low.parse::<Rate>().map_err(|_| error())?.pps,
+            overloaded_pps: high.parse::<Rate>().map_err(|_| error())?.pps,
         };
         if bounds.carried_pps < bounds.overloaded_pps { Ok(bounds) } else { Err(error()) }
     }

@@ -115,8 +115,8 @@ pub struct TrialRecord {
     pub reasons: Vec<String>,
     /// What the reader should know though it is valid; empty in most trials.
     pub notes: Vec<String>,
-    /// How often it was tried; more than 1 where earlier attempts failed.
-    pub attempts: u32,
+    /// How often it was repeated because an earlier attempt failed or was invalid; 0 for a trial that was right at once.
+    pub retries: u32,
     /// Every key of the experiment with its value in this trial.
     pub settings: Vec<SettingRecord>,
     /// What the load generator did; None where it did not start.
@@ -350,7 +350,7 @@ impl TrialRecord {
             state,
             reasons: Vec::new(),
             notes: Vec::new(),
-            attempts: 1,
+            retries: 0,
             settings: Vec::new(),
             generator: None,
             dut: None,

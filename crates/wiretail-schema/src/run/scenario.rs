@@ -152,7 +152,7 @@ impl SettingRecord {
                 self.text.clone()
             }
             "trial.duration" => format!("for {}", self.text),
-            "trace.record" => if self.text == "yes" { "traced" } else { "untraced" }.to_owned(),
+            "trace.record" => if self.text == "true" { "traced" } else { "untraced" }.to_owned(),
             _ => format!("{} {}", name.replace('-', " "), self.text),
         }
     }
@@ -174,7 +174,7 @@ mod tests {
             ("dut.drop-every", "100"),
             ("traffic.rate", "10 kpps"),
             ("trial.duration", "10 min"),
-            ("trace.record", "no"),
+            ("trace.record", "false"),
         ];
         let scenario = Scenario { settings: settings.map(|(key, text)| setting(key, text)).to_vec() };
         assert_eq!(scenario.to_string(), "skeleton, batch 32, drop every 100, 10 kpps, for 10 min, untraced");

@@ -1,7 +1,8 @@
-//! Durations, percentiles and budgets: parsed from text with their unit, printed so that the text
+//! Durations, rates, percentiles and budgets: parsed from text with their unit, printed so that the text
 //! parses to the same value.
 
 pub mod cores;
+pub mod rate;
 pub mod sizes;
 
 use std::fmt;
@@ -42,6 +43,18 @@ impl Duration {
     /// A span of `s` seconds.
     pub const fn from_s(s: i64) -> Self {
         Self { ns: s * 1_000_000_000 }
+    }
+
+    /// Length in ns; 0 if the span is negative.
+    pub fn ns_unsigned(self) -> u64 {
+        u64::try_from(self.ns).unwrap_or(0)
+    }
+}
+
+impl From<Duration> for std::time::Duration {
+    /// The same span; none if it is negative.
+    fn from(span: Duration) -> Self {
+        Self::from_nanos(span.ns_unsigned())
     }
 }
 

@@ -18,7 +18,7 @@ Examples:
 How to read it: docs/explain.md. irq.csv is a reading of the interrupt counters a line, separated by
 semicolons: a column timestamp_us and columns such as TLB_TLB_shootdowns_CPU1. Its clock may be any.")]
 pub struct ExplainArgs {
-    /// Directory of a run with traced trials ([trace] record = "yes"), or capture of the ingress wire
+    /// Directory of a run with traced trials ([trace] record = true), or capture of the ingress wire
     #[arg(value_name = "RUN|PRE")]
     pub pre: PathBuf,
     /// Capture of the egress wire

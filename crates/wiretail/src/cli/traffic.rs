@@ -8,8 +8,8 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args, ValueEnum};
 use wiretail_dataplane::Direction;
 use wiretail_dataplane::port::dpdk::InterfaceDriver;
-use wiretail_schema::experiment::parse_rate;
 use wiretail_schema::units::Duration;
+use wiretail_schema::units::rate::Rate;
 use wiretail_schema::units::sizes::FrameSizes;
 
 use super::count;
@@ -438,7 +438,7 @@ pub enum TimestampChoice {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    parse_rate(text).map_err(|error| format!("expected {}", error.expected))
+    text.parse::<Rate>().map(|rate| rate.pps).map_err(|error| format!("expected {}", error.expected))
 }
 
 fn mac(text: &str) -> Result<[u8; 6], String> {

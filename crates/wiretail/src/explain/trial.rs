@@ -27,7 +27,7 @@ pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io
         Some(explanation) => self::explanation(out, explanation, worst)?,
         None => writeln!(
             out,
-            "  without a trace: [trace] record = \"yes\" in the experiment tells who delayed its packets\n"
+            "  without a trace: [trace] record = true in the experiment tells who delayed its packets\n"
         )?,
     }
     findings.ground_truth.iter().try_for_each(|report| ground_truth(out, report))?;

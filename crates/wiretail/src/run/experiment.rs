@@ -7,15 +7,13 @@ use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::search::Goal;
 use wiretail_schema::units::Budget;
 
-/// Values of `dut.rules` that are not the name of a file.
-pub const RULE_SETS: [&str; 3] = ["none", "packaged", "emerging"];
 /// Latency budgets that each trial is judged by: those of 5G's ultra-reliable low-latency service.
 const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
 /// The latency budgets that a trial is judged by: the two of all trials, and what a search asks for.
 pub fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
     let mut budgets = BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<Vec<Budget>, _>>()?;
-    for goal in Goal::list(&trial.get("search", "goals").text)? {
+    for goal in &trial.search.goals.0 {
         if let Goal::Delay { budget, .. } = goal {
             budgets.push(budget.parse()?);
         }
@@ -31,12 +29,7 @@ pub fn read(path: &Path) -> Result<Experiment> {
     let mut experiment = Experiment::parse(&text).map_err(error)?;
     let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(base) = std::path::absolute(base) {
-        experiment.rebase("traffic", "replay", |name| base.join(name).display().to_string());
-        let named = |rules: &str| !RULE_SETS.contains(&rules);
-        experiment.rebase("dut", "rules", |rules| match named(rules) {
-            true => base.join(rules).display().to_string(),
-            false => rules.to_owned(),
-        });
+        experiment.rebase(|name| base.join(name).display().to_string());
     }
     Ok(experiment)
 }

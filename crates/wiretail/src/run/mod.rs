@@ -107,8 +107,8 @@ pub fn new_run(experiment: &Experiment, planned: usize) -> Run {
     Run {
         schema: RUN_SCHEMA.to_owned(),
         wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
-        title: experiment.first("", "title").text.clone(),
-        seed: experiment.first("", "seed").number,
+        title: experiment.first().title.clone(),
+        seed: experiment.first().seed,
         started_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         trials_planned: planned,
         factors: experiment.factors(),

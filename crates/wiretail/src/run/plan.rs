@@ -24,7 +24,7 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let experiment = read(&arguments.experiment)?;
     let trials = experiment.trials();
-    let sending = trials.iter().map(|trial| trial.get("trial", "duration").number).sum();
+    let sending = trials.iter().map(|trial| trial.trial.duration.ns_unsigned()).sum();
     let time = progress::seconds(std::time::Duration::from_nanos(sending));
     writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
     let mut code = ExitCode::SUCCESS;
@@ -43,7 +43,7 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
 /// A host whose cores can't be read.
 pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}: {} trials", experiment.first("", "title").text, trials.len())?;
+    writeln!(out, "{}: {} trials", experiment.first().title, trials.len())?;
     for trial in trials {
         let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
@@ -56,18 +56,17 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         }
         let topology = Topology::of(trial);
         let mut plan = devices::needs(trial, &topology, "wt-RUN");
-        let of_host = ["isolate", "profile", "settings"].map(|key| trial.get("host", key).text.clone());
+        let of_host = (trial.host.isolate, trial.host.profile, trial.host.settings.clone());
         let key = (topology, plan.clone(), tracing::is_traced(trial), of_host);
         if shown.contains(&key) {
             continue;
         }
         plan.extend(topology.plan("wt-RUN").steps().iter().cloned());
-        let assignment =
-            cpus::CpuAssignment::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+        let assignment = cpus::CpuAssignment::assign(Path::new("/"), topology.middle, trial.host.fifo)?;
         if let Some(assignment) = &assignment {
             plan.extend(profile::steps(trial, assignment)?);
         }
-        if let Some(assignment) = assignment.filter(|_| trial.is("host", "isolate")) {
+        if let Some(assignment) = assignment.filter(|_| trial.host.isolate) {
             plan.extend(
                 assignment
                     .isolation("wt-RUN", devices::stays(trial), profile::of(trial).is_some())?
@@ -79,7 +78,7 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         if tracing::is_traced(trial) {
             plan.extend(trace_steps("wt-RUN"));
         }
-        writeln!(out, "{}", trial.get("dut", "kind").text)?;
+        writeln!(out, "{}", trial.dut.kind)?;
         write!(out, "{plan}")?;
         shown.push(key);
     }

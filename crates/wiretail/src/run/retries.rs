@@ -44,10 +44,10 @@ pub fn sessions(
     let mut records: Vec<Option<TrialRecord>> = trials.iter().map(|_| None).collect();
     loop {
         let is_open = |place: &usize| {
-            let most = trials[*place].get("trial", "attempts").number as u32;
+            let most = trials[*place].trial.retries;
             records[*place].as_ref().is_none_or(|record| {
                 let again = matches!(record.state, TrialState::Failed | TrialState::Invalid);
-                again && record.attempts < most
+                again && u64::from(record.retries) < most
             })
         };
         let open: Vec<usize> = (0..trials.len()).filter(is_open).collect();
@@ -73,19 +73,19 @@ fn session(
     records: &mut [Option<TrialRecord>],
 ) -> Result<()> {
     let blank = |place: usize| validity::blank(trials[place], TrialState::Failed, Vec::new());
-    let tried = |records: &[Option<TrialRecord>], place: usize| {
-        records[place].as_ref().map_or(0, |record| record.attempts)
+    let retry = |records: &[Option<TrialRecord>], place: usize| {
+        records[place].as_ref().map_or(0, |record| record.retries + 1)
     };
     let mut folders = Vec::new();
     for place in open {
-        let goes_on = tried(records, *place) == 0 && store::is_soak(trials[*place]);
+        let goes_on = retry(records, *place) == 0 && store::is_soak(trials[*place]);
         folders.push(directory.for_attempt(&blank(*place), goes_on)?);
     }
     let seed_of = |trial: &Trial| seed.wrapping_add(trial.like as u64);
     let mut attempts = Vec::new();
     for (&place, (folder, measured_ns)) in open.iter().zip(&folders) {
         let trial = trials[place];
-        let duration_ns = trial.get("trial", "duration").number.saturating_sub(*measured_ns).max(1);
+        let duration_ns = trial.trial.duration.ns_unsigned().saturating_sub(*measured_ns).max(1);
         let (seed, line) = (seed_of(trial), &lines[place]);
         attempts.push(Attempt { trial, seed, duration_ns, directory: folder, stop, line });
     }
@@ -102,7 +102,7 @@ fn session(
         let mut record = outcome
             .and_then(|recorded| results::evaluate_all(directory.path(), trial, seed_of(trial), recorded))
             .unwrap_or_else(|error| TrialRecord { reasons: vec![crate::message(&error)], ..blank(place) });
-        record.attempts = tried(records, place) + 1;
+        record.retries = retry(records, place);
         records[place] = Some(record);
     }
     Ok(())

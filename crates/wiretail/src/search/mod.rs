@@ -20,6 +20,8 @@ use wiretail_schema::run::{Run, TrialState};
 use wiretail_schema::search::{
     Effort, Ending, Goal, Method, Over, SEARCH_SCHEMA, Search, SearchTrial, Searches,
 };
+use wiretail_schema::units::Duration as Span;
+use wiretail_schema::units::rate::Rate;
 
 use crate::cli::RunArgs;
 use crate::run::output::directory::{self, RunDirectory, SEARCH_FILE};
@@ -39,14 +41,14 @@ use crate::traffic::live::stop_on_signals;
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let (experiment, earlier) = experiment(arguments)?;
     let templates = experiment.trials();
-    let goals = Goal::list(&experiment.first("search", "goals").text)?;
+    let goals = experiment.first().search.goals.0.clone();
     for template in &templates {
         session::refuse(template)?;
-        refuse(template, &effort(template)?)?;
+        refuse(template, &effort(template))?;
     }
     if arguments.dry_run {
         print_plan(&experiment, &templates)?;
-        text::plan(&mut io::stdout().lock(), &effort(&templates[0])?, &goals)?;
+        text::plan(&mut io::stdout().lock(), &effort(&templates[0]), &goals)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (directory, mut run) = begin(arguments, &experiment, earlier, 0)?;
@@ -91,7 +93,7 @@ fn one(
         Some(place) if searches.searches[place].complete => return Ok(()),
         Some(place) => place,
         None => {
-            searches.searches.push(new_search(template, goals)?);
+            searches.searches.push(new_search(template, goals));
             searches.searches.len() - 1
         }
     };
@@ -144,7 +146,13 @@ fn measured(
         Over::Rate => format!("{}-{}pps", template.name, ask.load),
         Over::Burst => format!("{}-burst{}", template.name, ask.load),
     };
-    let trial = template.at_load(number, name, (over, ask.load), ask.duration_ns);
+    let trial = template.with(number, template.repeat, name, |settings| {
+        match over {
+            Over::Rate => settings.traffic.rate = Rate { pps: ask.load },
+            Over::Burst => settings.traffic.burst = ask.load as u32,
+        }
+        settings.trial.duration = Span::from_ns(ask.duration_ns as i64);
+    });
     let sending = duration(ask.duration_ns as f64);
     let head = format!("{}: {} {} for {sending}", template.name, count(ask.load), over.unit());
     let line = Line::of_search(head, &trial, quiet);
@@ -167,7 +175,10 @@ fn measured(
 fn factors(experiment: &Experiment) -> Vec<String> {
     let asked = experiment.factors();
     let names = KEYS.iter().filter(|row| row.table != "search").map(|row| row.full_name());
-    let sought = if experiment.first("search", "over").text == "burst" { "traffic.burst" } else { RATE };
+    let sought = match experiment.first().search.over {
+        Over::Rate => RATE,
+        Over::Burst => "traffic.burst",
+    };
     names.filter(|name| name == sought || asked.contains(name)).collect()
 }
 
@@ -184,9 +195,9 @@ fn new_searches(experiment: &Experiment, run: &Run, templates: &[Trial]) -> Sear
     }
 }
 
-fn new_search(template: &Trial, goals: &[Goal]) -> Result<Search> {
-    let effort = effort(template)?;
-    Ok(Search {
+fn new_search(template: &Trial, goals: &[Goal]) -> Search {
+    let effort = effort(template);
+    Search {
         number: template.number,
         repeat: template.repeat,
         name: template.name.clone(),
@@ -197,44 +208,37 @@ fn new_search(template: &Trial, goals: &[Goal]) -> Result<Search> {
         sending_s: 0.0,
         elapsed_s: 0.0,
         complete: false,
-    })
+    }
 }
 
 /// How the experiment wants rates to be chosen.
-fn effort(template: &Trial) -> Result<Effort> {
-    let number = |name| template.get("search", name).number;
-    let share = |name| number(name) as f64 / 1e6;
-    let method = match template.get("search", "method").text.as_str() {
-        "mlrsearch" => Method::Mlrsearch,
-        "binary" => Method::Binary,
-        "linear" => Method::Linear,
-        other => bail!("search.method = \"{other}\" is not known"),
+fn effort(template: &Trial) -> Effort {
+    let keys = &template.search;
+    let full_ns = template.trial.duration.ns_unsigned();
+    let (lowest, highest) = match keys.over {
+        Over::Rate => (keys.lowest.pps, template.traffic.rate.pps),
+        Over::Burst => (1, u64::from(template.traffic.burst)),
     };
-    let over = if template.get("search", "over").text == "burst" { Over::Burst } else { Over::Rate };
-    let full_ns = template.get("trial", "duration").number;
-    Ok(Effort {
-        method,
-        over,
-        lowest: if over == Over::Burst { 1 } else { number("lowest") },
-        highest: match over {
-            Over::Rate => template.get("traffic", "rate").number,
-            Over::Burst => template.get("traffic", "burst").number,
-        },
-        width: share("width"),
+    Effort {
+        method: keys.method,
+        over: keys.over,
+        lowest,
+        highest,
+        width: keys.width.fraction(),
         full_ns,
-        first_ns: number("first-duration").min(full_ns),
-        trials: number("trials"),
-        exceed: share("exceed"),
-        verify: number("verify"),
-        stretch: share("stretch"),
-    })
+        first_ns: keys.first_duration.ns_unsigned().min(full_ns),
+        trials: keys.trials,
+        exceed: keys.exceed.fraction(),
+        verify: keys.verify,
+        stretch: keys.stretch.fraction(),
+    }
 }
 
 /// Refuses what can't be searched.
 fn refuse(template: &Trial, effort: &Effort) -> Result<()> {
     if effort.over == Over::Burst {
         let shortest_ns = if effort.method == Method::Mlrsearch { effort.first_ns } else { effort.full_ns };
-        let fit = (template.get("traffic", "rate").number as f64 * shortest_ns as f64 / 1e9) as u64;
+        let fit = (template.traffic.rate.pps as f64 * shortest_ns as f64 / 1e9) as u64;
         if effort.highest < 2 || effort.highest > fit {
             bail!(
                 "traffic.burst = {}, the longest burst of the search: expected 2 to {fit} packets, as many as a trial has",
@@ -251,12 +255,11 @@ fn refuse(template: &Trial, effort: &Effort) -> Result<()> {
     if effort.width <= 0.0 || effort.width >= 1.0 {
         bail!("search.width: expected more than 0 % and less than 100 %, such as 1 %");
     }
-    let warm_up = template.get("trial", "warm-up");
-    if effort.method == Method::Mlrsearch && effort.first_ns <= warm_up.number {
+    let warm_up = template.trial.warm_up;
+    if effort.method == Method::Mlrsearch && effort.first_ns <= warm_up.ns_unsigned() {
         bail!(
-            "search.first-duration = {} ns is not longer than trial.warm-up = \"{}\"",
-            effort.first_ns,
-            warm_up.text
+            "search.first-duration = {} ns is not longer than trial.warm-up = \"{warm_up}\"",
+            effort.first_ns
         );
     }
     Ok(())

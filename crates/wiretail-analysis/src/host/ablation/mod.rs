@@ -5,34 +5,79 @@
 
 mod effect;
 
+use wiretail_schema::experiment::{CoreIdle, HostKeys, ProfileChoice};
 use wiretail_schema::host::ablation::{Configuration, ConfigurationKind, Factor};
 use wiretail_schema::host::plan::{Profile, Rules, Setting, SettingState, TakesEffect, Target, TuningPlan};
 use wiretail_schema::random::Random;
 
 pub use effect::{judge, repeats_needed};
 
-/// Keys of an experiment, as table, name and value, that are levers beside the profile's settings.
-const KEYS: [(&str, &str, &str, &str, &str); 3] = [
-    (
-        "fifo",
-        "no",
-        "yes",
-        "real-time priority (SCHED_FIFO) for load generator and device",
-        "others on their cores wait; one that hangs takes its core",
-    ),
-    ("isolate", "no", "yes", "other tasks are moved off the packets' cores", "the other cores do their work"),
-    ("idle", "sleep", "poll", "cores poll instead of sleeping", "power"),
-];
+/// A key of an experiment, table `host`, that is a factor beside the profile's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostKey {
+    /// `host.fifo`.
+    Fifo,
+    /// `host.isolate`.
+    Isolate,
+    /// `host.idle`.
+    Idle,
+}
+
+impl HostKey {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Fifo, Self::Isolate, Self::Idle];
+
+    /// The name of its factor.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "host.fifo",
+            Self::Isolate => "host.isolate",
+            Self::Idle => "host.idle",
+        }
+    }
+
+    /// What it does, and what that costs.
+    fn title_and_cost(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Fifo => (
+                "real-time priority (SCHED_FIFO) for load generator and device",
+                "others on their cores wait; one that hangs takes its core",
+            ),
+            Self::Isolate => {
+                ("other tasks are moved off the packets' cores", "the other cores do their work")
+            }
+            Self::Idle => ("cores poll instead of sleeping", "power"),
+        }
+    }
+
+    /// Its values without and with the factor.
+    fn texts(self) -> [&'static str; 2] {
+        match self {
+            Self::Fifo | Self::Isolate => ["false", "true"],
+            Self::Idle => [CoreIdle::Sleep.name(), CoreIdle::Poll.name()],
+        }
+    }
+
+    fn set(self, host: &mut HostKeys, on: bool) {
+        match self {
+            Self::Fifo => host.fifo = on,
+            Self::Isolate => host.isolate = on,
+            Self::Idle => host.idle = if on { CoreIdle::Poll } else { CoreIdle::Sleep },
+        }
+    }
+}
 
 /// The levers of a plan: the settings that can be changed now, a lever for each rule, and the keys of an experiment that `keys` names.
-pub fn factors(plan: &TuningPlan, keys: &[&str]) -> Vec<Factor> {
+pub fn factors(plan: &TuningPlan, keys: &[HostKey]) -> Vec<Factor> {
     let mut factors: Vec<Factor> = Vec::new();
-    for (name, off, on, title, cost) in KEYS.iter().filter(|(name, ..)| keys.contains(name)) {
+    for key in keys {
+        let (title, cost) = key.title_and_cost();
+        let [off, on] = key.texts();
         factors.push(Factor {
-            name: format!("host.{name}"),
-            title: (*title).to_owned(),
-            cost: (*cost).to_owned(),
-            changes: vec![format!("host.{name} {off} -> {on}")],
+            name: key.name().to_owned(),
+            title: title.to_owned(),
+            cost: cost.to_owned(),
+            changes: vec![format!("{} {off} -> {on}", key.name())],
         });
     }
     for (setting, path) in plan.settings.iter().filter_map(|setting| Some((setting, now(setting)?))) {
@@ -84,13 +129,9 @@ pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     configurations
 }
 
-/// An arm in keys of an experiment, table `host`: those of `keys` are levers, others stay as they are. The rules of a profile are set
-/// by its own two keys.
-pub fn keys_of(
-    configuration: &Configuration,
-    profile: Profile,
-    keys: &[&str],
-) -> Vec<(&'static str, String)> {
+/// Sets the keys of an experiment, table `host`, that a configuration is about: `keys` are factors, others stay as they are. The
+/// rules of a profile are set by its own two keys.
+pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], host: &mut HostKeys) {
     let factor = configuration.factor.as_ref().map_or("", |factor| factor.name.as_str());
     let is_on = |name: &str| match configuration.kind {
         ConfigurationKind::AsIs => false,
@@ -98,14 +139,10 @@ pub fn keys_of(
         ConfigurationKind::Without => name != factor,
         ConfigurationKind::Alone => name == factor,
     };
-    let mut set: Vec<(&'static str, String)> = KEYS
-        .iter()
-        .filter(|(name, ..)| keys.contains(name))
-        .map(|(name, off, on, ..)| {
-            (*name, if is_on(&format!("host.{name}")) { *on } else { *off }.to_owned())
-        })
-        .collect();
-    let is_key = factor.starts_with("host.");
+    for key in keys {
+        key.set(host, is_on(key.name()));
+    }
+    let is_key = HostKey::ALL.iter().any(|key| key.name() == factor);
     let rules = match configuration.kind {
         ConfigurationKind::AsIs => None,
         ConfigurationKind::Alone if is_key => None,
@@ -113,11 +150,15 @@ pub fn keys_of(
         ConfigurationKind::Without if !is_key => Some(Rules::AllBut(vec![factor.to_owned()])),
         ConfigurationKind::All | ConfigurationKind::Without => Some(Rules::AllBut(Vec::new())),
     };
-    match rules {
-        Some(rules) => set.extend([("profile", profile.name().to_owned()), ("settings", rules.to_string())]),
-        None => set.push(("profile", "none".to_owned())),
+    host.profile = match profile {
+        _ if rules.is_none() => ProfileChoice::None,
+        Profile::Regular => ProfileChoice::Regular,
+        Profile::EnergySaving => ProfileChoice::EnergySaving,
+        Profile::Optimized => ProfileChoice::Optimized,
+    };
+    if let Some(rules) = rules {
+        host.settings = rules;
     }
-    set
 }
 
 /// In which order arms are done in a repeat under a load: by lots that the seed draws, so that no arm is always behind the same other.
@@ -133,6 +174,7 @@ pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use wiretail_schema::experiment::Neighbour;
     use wiretail_schema::host::audit::HostRole;
     use wiretail_schema::host::plan::PLAN_SCHEMA;
 
@@ -178,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_factor_is_what_a_rule_changes_here_or_a_key() {
-        let factors = factors(&plan(), &["fifo", "idle"]);
+        let factors = factors(&plan(), &[HostKey::Fifo, HostKey::Idle]);
         let names: Vec<&str> = factors.iter().map(|factor| factor.name.as_str()).collect();
         assert_eq!(names, ["host.fifo", "host.idle", "irq-affinity", "ksm"]);
         assert_eq!(factors[2].changes, ["/a 0 -> 1", "/d 0 -> 1"]);
@@ -187,27 +229,37 @@ mod tests {
 
     #[test]
     fn a_configuration_sets_the_keys_that_it_is_about() {
-        let keys = ["fifo", "isolate"];
+        let keys = [HostKey::Fifo, HostKey::Isolate];
+        // What no factor is about stays.
+        let host = HostKeys {
+            fifo: true,
+            neighbour: Neighbour::Quiet,
+            idle: CoreIdle::Sleep,
+            isolate: true,
+            profile: ProfileChoice::Regular,
+            settings: "thp".into(),
+        };
         let configurations = configurations(&factors(&plan(), &keys), true);
         let shown: Vec<String> = configurations
             .iter()
             .map(|configuration| {
-                let set = keys_of(configuration, Profile::Optimized, &keys);
-                let words: Vec<String> = set.iter().map(|(name, text)| format!("{name}={text}")).collect();
-                format!("{}: {}", configuration.name(), words.join(" "))
+                let mut host = host.clone();
+                apply(configuration, Profile::Optimized, &keys, &mut host);
+                let HostKeys { fifo, isolate, profile, settings, .. } = host;
+                format!("{}: {fifo} {isolate} {profile} {settings}", configuration.name())
             })
             .collect();
         let expected = [
-            "as it is: fifo=no isolate=no profile=none",
-            "all settings: fifo=yes isolate=yes profile=optimized settings=all",
-            "without host.fifo: fifo=no isolate=yes profile=optimized settings=all",
-            "without host.isolate: fifo=yes isolate=no profile=optimized settings=all",
-            "without irq-affinity: fifo=yes isolate=yes profile=optimized settings=all but irq-affinity",
-            "without ksm: fifo=yes isolate=yes profile=optimized settings=all but ksm",
-            "host.fifo alone: fifo=yes isolate=no profile=none",
-            "host.isolate alone: fifo=no isolate=yes profile=none",
-            "irq-affinity alone: fifo=no isolate=no profile=optimized settings=irq-affinity",
-            "ksm alone: fifo=no isolate=no profile=optimized settings=ksm",
+            "as it is: false false none thp",
+            "all settings: true true optimized all",
+            "without host.fifo: false true optimized all",
+            "without host.isolate: true false optimized all",
+            "without irq-affinity: true true optimized all but irq-affinity",
+            "without ksm: true true optimized all but ksm",
+            "host.fifo alone: true false none thp",
+            "host.isolate alone: false true none thp",
+            "irq-affinity alone: false false optimized irq-affinity",
+            "ksm alone: false false optimized ksm",
         ];
         assert_eq!(shown, expected);
     }

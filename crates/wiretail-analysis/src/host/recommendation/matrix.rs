@@ -169,7 +169,7 @@ fn resources(group: &[&Seen<'_>]) -> Vec<Evidence> {
         all.push(of_trials(format!("{kind} {power}"), &seen));
     }
     let alone: Vec<&Seen<'_>> =
-        group.iter().copied().filter(|one| one.text("host.isolate") == "yes").collect();
+        group.iter().copied().filter(|one| one.text("host.isolate") == "true").collect();
     if !alone.is_empty() {
         all.push(of_trials("had the packets' cores for themselves during the trial (host.isolate)", &alone));
     }

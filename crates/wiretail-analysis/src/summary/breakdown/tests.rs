@@ -147,7 +147,7 @@ fn trial(
     settings.extend(more.iter().map(|(key, text)| json!({"key": key, "text": text, "number": 0})));
     let record = serde_json::from_value(json!({
         "number": number, "repeat": 1, "name": kind, "directory": "", "state": "valid", "reasons": [], "notes": [],
-        "attempts": 1, "settings": settings, "generator": null, "taps": [], "segments": [],
+        "retries": 0, "settings": settings, "generator": null, "taps": [], "segments": [],
         "stalls": {"threshold_ns": 0, "causes": [], "longest": []}, "breakdown": [breakdown],
     }));
     (record.unwrap(), TrialCurves { trial: number, curves: vec![curves] })

@@ -218,7 +218,7 @@ fn state(trial: &TrialRecord) -> Cell {
         TrialState::Failed => Cell::text("✕ failed").class("state worse"),
         TrialState::Interrupted => Cell::text("! interrupted").class("state warning"),
     };
-    if trial.attempts > 1 { cell.note(format_args!("attempt {}", trial.attempts)) } else { cell }
+    if trial.retries > 0 { cell.note(format_args!("retry {}", trial.retries)) } else { cell }
 }
 
 fn link(trial: &TrialRecord, segment: usize) -> Cell {

@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use wiretail_schema::experiment::parse_rate;
 use wiretail_schema::prediction::interrupt::InterruptSpec;
 use wiretail_schema::prediction::queueing::{Interrupts, Length, Release};
 use wiretail_schema::units::Duration;
+use wiretail_schema::units::rate::Rate;
 
 use crate::cli::count;
 
@@ -187,7 +187,7 @@ impl From<ReleaseChoice> for Release {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    parse_rate(text).map_err(|error| format!("expected {}", error.expected))
+    text.parse::<Rate>().map(|rate| rate.pps).map_err(|error| format!("expected {}", error.expected))
 }
 
 /// A source of interrupts as all predictions read it, and how its times and lengths are distributed.

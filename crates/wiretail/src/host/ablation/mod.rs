@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow, bail};
 use wiretail_analysis::host::ablation::{
-    configurations, factors, judge, keys_of, not_tried, order, repeats_needed,
+    HostKey, apply, configurations, factors, judge, not_tried, order, repeats_needed,
 };
 use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::host::ablation::{ABLATION_SCHEMA, Ablation, AblationTrial, Level, Statistic};
 use wiretail_schema::host::plan::Profile;
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
+use wiretail_schema::units::rate::Percent;
 
 use crate::analyze::outputs;
 use crate::cli::host::ProveArgs;
@@ -35,9 +36,6 @@ use crate::traffic::live::stop_on_signals;
 
 /// More repeats than an interval needs, so that some may contradict the others.
 const SPARE_REPEATS: u64 = 15;
-/// Keys that every trial of a proof has: what stalls and delays the generator is what is measured.
-const JUDGED: [(&str, &str, &str); 3] =
-    [("trial", "late-share", "100 %"), ("trial", "stall-share", "100 %"), ("trial", "attempts", "1")];
 /// Keys by which arms differ, for the tables of the run's report.
 const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
 
@@ -62,7 +60,7 @@ pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         Some((directory, run, ablation)) => (ablation, Some((directory, run))),
         None => (planned(arguments, &experiment, &bases)?, None),
     };
-    let trials = trials(&ablation, &bases)?;
+    let trials = trials(&ablation, &bases);
     if arguments.run.dry_run {
         text::plan(&mut io::stdout().lock(), &ablation, &trials)?;
         return Ok(ExitCode::SUCCESS);
@@ -164,7 +162,7 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     let configurations = configurations(&factors, arguments.alone);
     let compared = configurations.iter().filter(|configuration| configuration.factor.is_some()).count();
     let enough = repeats_needed(compared) + SPARE_REPEATS;
-    let repeats = experiment.first("trial", "repeats").number.max(enough);
+    let repeats = experiment.first().trial.repeats.max(enough);
     let run = new_run(experiment, 0);
     Ok(Ablation {
         schema: ABLATION_SCHEMA.to_owned(),
@@ -185,10 +183,13 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
 }
 
 /// The keys of table `host` that are levers: those that the experiment does not forbid; polling where the profile asks for it.
-fn keys(base: &Trial, profile: Profile) -> Vec<&'static str> {
-    let mut keys: Vec<&str> = ["fifo", "isolate"].into_iter().filter(|key| base.is("host", key)).collect();
-    keys.extend(Some("idle").filter(|_| profile == Profile::Optimized));
-    keys
+fn keys(base: &Trial, profile: Profile) -> Vec<HostKey> {
+    let is_factor = |key: &HostKey| match key {
+        HostKey::Fifo => base.host.fifo,
+        HostKey::Isolate => base.host.isolate,
+        HostKey::Idle => profile == Profile::Optimized,
+    };
+    HostKey::ALL.into_iter().filter(is_factor).collect()
 }
 
 /// A trial that is to be done.
@@ -200,25 +201,29 @@ struct Planned {
 }
 
 /// All trials, in the order in which they are done.
-fn trials(ablation: &Ablation, bases: &[Trial]) -> Result<Vec<Planned>> {
+fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
     let mut trials = Vec::new();
     for repeat in 1..=ablation.repeats {
         for (load, base) in bases.iter().enumerate() {
             let switched = keys(base, ablation.profile);
             for configuration in order(ablation.configurations.len(), ablation.seed, load, repeat) {
-                let set = keys_of(&ablation.configurations[configuration], ablation.profile, &switched);
-                let own = set.iter().map(|(name, text)| ("host", *name, text.as_str()));
-                let keys: Vec<_> = own.chain(JUDGED).collect();
                 let number = trials.len() + 1;
                 let words =
                     ablation.configurations[configuration].name().replace("host.", "").replace(' ', "-");
                 let name = format!("{}-{words}-repeat{repeat}", ablation.loads[load]);
-                let trial = base.with(number, repeat, name, &keys).map_err(|error| anyhow!(error))?;
+                let trial = base.with(number, repeat, name, |settings| {
+                    let configuration = &ablation.configurations[configuration];
+                    apply(configuration, ablation.profile, &switched, &mut settings.host);
+                    // What stalls and delays the generator is what is measured.
+                    settings.trial.late_share = Percent::ALL;
+                    settings.trial.stall_share = Percent::ALL;
+                    settings.trial.retries = 0;
+                });
                 trials.push(Planned { load, configuration, repeat, trial });
             }
         }
     }
-    Ok(trials)
+    trials
 }
 
 /// One trial; None where it was interrupted.

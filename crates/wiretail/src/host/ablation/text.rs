@@ -40,7 +40,7 @@ pub fn plan(out: &mut impl Write, ablation: &Ablation, trials: &[Planned]) -> io
         }
     }
     not_tried(out, ablation)?;
-    let sending: u64 = trials.iter().map(|one| one.trial.get("trial", "duration").number).sum();
+    let sending: u64 = trials.iter().map(|one| one.trial.trial.duration.ns_unsigned()).sum();
     let time = Duration::from_nanos(sending) + AROUND * u32::try_from(trials.len()).unwrap_or(u32::MAX);
     writeln!(
         out,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use wiretail_dataplane::skeleton::RING_SLOTS;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Directions, DutKind, SkeletonRelease, SwitchKind, TrafficPattern, Trial};
 use wiretail_schema::prediction::queueing::{Arrivals, Release};
 use wiretail_schema::run::stalls::{STALLS_FILE, StallSpan, StalledRole};
 use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
@@ -16,6 +16,8 @@ use crate::run::output::packets::missing;
 
 /// Packets of a schedule that is made packet by packet.
 const SCHEDULE_MAX: u64 = 10_000_000;
+/// Packets that a device takes at a time which does not say how many.
+const BATCH_DEFAULT: u64 = 32;
 /// Ring of a device that does not say its own.
 pub const RING_DEFAULT: u64 = 4096;
 
@@ -35,10 +37,6 @@ impl Chosen {
         format!("{}:{} ({})", self.run.display(), self.record.number, self.record.name)
     }
 
-    fn number(&self, table: &str, name: &str) -> u64 {
-        self.trial.get(table, name).number
-    }
-
     /// Whether it repeats another trial, of this run or of another: they differ in what chance is seeded by, and nothing else.
     pub fn repeats(&self, other: &Self) -> bool {
         let counts = |one: &SettingRecord| one.key != "seed";
@@ -48,38 +46,42 @@ impl Chosen {
 
     /// Packets that are taken at a time; of a device without such a setting, the default.
     pub fn batch(&self) -> u64 {
-        self.record.setting("dut.batch").map_or(32, |setting| setting.number.max(1))
+        match self.trial.dut.kind {
+            DutKind::Skeleton | DutKind::DpdkL2fwd | DutKind::DpdkTestpmd => u64::from(self.trial.dut.batch),
+            // All others have no such setting.
+            _ => BATCH_DEFAULT,
+        }
     }
 
     /// How packets are to leave.
     pub fn release(&self) -> Release {
-        match self.record.setting("dut.release").map(|setting| setting.text.as_str()) {
-            Some("batch") => Release::Batch,
-            _ => Release::Immediate,
+        match self.trial.dut.release {
+            SkeletonRelease::Batch if self.trial.dut.kind == DutKind::Skeleton => Release::Batch,
+            SkeletonRelease::Batch | SkeletonRelease::Immediate => Release::Immediate,
         }
     }
 
     /// Slots of its ring, where they are known.
     pub fn ring(&self) -> Option<u64> {
-        (self.trial.get("dut", "kind").text == "skeleton").then_some(RING_SLOTS as u64)
+        (self.trial.dut.kind == DutKind::Skeleton).then_some(RING_SLOTS as u64)
     }
 
     /// Packets that were sent together.
     pub fn burst(&self) -> u64 {
-        match self.trial.get("traffic", "pattern").text.as_str() {
-            "constant" => self.number("traffic", "burst").max(1),
-            _ => 1,
+        match self.trial.traffic.pattern {
+            TrafficPattern::Constant => u64::from(self.trial.traffic.burst),
+            TrafficPattern::Poisson | TrafficPattern::OnOff | TrafficPattern::Replay => 1,
         }
     }
 
     /// Packets a second, while they are sent.
     pub fn rate_pps(&self) -> f64 {
-        self.number("traffic", "rate") as f64
+        self.trial.traffic.rate.pps as f64
     }
 
     /// The first part of it, which does not count, in ns.
     pub fn warm_up_ns(&self) -> i64 {
-        self.number("trial", "warm-up") as i64
+        self.trial.trial.warm_up.ns
     }
 
     /// What it says of the device, whatever the load is.
@@ -119,28 +121,28 @@ impl Chosen {
     /// # Errors
     /// A schedule that only its recording knows.
     pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
-        let duration_ns = self.number("trial", "duration");
+        let duration_ns = self.trial.trial.duration.ns_unsigned();
         let rate_pps = self.rate_pps();
         let packets = (rate_pps * duration_ns as f64 / 1e9).ceil().max(1.0) as u64;
         let burst = self.burst();
-        let arrivals = match self.trial.get("traffic", "pattern").text.as_str() {
-            "constant" if burst == 1 => Arrivals::Constant { rate_pps },
-            "constant" if offsets_ns.len() as u64 == burst && packets <= SCHEDULE_MAX => {
+        let arrivals = match self.trial.traffic.pattern {
+            TrafficPattern::Constant if burst == 1 => Arrivals::Constant { rate_pps },
+            TrafficPattern::Constant if offsets_ns.len() as u64 == burst && packets <= SCHEDULE_MAX => {
                 let of_burst = |packet: u64| {
                     (packet / burst) as f64 * burst as f64 * 1e9 / rate_pps
                         + offsets_ns[(packet % burst) as usize]
                 };
                 Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
             }
-            "constant" => {
+            TrafficPattern::Constant => {
                 // A sender that can't keep up sends without pause.
                 let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
                 Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
             }
-            "poisson" => Arrivals::Poisson { rate_pps },
-            "on-off" => return self.on_off(rate_pps, duration_ns),
-            other => bail!(
-                "{}: traffic.pattern = \"{other}\" says not when packets are to come; expected --recorded-arrivals",
+            TrafficPattern::Poisson => Arrivals::Poisson { rate_pps },
+            TrafficPattern::OnOff => return self.on_off(rate_pps, duration_ns),
+            TrafficPattern::Replay => bail!(
+                "{}: traffic.pattern = \"replay\" says not when packets are to come; expected --recorded-arrivals",
                 self.name()
             ),
         };
@@ -148,7 +150,7 @@ impl Chosen {
     }
 
     fn on_off(&self, rate_pps: f64, duration_ns: u64) -> Result<(Arrivals, u64)> {
-        let (on_ns, off_ns) = (self.number("traffic", "on") as f64, self.number("traffic", "off") as f64);
+        let (on_ns, off_ns) = (self.trial.traffic.on.ns as f64, self.trial.traffic.off.ns as f64);
         let a_period = (on_ns * rate_pps / 1e9).ceil().max(1.0);
         let at = |packet: u64| {
             let (period, within) = ((packet as f64 / a_period).floor(), packet as f64 % a_period);
@@ -219,8 +221,7 @@ fn trials(run: &Run) -> String {
 
 /// Why a trial says nothing that the model could be held against.
 fn useless(one: &Chosen) -> Option<String> {
-    let number = |name| one.number("dut", name);
-    let text = |table, name| one.trial.get(table, name).text.as_str();
+    let dut = &one.trial.dut;
     if one.record.state != TrialState::Valid {
         let state = format!("{:?}", one.record.state).to_lowercase();
         return Some(format!("is {state} ({})", one.record.reasons.join("; ")));
@@ -228,14 +229,14 @@ fn useless(one: &Chosen) -> Option<String> {
     if let Some(reason) = missing(&one.trial, &one.record) {
         return Some(reason.to_owned());
     }
-    if text("traffic", "directions") == "both" {
+    if one.trial.traffic.directions == Directions::Both {
         return Some("packets went both ways, and the model has one way".to_owned());
     }
-    if number("hops") > 1 || !["", "none"].contains(&text("dut", "switch")) {
+    if dut.hops > 1 || dut.switch != SwitchKind::None {
         return Some("packets crossed several devices, and the model has one".to_owned());
     }
-    let faults = ["delay", "drop-every", "duplicate-every", "swap-every"];
-    if faults.iter().any(|name| number(name) > 0) {
+    let faults = [dut.drop_every, dut.duplicate_every, dut.swap_every];
+    if dut.delay.ns > 0 || faults.iter().any(|every| *every > 0) {
         return Some("its device delays or drops on purpose".to_owned());
     }
     None

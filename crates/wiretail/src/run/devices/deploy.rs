@@ -11,7 +11,9 @@ use wiretail_host::deploy::vm::{
 };
 use wiretail_host::deploy::{Container, Runtime, Workload, container, open_tap};
 use wiretail_host::{CoreSet, Namespace};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{
+    ContainerRuntime, Deployment, DutKind, GuestBoot, GuestKernel, GuestNetwork, SwitchKind, Trial,
+};
 
 use super::program::{Ask, Movers, Program, Site};
 use crate::run::testbed::Testbed;
@@ -50,26 +52,25 @@ pub struct Deployed {
 /// # Errors
 /// Why not, and which key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
-    let get = |name| trial.get("dut", name).text.as_str();
-    let (kind, deployment, switch) = (get("kind"), get("deployment"), get("switch"));
-    if kind == "wire" {
+    let (kind, deployment, switch) = (trial.dut.kind, trial.dut.deployment, trial.dut.switch);
+    if kind == DutKind::Wire {
         return Ok(());
     }
-    if ["linux-router", "ovs"].contains(&kind) && deployment != "bare" {
+    if matches!(kind, DutKind::LinuxRouter | DutKind::Ovs) && deployment != Deployment::Bare {
         bail!(
             "dut.kind = \"{kind}\" runs bare only, not with dut.deployment = \"{deployment}\"; set dut.deployment = \"bare\""
         );
     }
-    if deployment != "vm" {
+    if deployment != Deployment::Vm {
         return Ok(());
     }
-    if get("network") == "vhost-user" && switch != "ovs-dpdk" {
+    if trial.dut.network == GuestNetwork::VhostUser && switch != SwitchKind::OvsDpdk {
         bail!(
             "dut.network = \"vhost-user\" is memory shared with Open vSwitch with DPDK, not with dut.switch = \"{switch}\"; \
              set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
         );
     }
-    if trial.get("dut", "hops").number > 1 && switch == "none" {
+    if trial.dut.hops > 1 && switch == SwitchKind::None {
         bail!(
             "virtual machines in a row (dut.hops) need a switch between them, not dut.switch = \"none\"; set dut.switch = \
              \"bridge\", \"ovs\" or \"ovs-dpdk\""
@@ -80,17 +81,17 @@ pub fn refuse(trial: &Trial) -> Result<()> {
 
 /// What a device of the trial may use where it is deployed: inside a virtual machine cores have other numbers.
 pub fn inside(trial: &Trial, site: Site) -> Site {
-    match trial.get("dut", "deployment").text.as_str() {
-        "vm" => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
-        _ => site,
+    match trial.dut.deployment {
+        Deployment::Vm => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
+        Deployment::Bare | Deployment::Container => site,
     }
 }
 
 /// The process that has to stay in the root of the control groups while the trial's devices are started: LXC makes
 /// its groups below that of process 1, and could not give a container the cores that those were moved off.
 pub fn stays(trial: &Trial) -> Option<i32> {
-    let is = |name, value: &str| trial.get("dut", name).text == value;
-    (is("deployment", "container") && is("container", "lxc")).then_some(1)
+    let is_lxc = trial.dut.container == ContainerRuntime::Lxc;
+    (trial.dut.deployment == Deployment::Container && is_lxc).then_some(1)
 }
 
 /// Puts a program into the walls that the trial asks for. Its files are there already.
@@ -99,10 +100,10 @@ pub fn stays(trial: &Trial) -> Option<i32> {
 /// What these walls are made with is not installed.
 pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
     let program = by_the_line(program);
-    match trial.get("dut", "deployment").text.as_str() {
-        "vm" => in_guest(trial, program, site, testbed),
-        "container" => in_container(trial, program, site, testbed),
-        _ => bare(program, testbed.namespace(site.node)?),
+    match trial.dut.deployment {
+        Deployment::Vm => in_guest(trial, program, site, testbed),
+        Deployment::Container => in_container(trial, program, site, testbed),
+        Deployment::Bare => bare(program, testbed.namespace(site.node)?),
     }
 }
 
@@ -145,7 +146,10 @@ fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut 
     let namespace = testbed.namespace(site.node)?;
     let workload = workload(&program, site, &namespace);
     let name = format!("{}-dut{}", testbed.name(), site.node);
-    let runtime = if trial.get("dut", "container").text == "lxc" { Runtime::Lxc } else { Runtime::Runc };
+    let runtime = match trial.dut.container {
+        ContainerRuntime::Lxc => Runtime::Lxc,
+        ContainerRuntime::Runc => Runtime::Runc,
+    };
     let launch = container(runtime, &name, &workload, &std::env::temp_dir())?;
     testbed.change(&launch.plan)?;
     if program.movers == Movers::Everything {
@@ -158,7 +162,6 @@ fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut 
 
 fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
     let namespace = testbed.namespace(site.node)?;
-    let get = |name| trial.get("dut", name).text.as_str();
     let topology = *testbed.topology();
     let mut links = Vec::new();
     for (own, peer) in topology.links_of(site.node) {
@@ -171,12 +174,15 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
         };
         links.push(GuestLink { mac: topology.mac(&own), name: own.link, backend });
     }
-    let kernel = match get("kernel") {
-        "standard" => Kernel::Standard,
-        "rt" => Kernel::Rt,
-        _ => Kernel::Cloud,
+    let kernel = match trial.dut.kernel {
+        GuestKernel::Standard => Kernel::Standard,
+        GuestKernel::Rt => Kernel::Rt,
+        GuestKernel::Cloud => Kernel::Cloud,
     };
-    let boot = if get("boot") == "plain" { Boot::Plain } else { Boot::Tuned };
+    let boot = match trial.dut.boot {
+        GuestBoot::Plain => Boot::Plain,
+        GuestBoot::Tuned => Boot::Tuned,
+    };
     let accel = accel(&ensure_kernel(kernel)?)?;
     let guest = Guest {
         name: format!("{}-dut{}", testbed.name(), site.node),

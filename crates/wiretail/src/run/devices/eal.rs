@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use wiretail_schema::experiment::PollModeDriver;
+
 use super::program::{Movers, Site};
 
 /// What releases of DPDK have called the threads that poll: "rte-worker-1" (22.11), "lcore-worker-1",
@@ -27,7 +29,7 @@ pub fn drivers() -> Vec<PathBuf> {
 
 /// The arguments: memory without huge pages, one virtual device a link, the control thread on the housekeeping
 /// core and the worker on the device's.
-pub fn arguments(site: &Site, pmd: &str) -> Vec<String> {
+pub fn arguments(site: &Site, pmd: PollModeDriver) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["--no-pci", "--no-huge", "-m", "256", "--no-shconf", "--no-telemetry"].map(str::to_owned).to_vec();
     arguments.extend(["--lcores".to_owned(), lcores(site)]);
@@ -46,12 +48,12 @@ fn lcores(site: &Site) -> String {
 
 /// A virtual device for each link of each pair, in their order (DPDK, Network Interface Controller Drivers:
 /// AF_PACKET and AF_XDP Poll Mode Drivers).
-pub fn devices(site: &Site, pmd: &str) -> Vec<String> {
+pub fn devices(site: &Site, pmd: PollModeDriver) -> Vec<String> {
     let links = site.pairs.iter().flat_map(|(left, right)| [left, right]);
     let device = |(number, link): (usize, &String)| match pmd {
         // Busy polling by the driver needs a NIC's queue.
-        "af_xdp" => format!("net_af_xdp{number},iface={link},busy_budget=0"),
-        _ => format!("net_af_packet{number},iface={link},framecnt={SLOTS}"),
+        PollModeDriver::AfXdp => format!("net_af_xdp{number},iface={link},busy_budget=0"),
+        PollModeDriver::AfPacket => format!("net_af_packet{number},iface={link},framecnt={SLOTS}"),
     };
     links.enumerate().map(device).collect()
 }

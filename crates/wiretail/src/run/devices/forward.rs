@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{DutKind, Trial};
 
 use super::counts::Counts;
 use super::eal;
@@ -15,7 +15,7 @@ use crate::traffic::live::LOOP_THREAD;
 /// # Errors
 /// It is not known where this program is.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
-    let get = |name| trial.get("dut", name).text.as_str();
+    let dut = &trial.dut;
     let own = std::env::current_exe().context("this program's own file is not known")?;
     let (input, output) = site.links();
     let mut argv = vec![own.display().to_string()];
@@ -23,35 +23,29 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     if site.both_directions {
         argv.push("--both-directions".to_owned());
     }
-    let kind = get("kind");
-    let socket = match kind {
-        "dpdk-l2fwd" => "dpdk",
-        "xdp-redirect" => "xdp-redirect",
-        _ => get("socket"),
+    let (socket, movers) = match dut.kind {
+        DutKind::DpdkL2fwd => ("dpdk", loops()),
+        DutKind::XdpRedirect => ("xdp-redirect", Movers::Itself),
+        // Of all others only the skeleton is a forwarder of this program.
+        _ => (dut.socket.name(), loops()),
     };
     argv.extend(["--socket", socket].map(str::to_owned));
-    if kind != "xdp-redirect" {
+    if dut.kind != DutKind::XdpRedirect {
         argv.extend(site.core.map(|core| format!("--cpu={core}")));
-        argv.extend(["--batch", get("batch")].map(str::to_owned));
+        argv.extend(["--batch".to_owned(), dut.batch.to_string()]);
     }
-    let polls = match kind {
-        "dpdk-l2fwd" => {
-            argv.extend(["--pmd", get("pmd")].map(str::to_owned));
-            for name in ["work", "coalesce"] {
-                let ns = trial.get("dut", name).number;
-                argv.extend((ns > 0).then(|| format!("--{name}={ns}ns")));
-            }
-            loops()
+    if dut.kind == DutKind::DpdkL2fwd {
+        argv.extend(["--pmd", dut.pmd.name()].map(str::to_owned));
+        for (option, span) in [("work", dut.work), ("coalesce", dut.coalesce)] {
+            argv.extend((span.ns > 0).then(|| format!("--{option}={}ns", span.ns)));
         }
-        "xdp-redirect" => Movers::Itself,
-        _ => {
-            argv.extend(["--release", get("release")].map(str::to_owned));
-            loops()
-        }
-    };
+    }
+    if dut.kind == DutKind::Skeleton {
+        argv.extend(["--release", dut.release.name()].map(str::to_owned));
+    }
     let mut program = Program::new(site, argv);
-    program.movers = polls;
-    if kind == "dpdk-l2fwd" {
+    program.movers = movers;
+    if dut.kind == DutKind::DpdkL2fwd {
         program.reads = eal::drivers();
     }
     program.ready = "forwarding from".to_owned();

@@ -11,7 +11,7 @@ use wiretail_dataplane::error::DataplaneError;
 use wiretail_dataplane::interference::injectors::{InjectorSpec, Injectors};
 use wiretail_dataplane::interference::{Injected, InterferencePlan};
 use wiretail_host::own_loopback;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Deployment, DutKind, GeneratorPacing, InterferenceChoice, Trial};
 use wiretail_schema::run::interference::{INTERFERENCE_FILE, Interference, InterferenceKind};
 
 use crate::analyze::outputs;
@@ -28,14 +28,21 @@ const EVERY_NS_MIN: u64 = 1_000_000;
 
 /// What a trial of this length is disturbed by; None where it is not.
 pub fn plan(trial: &Trial, seed: u64, duration_ns: u64) -> Option<InterferencePlan> {
-    let get = |name| trial.get("dut", name);
-    let kinds = match (get("kind").text.as_str(), get("interference").text.as_str()) {
-        ("skeleton", "all") => InterferenceKind::ALL.to_vec(),
-        ("skeleton", name) => vec![InterferenceKind::of_name(name)?],
-        _ => return None,
+    let kinds = match trial.dut.interference {
+        _ if trial.dut.kind != DutKind::Skeleton => return None,
+        InterferenceChoice::None => return None,
+        InterferenceChoice::All => InterferenceKind::ALL.to_vec(),
+        InterferenceChoice::Shootdown => vec![InterferenceKind::Shootdown],
+        InterferenceChoice::Timer => vec![InterferenceKind::Timer],
+        InterferenceChoice::Hog => vec![InterferenceKind::Hog],
+        InterferenceChoice::PageFaults => vec![InterferenceKind::PageFaults],
+        InterferenceChoice::Softirq => vec![InterferenceKind::Softirq],
+        InterferenceChoice::Ipi => vec![InterferenceKind::Ipi],
+        InterferenceChoice::Pause => vec![InterferenceKind::Pause],
     };
     let duration_ns = duration_ns.saturating_sub(MARGIN_NS);
-    Some(InterferencePlan { kinds, every_ns: get("interference-every").number, duration_ns, seed })
+    let every_ns = trial.dut.interference_every.ns_unsigned();
+    Some(InterferencePlan { kinds, every_ns, duration_ns, seed })
 }
 
 /// Refuses a trial that can't be disturbed as it says.
@@ -43,25 +50,27 @@ pub fn plan(trial: &Trial, seed: u64, duration_ns: u64) -> Option<InterferencePl
 /// # Errors
 /// Why not, and which key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
-    let get = |name| trial.get("dut", name);
-    if get("kind").text != "skeleton" {
+    let dut = &trial.dut;
+    if dut.kind != DutKind::Skeleton {
         return Ok(());
     }
-    for (name, nothing) in [("interference", "none"), ("work", "0 s")] {
-        let set = if name == "work" { get(name).number > 0 } else { get(name).text != nothing };
-        if set && get("deployment").text != "bare" {
+    let is_interfered = dut.interference != InterferenceChoice::None;
+    for (is_set, name, value, nothing) in [
+        (is_interfered, "interference", dut.interference.to_string(), "none"),
+        (dut.work.ns > 0, "work", dut.work.to_string(), "0 s"),
+    ] {
+        if is_set && dut.deployment != Deployment::Bare {
             bail!(
-                "dut.{name} = \"{}\" is for a skeleton of this process only, not with dut.deployment = \"{}\"; set \
+                "dut.{name} = \"{value}\" is for a skeleton of this process only, not with dut.deployment = \"{}\"; set \
                  dut.deployment = \"bare\", or dut.{name} = \"{nothing}\"",
-                get(name).text,
-                get("deployment").text
+                dut.deployment
             );
         }
     }
-    if get("interference").text != "none" && get("interference-every").number < EVERY_NS_MIN {
+    if is_interfered && dut.interference_every.ns_unsigned() < EVERY_NS_MIN {
         bail!(
             "dut.interference-every = \"{}\" is shorter than the longest disturbance; expected \"1 ms\" or more",
-            get("interference-every").text
+            dut.interference_every
         );
     }
     Ok(())
@@ -88,11 +97,11 @@ impl Injection {
             bail!(
                 "dut.interference = \"{}\" needs a core for the device and another one to disturb it from; set dut.interference = \
                  \"none\", or take a machine of two cores or more",
-                trial.get("dut", "interference").text
+                trial.dut.interference
             );
         };
         let sleeps =
-            trial.get("traffic", "pacing").text == "sleep" || assignment.generator != assignment.housekeeping;
+            trial.traffic.pacing == GeneratorPacing::Sleep || assignment.generator != assignment.housekeeping;
         let device = assignment.device;
         let loopback = Box::new(move || {
             own_loopback(device).map_err(|error| DataplaneError::Thread {

@@ -39,7 +39,7 @@ use wiretail_dataplane::interference::Injected;
 use wiretail_dataplane::interference::own::Origin;
 use wiretail_dataplane::skeleton::SkeletonReport;
 use wiretail_host::{Namespace, Plan, Step};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Deployment, DutKind, Trial};
 use wiretail_schema::run::{DeviceCounts, DutRecord, TapRecord};
 
 pub use self::counts::disagreement;
@@ -155,7 +155,7 @@ pub fn start<'scope, 'env: 'scope>(
     let mut devices = Vec::new();
     let nodes = 1..=topology.devices;
     let directory = &std::path::absolute(directory)?;
-    let patience = Duration::from_nanos(trial.get("dut", "ready-timeout").number);
+    let patience = Duration::from(trial.dut.ready_timeout);
     let place = assignment.map(CpuAssignment::for_device).unwrap_or_default();
     if matches!(topology.middle, Middle::Nothing | Middle::Bridge | Middle::Router) {
         for node in nodes {
@@ -214,23 +214,24 @@ pub fn start<'scope, 'env: 'scope>(
 
 /// Whether the device is a thread of this process.
 fn is_thread(trial: &Trial) -> bool {
-    let is = |name, value: &str| trial.get("dut", name).text == value;
-    is("kind", "skeleton") && is("deployment", "bare")
+    trial.dut.kind == DutKind::Skeleton && trial.dut.deployment == Deployment::Bare
 }
 
 /// The program of a trial at this site.
 fn program(trial: &Trial, site: &Site) -> Result<Program> {
-    match trial.get("dut", "kind").text.as_str() {
-        "command" => Ok(program::command(trial, site)),
-        "skeleton" | "xdp-redirect" | "dpdk-l2fwd" => forward::program(trial, site),
-        "bridge" => Ok(kernel::bridge(site)),
-        "dpdk-testpmd" => Ok(testpmd::program(trial, site)),
-        "suricata" => suricata::program(trial, site),
-        "snort3" => snort3::program(trial, site),
-        "ovs" if trial.get("dut", "deployment").text == "bare" => {
+    match trial.dut.kind {
+        DutKind::Command => Ok(program::command(trial, site)),
+        DutKind::Skeleton | DutKind::XdpRedirect | DutKind::DpdkL2fwd => forward::program(trial, site),
+        DutKind::Bridge => Ok(kernel::bridge(site)),
+        DutKind::DpdkTestpmd => Ok(testpmd::program(trial, site)),
+        DutKind::Suricata => suricata::program(trial, site),
+        DutKind::Snort3 => snort3::program(trial, site),
+        DutKind::Ovs if trial.dut.deployment == Deployment::Bare => {
             ovs::program(ovs::datapath_of_device(trial), site, &Around::default())
         }
-        other => bail!("dut.kind = \"{other}\" can't be deployed so"),
+        kind @ (DutKind::Ovs | DutKind::LinuxRouter | DutKind::Wire) => {
+            bail!("dut.kind = \"{kind}\" can't be deployed so")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use wiretail_host::Step;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{DutKind, OvsDatapath, SwitchKind, Trial};
 
 use super::counts::Counts;
 use super::program::{Ask, Counting, Movers, Program, Site};
@@ -40,12 +40,18 @@ const FREE_PAGES: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepage
 
 /// That of a device (`dut.datapath`).
 pub fn datapath_of_device(trial: &Trial) -> Datapath {
-    if trial.get("dut", "datapath").text == "dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
+    match trial.dut.datapath {
+        OvsDatapath::Userspace => Datapath::Userspace,
+        OvsDatapath::Dpdk => Datapath::Dpdk,
+    }
 }
 
 /// That of what joins the devices (`dut.switch`).
 pub fn datapath_of_switch(trial: &Trial) -> Datapath {
-    if trial.get("dut", "switch").text == "ovs-dpdk" { Datapath::Dpdk } else { Datapath::Userspace }
+    match trial.dut.switch {
+        SwitchKind::OvsDpdk => Datapath::Dpdk,
+        SwitchKind::None | SwitchKind::Bridge | SwitchKind::Ovs => Datapath::Userspace,
+    }
 }
 
 /// What is around a switch, besides links.
@@ -96,7 +102,7 @@ pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
 
 /// Number of huge pages that a trial's switches with DPDK need.
 fn pages(trial: &Trial, topology: &Topology) -> u64 {
-    let is_device = trial.get("dut", "kind").text == "ovs" && datapath_of_device(trial) == Datapath::Dpdk;
+    let is_device = trial.dut.kind == DutKind::Ovs && datapath_of_device(trial) == Datapath::Dpdk;
     let is_switch = topology.switch == Switch::Ovs && datapath_of_switch(trial) == Datapath::Dpdk;
     let switches = if is_device { topology.devices } else { 0 } + usize::from(is_switch);
     switches as u64 * DPDK_MEMORY_MIB / HUGE_PAGE_MIB

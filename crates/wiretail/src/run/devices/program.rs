@@ -150,12 +150,12 @@ impl Program {
 
 /// Any program, by the shell, so that arguments can be written as usual.
 pub fn command(trial: &Trial, site: &Site) -> Program {
-    let line = format!("exec {}", trial.get("dut", "command").text);
+    let line = format!("exec {}", trial.dut.command);
     let mut program = Program::new(site, ["sh", "-c", &line].map(str::to_owned).to_vec());
     let (input, output) = site.links();
     program.env =
         vec![("WIRETAIL_IN".to_owned(), input.to_owned()), ("WIRETAIL_OUT".to_owned(), output.to_owned())];
     program.env.extend(site.core.map(|core| ("WIRETAIL_CORE".to_owned(), core.to_string())));
-    program.ready = trial.get("dut", "ready").text.clone();
+    program.ready = trial.dut.ready.clone();
     program
 }

@@ -9,7 +9,7 @@ use wiretail_dataplane::interference::own::OwnInterference;
 use wiretail_dataplane::port::PortKind;
 use wiretail_dataplane::skeleton::faults::{FaultPlan, FaultSchedule};
 use wiretail_dataplane::skeleton::{Delay, Release, Skeleton, SkeletonPlan, SkeletonReport, Wait};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{SkeletonRelease, SkeletonSocket, SkeletonWait, Trial};
 use wiretail_schema::run::DutRecord;
 
 use super::Shared;
@@ -31,7 +31,7 @@ pub fn start<'scope, 'env: 'scope>(
     shared: &'env Shared,
 ) -> Result<ScopedJoinHandle<'scope, Result<SkeletonReport>>> {
     let mut skeleton = Skeleton::open(&testbed.ways(), plan(trial, seed))?;
-    if let Some(plan) = interference::plan(trial, seed, trial.get("trial", "duration").number) {
+    if let Some(plan) = interference::plan(trial, seed, trial.trial.duration.ns_unsigned()) {
         skeleton = skeleton.interfered(OwnInterference::new(&plan, shared.origin.clone())?);
     }
     let place = assignment.map(CpuAssignment::for_device).unwrap_or_default();
@@ -56,23 +56,32 @@ pub fn record(report: &SkeletonReport) -> DutRecord {
 }
 
 fn plan(trial: &Trial, seed: u64) -> SkeletonPlan {
-    let get = |name| trial.get("dut", name);
-    let (ns, every) = (get("delay").number, get("delay-every").number);
+    let dut = &trial.dut;
+    let (ns, every) = (dut.delay.ns_unsigned(), dut.delay_every);
     let faults = FaultPlan {
         packets: traffic::packets(trial),
-        drop_every: get("drop-every").number,
-        duplicate_every: get("duplicate-every").number,
-        swap_every: get("swap-every").number,
+        drop_every: dut.drop_every,
+        duplicate_every: dut.duplicate_every,
+        swap_every: dut.swap_every,
         seed,
     };
     SkeletonPlan {
-        batch: get("batch").number as usize,
-        release: if get("release").text == "batch" { Release::Batch } else { Release::Immediate },
+        batch: dut.batch as usize,
+        release: match dut.release {
+            SkeletonRelease::Immediate => Release::Immediate,
+            SkeletonRelease::Batch => Release::Batch,
+        },
         delay: (ns > 0 && every > 0).then_some(Delay { ns, every }),
         faults: FaultSchedule::seeded(&faults),
-        work_ns: get("work").number,
-        wait: if get("wait").text == "block" { Wait::Block } else { Wait::Spin },
-        port: if get("socket").text == "xdp" { PortKind::Xdp } else { PortKind::default() },
+        work_ns: dut.work.ns_unsigned(),
+        wait: match dut.wait {
+            SkeletonWait::Spin => Wait::Spin,
+            SkeletonWait::Block => Wait::Block,
+        },
+        port: match dut.socket {
+            SkeletonSocket::Packet => PortKind::default(),
+            SkeletonSocket::Xdp => PortKind::Xdp,
+        },
         ..SkeletonPlan::default()
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 use rustix::process::Signal;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{IdsCapture, PollModeDriver, RuleSet, Trial};
 
 use super::counts::Counts;
 use super::eal;
@@ -46,18 +46,17 @@ fn version(text: &str) -> Option<&str> {
 }
 
 fn configured(trial: &Trial, site: &Site) -> Result<Program> {
-    let get = |name| trial.get("dut", name).text.as_str();
-    let rules = match get("rules") {
-        "none" => None,
-        set @ ("packaged" | "emerging") => {
+    let rules = match &trial.dut.rules {
+        RuleSet::None => None,
+        set @ (RuleSet::Packaged | RuleSet::Emerging) => {
             bail!(
                 "dut.rules = \"{set}\" is written for Suricata; for snort3 expected \"none\" or a file of Snort's rules"
             )
         }
-        file if Path::new(file).is_file() => Some(file),
-        file => bail!("dut.rules = \"{file}\": it is not there; expected a file of rules"),
+        RuleSet::File(file) if Path::new(file).is_file() => Some(file.as_str()),
+        RuleSet::File(file) => bail!("dut.rules = \"{file}\": it is not there; expected a file of rules"),
     };
-    let dpdk = get("capture") == "dpdk";
+    let dpdk = trial.dut.capture == IdsCapture::Dpdk;
     let mut program = Program::new(site, Vec::new());
     let config = format!("{}-snort.lua", program.name);
     let (input, output) = site.links();
@@ -68,7 +67,7 @@ fn configured(trial: &Trial, site: &Site) -> Result<Program> {
         ["snort", "-c", &site.file(&config), "-Q", "--daq", daq, "-i", &links, "-z", "1", "-k", "none", "-l"];
     program.argv = argv.into_iter().chain([folder.as_str()]).map(str::to_owned).collect();
     if dpdk {
-        let arguments = format!("dpdk_args={}", eal::arguments(site, "af_packet").join(" "));
+        let arguments = format!("dpdk_args={}", eal::arguments(site, PollModeDriver::AfPacket).join(" "));
         program.argv.extend(["--daq-var".to_owned(), arguments]);
     }
     program.files = vec![(config, configuration(rules, site.core))];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use wiretail_host::CoreSet;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{IdsCapture, PollModeDriver, RuleSet, Trial};
 
 use super::counts::Counts;
 use super::eal;
@@ -26,16 +26,15 @@ const RING_PACKETS: u32 = 8192;
 /// # Errors
 /// Rules that are not there; a capture that can't be with this trial.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
-    let get = |name| trial.get("dut", name).text.as_str();
-    let dpdk = get("capture") == "dpdk";
-    if dpdk && site.both_directions && trial.is("host", "fifo") {
+    let dpdk = trial.dut.capture == IdsCapture::Dpdk;
+    if dpdk && site.both_directions && trial.host.fifo {
         bail!(
             "dut.capture = \"dpdk\" with traffic.directions = \"both\": Suricata's two threads poll, and of two real-time \
-             threads that never sleep the second one on a core never runs; expected host.fifo = \"no\", or dut.capture = \
+             threads that never sleep the second one on a core never runs; expected host.fifo = false, or dut.capture = \
              \"af-packet\""
         );
     }
-    let rules = rule_files(get("rules"))?;
+    let rules = rule_files(&trial.dut.rules)?;
     let mut program = Program::new(site, Vec::new());
     let name = program.name.clone();
     let config = format!("{name}-suricata.yaml");
@@ -57,26 +56,21 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     program.counting = Some(Counting::now(Ask::End(statistics), counts));
     if !rules.is_empty() {
         // A public set is never quite made for this version; of other rules every one is meant.
-        let all = get("rules") != "emerging";
+        let all = trial.dut.rules != RuleSet::Emerging;
         program.remark = Some(Box::new(move |log| loaded(log, all)));
     }
     Ok(program)
 }
 
 /// The files of a set of rules.
-fn rule_files(rules: &str) -> Result<Vec<String>> {
-    let file = match rules {
-        "none" => return Ok(Vec::new()),
-        "packaged" => return packaged(Path::new(PACKAGED_RULES)),
-        "emerging" => EMERGING_RULES,
-        file => file,
+fn rule_files(rules: &RuleSet) -> Result<Vec<String>> {
+    let (file, next) = match rules {
+        RuleSet::None => return Ok(Vec::new()),
+        RuleSet::Packaged => return packaged(Path::new(PACKAGED_RULES)),
+        RuleSet::Emerging => (EMERGING_RULES, "`wiretail setup suricata-rules` gets it"),
+        RuleSet::File(file) => (file.as_str(), "expected a file of rules"),
     };
     if !Path::new(file).is_file() {
-        let next = if rules == "emerging" {
-            "`wiretail setup suricata-rules` gets it"
-        } else {
-            "expected a file of rules"
-        };
         bail!("dut.rules = \"{rules}\": {file} is not there; {next}");
     }
     Ok(vec![file.to_owned()])
@@ -263,7 +257,7 @@ fn af_packet_section(site: &Site) -> String {
 /// By DPDK, on a virtual device a link. Threads take the cores of their set in the order of the interfaces, the
 /// lowest first: the one of `in` is to have the device's.
 fn dpdk_section(site: &Site) -> String {
-    let devices = eal::devices(site, "af_packet");
+    let devices = eal::devices(site, PollModeDriver::AfPacket);
     let devices: Vec<String> = devices.iter().map(|device| format!("'{device}'")).collect();
     let link = |from: &str, to: &str| {
         format!(
@@ -348,10 +342,10 @@ mod tests {
 
     #[test]
     fn rules_that_are_not_there_are_named() {
-        let error = rule_files("/no/such.rules").unwrap_err().to_string();
+        let error = rule_files(&RuleSet::File("/no/such.rules".to_owned())).unwrap_err().to_string();
         assert!(error.contains("/no/such.rules is not there"), "{error}");
         let folder = tempfile::tempdir().unwrap();
         assert!(packaged(folder.path()).unwrap_err().to_string().contains("wiretail setup suricata"));
-        assert!(rule_files("none").unwrap().is_empty());
+        assert!(rule_files(&RuleSet::None).unwrap().is_empty());
     }
 }

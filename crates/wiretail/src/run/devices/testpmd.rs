@@ -9,15 +9,14 @@ use super::program::{Ask, Counting, Program, Site};
 
 /// The program of a trial.
 pub fn program(trial: &Trial, site: &Site) -> Program {
-    let get = |name| trial.get("dut", name).text.as_str();
     let mut argv = vec!["dpdk-testpmd".to_owned()];
-    argv.extend(eal::arguments(site, get("pmd")));
+    argv.extend(eal::arguments(site, trial.dut.pmd));
     let own = [
         "--".to_owned(),
         "--interactive".to_owned(),
         "--auto-start".to_owned(),
-        format!("--forward-mode={}", get("forward-mode")),
-        format!("--burst={}", get("batch")),
+        format!("--forward-mode={}", trial.dut.forward_mode),
+        format!("--burst={}", trial.dut.batch),
         "--nb-cores=1".to_owned(),
         "--total-num-mbufs=8192".to_owned(),
         "--no-mlockall".to_owned(),

@@ -12,7 +12,7 @@ use wiretail_capture::trace::Trace;
 use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
 use wiretail_schema::causes::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, TRACE_FILE, TraceInfo, TraceRoles};
 use wiretail_schema::causes::{EXPLANATION_FILE, ExplainedTrial, PacketExplanation, TrialExplanation};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{TrafficPattern, Trial};
 use wiretail_schema::run::interference::{GroundTruthReport, INTERFERENCE_FILE, Interference};
 use wiretail_schema::run::{Run, SegmentRecord, TrialRecord};
 
@@ -63,8 +63,7 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
         lost: &lost,
         packets: &packets,
         first_ns: packets.first().map_or(0, |packet| packet.in_ns),
-        evenly: trial.get("traffic", "pattern").text == "constant"
-            && trial.get("traffic", "burst").number == 1,
+        evenly: trial.traffic.pattern == TrafficPattern::Constant && trial.traffic.burst == 1,
         worst: WORST,
         timelines: TIMELINES,
     };

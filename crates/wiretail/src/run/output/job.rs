@@ -23,12 +23,12 @@ pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<
         let options = OpenOptions { interface, ..OpenOptions::default() };
         Source::open(&store::capture_path(folder), options, false)
     };
-    let streams = trial.get("traffic", "streams").number;
+    let streams = u64::from(trial.traffic.streams);
     let name = if segment.name == "forward" { String::new() } else { format!(", {}", segment.name) };
     Ok(Job {
         title: format!("{}{name}", trial.name),
         settings: Settings {
-            trim_ns: trial.get("trial", "warm-up").number as i64,
+            trim_ns: trial.trial.warm_up.ns,
             flows: if streams > 1 { FlowRule::Stream } else { FlowRule::FiveTuple },
             ..Settings::default()
         },

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use wiretail_analysis::matching::{Observer, Outcome};
 use wiretail_dataplane::generator::marks::Marks;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Directions, DutKind, RuleSet, Trial};
 use wiretail_schema::run::calibration::Filtering;
 use wiretail_schema::summary::Summary;
 
@@ -38,10 +38,13 @@ impl LostList {
     /// # Errors
     /// Marks that can't be.
     pub fn new(trial: &Trial, seed: u64) -> Result<Self> {
-        let ways = if trial.get("traffic", "directions").text == "both" { 2 } else { 1 };
+        let ways = match trial.traffic.directions {
+            Directions::OneWay => 1,
+            Directions::Both => 2,
+        };
         Ok(Self {
             marks: traffic::marks(trial, seed)?,
-            streams: trial.get("traffic", "streams").number.max(1) * ways,
+            streams: u64::from(trial.traffic.streams) * ways,
             named: Vec::new(),
             packets: 0,
             marked: 0,
@@ -86,10 +89,9 @@ impl LostList {
     /// Whether the filter took the marked packets; None where no packet is marked, the device does not filter by
     /// the mark, or packets are not known by their number.
     pub fn filtering(&self, trial: &Trial, summary: &Summary) -> Option<Filtering> {
-        let get = |name| trial.get("dut", name).text.as_str();
-        let filters = match get("kind") {
-            "suricata" | "snort3" => !crate::run::experiment::RULE_SETS.contains(&get("rules")),
-            kind => kind == "command",
+        let filters = match trial.dut.kind {
+            DutKind::Suricata | DutKind::Snort3 => matches!(trial.dut.rules, RuleSet::File(_)),
+            kind => kind == DutKind::Command,
         };
         let marks = self.marks.as_ref().filter(|_| filters && summary.key.rule == NUMBERED)?;
         Some(Filtering {

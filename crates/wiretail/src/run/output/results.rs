@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use wiretail_analysis::matching::Observer;
 use wiretail_analysis::summary::calibration::CalibrationTally;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{DutKind, Trial};
 use wiretail_schema::run::calibration::Accounting;
 use wiretail_schema::run::{SegmentRecord, TrialRecord, TrialState};
 use wiretail_schema::summary::Summary;
@@ -75,9 +75,9 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
 /// What the device did on purpose against what was measured; None where it did nothing, or where the
 /// warm-up leaves out some of it.
 fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
-    let commits = ["drop-every", "duplicate-every", "swap-every"];
-    let commits = commits.iter().any(|name| trial.get("dut", name).number > 0);
-    let dut = record.dut.filter(|_| commits && trial.get("trial", "warm-up").number == 0)?;
+    let every = [trial.dut.drop_every, trial.dut.duplicate_every, trial.dut.swap_every];
+    let commits = every.iter().any(|every| *every > 0);
+    let dut = record.dut.filter(|_| commits && trial.trial.warm_up.ns == 0)?;
     Some(Accounting {
         packets: summary.loss.sent,
         dropped: dut.faults_dropped + dut.dropped + dut.failed,
@@ -91,10 +91,9 @@ fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<
 
 /// A tally of the known delays that the device adds, if it does.
 fn calibration(trial: &Trial) -> Option<CalibrationTally> {
-    let number = |name| trial.get("dut", name).number;
-    let adds =
-        trial.get("dut", "kind").text == "skeleton" && number("delay") > 0 && number("delay-every") > 1;
-    adds.then(|| CalibrationTally::new(number("delay"), number("delay-every")))
+    let (delay_ns, every) = (trial.dut.delay.ns_unsigned(), trial.dut.delay_every);
+    let adds = trial.dut.kind == DutKind::Skeleton && delay_ns > 0 && every > 1;
+    adds.then(|| CalibrationTally::new(delay_ns, every))
 }
 
 fn evaluate_segment(

@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use wiretail_dataplane::placement::Placement;
 use wiretail_host::Cores;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Neighbour, Trial};
 
 /// Memory that is swept: more than a core's share of the last cache, in bytes.
 const SWEPT_LEN: usize = 64 << 20;
@@ -45,13 +45,13 @@ impl<'scope> Neighbours<'scope> {
         stop: &'scope AtomicBool,
     ) -> Result<Self> {
         let mut threads = Vec::new();
-        match trial.get("host", "neighbour").text.as_str() {
-            "noisy" => threads.push(scope.spawn(move || {
+        match trial.host.neighbour {
+            Neighbour::Noisy => threads.push(scope.spawn(move || {
                 beside.apply()?;
                 Ok(make_noise(stop))
             })),
-            "cpu-load" => {
-                let isolated = trial.is("host", "isolate");
+            Neighbour::CpuLoad => {
+                let isolated = trial.host.isolate;
                 for _ in Cores::read(Path::new("/"))?.usable.cores() {
                     threads.push(scope.spawn(move || {
                         if isolated {
@@ -63,7 +63,7 @@ impl<'scope> Neighbours<'scope> {
                     }));
                 }
             }
-            _ => {}
+            Neighbour::Quiet => {}
         }
         Ok(Self { threads })
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_cpu_load_is_one_for_each_core() {
         let text = "title = \"t\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n\
-                    [host]\nneighbour = \"cpu-load\"\nisolate = \"no\"";
+                    [host]\nneighbour = \"cpu-load\"\nisolate = false";
         let trial = wiretail_schema::experiment::Experiment::parse(text).unwrap().trials().remove(0);
         let stop = AtomicBool::new(false);
         let noise = std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use wiretail_analysis::host::audit::{self, CONFIG_OPTIONS, Question, REGISTERS, TWICE};
 use wiretail_analysis::host::tuning::{files, plan};
 use wiretail_host::{CoreSet, RecordPlan, Step, record};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{ProfileChoice, Trial};
 use wiretail_schema::host::plan::{Profile, Rules, Setting, SettingState, Target, TuningPlan};
 use wiretail_schema::host::record::HostRecord;
 
@@ -16,8 +16,12 @@ use crate::run::testbed::cpus::CpuAssignment;
 
 /// The profile that a trial sets, if any.
 pub fn of(trial: &Trial) -> Option<Profile> {
-    let name = &trial.get("host", "profile").text;
-    [Profile::Regular, Profile::EnergySaving, Profile::Optimized].into_iter().find(|p| p.name() == name)
+    match trial.host.profile {
+        ProfileChoice::None => None,
+        ProfileChoice::Regular => Some(Profile::Regular),
+        ProfileChoice::EnergySaving => Some(Profile::EnergySaving),
+        ProfileChoice::Optimized => Some(Profile::Optimized),
+    }
 }
 
 /// Refuses settings that no rule asks for.
@@ -28,8 +32,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     if of(trial).is_none() {
         return Ok(());
     }
-    let rules = Rules::from(trial.get("host", "settings").text.as_str());
-    match rules.names().iter().find(|name| audit::ALL.iter().all(|rule| rule.id != **name)) {
+    match trial.host.settings.names().iter().find(|name| audit::ALL.iter().all(|rule| rule.id != **name)) {
         Some(name) => bail!(
             "host.settings names \"{name}\", which is no rule of the audit; expected all, names such as thp, or all but \
              such names: wiretail host audit --all lists them"
@@ -51,8 +54,7 @@ pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
         ));
     }
     let plan = here(profile, &assignment.quiet)?;
-    let rules = Rules::from(trial.get("host", "settings").text.as_str());
-    Ok(writes(Path::new("/"), &plan, &rules))
+    Ok(writes(Path::new("/"), &plan, &trial.host.settings))
 }
 
 /// Reads a host under `root`, some files again after `interval`; zero for once only.

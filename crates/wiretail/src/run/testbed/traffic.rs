@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use wiretail_dataplane::generator::frame::Addresses;
 use wiretail_dataplane::generator::marks::Marks;
 use wiretail_dataplane::generator::plan::{End, GeneratorPlan, Pacing, Pattern, Sizes, Stream};
 use wiretail_dataplane::generator::recording::Recording;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{Directions, GeneratorPacing, TrafficPattern, Trial};
 use wiretail_schema::units::sizes::FrameSizes;
 
 use crate::run::testbed::topology::{MAC_GENERATOR, MAC_SINK, Middle, Topology};
@@ -28,17 +28,28 @@ const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// # Errors
 /// A value that fits no packet; a recording that can't be read.
 pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
-    let number = |name| trial.get("traffic", name).number;
-    let ways: u64 = if trial.get("traffic", "directions").text == "both" { 2 } else { 1 };
-    // Streams of both directions take turns, so that each direction has the rate.
-    let rate_pps = number("rate") * ways;
-    let pattern = match (trial.get("traffic", "pattern").text.as_str(), number("burst")) {
-        ("poisson", _) => Pattern::Poisson { rate_pps },
-        ("on-off", _) => Pattern::OnOff { rate_pps, on_ns: number("on"), off_ns: number("off") },
-        (_, 1) => Pattern::Constant { rate_pps },
-        (_, burst) => Pattern::Bursts { rate_pps, burst: u32::try_from(burst * ways)? },
+    let traffic = &trial.traffic;
+    let ways: u16 = match traffic.directions {
+        Directions::OneWay => 1,
+        Directions::Both => 2,
     };
-    let port_to = u16::try_from(number("port"))?;
+    // Streams of both directions take turns, so that each direction has the rate.
+    let rate_pps = traffic.rate.pps * u64::from(ways);
+    let pattern = match traffic.pattern {
+        TrafficPattern::Poisson => Pattern::Poisson { rate_pps },
+        TrafficPattern::OnOff => {
+            let (on_ns, off_ns) = (traffic.on.ns_unsigned(), traffic.off.ns_unsigned());
+            Pattern::OnOff { rate_pps, on_ns, off_ns }
+        }
+        // A recording has its own.
+        TrafficPattern::Constant | TrafficPattern::Replay if traffic.burst == 1 => {
+            Pattern::Constant { rate_pps }
+        }
+        TrafficPattern::Constant | TrafficPattern::Replay => {
+            Pattern::Bursts { rate_pps, burst: traffic.burst * u32::from(ways) }
+        }
+    };
+    let port_to = traffic.port;
     let topology = Topology::of(trial);
     let [first_there, first_back] = topology.first_hops();
     let there = Addresses {
@@ -55,11 +66,11 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         ip_to: IP_GENERATOR,
         port_to,
     };
-    let sizes = match trial.get("traffic", "size").text.parse::<FrameSizes>()? {
-        FrameSizes::Fixed(len) => Sizes::Fixed(len),
-        mix => Sizes::Imix(mix.parts()),
+    let sizes = match &traffic.size {
+        FrameSizes::Fixed(len) => Sizes::Fixed(*len),
+        mix @ FrameSizes::Mix { .. } => Sizes::Imix(mix.parts()),
     };
-    let flows = u16::try_from(number("flows")).context("traffic.flows")?;
+    let flows = traffic.flows;
     let recording = recording(trial)?;
     if recording.is_some() && ways == 2 {
         bail!("traffic.pattern = \"replay\" sends one way only; expected traffic.directions = \"one-way\"");
@@ -71,7 +82,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         );
     }
     // A recording has its own packets.
-    let count = if recording.is_some() { 0 } else { u16::try_from(number("streams") * ways)? };
+    let count = if recording.is_some() { 0 } else { traffic.streams * ways };
     let mut streams = Vec::new();
     for id in 0..count {
         let port = usize::from(ways == 2 && id % 2 == 1);
@@ -83,11 +94,14 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
         recording,
         marks: marks(trial, seed)?,
         pattern,
-        end: End::DurationNs(trial.get("trial", "duration").number),
+        end: End::DurationNs(trial.trial.duration.ns_unsigned()),
         seed,
         start_ns: None,
-        pacing: if trial.get("traffic", "pacing").text == "sleep" { Pacing::Sleep } else { Pacing::Spin },
-        late_limit_ns: number("late-limit"),
+        pacing: match traffic.pacing {
+            GeneratorPacing::Spin => Pacing::Spin,
+            GeneratorPacing::Sleep => Pacing::Sleep,
+        },
+        late_limit_ns: traffic.late_limit.ns_unsigned(),
         id_first: 0,
     })
 }
@@ -139,9 +153,9 @@ pub fn is_probe(frame: &[u8]) -> bool {
 /// # Errors
 /// Packets of a recording carry what they were recorded with.
 pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
-    let every = trial.get("traffic", "mark-every").number;
-    let text = trial.get("traffic", "mark").text.as_bytes().to_vec();
-    if every > 0 && trial.get("traffic", "pattern").text == "replay" {
+    let every = trial.traffic.mark_every;
+    let text = trial.traffic.mark.as_bytes().to_vec();
+    if every > 0 && trial.traffic.pattern == TrafficPattern::Replay {
         bail!(
             "traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern"
         );
@@ -151,18 +165,17 @@ pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
 
 /// The recording to send again, if there is one.
 fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
-    if trial.get("traffic", "pattern").text != "replay" {
+    if trial.traffic.pattern != TrafficPattern::Replay {
         return Ok(None);
     }
-    let path = Path::new(&trial.get("traffic", "replay").text);
-    crate::traffic::recording::read(path, Some(trial.get("traffic", "rate").number))
-        .map(|found| Some(Arc::new(found)))
+    let path = Path::new(&trial.traffic.replay.0);
+    crate::traffic::recording::read(path, Some(trial.traffic.rate.pps)).map(|found| Some(Arc::new(found)))
 }
 
 /// Packets that a trial sends in each direction, at most.
 pub fn packets(trial: &Trial) -> u64 {
-    let rate = trial.get("traffic", "rate").number;
-    let seconds = trial.get("trial", "duration").number as f64 / 1e9;
+    let rate = trial.traffic.rate.pps;
+    let seconds = trial.trial.duration.ns as f64 / 1e9;
     // Poisson traffic may have more than its mean: six standard deviations.
     let mean = rate as f64 * seconds;
     (mean + 6.0 * mean.sqrt()).ceil() as u64 + 1

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use wiretail_analysis::metrics::energy::energy;
 use wiretail_dataplane::clock::clock_offset;
 use wiretail_host::energy::{EnergyError, Meter};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{EnergyChoice, Trial};
 use wiretail_schema::run::TrialRecord;
 use wiretail_schema::run::energy::{ENERGY_FILE, Energy, EnergySource, EnergyState, Readings, StateSpan};
 
@@ -26,23 +26,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// # Errors
 /// Why not, and which key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
-    let interval = trial.get("energy", "interval");
-    if source(trial) == "command" && interval.number < INTERVAL_NS_MIN {
-        bail!(
-            "energy.interval = \"{}\" is too short for a command; expected \"10 ms\" or more",
-            interval.text
-        );
+    let interval = trial.energy.interval;
+    if trial.energy.source == EnergyChoice::Command && interval.ns_unsigned() < INTERVAL_NS_MIN {
+        bail!("energy.interval = \"{interval}\" is too short for a command; expected \"10 ms\" or more");
     }
     Ok(())
 }
 
-fn source(trial: &Trial) -> &str {
-    &trial.get("energy", "source").text
-}
-
 /// Whether a trial asks for a source by its name, not for what there may be.
 pub fn is_asked(trial: &Trial) -> bool {
-    !["auto", "none"].contains(&source(trial))
+    match trial.energy.source {
+        EnergyChoice::Rapl | EnergyChoice::Command => true,
+        EnergyChoice::Auto | EnergyChoice::None => false,
+    }
 }
 
 /// The meter of a trial.
@@ -69,12 +65,11 @@ impl Metering {
         let beside = assignment.map(CpuAssignment::for_control).unwrap_or_default();
         // Refused, it stays where this thread is, which is the control's core as well.
         let place = move || drop(beside.apply());
-        let key = |name| trial.get("energy", name);
-        let span = |name| Duration::from_nanos(key(name).number);
-        let meter = match source(trial) {
-            "none" => None,
-            "command" => Some(Meter::command(&key("command").text, span("interval"), place)),
-            _ => Some(Meter::rapl(Path::new("/"), place)),
+        let keys = &trial.energy;
+        let meter = match keys.source {
+            EnergyChoice::None => None,
+            EnergyChoice::Command => Some(Meter::command(&keys.command, keys.interval.into(), place)),
+            EnergyChoice::Auto | EnergyChoice::Rapl => Some(Meter::rapl(Path::new("/"), place)),
         };
         let (meter, absent) = match meter.transpose() {
             Ok(meter) => (meter, None),
@@ -83,8 +78,8 @@ impl Metering {
         if let Some(meter) = &meter {
             meter.await_first(|| stop.load(Ordering::Relaxed));
         }
-        let asked = source(trial) != "auto";
-        let (idle, available) = (span("idle"), span("available"));
+        let asked = keys.source != EnergyChoice::Auto;
+        let (idle, available) = (keys.idle.into(), keys.available.into());
         Self { meter, absent, asked, idle, available, begun: None, spans: Vec::new() }
     }
 

@@ -16,6 +16,7 @@ use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
 use wiretail_dataplane::port::{PortKind, open_tx};
 use wiretail_dataplane::timestamper::TapReport;
 use wiretail_host::sleeps;
+use wiretail_schema::experiment::GeneratorSocket;
 use wiretail_schema::run::InterruptDelta;
 use wiretail_schema::run::energy::EnergyState;
 
@@ -107,15 +108,17 @@ impl TestbedContext<'_, '_, '_> {
         devices.begin_counting()?;
         // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
         let qdisc_bypass = !testbed.topology().tap_senders;
-        let kind = match attempt.trial.get("traffic", "socket").text.as_str() {
-            "xdp" if testbed.topology().tap_senders => {
+        let kind = match attempt.trial.traffic.socket {
+            GeneratorSocket::Xdp if testbed.topology().tap_senders => {
                 bail!(
                     "frames of traffic.socket = \"xdp\" are not seen by the tap at the sender's end, which this device needs"
                 )
             }
-            "xdp" => PortKind::Xdp,
-            "packet-ring" => PortKind::Packet(TxPlan { mode: TxMode::Ring(RING_SLOTS), qdisc_bypass }),
-            _ => PortKind::Packet(TxPlan { mode: TxMode::Call, qdisc_bypass }),
+            GeneratorSocket::Xdp => PortKind::Xdp,
+            GeneratorSocket::PacketRing => {
+                PortKind::Packet(TxPlan { mode: TxMode::Ring(RING_SLOTS), qdisc_bypass })
+            }
+            GeneratorSocket::Packet => PortKind::Packet(TxPlan { mode: TxMode::Call, qdisc_bypass }),
         };
         let open = |port| open_tx(&port, kind);
         let ports = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;

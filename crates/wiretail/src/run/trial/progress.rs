@@ -23,7 +23,7 @@ pub struct Line {
 impl Line {
     /// For the first of `trials`, those that are still to be done, out of `total`.
     pub fn new(trials: &[&Trial], total: usize, quiet: bool) -> Self {
-        let of = |trial: &&Trial| Duration::from_nanos(trial.get("trial", "duration").number);
+        let of = |trial: &&Trial| Duration::from(trial.trial.duration);
         let number = total + 1 - trials.len();
         let name = trials.first().map_or("", |trial| trial.name.as_str());
         Self {
@@ -36,7 +36,7 @@ impl Line {
 
     /// For a trial of which nobody knows how many will follow.
     pub fn of_search(head: String, trial: &Trial, quiet: bool) -> Self {
-        let duration = Duration::from_nanos(trial.get("trial", "duration").number);
+        let duration = trial.trial.duration.into();
         let terminal = !quiet && std::io::stderr().is_terminal();
         Self { head, duration, after: Duration::ZERO, terminal }
     }

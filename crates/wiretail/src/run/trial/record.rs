@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use wiretail_dataplane::clock::clock_offset;
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{CoreIdle, Trial};
 use wiretail_schema::run::stalls::{STALLS_FILE, StallSpan};
 use wiretail_schema::run::{SegmentRecord, TapRecord, TrialState};
 
@@ -81,10 +81,10 @@ fn record(
     record.reasons = validity::faults(trial, &generator, &record.taps, &stalls);
     record.notes = stalls.notes;
     record.notes.extend(record.devices.iter().filter_map(devices::disagreement));
-    if trial.is("host", "fifo") && !assignment.is_some_and(|assignment| assignment.fifo) {
+    if trial.host.fifo && !assignment.is_some_and(|assignment| assignment.fifo) {
         record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
     }
-    if let (Some(times @ 1..), "poll") = (sent.slept, trial.get("host", "idle").text.as_str()) {
+    if let (Some(times @ 1..), CoreIdle::Poll) = (sent.slept, trial.host.idle) {
         record.notes.push(format!("the device's core slept {times} times, though it was asked to poll"));
     }
     record.notes.extend(sent.noise.as_ref().map(|noise| noise.note()));

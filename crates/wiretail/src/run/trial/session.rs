@@ -13,7 +13,7 @@ use wiretail_dataplane::port::TxPort;
 use wiretail_dataplane::port::af_packet::{PacketTx, TxPlan};
 use wiretail_dataplane::timestamper::{BLOCK_TIMEOUT_MS, RingPlan, SNAPLEN, TimestampSource, Timestamper};
 use wiretail_host::{Awake, JOURNAL_FOLDER, Journal, Plan};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{CoreIdle, DeviceLifetime, Trial};
 use wiretail_schema::run::energy::EnergyState;
 
 use crate::run::devices::interference::{self, Injection};
@@ -47,7 +47,7 @@ pub fn share(trials: &[&Trial]) -> usize {
     let Some(first) = trials.first() else { return 0 };
     let mut sending = Duration::ZERO;
     let fits = |trial: &&&Trial| {
-        sending += Duration::from_nanos(trial.get("trial", "duration").number);
+        sending += Duration::from(trial.trial.duration);
         first.shares_device(trial) && sending <= SENDING_MAX
     };
     trials.iter().take_while(fits).count().max(1)
@@ -63,15 +63,20 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     energy::refuse(trial)?;
     profile::refuse(trial)?;
     tracing::refuse(trial)?;
-    if trial.get("trial", "device").text == "kept" {
+    if trial.trial.device == DeviceLifetime::Kept {
         // These count from the start of a device, or are of its whole life.
-        let counted = ["delay", "drop-every", "duplicate-every", "swap-every"];
-        let acts = counted.into_iter().find(|name| trial.get("dut", name).number > 0);
-        let interferes = interference::plan(trial, 0, 0).map(|_| "dut.interference".to_owned());
-        let traced = tracing::is_traced(trial).then(|| "trace.record".to_owned());
-        let soak = store::is_soak(trial).then(|| "trial.capture = \"none\"".to_owned());
-        let metered = energy::is_asked(trial).then(|| "energy.source".to_owned());
-        let acts = acts.map(|name| format!("dut.{name}"));
+        let dut = &trial.dut;
+        let counted = [
+            ("dut.delay", dut.delay.ns_unsigned()),
+            ("dut.drop-every", dut.drop_every),
+            ("dut.duplicate-every", dut.duplicate_every),
+            ("dut.swap-every", dut.swap_every),
+        ];
+        let acts = counted.into_iter().find(|(_, number)| *number > 0).map(|(key, _)| key);
+        let interferes = interference::plan(trial, 0, 0).map(|_| "dut.interference");
+        let traced = tracing::is_traced(trial).then_some("trace.record");
+        let soak = store::is_soak(trial).then_some("trial.capture = \"none\"");
+        let metered = energy::is_asked(trial).then_some("energy.source");
         if let Some(key) = acts.or(interferes).or(traced).or(soak).or(metered) {
             bail!(
                 "trial.device = \"kept\" can't be with {key}, which is of one trial; set trial.device = \"fresh\""
@@ -93,13 +98,13 @@ fn sit(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> {
     let Some(Attempt { trial, .. }) = attempts.first() else { return Ok(()) };
     refuse(trial)?;
     let topology = Topology::of(trial);
-    let isolate = trial.is("host", "isolate");
-    let assignment = CpuAssignment::assign(Path::new("/"), topology.middle, trial.is("host", "fifo"))?;
+    let isolate = trial.host.isolate;
+    let assignment = CpuAssignment::assign(Path::new("/"), topology.middle, trial.host.fifo)?;
     let claims = match &assignment {
         Some(assignment) if isolate => assignment.claim()?,
         _ => Vec::new(),
     };
-    let polls = trial.get("host", "idle").text == "poll";
+    let polls = trial.host.idle == CoreIdle::Poll;
     let _awake = polls.then(|| Awake::request(Path::new("/"))).transpose()?;
     let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
     let needs = devices::needs(trial, &topology, journal.run());
@@ -234,7 +239,7 @@ fn measure(
 /// Waits until a packet crosses the device in every direction: links that were just set up, and a
 /// bridge's ports, take up to a second to forward. The probes carry no signature.
 fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<'_>) -> Result<()> {
-    let patience = Duration::from_nanos(attempt.trial.get("dut", "ready-timeout").number);
+    let patience = Duration::from(attempt.trial.dut.ready_timeout);
     let ring = RingPlan {
         packets: 1000,
         duration_ns: patience.as_nanos() as u64,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use wiretail_capture::write::{CaptureFile, PcapngWriter, TapCounts, TapInterface};
 use wiretail_dataplane::timestamper::TimestampSource;
 use wiretail_dataplane::timestamper::{SNAPLEN, TapReport};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{PacketCapture, Trial};
 use wiretail_schema::packet::KeyRule;
 use wiretail_schema::run::interval::TapStart;
 
@@ -100,10 +100,10 @@ impl Store for Captures {
 
 /// Whether a trial is a soak: its packets are not kept.
 pub fn is_soak(trial: &Trial) -> bool {
-    match trial.get("trial", "capture").text.as_str() {
-        "none" => true,
-        "full" => false,
-        _ => traffic::packets(trial) > KEPT_MAX,
+    match trial.trial.capture {
+        PacketCapture::None => true,
+        PacketCapture::Full => false,
+        PacketCapture::Auto => traffic::packets(trial) > KEPT_MAX,
     }
 }
 
@@ -144,7 +144,7 @@ impl<'a> Soaks<'a> {
             let settings = SoakSettings {
                 title: trial.name.clone(),
                 window_ns: WINDOW_NS,
-                trim_ns: trial.get("trial", "warm-up").number as i64,
+                trim_ns: trial.trial.warm_up.ns,
                 key: KeyRule::Signature,
                 budgets: budgets(trial)?,
                 taps: [tap(segment.pre), tap(segment.post)],

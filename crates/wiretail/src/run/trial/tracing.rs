@@ -13,7 +13,9 @@ use wiretail_dataplane::noise::spin::{SpinPlan, THRESHOLD_NS, interfere, spin};
 use wiretail_host::trace::{Recorder, TraceSpec};
 use wiretail_host::{CoreSet, is_realtime};
 use wiretail_schema::causes::trace::{Gap, ROLES_FILE, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{
+    Deployment, DutKind, GeneratorPacing, IdsCapture, OvsDatapath, SkeletonRelease, SkeletonWait, Trial,
+};
 
 use crate::analyze::outputs;
 use crate::run::testbed::Testbed;
@@ -27,12 +29,10 @@ pub const FOLDER: &str = "trace";
 const SPIN_NS: u64 = 600_000_000;
 /// How often it is disturbed meanwhile.
 const INTERFERENCE_EVERY: Duration = Duration::from_millis(2);
-/// Devices that are programs with DPDK, whatever their keys say.
-const DPDK_KINDS: [&str; 2] = ["dpdk-testpmd", "dpdk-l2fwd"];
 
 /// Whether a trial is traced.
 pub fn is_traced(trial: &Trial) -> bool {
-    trial.is("trace", "record")
+    trial.trace.record
 }
 
 /// Refuses a trial whose trace nobody could read.
@@ -42,8 +42,8 @@ pub fn is_traced(trial: &Trial) -> bool {
 pub fn refuse(trial: &Trial) -> Result<()> {
     if is_traced(trial) && store::is_soak(trial) {
         bail!(
-            "trace.record = \"yes\" explains single packets, and this trial keeps none: it has too many of them, or \
-             trial.capture = \"none\"; set trace.record = \"no\", or a shorter trial.duration"
+            "trace.record = true explains single packets, and this trial keeps none: it has too many of them, or \
+             trial.capture = \"none\"; set trace.record = false, or a shorter trial.duration"
         );
     }
     Ok(())
@@ -81,20 +81,20 @@ pub fn start(
     }
     let Some(assignment) = assignment else {
         bail!(
-            "trace.record = \"yes\": it is not known which core to watch, as the machine says of none that it is usable; \
-             set trace.record = \"no\""
+            "trace.record = true: it is not known which core to watch, as the machine says of none that it is usable; \
+             set trace.record = false"
         );
     };
     let folder = directory.join(FOLDER);
     crate::trace::prepare(&folder)?;
     let spec = TraceSpec {
-        stacks: trial.is("trace", "stacks"),
-        page_faults: trial.is("trace", "page-faults"),
-        buffer_kib: (trial.get("trace", "buffer").number as u32) << 10,
+        stacks: trial.trace.stacks,
+        page_faults: trial.trace.page_faults,
+        buffer_kib: trial.trace.buffer << 10,
         drain_core: Some(assignment.housekeeping),
         ..TraceSpec::new(&folder, watched(assignment))
     };
-    let recorder = testbed.trace(&spec).context("the trial can't be traced (trace.record = \"yes\")")?;
+    let recorder = testbed.trace(&spec).context("the trial can't be traced (trace.record = true)")?;
     let in_sender = testbed.topology().middle != Middle::Ports;
     let roles = TraceRoles {
         schema: ROLES_SCHEMA.to_owned(),
@@ -136,28 +136,35 @@ fn watched(assignment: &CpuAssignment) -> CoreSet {
 
 /// Whether the packet threads never sleep of themselves.
 fn polls(trial: &Trial, in_sender: bool) -> bool {
-    let is = |table, name, value: &str| trial.get(table, name).text == value;
+    let dut = &trial.dut;
     if in_sender {
-        return is("traffic", "pacing", "spin");
+        return trial.traffic.pacing == GeneratorPacing::Spin;
     }
-    match trial.get("dut", "kind").text.as_str() {
-        "skeleton" => is("dut", "wait", "spin") || !is("dut", "deployment", "bare") || delays(trial),
-        "ovs" => is("dut", "datapath", "dpdk"),
-        "suricata" | "snort3" => is("dut", "capture", "dpdk"),
-        kind => DPDK_KINDS.contains(&kind),
+    match dut.kind {
+        DutKind::Skeleton => {
+            dut.wait == SkeletonWait::Spin || dut.deployment != Deployment::Bare || delays(trial)
+        }
+        DutKind::Ovs => dut.datapath == OvsDatapath::Dpdk,
+        DutKind::Suricata | DutKind::Snort3 => dut.capture == IdsCapture::Dpdk,
+        DutKind::DpdkTestpmd | DutKind::DpdkL2fwd => true,
+        DutKind::Wire | DutKind::Bridge | DutKind::LinuxRouter | DutKind::XdpRedirect => false,
+        DutKind::Command => false,
     }
 }
 
 /// Whether the skeleton delays packets: it does not sleep then.
 fn delays(trial: &Trial) -> bool {
-    ["delay", "delay-every"].iter().all(|name| trial.get("dut", name).number > 0)
+    trial.dut.delay.ns > 0 && trial.dut.delay_every > 0
 }
 
 /// Most packets that leave the device together.
 fn batch(trial: &Trial) -> u64 {
-    let kind = trial.get("dut", "kind").text.as_str();
-    let releases = kind == "skeleton" && trial.get("dut", "release").text == "batch";
-    if releases || DPDK_KINDS.contains(&kind) { trial.get("dut", "batch").number.max(1) } else { 1 }
+    let dut = &trial.dut;
+    let releases = match dut.kind {
+        DutKind::Skeleton => dut.release == SkeletonRelease::Batch,
+        kind => matches!(kind, DutKind::DpdkTestpmd | DutKind::DpdkL2fwd),
+    };
+    if releases { u64::from(dut.batch) } else { 1 }
 }
 
 impl Tracing {
@@ -222,7 +229,7 @@ mod tests {
 
     fn trial(dut: &str, more: &str) -> Trial {
         let text = format!(
-            "title = \"t\"\nseed = 1\n[trace]\nrecord = \"yes\"\n[dut]\n{dut}\n[trial]\n{more}\n[traffic]\nrate = \"1 kpps\"\n"
+            "title = \"t\"\nseed = 1\n[trace]\nrecord = true\n[dut]\n{dut}\n[trial]\n{more}\n[traffic]\nrate = \"1 kpps\"\n"
         );
         Experiment::parse(&text).expect("an experiment").trials().remove(0)
     }

@@ -35,12 +35,12 @@ pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRec
 pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
     let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
     GeneratorRecord {
-        offered_pps: trial.get("traffic", "rate").number,
+        offered_pps: trial.traffic.rate.pps,
         sent: report.sent,
         sent_bytes: report.sent_bytes,
         failed: report.failed,
         late: report.late,
-        late_limit_ns: trial.get("traffic", "late-limit").number,
+        late_limit_ns: trial.traffic.late_limit.ns_unsigned(),
         lateness_ns: [at(500_000_000), at(990_000_000), at(999_000_000), at(1_000_000_000)],
     }
 }
@@ -59,8 +59,7 @@ pub fn faults(
     if generator.failed > 0 {
         faults.push(format!("the load generator could not send {} packets", generator.failed));
     }
-    let millionths = |name| trial.get("trial", name).number as f64 / 1e6;
-    if generator.late as f64 > millionths("late-share") * generator.sent as f64 {
+    if generator.late as f64 > trial.trial.late_share.fraction() * generator.sent as f64 {
         faults.push(format!(
             "the load generator was late with {} of {} packets (more than {} us after their time)",
             generator.late,
@@ -68,10 +67,10 @@ pub fn faults(
             generator.late_limit_ns / 1000
         ));
     }
-    let duration_ns = trial.get("trial", "duration").number as f64;
+    let duration_ns = trial.trial.duration.ns as f64;
     // The roles' stalls together may take longer than the trial, of which 100 % is no limit.
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
-    if long_ns > millionths("stall-share") * duration_ns {
+    if long_ns > trial.trial.stall_share.fraction() * duration_ns {
         faults.push(format!(
             "the packets' cores stood still for {:.1} ms of {:.0} ms, in stalls of a millisecond and more",
             long_ns / 1e6,

@@ -93,7 +93,7 @@ fn run_directory(folder: &Path) -> PathBuf {
         let interrupt = |cpu: u32, name: &str, count: u64| json!({"cpu": cpu, "name": name, "count": count});
         json!({
             "number": number, "repeat": 1, "name": format!("trial{number}"), "directory": directory, "state": "valid",
-            "reasons": [], "notes": [], "attempts": 1, "settings": [], "dut": null, "taps": [],
+            "reasons": [], "notes": [], "retries": 0, "settings": [], "dut": null, "taps": [],
             "generator": {"offered_pps": 10_000, "sent": 20_000, "sent_bytes": 0, "failed": 0, "late": 0,
                           "late_limit_ns": 0, "lateness_ns": [0, 0, 0, 0]},
             "segments": [{"name": "forward", "pre": "a", "post": "b", "directory": directory, "analysed": true}],

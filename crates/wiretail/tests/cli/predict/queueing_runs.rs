@@ -89,14 +89,13 @@ fn run(path: &Path, loads: &str, work: &str, service_ns: i64) {
     fs::write(path.join("experiment.resolved.toml"), experiment.to_toml()).expect("written");
     let mut trials = Vec::new();
     for trial in experiment.trials() {
-        let number = |name| trial.get("traffic", name).number as i64;
-        let packets = packets(number("rate"), number("burst"), service_ns);
+        let packets = packets(trial.traffic.rate.pps as i64, trial.traffic.burst.into(), service_ns);
         let directory = format!("trials/{:04}", trial.number);
         fs::create_dir_all(path.join(&directory)).expect("a folder");
         fs::write(path.join(&directory).join("capture.pcapng.zst"), capture(&packets)).expect("written");
         trials.push(json!({
             "number": trial.number, "repeat": 1, "name": format!("<b>trial {}", trial.number), "directory": directory,
-            "state": "valid", "reasons": [], "notes": [], "attempts": 1, "settings": trial.records(),
+            "state": "valid", "reasons": [], "notes": [], "retries": 0, "settings": trial.records(),
             "generator": null, "dut": null, "taps": [],
             "segments": [{"name": "forward", "pre": "pre", "post": "post", "directory": directory, "analysed": true}],
             "stalls": {"threshold_ns": 5000, "causes": [], "longest": []}, "calibration": null, "accounting": null,

@@ -71,14 +71,14 @@ pub fn live_on_own_cores() -> Option<Turn> {
 pub fn experiment(dut: &str, traffic: &str, trial: &str) -> String {
     format!(
         "title = \"A test\"\nseed = 7\n[dut]\n{dut}\n[traffic]\n{traffic}\n\
-         [trial]\nlate-share = \"100 %\"\nstall-share = \"100 %\"\nattempts = 1\nwarm-up = \"0 s\"\n{trial}\n\
-         [host]\nisolate = \"no\"\nfifo = \"no\"\n"
+         [trial]\nlate-share = \"100 %\"\nstall-share = \"100 %\"\nretries = 0\nwarm-up = \"0 s\"\n{trial}\n\
+         [host]\nisolate = false\nfifo = false\n"
     )
 }
 
 /// The same experiment with its cores for itself, and real-time priority.
 pub fn on_own_cores(experiment: &str) -> String {
-    experiment.replace("isolate = \"no\"", "isolate = \"yes\"").replace("fifo = \"no\"", "fifo = \"yes\"")
+    experiment.replace("isolate = false", "isolate = true").replace("fifo = false", "fifo = true")
 }
 
 /// `wiretail forward` as the device under test, which is a program like any other.

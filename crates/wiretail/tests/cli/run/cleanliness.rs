@@ -69,7 +69,7 @@ fn kill_and_clean(text: &str) {
         run.kill();
         let mut left = host::differences(&before, &[pid]);
         // Settings are another run's where this one leaves the cores alone.
-        left.retain(|difference| text.contains("isolate = \"yes\"") || difference.contains("wt-"));
+        left.retain(|difference| text.contains("isolate = true") || difference.contains("wt-"));
         assert!(left.is_empty(), "after {wait} ms: {left:?}");
     }
 }

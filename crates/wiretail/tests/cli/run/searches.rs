@@ -65,7 +65,7 @@ fn what_can_not_be_searched_is_refused_by_name() {
         ("goals = \"ndr, fast\"", "'fast' is not a goal"),
         ("lowest = \"20 kpps\"", "search.lowest = 20000 pps is not below traffic.rate"),
         ("width = \"0 %\"", "search.width: expected more than 0 %"),
-        ("verify = 3", "search.verify has no effect: search.method is nowhere binary"),
+        ("verify = 3", "search.verify has no effect: no trial has search.method = binary"),
     ] {
         let bed = bed(search);
         let ended = Running::start(&bed, bed.command_of("search")).end();

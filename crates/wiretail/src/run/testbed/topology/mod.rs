@@ -19,7 +19,10 @@ use std::net::Ipv4Addr;
 
 use wiretail_dataplane::timestamper::Direction;
 use wiretail_host::{MacAddress, Plan, Step, VethEnd};
-use wiretail_schema::experiment::Trial;
+use wiretail_schema::experiment::{
+    Deployment, Directions, DutKind, GuestNetwork, IngressTap, PollModeDriver, SkeletonSocket, SwitchKind,
+    Trial,
+};
 
 /// The load generator's network. For tests, by RFC 2544 as of RFC 6890: no address of anybody's network.
 pub const NETWORK_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
@@ -139,38 +142,42 @@ impl Segment {
 impl Topology {
     /// That of a trial.
     pub fn of(trial: &Trial) -> Self {
-        let is = |table, name, value: &str| trial.get(table, name).text == value;
-        let guests = match trial.get("dut", "network").text.as_str() {
-            _ if !is("dut", "deployment", "vm") => Guests::None,
-            "vhost-user" => Guests::SharedMemory,
-            _ => Guests::Taps,
+        let dut = &trial.dut;
+        let guests = match (dut.deployment, dut.network) {
+            (Deployment::Bare | Deployment::Container, _) => Guests::None,
+            (Deployment::Vm, GuestNetwork::VhostUser) => Guests::SharedMemory,
+            (Deployment::Vm, GuestNetwork::Tap) => Guests::Taps,
         };
-        let middle = match trial.get("dut", "kind").text.as_str() {
-            "wire" => Middle::Nothing,
+        let middle = match dut.kind {
+            DutKind::Wire => Middle::Nothing,
             _ if guests != Guests::None => Middle::Ports,
-            "bridge" if is("dut", "deployment", "bare") => Middle::Bridge,
-            "bridge" => Middle::Kernel { by_xdp: false },
-            "linux-router" => Middle::Router,
-            "xdp-redirect" => Middle::Kernel { by_xdp: true },
-            _ => Middle::Ports,
+            DutKind::Bridge if dut.deployment == Deployment::Bare => Middle::Bridge,
+            DutKind::Bridge => Middle::Kernel { by_xdp: false },
+            DutKind::LinuxRouter => Middle::Router,
+            DutKind::XdpRedirect => Middle::Kernel { by_xdp: true },
+            DutKind::Skeleton | DutKind::Command | DutKind::DpdkTestpmd | DutKind::DpdkL2fwd => Middle::Ports,
+            DutKind::Suricata | DutKind::Snort3 | DutKind::Ovs => Middle::Ports,
         };
-        let switch = match trial.get("dut", "switch").text.as_str() {
-            "bridge" => Switch::Bridge,
-            "ovs" | "ovs-dpdk" => Switch::Ovs,
-            _ => Switch::None,
+        let switch = match dut.switch {
+            SwitchKind::Bridge => Switch::Bridge,
+            SwitchKind::Ovs | SwitchKind::OvsDpdk => Switch::Ovs,
+            SwitchKind::None => Switch::None,
         };
-        let xdp = is("dut", "kind", "xdp-redirect")
-            || is("dut", "kind", "skeleton") && is("dut", "socket", "xdp")
-            || ["dpdk-testpmd", "dpdk-l2fwd"].iter().any(|kind| is("dut", "kind", kind))
-                && is("dut", "pmd", "af_xdp");
+        let xdp = match dut.kind {
+            DutKind::XdpRedirect => true,
+            DutKind::Skeleton => dut.socket == SkeletonSocket::Xdp,
+            DutKind::DpdkTestpmd | DutKind::DpdkL2fwd => dut.pmd == PollModeDriver::AfXdp,
+            DutKind::Wire | DutKind::Bridge | DutKind::LinuxRouter | DutKind::Command => false,
+            DutKind::Suricata | DutKind::Snort3 | DutKind::Ovs => false,
+        };
         let wire = middle == Middle::Nothing;
         Self {
             middle,
-            devices: if wire { 0 } else { trial.get("dut", "hops").number as usize },
+            devices: if wire { 0 } else { dut.hops as usize },
             switch: if wire { Switch::None } else { switch },
             guests,
-            both_directions: is("traffic", "directions", "both"),
-            tap_senders: wire || guests != Guests::None || xdp || is("trial", "ingress", "sender"),
+            both_directions: trial.traffic.directions == Directions::Both,
+            tap_senders: wire || guests != Guests::None || xdp || trial.trial.ingress == IngressTap::Sender,
         }
     }
 

@@ -44,10 +44,10 @@ fn a_program_that_forwards_nothing_is_told() {
     let Some(_alone) = live() else { return };
     let dut = "kind = \"command\"\ncommand = \"sleep 60\"\nready-timeout = \"500 ms\"";
     let text = experiment(dut, "rate = \"1 kpps\"", "duration = \"200 ms\"");
-    let bed = Bed::new(&text.replace("attempts = 1", "attempts = 2"));
+    let bed = Bed::new(&text.replace("retries = 0", "retries = 1"));
     bed.run().with_code(1);
     let trial = &bed.trials()[0];
-    assert_eq!((&trial["state"], &trial["attempts"]), (&"failed".into(), &2.into()));
+    assert_eq!((&trial["state"], &trial["retries"]), (&"failed".into(), &1.into()));
     assert!(reasons(trial).contains("no probe crossed it"), "{}", reasons(trial));
     // What the first attempt left is kept.
     let directory = trial["directory"].as_str().unwrap();

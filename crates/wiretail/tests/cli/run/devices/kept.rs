@@ -54,7 +54,7 @@ fn what_is_of_one_trial_is_refused() {
         ("kind = \"skeleton\"\ndrop-every = 10", "device = \"kept\"", "dut.drop-every"),
         ("kind = \"skeleton\"\ninterference = \"timer\"", "device = \"kept\"", "dut.interference"),
         ("kind = \"skeleton\"", "device = \"kept\"\ncapture = \"none\"", "trial.capture"),
-        ("kind = \"skeleton\"", "device = \"kept\"\n[trace]\nrecord = \"yes\"", "trace.record"),
+        ("kind = \"skeleton\"", "device = \"kept\"\n[trace]\nrecord = true", "trace.record"),
     ] {
         let bed = Bed::new(&experiment(dut, "rate = \"1 kpps\"", trial));
         let checked = wiretail(["check", &bed.path("test.toml").display().to_string()]);

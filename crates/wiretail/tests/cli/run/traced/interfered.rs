@@ -21,8 +21,7 @@ fn what_interferes_the_device_is_listed_and_seen_by_the_kernel() {
     let device =
         "kind = \"skeleton\"\nwork = \"50 us\"\ninterference = \"all\"\ninterference-every = \"5 ms\"";
     let text = experiment(device, "rate = \"1 kpps\"\npacing = \"sleep\"", "duration = \"1 s\"");
-    let bed =
-        Bed::new(&format!("{text}[trace]\nrecord = \"yes\"\ncontrol = \"no\"\npage-faults = \"yes\"\n"));
+    let bed = Bed::new(&format!("{text}[trace]\nrecord = true\ncontrol = false\npage-faults = true\n"));
     bed.run().with_code(0);
     let trial = &bed.trials()[0];
     let folder = bed.out().join(trial["directory"].as_str().expect("a directory"));

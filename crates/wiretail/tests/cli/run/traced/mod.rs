@@ -19,7 +19,7 @@ use crate::trace::can_trace;
 fn traced(duration: &str) -> String {
     let traffic = "rate = \"5 kpps\"\npattern = \"poisson\"\npacing = \"sleep\"";
     let text = experiment("kind = \"skeleton\"", traffic, &format!("duration = \"{duration}\""));
-    format!("{text}[trace]\nrecord = \"yes\"\npage-faults = \"yes\"\n")
+    format!("{text}[trace]\nrecord = true\npage-faults = true\n")
 }
 
 /// Whether a run of this process has nothing in the tracing file system: whether its names are free there.
@@ -117,5 +117,5 @@ fn the_plan_tells_of_tracing() {
     fs::write(&file, traced("1 s").replace("[trial]", "[trial]\ncapture = \"none\""))
         .expect("the experiment");
     let plan = succeed(["run", &file, "--dry-run"]);
-    assert!(plan.contains("fails, trace.record = \"yes\" explains single packets"), "{plan}");
+    assert!(plan.contains("fails, trace.record = true explains single packets"), "{plan}");
 }

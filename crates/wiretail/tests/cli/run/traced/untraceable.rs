@@ -23,7 +23,7 @@ impl Original {
     fn new() -> Self {
         let traffic = "rate = \"2 kpps\"\npacing = \"sleep\"";
         let text = experiment("kind = \"skeleton\"", traffic, "duration = \"500 ms\"");
-        let bed = Bed::new(&format!("{text}[trace]\nrecord = \"yes\"\ncontrol = \"no\"\n"));
+        let bed = Bed::new(&format!("{text}[trace]\nrecord = true\ncontrol = false\n"));
         bed.run().with_code(0);
         Self { bed, copies: folder() }
     }
