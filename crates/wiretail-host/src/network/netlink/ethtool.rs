@@ -5,8 +5,8 @@
 use std::fmt::Write;
 use std::io;
 
-use super::generic::{BIT_NAME, BITSET_BITS, FEATURES_ACTIVE, FEATURES_GET, GenericNetlink};
-use super::message::{attributes, u32_at};
+use super::generic::{FEATURES_ACTIVE, FEATURES_GET, GenericNetlink, set_bits};
+use super::message::u32_at;
 
 /// A command, and what of its answer is wanted: attribute, name, kind.
 type Wanted = (u8, &'static [(u16, &'static str, Kind)]);
@@ -67,8 +67,7 @@ impl GenericNetlink {
                 }
             });
             match answer {
-                // EOPNOTSUPP: this driver has no such thing.
-                Err(error) if error.raw_os_error() == Some(95) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
                 other => other?,
             }
         }
@@ -81,10 +80,7 @@ fn shown(kind: Kind, value: &[u8]) -> Option<String> {
         Kind::Number => u32_at(value, 0).map(|number| number.to_string()),
         Kind::Switch => value.first().map(|on| if *on == 0 { "off" } else { "on" }.to_owned()),
         Kind::Names => {
-            let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
-            let names = bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
-            let names: Vec<String> =
-                names.filter(|(kind, _)| *kind == BIT_NAME).map(|(_, name)| super::text(name)).collect();
+            let names: Vec<String> = set_bits(value).collect();
             Some(if names.is_empty() { "none".to_owned() } else { names.join(",") })
         }
     }

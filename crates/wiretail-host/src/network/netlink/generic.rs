@@ -6,24 +6,21 @@
 
 use std::io;
 
-use super::message::{ACK, Message, attributes, u16_at};
+use libc::{CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY, GENL_ID_CTRL};
+
+use super::message::{ACK, Message, attributes, u16_at, u64_at};
 use super::socket::Socket;
 
-/// `GENL_ID_CTRL`, the family that knows the others.
-const CTRL: u16 = 16;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-
+// linux/ethtool_netlink.h and linux/netdev.h.
 pub(super) const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
 const FEATURES_HEADER: u16 = 1;
 const FEATURES_WANTED: u16 = 3;
 pub(super) const FEATURES_ACTIVE: u16 = 4;
 const HEADER_DEV_NAME: u16 = 2;
-pub(super) const BITSET_BITS: u16 = 3;
+const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
-pub(super) const BIT_NAME: u16 = 2;
+const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 /// Name of the feature in the kernel (`netdev_features_strings`); `ethtool` has a longer one.
 const GRO: &str = "rx-gro";
@@ -34,8 +31,8 @@ const DEV_XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_NDO_XMIT`: takes redirected frames now.
 const XDP_NDO_XMIT: u64 = 4;
 
-/// `NLA_F_NESTED`, which these families want on what holds attributes.
-const NESTED: u16 = 0x8000;
+/// These families want it on what holds attributes.
+const NESTED: u16 = libc::NLA_F_NESTED as u16;
 /// `struct genlmsghdr`: command, version, two bytes reserved.
 const HEADER_LEN: usize = 4;
 
@@ -68,16 +65,10 @@ impl GenericNetlink {
     /// # Errors
     /// `ENODEV` for a link that is not there; `NotFound` for a kernel without ethtool's netlink.
     pub(crate) fn gro(&mut self, link: &str) -> io::Result<bool> {
-        let mut request = self.request("ethtool", FEATURES_GET)?;
-        device(&mut request, link);
         let mut on = false;
-        self.objects(request, |kind, value| {
-            // Of a bit set without a mask only the set bits are there.
+        self.ethtool(FEATURES_GET, link, |kind, value| {
             if kind == FEATURES_ACTIVE {
-                let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
-                let mut names =
-                    bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
-                on = names.any(|(kind, name)| kind == BIT_NAME && super::text(name) == GRO);
+                on = set_bits(value).any(|name| name == GRO);
             }
         })?;
         Ok(on)
@@ -121,8 +112,8 @@ impl GenericNetlink {
         request.attribute(DEV_IFINDEX, &index.to_ne_bytes());
         let mut takes = None;
         self.objects(request, |kind, value| {
-            if let (DEV_XDP_FEATURES, Ok(features)) = (kind, value.try_into()) {
-                takes = Some(u64::from_ne_bytes(features) & XDP_NDO_XMIT != 0);
+            if kind == DEV_XDP_FEATURES {
+                takes = u64_at(value, 0).map(|features| features & XDP_NDO_XMIT != 0);
             }
         })?;
         Ok(takes)
@@ -141,11 +132,11 @@ impl GenericNetlink {
     }
 
     fn request(&mut self, family: &str, command: u8) -> io::Result<Message> {
-        let mut question = Message::new(CTRL, ACK, &[CTRL_CMD_GETFAMILY, 1, 0, 0]);
-        question.name(CTRL_ATTR_FAMILY_NAME, family);
+        let mut question = Message::new(GENL_ID_CTRL as u16, ACK, &[CTRL_CMD_GETFAMILY as u8, 1, 0, 0]);
+        question.name(CTRL_ATTR_FAMILY_NAME as u16, family);
         let mut number = None;
         self.objects(question, |kind, value| {
-            if kind == CTRL_ATTR_FAMILY_ID {
+            if kind == CTRL_ATTR_FAMILY_ID as u16 {
                 number = u16_at(value, 0);
             }
         })?;
@@ -166,6 +157,13 @@ fn device(request: &mut Message, link: &str) {
     request.nest(FEATURES_HEADER | NESTED, |header| {
         header.name(HEADER_DEV_NAME, link);
     });
+}
+
+/// The names of the bits that are set in a bit set without a mask.
+pub(super) fn set_bits(value: &[u8]) -> impl Iterator<Item = String> {
+    let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
+    let names = bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
+    names.filter(|(kind, _)| *kind == BIT_NAME).map(|(_, name)| super::text(name))
 }
 
 #[cfg(test)]

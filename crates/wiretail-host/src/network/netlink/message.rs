@@ -5,22 +5,19 @@
 
 use std::io;
 
+use libc::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR};
+
 /// Bytes before the fixed part: length, kind, flags, sequence number, sender.
 pub const HEADER_LEN: usize = 16;
 
-/// `NLMSG_ERROR`: an answer with an errno, zero for success.
-const ERROR: u16 = 2;
-/// `NLMSG_DONE`: the end of a list.
-const DONE: u16 = 3;
-
-/// `NLM_F_REQUEST`.
-pub const REQUEST: u16 = 1;
-/// `NLM_F_ACK`: answer even if there is nothing but success to tell.
-pub const ACK: u16 = 4;
-/// `NLM_F_CREATE | NLM_F_EXCL`: make it; fail if it is there.
-pub const CREATE: u16 = 0x400 | 0x200;
-/// `NLM_F_DUMP`: all of the kind.
-pub const DUMP: u16 = 0x300;
+const ERROR: u16 = NLMSG_ERROR as u16;
+const DONE: u16 = NLMSG_DONE as u16;
+/// Answer even if there is only success to report.
+pub const ACK: u16 = NLM_F_ACK as u16;
+/// Make it; fail if it is there.
+pub const CREATE: u16 = (NLM_F_CREATE | NLM_F_EXCL) as u16;
+/// All of the kind.
+pub const DUMP: u16 = NLM_F_DUMP as u16;
 
 /// A request under construction.
 #[derive(Debug)]
@@ -31,12 +28,10 @@ pub struct Message {
 impl Message {
     /// Starts a request of `kind` (`RTM_…`) with its fixed part.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(256);
-        bytes.extend_from_slice(&0_u32.to_ne_bytes());
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&(REQUEST | flags).to_ne_bytes());
-        bytes.extend_from_slice(&[0; 8]);
-        let mut message = Message { bytes };
+        // The length and the sequence number are filled in at the end.
+        let mut message = Message { bytes: vec![0; HEADER_LEN] };
+        message.bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        message.bytes[6..8].copy_from_slice(&(NLM_F_REQUEST as u16 | flags).to_ne_bytes());
         message.raw(fixed);
         message
     }
@@ -127,7 +122,7 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)? & 0x3fff;
+        let kind = u16_at(rest, 2)? & libc::NLA_TYPE_MASK as u16;
         let value = rest.get(4..len)?;
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
@@ -142,6 +137,11 @@ pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
 /// A 32-bit number at `offset`.
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+/// A 64-bit number at `offset`.
+pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
 }
 
 #[cfg(test)]

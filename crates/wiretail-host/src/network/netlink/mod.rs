@@ -1,8 +1,4 @@
-//! The few requests of route netlink that a testbed needs, over a socket of the standard kind.
-//!
-//! An own writer instead of the `rtnetlink` crate: that one is asynchronous and would bring a
-//! runtime with some forty crates into a program that has none, for ten requests of a few dozen
-//! bytes each whose layout the kernel keeps stable. The bytes are in [`message`], the requests here.
+//! The requests of route netlink that a testbed needs: the bytes are in [`message`], the requests here.
 //!
 //! A socket belongs to the network namespace of the thread that opened it, for good: open it inside
 //! with [`Namespace::inside`](crate::Namespace::inside), use it anywhere.
@@ -16,55 +12,22 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::net::AddressFamily;
+use libc::{
+    AF_INET, AF_INET6, IFA_ADDRESS, IFA_F_NODAD, IFA_FLAGS, IFA_LOCAL, IFLA_ADDRESS, IFLA_IFNAME,
+    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU,
+    IFLA_NET_NS_FD, IFLA_OPERSTATE, IFLA_STATS64, NDA_DST, NDA_LLADDR, NUD_PERMANENT, RT_SCOPE_UNIVERSE,
+    RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTA_OIF, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE,
+    RTM_GETLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC,
+};
 
-use self::message::{ACK, CREATE, DUMP, Message, attributes, u32_at};
+use self::message::{ACK, CREATE, DUMP, Message, attributes, u32_at, u64_at};
 use self::socket::Socket;
 use crate::network::mac::MacAddress;
 
-/// `NETLINK_ROUTE` is protocol 0.
-const ROUTE: Option<rustix::net::Protocol> = None;
-
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_NEWNEIGH: u16 = 28;
-const RTM_DELNEIGH: u16 = 29;
-
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_STATS64: u16 = 23;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_MASTER: u16 = 10;
-const IFLA_OPERSTATE: u16 = 16;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_NET_NS_FD: u16 = 28;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
-const IFLA_INFO_SLAVE_DATA: u16 = 5;
+// What `libc` lacks: linux/if_link.h.
 const IFLA_BRPORT_STATE: u16 = 1;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
-
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_FLAGS: u16 = 8;
-/// No duplicate address detection: an address of a testbed works at once.
-const IFA_F_NODAD: u32 = 2;
-
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-/// `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_UNIVERSE`, `RTN_UNICAST`.
-const ROUTE_KIND: [u8; 4] = [254, 4, 0, 1];
-
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
-const NUD_PERMANENT: u16 = 0x80;
 
 const IFF_UP: u32 = 1;
 /// Operational states after RFC 2863. Unknown is what has no carrier to speak of (loopback); also a
@@ -132,7 +95,8 @@ impl Netlink {
     /// # Errors
     /// What the system says: no descriptors left, or no netlink.
     pub fn open() -> io::Result<Self> {
-        Socket::open(ROUTE).map(Netlink)
+        // NETLINK_ROUTE is protocol 0.
+        Socket::open(None).map(Netlink)
     }
 
     /// Makes a veth pair: `a` in this socket's namespace, `b` in the one that `b_namespace` is. Both
@@ -181,10 +145,7 @@ impl Netlink {
     /// `ENODEV` for a link that is not there; what else the system says.
     pub(crate) fn set_master(&mut self, port: &str, bridge: &str) -> io::Result<()> {
         let master = self.index(bridge)?;
-        let index = self.index(port)?;
-        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
-        request.attribute(IFLA_MASTER, &master.to_ne_bytes());
-        self.command(request)
+        self.change(port, IFLA_MASTER, &master.to_ne_bytes())
     }
 
     /// Sets a link up or down.
@@ -202,10 +163,7 @@ impl Netlink {
     /// # Errors
     /// `EINVAL` for what the link cannot do; what else the system says.
     pub(crate) fn set_mtu(&mut self, link: &str, mtu: u32) -> io::Result<()> {
-        let index = self.index(link)?;
-        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
-        request.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-        self.command(request)
+        self.change(link, IFLA_MTU, &mtu.to_ne_bytes())
     }
 
     /// Gives a link another Ethernet address.
@@ -213,9 +171,12 @@ impl Netlink {
     /// # Errors
     /// `ENODEV` for a link that is not there; what else the system says.
     pub(crate) fn set_mac(&mut self, link: &str, mac: MacAddress) -> io::Result<()> {
-        let index = self.index(link)?;
-        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(index, 0, 0));
-        request.attribute(IFLA_ADDRESS, &mac.0);
+        self.change(link, IFLA_ADDRESS, &mac.0)
+    }
+
+    fn change(&mut self, link: &str, attribute: u16, value: &[u8]) -> io::Result<()> {
+        let mut request = Message::new(RTM_NEWLINK, ACK, &ifinfo(self.index(link)?, 0, 0));
+        request.attribute(attribute, value);
         self.command(request)
     }
 
@@ -248,11 +209,12 @@ impl Netlink {
 
     fn address(&mut self, kind: u16, flags: u16, link: &str, ip: IpAddr, len: u8) -> io::Result<Message> {
         let (family, bytes) = family_and_bytes(ip);
-        let mut fixed = vec![family, len, 0, 0];
-        fixed.extend_from_slice(&self.index(link)?.to_ne_bytes());
+        // struct ifaddrmsg
+        let fixed = [&[family, len, 0, 0], &self.index(link)?.to_ne_bytes()[..]].concat();
         let mut request = Message::new(kind, flags, &fixed);
         request.attribute(IFA_LOCAL, &bytes).attribute(IFA_ADDRESS, &bytes);
         if ip.is_ipv6() {
+            // No duplicate address detection: the address works at once.
             request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
         }
         Ok(request)
@@ -279,10 +241,9 @@ impl Netlink {
 
     fn neighbour(&mut self, kind: u16, flags: u16, link: &str, ip: IpAddr) -> io::Result<Message> {
         let (family, bytes) = family_and_bytes(ip);
-        let mut fixed = vec![family, 0, 0, 0];
-        fixed.extend_from_slice(&self.index(link)?.to_ne_bytes());
-        fixed.extend_from_slice(&NUD_PERMANENT.to_ne_bytes());
-        fixed.extend_from_slice(&[0, 0]);
+        let index = self.index(link)?.to_ne_bytes();
+        // struct ndmsg
+        let fixed = [&[family, 0, 0, 0], &index[..], &NUD_PERMANENT.to_ne_bytes(), &[0, 0]].concat();
         let mut request = Message::new(kind, flags, &fixed);
         request.attribute(NDA_DST, &bytes);
         Ok(request)
@@ -326,10 +287,10 @@ impl Netlink {
         gateway: IpAddr,
     ) -> io::Result<Message> {
         let (family, bytes) = family_and_bytes(destination);
-        let mut fixed = vec![family, len, 0, 0];
-        fixed.extend_from_slice(&ROUTE_KIND);
-        fixed.extend_from_slice(&0_u32.to_ne_bytes());
-        let mut request = Message::new(kind, flags, &fixed);
+        // struct rtmsg
+        let fixed =
+            [[family, len, 0, 0], [RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST], [0; 4]];
+        let mut request = Message::new(kind, flags, fixed.as_flattened());
         request
             .attribute(RTA_DST, &bytes)
             .attribute(RTA_OIF, &self.index(link)?.to_ne_bytes())
@@ -387,12 +348,10 @@ fn ifinfo(index: u32, flags: u32, change: u32) -> [u8; IFINFO_LEN] {
 }
 
 fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let bytes = match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    };
-    (family.as_raw() as u8, bytes)
+    match address {
+        IpAddr::V4(v4) => (AF_INET as u8, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (AF_INET6 as u8, v6.octets().to_vec()),
+    }
 }
 
 fn parse_link(body: &[u8]) -> Option<Link> {
@@ -434,10 +393,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
 
 /// `struct rtnl_link_stats64`: packets in and out, bytes in and out, errors in and out, drops in and out.
 fn parse_traffic(value: &[u8]) -> Option<LinkTraffic> {
-    let at = |place: usize| {
-        let bytes = value.get(place * 8..place * 8 + 8)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-    };
+    let at = |place: usize| u64_at(value, place * 8);
     Some(LinkTraffic { received: at(0)?, sent: at(1)?, dropped_in: at(6)?, dropped_out: at(7)? })
 }
 
