@@ -1,13 +1,12 @@
 //! `wiretail setup`: what is installed of what trials may need, and how the rest gets here.
 //!
 //! - [`parts`]: what can be had, as data, and what is missing of it;
-//! - [`sources`]: where packages come from, derived from what the host has configured;
+//! - [`sources`]: where packages come from: what the host has configured, and one entry more;
 //! - [`apt`]: installing them, with no service started and the host's apt left as it is;
-//! - [`rules`]: the rule set for Suricata; [`progress`]: a line for those who wait; [`text`]: tables and plans.
+//! - [`rules`]: the rule set for Suricata; [`text`]: tables and plans.
 
 mod apt;
 pub mod parts;
-mod progress;
 mod rules;
 mod sources;
 mod text;
@@ -23,8 +22,7 @@ use wiretail_host::privileges;
 use crate::cli::setup::{PartName, SetupArgs};
 use parts::{Fetch, PARTS, Part};
 pub use parts::{missing, missing_program};
-use progress::Spinner;
-use sources::Derived;
+use sources::Sources;
 
 /// A part, as it is on this host.
 #[derive(Debug)]
@@ -60,7 +58,8 @@ pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
     let status: Vec<Status> = chosen.into_iter().map(Status::of).collect();
     let mut out = io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &text::json(&status))?;
+        let parts: Vec<_> = status.iter().map(text::json).collect();
+        serde_json::to_writer_pretty(&mut out, &parts)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -70,7 +69,7 @@ pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
     }
     let wanted: Vec<&Status> =
         status.iter().filter(|one| !one.is_installed() && one.part.by_hand.is_empty()).collect();
-    let sources = if wanted.is_empty() { None } else { Some(derived_sources()?) };
+    let sources = if wanted.is_empty() { None } else { Some(Sources::of(Path::new("/etc"))?) };
     for one in &status {
         text::plan(&mut out, one, sources.as_ref(), &versions(one, sources.as_ref()))?;
     }
@@ -98,19 +97,8 @@ fn choose(names: &[PartName]) -> Vec<&'static Part> {
     PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)).collect()
 }
 
-fn derived_sources() -> Result<Derived> {
-    let root = Path::new("/");
-    let configured = sources::configured(root)?;
-    if configured.is_empty() && !root.join("etc/apt").is_dir() {
-        bail!(
-            "there is no /etc/apt: parts are installed from Debian's packages; install them your system's way"
-        );
-    }
-    sources::derive(&configured, &sources::codename(root)?)
-}
-
 /// The versions that would be installed, of those packages that apt has a list of already.
-fn versions(one: &Status, sources: Option<&Derived>) -> Vec<(String, String)> {
+fn versions(one: &Status, sources: Option<&Sources>) -> Vec<(String, String)> {
     if one.is_installed() || one.part.packages.is_empty() {
         return Vec::new();
     }
@@ -121,7 +109,7 @@ fn versions(one: &Status, sources: Option<&Derived>) -> Vec<(String, String)> {
 /// Asks on the terminal.
 fn confirmed(names: &[String]) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        bail!("nobody to ask: standard input is no terminal; say --yes, or look with --dry-run");
+        bail!("standard input is not a terminal; pass --yes, or --dry-run to see the plan");
     }
     eprint!("\nInstall {}? [y/N] ", names.join(", "));
     let mut answer = String::new();
@@ -130,7 +118,7 @@ fn confirmed(names: &[String]) -> Result<bool> {
 }
 
 /// Installs part after part. One that fails does not keep the others from being installed.
-fn install(wanted: &[&Status], sources: &Derived) -> Result<()> {
+fn install(wanted: &[&Status], sources: &Sources) -> Result<()> {
     let apt = apt::Apt::new(sources)?;
     let mut faults = Vec::new();
     for one in wanted {
@@ -145,34 +133,26 @@ fn install(wanted: &[&Status], sources: &Derived) -> Result<()> {
 }
 
 fn install_part(apt: &apt::Apt, part: &Part) -> Result<()> {
-    let new: Vec<&str> =
-        part.packages.iter().copied().filter(|package| apt::installed_version(package).is_none()).collect();
-    let name = part.name.to_string();
-    if !new.is_empty() {
-        apt.install(part, &new)?;
-    }
+    apt.install(part)?;
     match part.fetch {
         Some(Fetch::EmergingRules) => rules::fetch(apt)?,
-        Some(Fetch::Kernels) => kernels(apt)?,
+        Some(Fetch::Kernels) => {
+            for kernel in Kernel::ALL {
+                eprintln!("  {}: fetching and unpacking", kernel.package());
+                fetch_kernel(kernel, &apt::options())?;
+            }
+        }
         None => {}
     }
-    match missing(part.name) {
-        None => Ok(()),
-        Some(_) => bail!(
-            "{name}: {} not there although the packages are installed; reinstall them with: sudo apt-get install \
+    let absent = part.absent(Path::new("/"));
+    if !absent.is_empty() {
+        bail!(
+            "{}: {} not there although the packages are installed; reinstall them with: sudo apt-get install \
              --reinstall {}",
-            part.absent(Path::new("/")).join(", "),
+            part.name,
+            absent.join(", "),
             part.packages.join(" ")
-        ),
-    }
-}
-
-/// Fetches the kernels of virtual machines.
-fn kernels(apt: &apt::Apt) -> Result<()> {
-    for kernel in Kernel::ALL {
-        let mut spinner = Spinner::new(kernel.package());
-        spinner.show("fetching and unpacking");
-        fetch_kernel(kernel, &apt.options())?;
+        );
     }
     Ok(())
 }

@@ -21,15 +21,13 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 pub struct Part {
     /// What it is called on the command line.
     pub name: PartName,
-    /// What it is.
-    pub what: &'static str,
     /// What of Wiretail uses it.
     pub used_by: &'static str,
     /// Debian's packages; the first one's version is the part's.
     pub packages: &'static [&'static str],
     /// Packages that can't be beside these: they are removed.
     pub replaces: &'static [&'static str],
-    /// Taken from the suite of [`super::sources::Derived::suite`], where the release's own lacks it.
+    /// Taken from the suite of [`super::sources::Sources::suite`], where the release's own lacks it.
     pub from_extra_suite: bool,
     /// Files (absolute) and programs that are all there where the part is installed.
     pub probes: &'static [&'static str],
@@ -50,107 +48,87 @@ pub enum Fetch {
     Kernels,
 }
 
+/// What most parts do not have.
+const PLAIN: Part = Part {
+    name: PartName::Tools,
+    used_by: "",
+    packages: &[],
+    replaces: &[],
+    from_extra_suite: false,
+    probes: &[],
+    services: &[],
+    fetch: None,
+    by_hand: "",
+};
+
 /// All parts, in the order in which they are shown.
 pub const PARTS: &[Part] = &[
     Part {
         name: PartName::Tools,
-        what: "iproute2 and ethtool",
         used_by: "testbeds: namespaces and offloads by hand, drop counters",
         packages: &["iproute2", "ethtool"],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &["ip", "tc", "ethtool"],
-        services: &[],
-        fetch: None,
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Dpdk,
-        what: "DPDK, its headers and a C compiler",
         used_by: "dpdk-testpmd, dpdk-l2fwd; building with the feature dpdk",
         packages: &["dpdk", "dpdk-dev", "libdpdk-dev", "pkg-config", "gcc", "libc6-dev"],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &["dpdk-testpmd", "pkg-config", "gcc", "/usr/include/dpdk/rte_eal.h"],
         services: &["dpdk"],
-        fetch: None,
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Suricata,
-        what: "Suricata 7",
         used_by: "suricata, in AF_PACKET and in DPDK mode",
         packages: &["suricata"],
-        replaces: &[],
         from_extra_suite: true,
         probes: &["suricata", "/etc/suricata/rules"],
         services: &["suricata"],
-        fetch: None,
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::SuricataRules,
-        what: "Emerging Threats rules out of Suricata's source package",
         used_by: "suricata, as its largest set of rules",
         packages: &["tar", "xz-utils"],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &[EMERGING_RULES],
-        services: &[],
         fetch: Some(Fetch::EmergingRules),
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Ovs,
-        what: "Open vSwitch with its DPDK build",
         used_by: "ovs; the switch between the VNFs of a chain",
         packages: &["openvswitch-switch", "openvswitch-switch-dpdk"],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &["ovs-vsctl", "ovs-vswitchd", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"],
         services: &["openvswitch-switch", "ovs-record-hostname"],
-        fetch: None,
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Container,
-        what: "LXC and runc",
         used_by: "deployment \"container\"",
         packages: &["lxc", "runc"],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &["lxc-start", "runc"],
         services: &["lxc", "lxc-net", "lxc-monitord"],
-        fetch: None,
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Vm,
-        what: "QEMU, a static busybox, and Debian's kernels",
         used_by: "deployment \"vm\"",
         packages: &["qemu-system-x86", "busybox-static", "kmod"],
         replaces: &["busybox"],
-        from_extra_suite: false,
         probes: &["qemu-system-x86_64", "busybox", "depmod"],
-        services: &[],
         fetch: Some(Fetch::Kernels),
-        by_hand: "",
+        ..PLAIN
     },
     Part {
         name: PartName::Snort,
-        what: "Snort 3",
         used_by: "snort3",
-        packages: &[],
-        replaces: &[],
-        from_extra_suite: false,
         probes: &["snort"],
-        services: &[],
-        fetch: None,
         by_hand: "\
-Debian has no package of Snort 3. Build LibDAQ (with its afpacket module, and the dpdk module for DPDK),
-  then Snort 3, each from its project's release and after its own instructions, with a prefix such as
-  /usr/local. Wiretail looks for the program `snort` on the PATH and in /usr/local/bin; `snort --daq-list`
-  must name afpacket, or dpdk.",
+Build LibDAQ (with its afpacket module, and the dpdk module for DPDK), then Snort 3, each from its project's
+  release and after its own instructions, with a prefix such as /usr/local. Wiretail looks for the program `snort`
+  on the PATH and in /usr/local/bin; `snort --daq-list` must name afpacket, or dpdk.",
+        ..PLAIN
     },
 ];
 
@@ -158,6 +136,12 @@ impl Part {
     /// The part of this name.
     pub fn of(name: PartName) -> &'static Self {
         PARTS.iter().find(|part| part.name == name).expect("each name has a part: tested")
+    }
+
+    /// What it is: the help of its name.
+    pub fn what(&self) -> String {
+        let help = self.name.to_possible_value().and_then(|name| name.get_help().map(ToString::to_string));
+        help.unwrap_or_default()
     }
 
     /// The probes that are not there under `root`.
@@ -192,20 +176,15 @@ fn find(root: &Path, probe: &str) -> Option<PathBuf> {
     folders.map(|folder| below(&folder.join(probe))).find(|path| path.is_file())
 }
 
-/// Why a trial that needs this part can't be: nothing where the part is installed.
+/// Why a trial that needs this part can't run: nothing where the part is installed.
 pub fn missing(name: PartName) -> Option<String> {
     missing_below(Path::new("/"), name)
 }
 
 fn missing_below(root: &Path, name: PartName) -> Option<String> {
     let part = Part::of(name);
-    let absent: Vec<String> = part.absent(root).iter().map(|probe| format!("`{probe}`")).collect();
-    let are = match absent.len() {
-        0 => return None,
-        1 => "is",
-        _ => "are",
-    };
-    Some(format!("{} {are} not installed; run: {}", absent.join(", "), part.command()))
+    let absent = part.absent(root);
+    not_installed(&absent, part)
 }
 
 /// Why a program of a part can't be started: nothing where it is here, or of no part.
@@ -215,12 +194,16 @@ pub fn missing_program(argv: &[String]) -> Option<String> {
 
 fn missing_program_below(root: &Path, argv: &[String]) -> Option<String> {
     // stdbuf(1) starts another one.
-    let program = argv.iter().find(|word| *word != "stdbuf" && !word.starts_with('-'))?;
-    let part = PARTS.iter().find(|part| part.probes.contains(&program.as_str()))?;
-    if find(root, program).is_some() {
-        return None;
-    }
-    Some(format!("`{program}` is not installed; run: {}", part.command()))
+    let program = argv.iter().find(|word| *word != "stdbuf" && !word.starts_with('-'))?.as_str();
+    let part = PARTS.iter().find(|part| part.probes.contains(&program))?;
+    let absent = if find(root, program).is_some() { &[][..] } else { &[program] };
+    not_installed(absent, part)
+}
+
+fn not_installed(absent: &[&str], part: &Part) -> Option<String> {
+    let are = if absent.len() == 1 { "is" } else { "are" };
+    let names = absent.join("`, `");
+    (!absent.is_empty()).then(|| format!("`{names}` {are} not installed; run: {}", part.command()))
 }
 
 #[cfg(test)]
@@ -232,7 +215,7 @@ mod tests {
         assert_eq!(PARTS.len(), PartName::value_variants().len());
         for name in PartName::value_variants() {
             let part = Part::of(*name);
-            assert!(!part.probes.is_empty() && !part.what.is_empty() && !part.used_by.is_empty(), "{name}");
+            assert!(!part.probes.is_empty() && !part.what().is_empty() && !part.used_by.is_empty(), "{name}");
             assert_eq!(
                 part.packages.is_empty(),
                 !part.by_hand.is_empty(),

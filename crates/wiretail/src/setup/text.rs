@@ -2,45 +2,26 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-
-use super::Status;
+use serde_json::{Value, json};
 use wiretail_host::deploy::vm::Kernel;
 
+use super::Status;
 use super::parts::{EMERGING_RULES, Fetch};
-use super::sources::Derived;
-use crate::cli::setup::PartName;
+use super::sources::Sources;
 
 /// A part in `wiretail setup --json`.
-#[derive(Debug, Serialize)]
-pub struct PartJson {
-    /// The part's name.
-    part: PartName,
-    what: &'static str,
-    used_by: &'static str,
-    installed: bool,
-    /// Of its first package; none where it is not installed or not from a package.
-    version: Option<String>,
-    /// Programs and files that are not there.
-    missing: Vec<&'static str>,
-    packages: &'static [&'static str],
-    /// None where there is no package.
-    command: Option<String>,
-}
-
-/// The parts for programs.
-pub fn json(status: &[Status]) -> Vec<PartJson> {
-    let part = |one: &Status| PartJson {
-        part: one.part.name,
-        what: one.part.what,
-        used_by: one.part.used_by,
-        installed: one.is_installed(),
-        version: one.version.clone().filter(|_| one.is_installed()),
-        missing: one.absent.clone(),
-        packages: one.part.packages,
-        command: one.part.by_hand.is_empty().then(|| one.part.command()),
-    };
-    status.iter().map(part).collect()
+pub fn json(one: &Status) -> Value {
+    let part = one.part;
+    json!({
+        "part": part.name,
+        "what": part.what(),
+        "used_by": part.used_by,
+        "installed": one.is_installed(),
+        "version": one.version.as_ref().filter(|_| one.is_installed()),
+        "missing": one.absent,
+        "packages": part.packages,
+        "command": part.by_hand.is_empty().then(|| part.command()),
+    })
 }
 
 /// The table of parts.
@@ -82,15 +63,15 @@ fn state(one: &Status) -> String {
 pub fn plan(
     out: &mut impl Write,
     one: &Status,
-    sources: Option<&Derived>,
+    sources: Option<&Sources>,
     versions: &[(String, String)],
 ) -> io::Result<()> {
     let part = one.part;
     if one.is_installed() {
         let version = one.version.as_ref().map(|version| format!(" ({version})")).unwrap_or_default();
-        return writeln!(out, "{}: {} is installed{version}; nothing to do", part.name, part.what);
+        return writeln!(out, "{}: installed{version}; nothing to do", part.name);
     }
-    writeln!(out, "{}: {}, for {}", part.name, part.what, part.used_by)?;
+    writeln!(out, "{}: {}, for {}", part.name, part.what(), part.used_by)?;
     if !part.by_hand.is_empty() {
         return writeln!(out, "  {}", part.by_hand);
     }
@@ -102,27 +83,26 @@ pub fn plan(
     if !part.replaces.is_empty() {
         writeln!(out, "  replaces  {}, where that is installed", part.replaces.join(", "))?;
     }
-    if let Some(sources) = sources {
-        let needs_extra = part.from_extra_suite || part.fetch == Some(Fetch::EmergingRules);
-        let (suite, mirror) = (&sources.suite, &sources.mirror);
-        match (needs_extra, sources.added) {
-            (true, true) => {
-                writeln!(out, "  sources   those of /etc/apt, and {suite} of {mirror} for this alone")?;
-            }
-            (true, false) => writeln!(out, "  sources   those of /etc/apt, {suite} of {mirror}")?,
-            (false, _) => writeln!(out, "  sources   those of /etc/apt")?,
+    if let Some(Sources { suite, mirror, added, .. }) = sources {
+        let extra = match (part.from_extra_suite || part.fetch == Some(Fetch::EmergingRules), added) {
+            (true, true) => format!(", and {suite} of {mirror} for this alone"),
+            (true, false) => format!(", {suite} of {mirror}"),
+            (false, _) => String::new(),
+        };
+        writeln!(out, "  sources   those of /etc/apt{extra}")?;
+    }
+    match part.fetch {
+        Some(Fetch::EmergingRules) => {
+            writeln!(
+                out,
+                "  fetches   the source archive of suricata (18 MB); keeps {EMERGING_RULES} (13 MB)"
+            )?;
         }
-    }
-    if let Some(Fetch::EmergingRules) = part.fetch {
-        writeln!(out, "  fetches   the source archive of suricata (18 MB); keeps {EMERGING_RULES} (13 MB)")?;
-    }
-    if let Some(Fetch::Kernels) = part.fetch {
-        let names: Vec<&str> = Kernel::ALL.iter().map(|kernel| kernel.package()).collect();
-        writeln!(
-            out,
-            "  fetches   what {} stand for (some 60 MB each), unpacked into the cache",
-            names.join(", ")
-        )?;
+        Some(Fetch::Kernels) => {
+            let names = Kernel::ALL.map(|kernel| kernel.package()).join(", ");
+            writeln!(out, "  fetches   what {names} stand for (some 60 MB each), unpacked into the cache")?;
+        }
+        None => {}
     }
     if !part.services.is_empty() {
         writeln!(out, "  services  not started, now or at boot: {}", part.services.join(", "))?;
@@ -134,10 +114,12 @@ pub fn plan(
 mod tests {
     use super::super::parts::Part;
     use super::*;
+    use crate::cli::setup::PartName;
 
-    fn sources() -> Derived {
-        Derived {
-            text: String::new(),
+    fn sources() -> Sources {
+        Sources {
+            files: Vec::new(),
+            entry: (String::new(), "list"),
             suite: "bookworm-backports".into(),
             mirror: "http://mirror.example/debian".into(),
             added: true,
@@ -181,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_there_is_left_alone_and_what_has_no_package_is_explained() {
         let text = planned(&status(PartName::Dpdk, &[], Some("22.11")), &[]);
-        assert_eq!(text, "dpdk: DPDK, its headers and a C compiler is installed (22.11); nothing to do\n");
+        assert_eq!(text, "dpdk: installed (22.11); nothing to do\n");
         let text = planned(&status(PartName::Snort, &["snort"], None), &[]);
         assert!(text.contains("no package") && text.contains("snort --daq-list"), "{text}");
         assert!(!text.contains("packages  "), "{text}");
@@ -202,10 +184,10 @@ mod tests {
         assert!(text.ends_with(
             "\n\n  sudo wiretail setup container\n  sudo wiretail setup snort   # says how: there is no package\n"
         ));
-        let json = serde_json::to_value(json(&all)).expect("JSON");
+        let json: Vec<Value> = all.iter().map(json).collect();
         assert_eq!(json[0]["part"], "dpdk");
         assert_eq!((&json[0]["installed"], &json[0]["version"]), (&true.into(), &"22.11".into()));
-        assert_eq!((&json[1]["missing"][0], &json[1]["version"]), (&"runc".into(), &serde_json::Value::Null));
-        assert_eq!(json[2]["command"], serde_json::Value::Null);
+        assert_eq!((&json[1]["missing"][0], &json[1]["version"]), (&"runc".into(), &Value::Null));
+        assert_eq!(json[2]["command"], Value::Null);
     }
 }
