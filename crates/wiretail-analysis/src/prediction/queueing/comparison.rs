@@ -1,6 +1,6 @@
 //! A prediction against the measurement of the same load.
 
-use wiretail_schema::prediction::calibration::ComparedPercentile;
+use wiretail_schema::prediction::queueing::calibration::ComparedPercentile;
 use wiretail_schema::units::Share;
 
 use crate::stats::counts::Counts;

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use wiretail_schema::prediction::calibration::{
-    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
-};
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::QueueingPrediction;
+use wiretail_schema::prediction::queueing::calibration::{
+    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+};
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Series, Unit};
 
 use super::intervals::{self, Lane, draw};

@@ -8,7 +8,7 @@ use wiretail_analysis::prediction::queueing::capacity;
 use wiretail_analysis::stats::list::{median, percentile};
 use wiretail_capture::OpenOptions;
 use wiretail_schema::causes::{EXPLANATION_FILE, TrialExplanation};
-use wiretail_schema::prediction::calibration::{
+use wiretail_schema::prediction::queueing::calibration::{
     QUEUEING_MODEL_SCHEMA, QueueingCalibration, SavedQueueingModel,
 };
 use wiretail_schema::prediction::queueing::{QueueingModel, Release};

@@ -9,7 +9,7 @@ use wiretail_analysis::prediction::queueing::comparison::{CAPACITY_LIMIT, Predic
 use wiretail_analysis::prediction::queueing::{Rounds, capacity, predict_rounds};
 use wiretail_analysis::stats::counts::Counts;
 use wiretail_report::format::{duration, short};
-use wiretail_schema::prediction::calibration::{
+use wiretail_schema::prediction::queueing::calibration::{
     ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
 };
 use wiretail_schema::prediction::queueing::{QueueingModel, Release};

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::prediction::queueing::{capacity, predict};
-use wiretail_schema::prediction::calibration::QueueingCalibration;
+use wiretail_schema::prediction::queueing::calibration::QueueingCalibration;
 use wiretail_schema::prediction::queueing::{
     Arrivals, Interrupts, Length, QUEUEING_SCHEMA, QueueingModel, QueueingPrediction, Release, Wake,
 };

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use wiretail_analysis::prediction::queueing::comparison::compare_each;
 use wiretail_analysis::prediction::queueing::{Rounds, predict_rounds};
 use wiretail_analysis::stats::counts::Counts;
-use wiretail_schema::prediction::calibration::{QueueingCalibration, QueueingReplay};
+use wiretail_schema::prediction::queueing::calibration::{QueueingCalibration, QueueingReplay};
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 use wiretail_schema::run::stalls::StalledRole;
 

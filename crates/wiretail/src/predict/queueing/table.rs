@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, digits, duration, first_of, rate, ratio, short};
-use wiretail_schema::prediction::calibration::{
+use wiretail_schema::prediction::queueing::calibration::{
     ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
 };
 use wiretail_schema::prediction::queueing::{

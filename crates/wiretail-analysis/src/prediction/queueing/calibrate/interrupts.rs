@@ -3,8 +3,8 @@
 //! Short ones are told by gaps of a busy server, of which there are many. Of long ones few fall into busy times, but whoever comes
 //! to an idle server during one meets it, too: the longer it is, the more of the idle time is watched by packets.
 
-use wiretail_schema::prediction::calibration::InterruptEvidence;
 use wiretail_schema::prediction::capacity::Estimate;
+use wiretail_schema::prediction::queueing::calibration::InterruptEvidence;
 use wiretail_schema::prediction::queueing::{Interrupts, Length};
 
 use super::Isolated;

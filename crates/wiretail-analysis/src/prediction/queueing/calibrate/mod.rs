@@ -23,8 +23,10 @@ mod wake;
 #[cfg(test)]
 mod tests;
 
-use wiretail_schema::prediction::calibration::{CalibrationMethod, InterruptEvidence, QueueingCalibration};
 use wiretail_schema::prediction::capacity::Estimate;
+use wiretail_schema::prediction::queueing::calibration::{
+    CalibrationMethod, InterruptEvidence, QueueingCalibration,
+};
 use wiretail_schema::prediction::queueing::{Length, QueueingModel, Release};
 
 use self::busy::Busy;

@@ -1,7 +1,7 @@
 //! What a packet that found the server idle waited for, besides service and transfer; the interrupts that it met are told apart
 //! by [`interrupts`].
 
-use wiretail_schema::prediction::calibration::WakeEvidence;
+use wiretail_schema::prediction::queueing::calibration::WakeEvidence;
 use wiretail_schema::prediction::queueing::{Length, Wake};
 use wiretail_schema::units::Share;
 

@@ -2,10 +2,12 @@
 //!
 //! All times are in ns and may have fractions.
 
+pub mod calibration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::calibration::{QueueingCalibration, QueueingCheck, QueueingSearchCheck};
+use self::calibration::{QueueingCalibration, QueueingCheck, QueueingSearchCheck};
 
 /// Name and version of the document that `wiretail predict queueing --json` prints.
 pub const QUEUEING_SCHEMA: &str = "wiretail.queueing/1";

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::capacity::Estimate;
-use crate::prediction::queueing::{QueueingLoad, QueueingModel, Release};
+use super::{QueueingLoad, QueueingModel, Release};
+use crate::prediction::capacity::Estimate;
 use crate::run::SettingRecord;
 
 /// Name and version of the file that `wiretail predict queueing --save` writes.
