@@ -137,8 +137,8 @@ fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usiz
         };
         match key_name {
             "name" => name = Some(one()?.to_owned()),
-            "dut-median" => dut = Some(median(&texts).map_err(at)?),
-            "forwarder-median" => forwarder = Some(median(&texts).map_err(at)?),
+            "dut-median" => dut = Some(estimate(&texts).map_err(at)?),
+            "forwarder-median" => forwarder = Some(estimate(&texts).map_err(at)?),
             "interrupts" => {
                 let read = |text: &String| text.parse().map_err(|error: UnitError| at(error.to_string()));
                 interrupts = texts.iter().map(read).collect::<Result<_, _>>()?;
@@ -165,8 +165,8 @@ fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usiz
     })
 }
 
-/// A median from one text or three.
-fn median(texts: &[String]) -> Result<Estimate, String> {
+/// A median with its interval, from one text or three.
+fn estimate(texts: &[String]) -> Result<Estimate, String> {
     let expected = "expected a duration such as \"14.5us\", or a list of three: value, lower and upper bound";
     let values = texts.iter().map(|text| text.parse::<Duration>()).collect::<Result<Vec<_>, _>>();
     let values: Vec<f64> =
@@ -219,6 +219,6 @@ forwarder-median = "1us"
         for bounds in ["90kpps..80kpps", "80kpps", "80..90", "1kpps..1kpps"] {
             assert!(bounds.parse::<OverloadBounds>().is_err(), "{bounds}");
         }
-        assert!(median(&["3us", "4us", "5us"].map(str::to_owned)).is_err());
+        assert!(estimate(&["3us", "4us", "5us"].map(str::to_owned)).is_err());
     }
 }
