@@ -240,7 +240,7 @@ impl Experiment {
     fn cross_product(&self) -> Vec<Combination> {
         let mut product: Vec<Vec<String>> = vec![Vec::new()];
         for texts in &self.texts {
-            let with = |before: &Vec<String>, text: &String| [&before[..], &[text.clone()]].concat();
+            let with = |before: &Vec<String>, text: &String| [&before[..], std::slice::from_ref(text)].concat();
             product =
                 product.iter().flat_map(|before| texts.iter().map(move |text| with(before, text))).collect();
         }
