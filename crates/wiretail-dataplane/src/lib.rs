@@ -3,10 +3,10 @@
 //! Three roles of a trial, each a plain plan, an `open` or `new` that does all that may fail or needs
 //! memory, and a loop that does nothing but its work:
 //!
-//! - [`generator`]: the load generator. What it sends is a [`plan`] (or a [`recording`]), when is a
-//!   [`schedule`], how the packets look is in [`frame`];
+//! - [`generator`]: the load generator. What it sends is a `plan` (or a `recording`), when is a
+//!   `schedule`, how the packets look is in `frame`;
 //! - [`skeleton`]: the minimal forwarder, the smallest possible device under test, with known delays
-//!   and known [`faults`] on request;
+//!   and known `faults` on request;
 //! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
 //!
 //! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
@@ -16,7 +16,7 @@
 //!
 //! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
-//! [`lateness`] (what the loops count into), [`stalls`] (when a loop's core was taken from it), [`error`].
+//! `lateness` (what the loops count into), `stalls` (when a loop's core was taken from it), [`error`].
 //!
 //! Invariants: between its first and its last packet a loop allocates nothing, logs nothing, formats
 //! nothing, and makes no system call but those that move packets. It counts; others read the counters

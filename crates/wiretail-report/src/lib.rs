@@ -2,7 +2,7 @@
 //!
 //! Four layers, each standing on the one before it:
 //!
-//! - [`format`]: numbers for people ("12.34 µs"), the exact ones stay beside them;
+//! - [`mod@format`]: numbers for people ("12.34 µs"), the exact ones stay beside them;
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;

@@ -97,7 +97,7 @@ impl Outcome {
 pub enum GivenUp {
     /// Its key came again, later than the window.
     KeyReused,
-    /// More than [`IN_FLIGHT_MAX`] packets were under way.
+    /// More than `IN_FLIGHT_MAX` packets were under way.
     TooMany,
 }
 

@@ -1,6 +1,6 @@
 //! How much load a device takes: which rate to try next, and what all trials together say.
 //!
-//! A search is a pure function of the trials so far: [`next`] says what to measure, [`conclude`] what was found. So a
+//! A search is a pure function of the trials so far: [`next`] says what to measure, [`mod@conclude`] what was found. So a
 //! search that was interrupted goes on from its trials, and is tested on devices whose capacity is known ([`simulated`]).
 //!
 //! - `classify`: what the trials at one rate say about a goal;

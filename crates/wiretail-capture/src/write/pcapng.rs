@@ -90,7 +90,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// Of kind `InvalidInput`: a stamp before the epoch, a frame longer than
-    /// [`FRAME_LEN_MAX`](super::pcap::FRAME_LEN_MAX) or than `wire_len`, an interface that the file does
+    /// [`FRAME_LEN_MAX`] or than `wire_len`, an interface that the file does
     /// not have. Else what the sink says.
     #[inline]
     pub fn write(&mut self, interface: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> io::Result<()> {

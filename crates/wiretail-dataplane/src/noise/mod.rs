@@ -62,7 +62,7 @@ pub struct NoiseLog {
     pub watched_ns: u64,
     /// How long pieces of work took, in ns.
     pub work: Histogram,
-    /// Gaps by their length: number and sum in ns, in buckets of [`lengths`].
+    /// Gaps by their length: number and sum in ns, in buckets of `lengths`.
     lengths: Box<[[u64; 2]]>,
     steps: Vec<u64>,
     kept: KeptStalls,

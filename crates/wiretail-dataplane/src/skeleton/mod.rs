@@ -1,7 +1,7 @@
 //! The skeleton application: a forwarder that does nothing but forward, so that what is measured is the
 //! infrastructure's own share. It busy-polls its rings and sends frames from where they were received.
 //!
-//! Known delays can be injected, to calibrate a measurement, or known [`faults`](crate::skeleton::faults), to
+//! Known delays can be injected, to calibrate a measurement, or known [`faults`], to
 //! check its accounting.
 
 pub mod faults;

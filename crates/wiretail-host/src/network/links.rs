@@ -55,7 +55,7 @@ pub(crate) fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddres
     .map_err(error)
 }
 
-/// Opens a tap that [`Step::AddTap`] made, for one program at a time. Without somebody who holds it open the
+/// Opens a tap that `Step::AddTap` made, for one program at a time. Without somebody who holds it open the
 /// link has no carrier.
 ///
 /// # Errors

@@ -178,7 +178,7 @@ impl Recorder {
     }
 
     /// Ends the recording, takes what is left in the buffers, and returns the document. It has no names of addresses
-    /// yet: see [`symbols`].
+    /// yet: see [`mod@symbols`].
     ///
     /// # Errors
     /// A file that can't be written; it holds what came before.

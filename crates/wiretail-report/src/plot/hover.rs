@@ -1,7 +1,7 @@
 //! The numbers behind a drawn figure, for the script: hover and the CSV download.
 //!
 //! Each curve's numbers are its CSV rows as text. So the download is byte for byte what
-//! [`crate::csv`] writes, and hover shows the digits that stand in the file.
+//! [`mod@crate::csv`] writes, and hover shows the digits that stand in the file.
 
 use serde_json::{Value, json};
 use wiretail_schema::summary::figure::{Axis, Figure};

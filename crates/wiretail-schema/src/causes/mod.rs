@@ -81,7 +81,7 @@ pub struct TrialExplanation {
     pub tail_lost_ns: u64,
     /// Of that, without a cause.
     pub tail_unknown_ns: u64,
-    /// Percentiles as measured, and those that [`CauseRow::without`] has, in the same order.
+    /// Percentiles as measured, and those that [`without_ns`](CauseRow) has, in the same order.
     pub percentiles: Vec<PercentileValue>,
     /// Causes, the largest share of the tail first.
     pub causes: Vec<CauseRow>,

@@ -1,6 +1,6 @@
 //! An experiment: what is measured, under which load, how often. Written in TOML.
 //!
-//! Every key stands in one table, [`keys`](self::keys), with its type, its limits, its default and what it means: [`KEYS`]. The typed
+//! Every key stands in one table, [`keys`], with its type, its limits, its default and what it means: [`KEYS`]. The typed
 //! values of a trial ([`Settings`]), parsing, the errors, the documentation and the JSON Schema all come from there. A key that is a
 //! *factor* may hold a list: the trials are the cross product of all lists, in the order of the table.
 
@@ -240,7 +240,8 @@ impl Experiment {
     fn cross_product(&self) -> Vec<Combination> {
         let mut product: Vec<Vec<String>> = vec![Vec::new()];
         for texts in &self.texts {
-            let with = |before: &Vec<String>, text: &String| [&before[..], std::slice::from_ref(text)].concat();
+            let with =
+                |before: &Vec<String>, text: &String| [&before[..], std::slice::from_ref(text)].concat();
             product =
                 product.iter().flat_map(|before| texts.iter().map(move |text| with(before, text))).collect();
         }

@@ -1,8 +1,7 @@
 //! A run: what `manifest.json` in a run directory holds.
 //!
 //! A run is the trials of one experiment; a trial is one load on one device under test. A trial's taps
-//! bound *segments*: from one tap to another, each with an analysis of its own ([`Summary`]
-//! (crate::summary::Summary)). The first segment is the whole device under test.
+//! bound *segments*: from one tap to another, each with an analysis of its own ([`Summary`](crate::summary::Summary)). The first segment is the whole device under test.
 
 pub mod breakdown;
 pub mod calibration;

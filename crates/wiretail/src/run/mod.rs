@@ -2,7 +2,7 @@
 //!
 //! - [`testbed`]: namespaces, links, routers, traffic, cores; [`devices`]: what forwards;
 //! - [`trial`]: one trial, from the first packet to its validity; [`retries`]: again until it is valid;
-//! - [`experiment`], [`plan`]: the file, and what it would do; [`output`]: what stays in the run directory and what is
+//! - [`mod@experiment`], [`plan`]: the file, and what it would do; [`output`]: what stays in the run directory and what is
 //!   printed; [`clean`]: undoing what earlier runs left.
 //!
 //! Here: the trials of a file one after the other, and their evaluation.

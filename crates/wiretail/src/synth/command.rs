@@ -1,4 +1,4 @@
-//! `wiretail synth`: the command around [`synthesize`](super::synthesize).
+//! `wiretail synth`: the command around [`synthesize`].
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

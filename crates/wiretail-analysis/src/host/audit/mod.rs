@@ -6,7 +6,7 @@
 //!
 //! A rule is a file in `rules/` and an entry in its table: what it reads, how it judges, and what there is to say about it. It sees a
 //! [`View`] and nothing else: what was requested (boot line, configuration), what is in effect (sysfs, procfs), and what happened
-//! between two readings. What could not be read is said ([`Verdict::Unseen`]), never taken for good.
+//! between two readings. What could not be read is said (`Verdict::Unseen`), never taken for good.
 
 mod boot_line;
 mod judgement;

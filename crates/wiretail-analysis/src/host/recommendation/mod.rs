@@ -6,7 +6,7 @@
 //! Searches, explanations ───────────────┘   matrix ─► Matrix
 //! ```
 //!
-//! A recommendation is a file: what it asks of the evidence, how it stands, what to do next. [`seen`] makes trials
+//! A recommendation is a file: what it asks of the evidence, how it stands, what to do next. `seen` makes trials
 //! comparable: under the same load, on the same host, but for what is compared; [`contrast`] tells deployments or kernels
 //! apart, by intervals that do not overlap. Nothing is scored: what there is no evidence for is said to have none.
 //!

@@ -101,7 +101,7 @@ pub struct Guest {
     pub links: Vec<GuestLink>,
     /// Its namespace and its cores are without meaning inside. The working folder is a copy.
     pub workload: Workload,
-    /// By [`accel`].
+    /// By [`mod@accel`].
     pub accel: Accel,
 }
 

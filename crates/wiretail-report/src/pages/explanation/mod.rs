@@ -1,6 +1,6 @@
 //! The page of a traced trial: what delayed its worst packets, to be understood without any other page.
 //!
-//! - [`words`]: causes and packets as text, for the terminal, too; [`shares`]: stacked bars and the colours; [`causes`]: the
+//! - [`words`]: causes and packets as text, for the terminal, too; `shares`: stacked bars and the colours; [`causes`]: the
 //!   ranking and what helps; `packets` and `timeline`: one packet after the other; `evidence`: senders, and what it
 //!   rests on.
 

@@ -163,7 +163,7 @@ impl Chosen {
     }
 }
 
-/// The trials that RUN[:TRIAL] means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
+/// The trials that RUN`[:TRIAL]` means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
 /// none: those that are valid, through one device, one way.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The devices under test of a trial: started, awaited, asked what they counted, stopped.
 //!
 //! A wire, a bridge and a router are parts of the testbed: the kernel forwards. A bare skeleton is a thread of this
-//! process. Everything else is a program ([`program`]), one file a kind, in one of the deployments.
+//! process. Everything else is a program ([`mod@program`]), one file a kind, in one of the deployments.
 //!
 //! | `dut.kind` | where |
 //! |---|---|
