@@ -57,7 +57,12 @@ fn main() -> std::io::Result<()> {
     causes::trace(&mut sample, 3, hostile);
     std::fs::write(directory.join("run.html"), sample.page())?;
     let trial = &sample.run.trials[0];
-    let page = ExplanationPage { run: &sample.run, trial, explanation: &sample.explanations[0].explanation };
+    let page = ExplanationPage {
+        run: &sample.run,
+        trial,
+        explanation: &sample.explanations[0].explanation,
+        mitigations: causes::mitigation,
+    };
     std::fs::write(directory.join("explanation.html"), wiretail_report::explanation(&page))?;
     let switched = run::Plan {
         devices: &[

@@ -6,8 +6,7 @@
 //! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
 //!   markup; it escapes whatever it is given, so that a file name cannot become an element);
 //! - `plot`: a [`Figure`] to SVG;
-//! - `cells`: tables; `page`, `compare`, `run`, `explanation`, `prediction` and `recommend`: the documents;
-//! - [`mitigations`]: what helps against what delays packets.
+//! - `pages`: the documents, and what they share.
 //!
 //! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
 //! without scripts, and never asks for anything outside its file; the script adds hover and the
@@ -20,7 +19,6 @@ use wiretail_schema::summary::figure::Figure;
 mod csv;
 pub mod format;
 mod html;
-pub mod mitigations;
 mod pages;
 mod plot;
 

@@ -8,6 +8,7 @@
 
 pub mod ablation;
 pub mod audit;
+pub mod mitigation;
 pub mod noise;
 pub mod recommendation;
 pub mod tuning;

@@ -1,5 +1,6 @@
 //! A synthetic explanation: causes of every kind, packets with parts and timelines that add up.
 
+use wiretail_schema::causes::mitigation::{Mitigation, Source};
 use wiretail_schema::causes::*;
 use wiretail_schema::run::overhead::{Overhead, OverheadAt, OverheadVerdict};
 use wiretail_schema::run::scenario::{RATE, Scenario};
@@ -267,5 +268,14 @@ fn evidence(hostile: bool) -> Evidence {
         ],
         logs_stalls: true,
         remarks: vec![remark.to_owned()],
+    }
+}
+
+/// What helps: the analysis has the table.
+pub fn mitigation(_: CauseKind, name: &str) -> Mitigation {
+    Mitigation {
+        what: "Something took the packet core from the device.",
+        steps: vec![format!("Keep {name} off the core: boot with isolcpus=CORES [isolcpus]")],
+        sources: &[Source { title: "Linux: NO_HZ", url: "https://docs.kernel.org/timers/no_hz.html" }],
     }
 }

@@ -15,7 +15,12 @@ const PLAN: run::Plan<'_> = run::Plan {
 
 fn page(explained: &TrialExplanation, hostile: bool) -> String {
     let sample = run::run(&PLAN, &numbers::summary(1, false).0, hostile);
-    explanation(&ExplanationPage { run: &sample.run, trial: &sample.run.trials[0], explanation: explained })
+    explanation(&ExplanationPage {
+        run: &sample.run,
+        trial: &sample.run.trials[0],
+        explanation: explained,
+        mitigations: causes::mitigation,
+    })
 }
 
 /// The page without its script, which knows what a NaN is.

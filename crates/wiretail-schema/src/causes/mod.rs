@@ -4,6 +4,7 @@
 //! with its cause, and what is left without one. Formulas: `docs/kpi/attribution.md`.
 
 pub mod capture;
+pub mod mitigation;
 pub mod trace;
 
 use schemars::JsonSchema;

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use wiretail_analysis::host::mitigation::mitigation;
 use wiretail_report::format::{count, duration};
-use wiretail_report::mitigations::{Mitigation, mitigation};
 use wiretail_report::{cause_name, headline, sentence};
+use wiretail_schema::causes::mitigation::Mitigation;
 use wiretail_schema::causes::{CauseRow, CauseSender, PacketExplanation, TrialExplanation, TrialFindings};
 use wiretail_schema::run::interference::GroundTruthReport;
 
@@ -92,21 +93,24 @@ fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usiz
         self::sender(out, explanation, sender)?;
     }
     incidents(out, explanation, worst)?;
-    writeln!(out, "\n  WHAT HELPS")?;
-    let mut told: Vec<&Mitigation> = Vec::new();
+    writeln!(
+        out,
+        "\n  WHAT HELPS [rule of wiretail host audit; wiretail host plan writes what sets most of them]"
+    )?;
+    let mut told: Vec<Mitigation> = Vec::new();
     for row in explanation.causes.iter().filter(|row| row.tail_packets > 0) {
         let mitigation = mitigation(row.kind, &row.name);
         if told.len() == MITIGATIONS || told.contains(&mitigation) {
             continue;
         }
-        told.push(mitigation);
         writeln!(out, "    {}: {}", cause_name(row), mitigation.what)?;
-        for step in mitigation.steps {
+        for step in &mitigation.steps {
             writeln!(out, "      - {step}")?;
         }
         for source in mitigation.sources {
             writeln!(out, "        {} ({})", source.url, source.title)?;
         }
+        told.push(mitigation);
     }
     evidence(out, explanation)
 }

@@ -34,15 +34,6 @@ const fn word(name: &'static str, rule: &'static str, wish: fn(&Ask<'_>) -> Wish
     Word { name, rule, own: None, wish }
 }
 
-const fn own(
-    name: &'static str,
-    title: &'static str,
-    cost: &'static str,
-    wish: fn(&Ask<'_>) -> Wish,
-) -> Word {
-    Word { name, rule: "", own: Some((title, cost)), wish }
-}
-
 /// In the order in which they stand in the line: a number of huge pages belongs to the size before it.
 const WORDS: &[Word] = &[
     word("isolcpus", "isolcpus", |ask| Wish::Value(format!("managed_irq,domain,{}", ask.cores()))),
@@ -68,25 +59,22 @@ const WORDS: &[Word] = &[
         Wish::Bare => optimized(ask, Wish::Value("disable".to_owned())),
         other => other,
     }),
-    own("mce", "corrected errors of memory do not interrupt", "they are not logged", |ask| {
-        physical(ask, Wish::Value("ignore_ce".to_owned()))
-    }),
-    own("audit", "system calls are not audited", "no audit trail", |_| Wish::Value("0".to_owned())),
-    own("skew_tick", "ticks of the cores are not at the same time", "a little power", |_| {
-        Wish::Value("1".to_owned())
-    }),
+    word("mce", "machine-check", |ask| physical(ask, Wish::Value("ignore_ce".to_owned()))),
+    word("audit", "audit-trail", |_| Wish::Value("0".to_owned())),
+    Word {
+        name: "skew_tick",
+        rule: "",
+        own: Some(("ticks of the cores are not at the same time", "a little power")),
+        wish: |_| Wish::Value("1".to_owned()),
+    },
     word("transparent_hugepage", "thp", |_| Wish::Value("madvise".to_owned())),
     word("default_hugepagesz", "hugepages", |ask| huge(ask, "default_hugepagesz", "1G")),
     word("hugepagesz", "hugepages", |ask| huge(ask, "hugepagesz", "1G")),
     word("hugepages", "hugepages", |ask| huge(ask, "hugepages", GIANT_PAGES)),
-    own("iommu", "devices that are passed through need no translation for the host", "none", |_| {
-        Wish::Value("pt".to_owned())
-    }),
-    own("intel_iommu", "network cards can be passed through to machines", "none", |ask| {
-        match ask.view.processor_field("vendor_id") {
-            Some("AuthenticAMD") => Wish::NotHere("the processor's is on without a word"),
-            _ => Wish::Value("on".to_owned()),
-        }
+    word("iommu", "iommu", |_| Wish::Value("pt".to_owned())),
+    word("intel_iommu", "sriov", |ask| match ask.view.processor_field("vendor_id") {
+        Some("AuthenticAMD") => Wish::NotHere("the processor's is on without a word"),
+        _ => Wish::Value("on".to_owned()),
     }),
 ];
 

@@ -1,12 +1,12 @@
 //! The causes by what the delay would be without each, and what helps against them.
 
+use wiretail_schema::causes::mitigation::Mitigation;
 use wiretail_schema::causes::{CauseKind, CauseRow, PercentileValue, TrialExplanation};
 
 use super::words::cause_name;
-use super::zero_faint;
+use super::{ExplanationPage, zero_faint};
 use crate::format;
 use crate::html::Markup;
-use crate::mitigations::{Mitigation, mitigation};
 use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::explanation::breakdown::{Breakdown, colour};
 use crate::pages::page;
@@ -17,7 +17,8 @@ const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
 const OPEN_SHARE: f64 = 0.02;
 
 /// The section.
-pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
+pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
+    let explanation = page.explanation;
     if explanation.causes.is_empty() {
         return;
     }
@@ -36,7 +37,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
              was there or not. A dash: not known, as of packets ahead, which are the traffic itself.",
         );
     });
-    advice(m, explanation);
+    advice(m, page);
 }
 
 /// Positions of the percentiles that are shown, in [`TrialExplanation::percentiles`].
@@ -146,12 +147,13 @@ fn rounded(value: f64) -> String {
 }
 
 /// What helps, in the order of the ranking; causes with the same remedy share it.
-fn advice(m: &mut Markup, explanation: &TrialExplanation) {
+fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
+    let explanation = page.explanation;
     let shares = Breakdown::of_tail(explanation);
-    let mut entries: Vec<(&'static Mitigation, Vec<usize>)> = Vec::new();
+    let mut entries: Vec<(Mitigation, Vec<usize>)> = Vec::new();
     for cause in ranked(explanation).into_iter().filter(|&cause| shares.of_cause(cause) > 0) {
         let row = &explanation.causes[cause];
-        let found = mitigation(row.kind, &row.name);
+        let found = (page.mitigations)(row.kind, &row.name);
         match entries.iter_mut().find(|(other, _)| *other == found) {
             Some((_, causes)) => causes.push(cause),
             None => entries.push((found, vec![cause])),
@@ -162,7 +164,10 @@ fn advice(m: &mut Markup, explanation: &TrialExplanation) {
     let (open, more): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
     page::section(m, "remedies", "What helps", |m| {
-        m.tag("p").class("hint").text("In the order of the table above.");
+        m.tag("p").class("hint").text(
+            "In the order of the table above. In brackets: the rule of \"wiretail host audit\" that judges a setting; \"wiretail host plan\" \
+             writes what sets most of them.",
+        );
         open.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
         if !more.is_empty() {
             m.tag("details").class("more").body(|m| {
@@ -198,7 +203,7 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
         });
         m.tag("p").text(mitigation.what);
         m.tag("ul").body(|m| {
-            for step in mitigation.steps {
+            for step in &mitigation.steps {
                 m.tag("li").text(step);
             }
         });

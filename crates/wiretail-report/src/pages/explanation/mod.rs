@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use wiretail_schema::causes::TrialExplanation;
+use wiretail_schema::causes::mitigation::Mitigations;
 use wiretail_schema::run::{Run, TrialRecord};
 
 use crate::format;
@@ -33,6 +34,8 @@ pub struct ExplanationPage<'a> {
     pub trial: &'a TrialRecord,
     /// What delayed its packets.
     pub explanation: &'a TrialExplanation,
+    /// What helps against a cause.
+    pub mitigations: Mitigations,
 }
 
 /// The percentiles among the key figures; 100 is the maximum.
@@ -46,7 +49,7 @@ pub fn explanation(page: &ExplanationPage<'_>) -> String {
         m.tag("main").body(|m| {
             key_figures(m, explanation);
             excess_delay(m, explanation);
-            causes::section(m, explanation);
+            causes::section(m, page);
             packets::section(m, explanation);
             evidence::senders(m, explanation);
             evidence::section(m, explanation);

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain};
 use wiretail_analysis::causes::ground_truth::{Judged, judge};
+use wiretail_analysis::host::mitigation::mitigation;
 use wiretail_analysis::matching::Outcome;
 use wiretail_capture::trace::Trace;
 use wiretail_report::{EXPLANATION_PAGE, ExplanationPage};
@@ -132,7 +133,12 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     let found = written(path, run)?;
     for ExplainedTrial { trial, explanation } in &found {
         let Some(record) = run.trials.iter().find(|record| record.number == *trial) else { continue };
-        let page = wiretail_report::explanation(&ExplanationPage { run, trial: record, explanation });
+        let page = wiretail_report::explanation(&ExplanationPage {
+            run,
+            trial: record,
+            explanation,
+            mitigations: mitigation,
+        });
         let file = path.join(&record.directory).join(EXPLANATION_PAGE);
         outputs::write_file(&file, page.as_bytes())?;
     }

@@ -1,6 +1,8 @@
-//! The entries: what happens, what to do, where it is documented.
+//! The entries: what happens, what to do, where it is documented. `{nohz-full}` stands for what that rule of the audit says.
 
-use super::{Mitigation, Source};
+use wiretail_schema::causes::mitigation::Source;
+
+use super::Entry;
 
 const NO_HZ: Source = Source {
     title: "Linux: NO_HZ, reducing scheduling-clock ticks",
@@ -21,13 +23,12 @@ const SYSCTL_KERNEL: Source = Source {
     url: "https://docs.kernel.org/admin-guide/sysctl/kernel.html",
 };
 
-pub const TIMER: Mitigation = Mitigation {
+pub(super) const TIMER: Entry = Entry {
     what: "The kernel's tick: on a busy core it comes CONFIG_HZ times a second (100 to 1000), to account time, run \
            timers and let the scheduler look around.",
     steps: &[
-        "Boot with nohz_full= and the packet core: a core with a single runnable task then goes without the tick. The \
-         kernel needs CONFIG_NO_HZ_FULL, and another core has to keep the time.",
-        "Leave no second runnable task there (isolcpus= or a cpuset): it brings the tick back.",
+        "A core with a single runnable task goes without the tick; another core has to keep the time: {nohz-full}",
+        "A second runnable task brings the tick back: {isolcpus}; {tasks}",
         "In a virtual machine the host's tick interrupts, too: nohz_full= belongs on the host's core as well.",
         "Timeouts of the program's own (timers, poll and epoll with a timeout) come by the same interrupt: poll without \
          them on this core.",
@@ -35,7 +36,7 @@ pub const TIMER: Mitigation = Mitigation {
     sources: &[NO_HZ, PARAMETERS],
 };
 
-pub const TLB_SHOOTDOWN: Mitigation = Mitigation {
+pub(super) const TLB_SHOOTDOWN: Entry = Entry {
     what: "A thread took memory out of use or changed its protection (munmap, madvise, mprotect, a freed heap, an ended \
            thread's stack); each core that runs a thread of the same program is interrupted to forget the old addresses.",
     steps: &[
@@ -45,8 +46,7 @@ pub const TLB_SHOOTDOWN: Mitigation = Mitigation {
          MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_MAX_ in the environment.",
         "Put what allocates (logging, rule reload, statistics) into a process of its own: only cores that run threads of \
          the same address space are interrupted.",
-        "Switch off what moves pages by itself: transparent huge pages (transparent_hugepage=never), automatic NUMA \
-         balancing (kernel.numa_balancing=0), proactive compaction (vm.compaction_proactiveness=0).",
+        "Switch off what moves pages by itself: {thp}; {numa-balancing}; {compaction}",
     ],
     sources: &[
         Source { title: "Linux: the TLB", url: "https://docs.kernel.org/arch/x86/tlb.html" },
@@ -63,7 +63,7 @@ pub const TLB_SHOOTDOWN: Mitigation = Mitigation {
     ],
 };
 
-pub const MEMBARRIER: Mitigation = Mitigation {
+pub(super) const MEMBARRIER: Entry = Entry {
     what: "A thread called membarrier with an expedited command: each core that runs a thread of its program (or of a \
            registered one) is interrupted to execute a memory barrier.",
     steps: &[
@@ -78,7 +78,7 @@ pub const MEMBARRIER: Mitigation = Mitigation {
     ],
 };
 
-pub const CODE_PATCHING: Mitigation = Mitigation {
+pub(super) const CODE_PATCHING: Entry = Entry {
     what: "The kernel changed its own code (a static key, a tracepoint, a probe, a BPF trampoline, a module): all cores are \
            interrupted so that none runs the old one.",
     steps: &[
@@ -92,11 +92,11 @@ pub const CODE_PATCHING: Mitigation = Mitigation {
     }],
 };
 
-pub const STEERING: Mitigation = Mitigation {
+pub(super) const STEERING: Entry = Entry {
     what: "Another core received a packet and steered it here (receive packet steering): this core is interrupted to take \
            it.",
     steps: &[
-        "Take the core out of /sys/class/net/INTERFACE/queues/rx-N/rps_cpus of every interface (0 switches steering off).",
+        "Switch steering off for every interface: {rps}",
         "Receive flow steering follows the application's core: net.core.rps_sock_flow_entries=0 switches it off.",
     ],
     sources: &[Source {
@@ -105,7 +105,7 @@ pub const STEERING: Mitigation = Mitigation {
     }],
 };
 
-pub const DEFERRED_FREE: Mitigation = Mitigation {
+pub(super) const DEFERRED_FREE: Entry = Entry {
     what: "Another core is done with packet buffers that were allocated here, and hands them back to be freed here.",
     steps: &["net.core.skb_defer_max=0 has them freed where they were used."],
     sources: &[Source {
@@ -114,7 +114,7 @@ pub const DEFERRED_FREE: Mitigation = Mitigation {
     }],
 };
 
-pub const WAKEUP: Mitigation = Mitigation {
+pub(super) const WAKEUP: Entry = Entry {
     what: "Another core woke a thread that sleeps on this one: often the device's own, because a packet came for it.",
     steps: &[
         "A device that polls is not woken: DPDK, AF_XDP or sockets with busy polling.",
@@ -123,7 +123,7 @@ pub const WAKEUP: Mitigation = Mitigation {
     sources: &[NAPI, KTHREADS],
 };
 
-pub const FUNCTION_CALL: Mitigation = Mitigation {
+pub(super) const FUNCTION_CALL: Entry = Entry {
     what: "Another core had the kernel run a function here by an interrupt, and often waited until it was done.",
     steps: &[
         "The table of senders says which task asked for it, and in which system call: have it done before the packets \
@@ -134,17 +134,16 @@ pub const FUNCTION_CALL: Mitigation = Mitigation {
     sources: &[KTHREADS],
 };
 
-pub const RESCHEDULE: Mitigation = Mitigation {
+pub(super) const RESCHEDULE: Entry = Entry {
     what: "A task was woken that is to run on this core, or may: another core interrupted this one to have it choose anew.",
     steps: &[
-        "Leave nobody who may run there: isolcpus= and the packet core, or a cpuset of its own; check with ps -eLo \
-         psr,comm.",
+        "Leave nobody who may run there: {isolcpus}; {tasks}",
         "Threads of the device itself that are pinned to the same core wake each other there: give them cores of their own.",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };
 
-pub const VECTOR: Mitigation = Mitigation {
+pub(super) const VECTOR: Entry = Entry {
     what: "An interrupt of the processor's own: irq_work for work that the kernel puts off (perf, tracing, printk), others \
            for temperature, machine checks or the hypervisor.",
     steps: &[
@@ -154,13 +153,11 @@ pub const VECTOR: Mitigation = Mitigation {
     sources: &[KTHREADS],
 };
 
-pub const IRQ: Mitigation = Mitigation {
+pub(super) const IRQ: Entry = Entry {
     what: "A device's interrupt is handled on the packet core.",
     steps: &[
-        "Move it: echo the other cores into /proc/irq/NUMBER/smp_affinity_list, and keep irqbalance from moving it back.",
-        "At boot: irqaffinity= with the other cores, and isolcpus=managed_irq,CORES for interrupts that drivers place \
-         themselves.",
-        "A network interface's own: fewer queues (ethtool -L), so that none belongs to this core.",
+        "Move it, and keep it from being moved back: {irq-affinity}; {interrupts}; {irqbalance}",
+        "A network interface's own: {nic-queues}",
     ],
     sources: &[
         Source {
@@ -171,13 +168,12 @@ pub const IRQ: Mitigation = Mitigation {
     ],
 };
 
-pub const NET_SOFTIRQ: Mitigation = Mitigation {
+pub(super) const NET_SOFTIRQ: Entry = Entry {
     what: "The kernel receives or sends packets on the packet core, of the device's own links or of others.",
     steps: &[
         "If it is the device's own receiving it is part of its work: busy polling in user space (AF_XDP, DPDK) does without.",
-        "Else force the network interfaces' interrupts onto other cores (/proc/irq/NUMBER/smp_affinity_list), and start \
-         other network traffic from other cores.",
-        "Take the core out of rps_cpus of all interfaces.",
+        "Else let the interfaces interrupt other cores, and start other network traffic from there: {irq-affinity}",
+        "Nor should other cores steer theirs here: {rps}",
     ],
     sources: &[
         KTHREADS,
@@ -188,32 +184,30 @@ pub const NET_SOFTIRQ: Mitigation = Mitigation {
     ],
 };
 
-pub const TIMER_SOFTIRQ: Mitigation = Mitigation {
+pub(super) const TIMER_SOFTIRQ: Entry = Entry {
     what: "Timers that the kernel or a program set on this core have run out.",
     steps: &[
-        "Boot with nohz_full= and the packet core: with isolation, unpinned timers go to other cores.",
+        "With isolation, unpinned timers go to other cores: {nohz-full}",
         "Keep system calls that set timers off the core; take the core offline and online again before the device starts: \
          recurring timers move away.",
     ],
     sources: &[KTHREADS, NO_HZ],
 };
 
-pub const RCU_SOFTIRQ: Mitigation = Mitigation {
+pub(super) const RCU_SOFTIRQ: Entry = Entry {
     what: "The kernel frees what nobody reads any more (RCU callbacks).",
     steps: &[
-        "Boot with rcu_nocbs= and the packet core (nohz_full= implies it): callbacks then run in threads, rcuo...",
+        "Callbacks then run in threads, rcuo..., which the packet core need not wake: {rcu-nocbs}",
         "Bind those threads to other cores (taskset, a cpuset).",
-        "rcu_nocb_poll spares the packet core waking them.",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };
 
-pub const SCHED_SOFTIRQ: Mitigation = Mitigation {
+pub(super) const SCHED_SOFTIRQ: Entry = Entry {
     what: "The scheduler compares the cores' loads and moves tasks.",
     steps: &[
-        "Take the core out of balancing: isolcpus= (domain), or a cpuset with sched_load_balance 0, or an isolated \
-         partition of cgroup v2.",
-        "nohz_full= makes it rarer, as it starts from the tick.",
+        "Take the core out of balancing: {isolcpus}; {cpuset-partition}",
+        "It is rarer without the tick, from which it starts: {nohz-full}",
     ],
     sources: &[
         KTHREADS,
@@ -222,7 +216,7 @@ pub const SCHED_SOFTIRQ: Mitigation = Mitigation {
     ],
 };
 
-pub const SOFTIRQ: Mitigation = Mitigation {
+pub(super) const SOFTIRQ: Entry = Entry {
     what: "Work that an interrupt on this core left for later.",
     steps: &[
         "Force the device whose driver leaves it (block device, network interface) to interrupt another core.",
@@ -231,12 +225,9 @@ pub const SOFTIRQ: Mitigation = Mitigation {
     sources: &[KTHREADS],
 };
 
-pub const NMI: Mitigation = Mitigation {
+pub(super) const NMI: Entry = Entry {
     what: "The non-maskable interrupt: perf's hardware counters, or the watchdog that looks for a hung core.",
-    steps: &[
-        "kernel.nmi_watchdog=0, or nmi_watchdog=0 at boot.",
-        "No perf with hardware events while packets count.",
-    ],
+    steps: &["Switch the watchdog off: {nmi-watchdog}", "No perf with hardware events while packets count."],
     sources: &[
         SYSCTL_KERNEL,
         Source {
@@ -246,11 +237,10 @@ pub const NMI: Mitigation = Mitigation {
     ],
 };
 
-pub const TASK: Mitigation = Mitigation {
+pub(super) const TASK: Entry = Entry {
     what: "The scheduler let another task run on the packet core.",
     steps: &[
-        "Keep tasks off the core: isolcpus= at boot, or a cpuset without it for everything else (wiretail run does that \
-         with host.isolate).",
+        "Keep tasks off the core, as host.isolate of an experiment does for each trial: {isolcpus}; {tasks}",
         "Give the device's thread a real-time priority (chrt -f 50): ordinary tasks then wait.",
         "A task with a higher real-time priority than the device's is somebody's decision: move it, or lower it.",
     ],
@@ -261,25 +251,23 @@ pub const TASK: Mitigation = Mitigation {
     ],
 };
 
-pub const KWORKER: Mitigation = Mitigation {
+pub(super) const KWORKER: Entry = Entry {
     what: "A worker thread of the kernel did queued work on the packet core.",
     steps: &[
-        "Unbound workers: write the other cores' mask to /sys/devices/virtual/workqueue/cpumask.",
+        "Unbound workers go to the other cores: {workqueue}",
         "Bound ones work for whoever queued it on this core: keep system calls and interrupts off it. A real-time priority \
          of the device's thread makes them wait.",
     ],
     sources: &[KTHREADS],
 };
 
-pub const FAIR_SERVER: Mitigation = Mitigation {
+pub(super) const FAIR_SERVER: Entry = Entry {
     what: "A real-time thread had kept the core for most of a second while an ordinary task waited; the kernel then let \
            that one run, for up to 50 ms of each second.",
     steps: &[
-        "Leave no ordinary task on the core that waits: isolcpus= or a cpuset for programs, the workqueues' cpumask for \
-         kernel workers.",
-        "Since Linux 6.12: /sys/kernel/debug/sched/fair_server/cpuN/runtime is its budget in ns; with 0 there is none, and \
-         a task that starves there can hang the system.",
-        "Before: kernel.sched_rt_runtime_us=-1 switches the throttling of real-time threads off, with the same danger.",
+        "Leave no ordinary task on the core that waits: {isolcpus}; {workqueue}",
+        "Since Linux 6.12 its budget can be taken away; a task that starves there can hang the system: {fair-server}",
+        "Before, the throttling of real-time threads did the same, with the same danger: {rt-throttling}",
     ],
     sources: &[
         Source {
@@ -293,14 +281,13 @@ pub const FAIR_SERVER: Mitigation = Mitigation {
     ],
 };
 
-pub const PAGE_FAULT: Mitigation = Mitigation {
+pub(super) const PAGE_FAULT: Entry = Entry {
     what: "The program touched memory that had an address but no page yet (or one to be copied); the kernel had to provide \
            it first.",
     steps: &[
-        "mlockall(MCL_CURRENT | MCL_FUTURE) at the start: all memory is there from then on.",
+        "mlockall(MCL_CURRENT | MCL_FUTURE) at the start has all memory there from then on, if it may; huge pages make faults rarer: {locked-memory}; {hugepages}",
         "Map with MAP_POPULATE, or madvise(MADV_POPULATE_WRITE), and touch the stacks of threads once.",
-        "Huge pages (hugetlbfs) make faults rarer; no fork while packets are processed, as it has every page written \
-         copied.",
+        "No fork while packets are processed, as it has every page written copied.",
     ],
     sources: &[
         Source { title: "mlockall(2)", url: "https://man7.org/linux/man-pages/man2/mlockall.2.html" },
@@ -309,12 +296,11 @@ pub const PAGE_FAULT: Mitigation = Mitigation {
     ],
 };
 
-pub const ASLEEP: Mitigation = Mitigation {
+pub(super) const ASLEEP: Entry = Entry {
     what: "The device's thread slept when the packet came, or waited for something else (a lock, a file, a timeout).",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a core of its own.",
-        "If it must sleep: a real-time priority, and shallow idle states (idle=poll, or a low bound in \
-         /dev/cpu_dma_latency) make it wake sooner.",
+        "If it must sleep, it wakes sooner with a real-time priority and from shallow idle states: {idle-states}",
         "Take files, logs and locks out of the packet thread.",
     ],
     sources: &[
@@ -327,14 +313,12 @@ pub const ASLEEP: Mitigation = Mitigation {
     ],
 };
 
-pub const PAUSED: Mitigation = Mitigation {
+pub(super) const PAUSED: Entry = Entry {
     what: "The core stood still and its kernel has no event for it: the hypervisor ran something else on the physical core, \
            or the firmware took it (system management interrupt).",
     steps: &[
-        "Virtual machine: pin each virtual core to a physical one of its own, isolate those on the host (isolcpus=, \
-         nohz_full=), overcommit neither cores nor memory.",
-        "Bare metal: look for system management interrupts with the kernel's hwlat tracer, and switch off their sources in \
-         the firmware (power capping, USB legacy support).",
+        "Virtual machine: a physical core for each virtual one, isolated on the host, and neither cores nor memory overcommitted: {vcpu-pinning}; {isolcpus}; {nohz-full}",
+        "Bare metal: look for system management interrupts with the kernel's hwlat tracer, and switch off their sources: {smi}",
         "A machine that others share can't be made quiet: measure elsewhere.",
     ],
     sources: &[
@@ -346,7 +330,7 @@ pub const PAUSED: Mitigation = Mitigation {
     ],
 };
 
-pub const DEVICE: Mitigation = Mitigation {
+pub(super) const DEVICE: Entry = Entry {
     what: "The device's own thread ran all the time and nothing took the core from it: its program needed that long.",
     steps: &[
         "It is no disturbance: look into the program (perf record on its core), at packets that need more work (rules, \
@@ -358,7 +342,7 @@ pub const DEVICE: Mitigation = Mitigation {
     }],
 };
 
-pub const BURST: Mitigation = Mitigation {
+pub(super) const BURST: Entry = Entry {
     what: "Packets came faster than the device forwards one, and this one waited for those before it.",
     steps: &[
         "It follows from the traffic: compare with traffic.burst = 1, or a lower rate.",
@@ -370,10 +354,10 @@ pub const BURST: Mitigation = Mitigation {
     }],
 };
 
-pub const HOST_TICKS: Mitigation = Mitigation {
+pub(super) const HOST_TICKS: Entry = Entry {
     what: "The virtual core stood still at the beat of a kernel's tick, without a tick of its own: the host's kernel took its timer interrupt on the physical core below.",
     steps: &[
-        "On the host: nohz_full= and isolcpus= for the physical core that the virtual one is pinned to, and nothing else to run there.",
+        "On the host, for the physical core that the virtual one is pinned to: {vcpu-pinning}; {isolcpus}; {nohz-full}",
         "A guest can't mend it: without access to the host, count it as the floor of this machine.",
     ],
     sources: &[Source {
@@ -382,12 +366,12 @@ pub const HOST_TICKS: Mitigation = Mitigation {
     }],
 };
 
-pub const WAKING_UP: Mitigation = Mitigation {
+pub(super) const WAKING_UP: Entry = Entry {
     what: "The packet was there and the device's core had been sent the interrupt that wakes it: until the core took it passed this time. A core that idles has left a sleep state, or a hypervisor has had to let a halted virtual processor run again.",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a core of its own.",
-        "Keep the core from idle states: boot with idle=poll, or hold /dev/cpu_dma_latency at 0.",
-        "In a virtual machine: let the guest poll before it halts (cpuidle-haltpoll), or the host (kvm.halt_poll_ns), and pin the virtual core to a physical one of its own.",
+        "Keep the core from idle states: {idle-states}",
+        "In a virtual machine: let the guest poll before it halts (cpuidle-haltpoll), or the host, and pin the virtual core: {halt-polling}; {vcpu-pinning}",
     ],
     sources: &[
         Source {
@@ -405,7 +389,7 @@ pub const WAKING_UP: Mitigation = Mitigation {
     ],
 };
 
-pub const LATE_SENDER: Mitigation = Mitigation {
+pub(super) const LATE_SENDER: Entry = Entry {
     what: "The load generator was held up, and sent the packets that were due meanwhile together: this is the measurement's own doing and not the device's.",
     steps: &[
         "Give the load generator a core of its own with real-time priority (host.isolate, host.fifo), and let it spin (traffic.pacing = \"spin\") where there are cores enough.",
@@ -418,7 +402,7 @@ pub const LATE_SENDER: Mitigation = Mitigation {
     }],
 };
 
-pub const LOAD: Mitigation = Mitigation {
+pub(super) const LOAD: Entry = Entry {
     what: "Packets came evenly, and for a while the device took longer for each than the time to the next one.",
     steps: &[
         "Offer less: several values of traffic.rate show from which rate on the queue no longer empties.",
@@ -430,7 +414,7 @@ pub const LOAD: Mitigation = Mitigation {
     }],
 };
 
-pub const BATCH: Mitigation = Mitigation {
+pub(super) const BATCH: Entry = Entry {
     what: "The packet was done, but the device sends packets of a batch together, or only after a time.",
     steps: &[
         "Send each packet as soon as it is done (the skeleton: dut.release = \"immediate\"), or make batches smaller.",
@@ -442,7 +426,7 @@ pub const BATCH: Mitigation = Mitigation {
     }],
 };
 
-pub const FEEDING: Mitigation = Mitigation {
+pub(super) const FEEDING: Entry = Entry {
     what: "The core that sends the packets was interrupted between the first tap and the device: that is the testbed's \
            doing, not the device's.",
     steps: &[

@@ -1,34 +1,45 @@
 //! What a cause of delay is, and what helps against it: one entry a kind, and entries of their own for names that need
-//! something else. Each step says where it is set, and each entry where it is documented.
+//! something else.
+//!
+//! What a setting of the host can mend is said by the rule of the audit that judges it, which the plan of a host cites, too: an
+//! entry refers to rules and says what they do against its cause. Steps of its own are those that no rule can see.
 
+use wiretail_schema::causes::mitigation::{Mitigation, Source};
 use wiretail_schema::causes::{CPU_LOAD_LATE, CPU_LOAD_NEIGHBOUR, CauseKind, HOST_TICK, WAKING};
+
+use crate::host::audit::{ALL, Rule};
 
 mod table;
 
 use table::*;
 
 /// What a cause is and what helps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mitigation {
-    /// What happens, in a sentence.
-    pub what: &'static str,
-    /// What to do, the most effective first: a boot parameter, a setting, a habit of the application.
-    pub steps: &'static [&'static str],
-    /// Where that is documented.
-    pub sources: &'static [Source],
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    what: &'static str,
+    steps: &'static [&'static str],
+    sources: &'static [Source],
 }
 
-/// A document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// What it is called.
-    pub title: &'static str,
-    /// Where it is.
-    pub url: &'static str,
+impl Entry {
+    /// The steps, with what the rules of the audit say that they name.
+    fn steps(&self) -> Vec<String> {
+        let said = |rule: &Rule| format!("{} [{}]", rule.mitigation.replace("{cores}", "CORES"), rule.id);
+        let named = |step: &&str| {
+            ALL.iter()
+                .fold(step.to_string(), |text, rule| text.replace(&format!("{{{}}}", rule.id), &said(rule)))
+        };
+        self.steps.iter().map(named).collect()
+    }
 }
 
 /// What helps against a cause: of this kind, with this name.
-pub fn mitigation(kind: CauseKind, name: &str) -> &'static Mitigation {
+pub fn mitigation(kind: CauseKind, name: &str) -> Mitigation {
+    let entry = entry(kind, name);
+    Mitigation { what: entry.what, steps: entry.steps(), sources: entry.sources }
+}
+
+fn entry(kind: CauseKind, name: &str) -> &'static Entry {
     match kind {
         CauseKind::Timer => &TIMER,
         CauseKind::TlbShootdown => &TLB_SHOOTDOWN,
@@ -55,7 +66,7 @@ pub fn mitigation(kind: CauseKind, name: &str) -> &'static Mitigation {
 }
 
 /// By the kernel's function that another core has run here.
-fn function(name: &str) -> &'static Mitigation {
+fn function(name: &str) -> &'static Entry {
     match name {
         _ if name.contains("flush_tlb")
             || name.starts_with("do_flush_tlb")
@@ -74,7 +85,7 @@ fn function(name: &str) -> &'static Mitigation {
 }
 
 /// By the softirq's name in the trace.
-fn softirq(name: &str) -> &'static Mitigation {
+fn softirq(name: &str) -> &'static Entry {
     match name {
         "NET_RX" | "NET_TX" => &NET_SOFTIRQ,
         "TIMER" | "HRTIMER" => &TIMER_SOFTIRQ,
@@ -85,7 +96,7 @@ fn softirq(name: &str) -> &'static Mitigation {
 }
 
 /// By the task's name: the kernel's own threads have ways of their own.
-fn task(name: &str) -> &'static Mitigation {
+fn task(name: &str) -> &'static Entry {
     match name {
         _ if name.starts_with("kworker/") => &KWORKER,
         _ if name.starts_with("rcu") => &RCU_SOFTIRQ,
@@ -124,6 +135,10 @@ mod tests {
         for kind in KINDS {
             let mitigation = mitigation(kind, "");
             assert!(mitigation.what.ends_with('.') && !mitigation.steps.is_empty(), "{kind:?}");
+            assert!(
+                mitigation.steps.iter().all(|step| !step.contains('{')),
+                "a rule that is not: {mitigation:?}"
+            );
             assert!(!mitigation.sources.is_empty(), "{kind:?}");
             for source in mitigation.sources {
                 assert!(source.url.starts_with("https://") && !source.title.is_empty(), "{kind:?}");
@@ -132,8 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_those_of_the_audit() {
+        let steps = mitigation(CauseKind::Nmi, "").steps;
+        assert!(steps[0].ends_with("sysctl kernel.nmi_watchdog=0 [nmi-watchdog]"), "{steps:?}");
+        assert!(mitigation(CauseKind::Timer, "").steps[0].contains("nohz_full=CORES"));
+    }
+
+    #[test]
     fn names_that_need_something_else_have_it() {
-        let of = |kind, name| mitigation(kind, name);
+        let of = |kind, name| entry(kind, name);
         assert_eq!(of(CauseKind::FunctionCall, "flush_tlb_func"), &TLB_SHOOTDOWN);
         assert_eq!(of(CauseKind::FunctionCall, "ipi_mb"), &MEMBARRIER);
         assert_eq!(of(CauseKind::FunctionCall, "rps_trigger_softirq"), &STEERING);
