@@ -41,7 +41,6 @@ pub mod interrupts;
 pub mod interval_log;
 pub mod key;
 mod layers;
-mod published;
 pub mod read;
 pub mod record;
 #[cfg(test)]
@@ -51,7 +50,7 @@ pub mod write;
 
 pub use error::CaptureError;
 pub use flow::{FLOWS_MAX, FlowTable};
+pub use key::published_key;
 pub use key::{AUTO_RULES, Keyer, key_rule_text, parse_key_rule};
-pub use published::published_key;
 pub use read::{CaptureReader, Frame, Interface, InterfaceChoice, LinkType, OpenOptions, Timestamps};
 pub use record::{Counts, RecordReader, Tap};

@@ -4,9 +4,9 @@ use wiretail_schema::packet::{FlowRule, KeyRule, Record};
 
 use crate::error::CaptureError;
 use crate::flow::FlowTable;
+use crate::key::published;
 use crate::key::{self, Keyer};
 use crate::layers;
-use crate::published;
 use crate::read::{CaptureReader, Frame};
 
 /// What was seen on the way.

@@ -6,7 +6,7 @@
 //! - [`traffic`]: the parts of a testbed by hand: `generate`, `forward`, `capture`;
 //! - [`explain`]: why packets were late; [`trace`]: what the kernel did; [`predict`]: other loads, by models;
 //! - [`host`]: audit, noise, plan, apply, revert, ablation; [`setup`]: installs devices under test;
-//! - [`synth`]: captures with planted, known content; [`progress`]: progress bars.
+//! - [`synth`]: captures with planted, known content.
 //!
 //! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance, or
 //! traffic was late, a live capture is not whole, or a prediction was refused or did not hold;
@@ -18,7 +18,6 @@ mod compare;
 mod explain;
 mod host;
 mod predict;
-mod progress;
 mod run;
 mod search;
 mod setup;

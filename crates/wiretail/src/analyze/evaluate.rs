@@ -14,7 +14,7 @@ use crate::analyze::outputs::{self, Samples};
 use crate::analyze::pipeline::{Settings, TapInput, measure};
 use crate::analyze::recognise::{KeyChoice, recognise};
 use crate::analyze::source::Source;
-use crate::progress::Progress;
+use crate::cli::progress::Progress;
 
 /// What is to be evaluated, and how.
 pub struct Job<'a> {

@@ -16,7 +16,7 @@ use wiretail_capture::record::RecordReader;
 use wiretail_schema::packet::{FlowRule, Record};
 
 use crate::analyze::merge::{PairedMerge, Producer, Side};
-use crate::progress::Progress;
+use crate::cli::progress::Progress;
 
 /// Batches for which each reader keeps to its core: some 30 ms.
 const PINNED_BATCHES: u64 = 512;

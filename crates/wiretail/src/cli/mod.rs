@@ -8,6 +8,7 @@
 pub mod explain;
 pub mod host;
 pub mod predict;
+pub mod progress;
 pub mod setup;
 pub mod tail;
 pub mod trace;

@@ -206,7 +206,7 @@ fn modules_form_no_circles() {
 /// Most entries of a folder of sources or experiments, and of a crate's root: more is a list that nobody reads.
 const SIBLINGS_MAX: usize = 15;
 /// Most modules that a crate's root declares.
-const ROOT_MODULES_MAX: usize = 13;
+const ROOT_MODULES_MAX: usize = 12;
 
 #[test]
 fn folders_and_roots_stay_small() {
@@ -219,7 +219,8 @@ fn folders_and_roots_stay_small() {
             let text = fs::read_to_string(package.sources().join(name)).unwrap_or_default();
             let modules = text
                 .lines()
-                .filter(|line| line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod "));
+                .filter(|line| line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod "))
+                .filter(|line| !line.contains("mod test_"));
             let count = modules.count();
             if count > ROOT_MODULES_MAX {
                 faults.push(format!("{} {name}: {count} modules, at most {ROOT_MODULES_MAX}", package.name));

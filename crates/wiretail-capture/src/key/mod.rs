@@ -12,14 +12,17 @@
 //!
 //! Hashes are the 64 bits of XXH3 (<https://github.com/Cyan4973/xxHash>).
 
+pub mod published;
+
 use std::ops::Range;
 
 use wiretail_schema::packet::KeyRule;
 use wiretail_schema::units::UnitError;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use self::published::PUBLISHED;
+pub use self::published::published_key;
 use crate::layers::{self, Ip, protocol};
-use crate::published::{self, PUBLISHED, published_key};
 use crate::read::{Frame, LinkType};
 
 /// Bytes of payload that `invariant` reads unless told to read less.
