@@ -27,15 +27,15 @@ pub fn stalls(packets: impl Iterator<Item = (i64, i64)>, threshold_ns: i64, most
         match found.last_mut() {
             Some(stall) if at_ns.saturating_sub(last_ns) <= APART_NS => {
                 stall.packets += 1;
-                if delay_ns > stall.delay_ns_max {
-                    (stall.at_ns, stall.delay_ns_max) = (at_ns, delay_ns);
+                if delay_ns > stall.max_delay_ns {
+                    (stall.at_ns, stall.max_delay_ns) = (at_ns, delay_ns);
                 }
             }
-            _ => found.push(Stall { at_ns, packets: 1, delay_ns_max: delay_ns }),
+            _ => found.push(Stall { at_ns, packets: 1, max_delay_ns: delay_ns }),
         }
         last_ns = at_ns;
     }
-    found.sort_by(|a, b| b.delay_ns_max.cmp(&a.delay_ns_max).then(a.at_ns.cmp(&b.at_ns)));
+    found.sort_by(|a, b| b.max_delay_ns.cmp(&a.max_delay_ns).then(a.at_ns.cmp(&b.at_ns)));
     found.truncate(most);
     found.sort_by_key(|stall| stall.at_ns);
     found
@@ -78,7 +78,7 @@ pub fn compare(
         }
     }
     let mut largest: Vec<usize> = (0..stalls.len()).collect();
-    largest.sort_by_key(|place| std::cmp::Reverse(stalls[*place].delay_ns_max));
+    largest.sort_by_key(|place| std::cmp::Reverse(stalls[*place].max_delay_ns));
     largest.truncate(STALLS_MAX);
     largest.sort_unstable();
     let events: Vec<f64> = largest.iter().map(|place| stalls[*place].at_ns as f64 * 1e-9).collect();
@@ -304,8 +304,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                Stall { at_ns: 200, packets: 2, delay_ns_max: 90 },
-                Stall { at_ns: 500_000_000, packets: 1, delay_ns_max: 60 },
+                Stall { at_ns: 200, packets: 2, max_delay_ns: 90 },
+                Stall { at_ns: 500_000_000, packets: 1, max_delay_ns: 60 },
             ]
         );
         assert_eq!(stalls(packets.into_iter(), 50, 1).len(), 1);
@@ -323,7 +323,7 @@ mod tests {
             ],
             77,
         );
-        let stall = |at_ns: i64| Stall { at_ns, packets: 3, delay_ns_max: 1000 };
+        let stall = |at_ns: i64| Stall { at_ns, packets: 3, max_delay_ns: 1000 };
         let found = [stall(1_042_000_000), stall(11_284_000_000)];
         let result = compare("irq.csv", &table, &found, 29_976_000_000, None, 1);
         assert_eq!(result.compared, 2);

@@ -44,7 +44,7 @@ pub struct ReorderingTally {
     n_max: u64,
     /// Packets that are exactly n-reordered: n = 1, 2, then 3, 4-7, 8-15 and so on.
     n_counts: Vec<u64>,
-    late_time_ns_max: i64,
+    max_late_time_ns: i64,
     late_time_unknown: u64,
 }
 
@@ -122,7 +122,7 @@ impl ReorderingTally {
     /// where that is known.
     pub fn late_by(&mut self, late_ns: Option<i64>) {
         match late_ns {
-            Some(late_ns) => self.late_time_ns_max = self.late_time_ns_max.max(late_ns),
+            Some(late_ns) => self.max_late_time_ns = self.max_late_time_ns.max(late_ns),
             None => self.late_time_unknown += 1,
         }
     }
@@ -137,7 +137,7 @@ impl ReorderingTally {
             n_counts: self.n_counts.clone(),
         };
         Reordering {
-            late_time_ns_max: self.late_time_ns_max,
+            max_late_time_ns: self.max_late_time_ns,
             late_time_unknown: self.late_time_unknown,
             ..metrics(self.tail.arrival + self.tail.len, &counts)
         }
@@ -185,7 +185,7 @@ pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
         ratio: counts.reordered as f64 / arrived.max(1) as f64,
         extent_max: counts.extent_max,
         extent_mean: counts.extent_sum as f64 / counts.reordered.max(1) as f64,
-        late_time_ns_max: 0,
+        max_late_time_ns: 0,
         late_time_unknown: counts.reordered,
         n_reordering_max: counts.n_max,
         n_reordering,

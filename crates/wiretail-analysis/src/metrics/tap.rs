@@ -21,7 +21,7 @@ pub struct TapTally {
     gaps: Counts,
     identical: u64,
     backward: u64,
-    backward_ns_max: i64,
+    max_backward_ns: i64,
     seconds: Vec<Second>,
     /// The second of the last packet: its bounds in time and its place in `seconds`.
     current: (i64, i64, usize),
@@ -38,7 +38,7 @@ impl Default for TapTally {
             gaps: Counts::new(1024),
             identical: 0,
             backward: 0,
-            backward_ns_max: 0,
+            max_backward_ns: 0,
             seconds: Vec::new(),
             current: (0, 0, 0),
             timestamps: Vec::new(),
@@ -90,7 +90,7 @@ impl TapTally {
             self.gaps.add(0);
         } else {
             self.backward += 1;
-            self.backward_ns_max = self.backward_ns_max.max(gap.saturating_neg());
+            self.max_backward_ns = self.max_backward_ns.max(gap.saturating_neg());
             self.first_ns = self.first_ns.min(self.before_ns);
         }
     }
@@ -131,7 +131,7 @@ impl TapTally {
     }
 
     /// Packets a second between the first and the last stamp: n - 1 gaps over the time they take.
-    pub fn rate_pps_mean(&self) -> f64 {
+    pub fn mean_rate_pps(&self) -> f64 {
         let seconds = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
         if seconds > 0.0 { (self.packets - 1) as f64 / seconds } else { 0.0 }
     }
@@ -161,7 +161,7 @@ impl TapTally {
 
     /// Packets with the same stamp as the one before, packets with an earlier one, and by how much at most, in ns.
     pub fn irregular_steps(&self) -> (u64, u64, i64) {
-        (self.identical, self.backward, self.backward_ns_max)
+        (self.identical, self.backward, self.max_backward_ns)
     }
 
     /// The grid that the first stamps lie on, in ns, and how many stamps that rests on.

@@ -36,7 +36,7 @@ pub struct VariationTally {
     ipdv_min: i64,
     ipdv_max: i64,
     jitter_ns: f64,
-    jitter_ns_max: f64,
+    max_jitter_ns: f64,
 }
 
 impl Default for VariationTally {
@@ -49,7 +49,7 @@ impl Default for VariationTally {
             ipdv_min: i64::MAX,
             ipdv_max: i64::MIN,
             jitter_ns: 0.0,
-            jitter_ns_max: 0.0,
+            max_jitter_ns: 0.0,
         }
     }
 }
@@ -64,8 +64,8 @@ impl VariationTally {
             // packets in the order they arrive.
             let change = (delay_ns - before).unsigned_abs() as f64;
             self.jitter_ns += (change - self.jitter_ns) / 16.0;
-            if self.jitter_ns > self.jitter_ns_max {
-                self.jitter_ns_max = self.jitter_ns;
+            if self.jitter_ns > self.max_jitter_ns {
+                self.max_jitter_ns = self.jitter_ns;
             }
         }
         match last {
@@ -144,7 +144,7 @@ impl VariationTally {
 
     /// RFC 3550 jitter after the last packet and its largest value, in ns.
     pub fn jitter_ns(&self) -> (f64, f64) {
-        (self.jitter_ns, self.jitter_ns_max)
+        (self.jitter_ns, self.max_jitter_ns)
     }
 }
 

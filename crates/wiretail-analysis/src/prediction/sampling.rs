@@ -92,8 +92,8 @@ pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Re
         late,
         late_ratio: late as f64 / count,
         late_ratio_expected: holds.then(|| interrupts.iter().map(met).sum()),
-        wait_ns_max: waits.iter().max().map_or(0.0, |wait| *wait as f64 / PS),
-        wait_ns_mean: waits.iter().map(|wait| *wait as f64).sum::<f64>() / count / PS,
+        max_wait_ns: waits.iter().max().map_or(0.0, |wait| *wait as f64 / PS),
+        mean_wait_ns: waits.iter().map(|wait| *wait as f64).sum::<f64>() / count / PS,
         overloaded: packets_hz * service_ps as f64 * 1e-12 > free,
         beats,
     }
@@ -136,8 +136,8 @@ pub fn against(
     listed: usize,
 ) -> Option<SamplingCheck> {
     let longest = |packets: &[LatePacket]| packets.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
-    let (foretold_ns, wait_ns_max) = (longest(simulated.0), longest(measured.0));
-    if foretold_ns <= 0.0 || wait_ns_max <= 0.0 {
+    let (foretold_ns, max_wait_ns) = (longest(simulated.0), longest(measured.0));
+    if foretold_ns <= 0.0 || max_wait_ns <= 0.0 {
         return None;
     }
     let long_ns = foretold_ns / 2.0;
@@ -145,8 +145,8 @@ pub fn against(
     let share = |(packets, of): (&[LatePacket], u64)| long(packets) as f64 / of.max(1) as f64;
     let (long_simulated, long_measured) = (share(simulated), share(measured));
     Some(SamplingCheck {
-        wait_ns_max,
-        wait_error: foretold_ns / wait_ns_max - 1.0,
+        max_wait_ns,
+        wait_error: foretold_ns / max_wait_ns - 1.0,
         long_ns,
         long_simulated,
         long_measured,
@@ -173,7 +173,7 @@ mod tests {
         };
         let (simulated, measured) = (late(&[6.0, 12.0, 6.0, 1.0]), late(&[5.0, 10.0, 6.0]));
         let found = against((&simulated, 100), (&measured, 200), 4).unwrap();
-        assert_eq!((found.wait_ns_max, found.long_ns), (10.0, 6.0));
+        assert_eq!((found.max_wait_ns, found.long_ns), (10.0, 6.0));
         assert!((found.wait_error - 0.2).abs() < 1e-12 && !found.long_or_more);
         assert_eq!((found.long_simulated, found.long_measured, found.long_error), (0.03, 0.01, Some(2.0)));
         assert!(against((&simulated, 100), (&measured, 200), 3).unwrap().long_or_more);
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(*wait, if n % 40 == 1 { 9 * US } else { 0 }, "packet {n}");
         }
         let found = outcome(&waits, 10 * KPPS, 0, &kinds);
-        assert_eq!((found.late, found.wait_ns_max, found.beats[0].beat_hz), (100, 9_000.0, 0.0));
+        assert_eq!((found.late, found.max_wait_ns, found.beats[0].beat_hz), (100, 9_000.0, 0.0));
         assert_eq!((found.beats[0].packets_apart, found.late_ratio_expected), (40.0, None));
         // In another phase the same interrupt meets none.
         assert!(
@@ -227,8 +227,8 @@ mod tests {
         assert!((found.late_ratio / share - 1.0).abs() < 0.01, "{found:?}");
         // Mean wait: of the packets in service (7 us before) the whole length, of the others half of it.
         let expected = 251.3 * (7e-6 * 12e3 + 12e-6 * 6e3);
-        assert!((found.wait_ns_mean / expected - 1.0).abs() < 0.01, "{found:?}, {expected}");
-        assert!(found.wait_ns_max <= 12_000.0 && !found.overloaded);
+        assert!((found.mean_wait_ns / expected - 1.0).abs() < 0.01, "{found:?}, {expected}");
+        assert!(found.max_wait_ns <= 12_000.0 && !found.overloaded);
     }
 
     #[test]

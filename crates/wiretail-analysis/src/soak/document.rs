@@ -119,7 +119,7 @@ impl SoakTotals {
             ipdv: None,
             pdv: pdv(percentiles, self.min_ns),
             rfc3550_jitter_ns: self.jitter_ns.0,
-            rfc3550_jitter_ns_max: self.jitter_ns.1,
+            max_rfc3550_jitter_ns: self.jitter_ns.1,
         }
     }
 
@@ -172,7 +172,7 @@ impl SoakTotals {
             wire_bytes: sum.wire_bytes,
             first_ns: tap.first_ns,
             last_ns: tap.last_ns,
-            rate_pps_mean: if covered_s > 0.0 {
+            mean_rate_pps: if covered_s > 0.0 {
                 sum.packets.saturating_sub(1) as f64 / covered_s
             } else {
                 0.0
@@ -180,9 +180,9 @@ impl SoakTotals {
             rate: if tap.rate.len() <= RATE_SECONDS_MAX { tap.rate.clone() } else { Vec::new() },
             gaps: Gaps {
                 count: sum.gaps,
-                min_ns: sum.gap_ns_min,
+                min_ns: sum.min_gap_ns,
                 mean_ns,
-                max_ns: sum.gap_ns_max,
+                max_ns: sum.max_gap_ns,
                 stddev_ns: if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 },
                 percentiles: Vec::new(),
             },
@@ -193,7 +193,7 @@ impl SoakTotals {
                 granularity_timestamps: sum.granularity.1,
                 identical: sum.identical,
                 backward: sum.backward,
-                backward_ns_max: sum.backward_ns_max,
+                max_backward_ns: sum.max_backward_ns,
             },
             truncated: None,
         }

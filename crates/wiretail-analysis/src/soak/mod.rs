@@ -208,7 +208,7 @@ impl SoakTotals {
             let pre_ns = record.start_ns.saturating_add(sent_ns);
             self.worst.take(Candidate { delay_ns, pre_ns, pre_index, flow: 0 });
         }
-        self.jitter_ns = (record.jitter_ns, self.jitter_ns.1.max(record.jitter_ns_max));
+        self.jitter_ns = (record.jitter_ns, self.jitter_ns.1.max(record.max_jitter_ns));
         self.intervals.take_many(record.start_ns, record.matched, record.min_ns, record.max_ns);
     }
 
@@ -283,14 +283,14 @@ impl TapTotals {
             *sum = sum.saturating_add(more);
         }
         if second.gaps > 0 {
-            sum.gap_ns_min =
-                if sum.gaps == 0 { second.gap_ns_min } else { sum.gap_ns_min.min(second.gap_ns_min) };
-            sum.gap_ns_max = sum.gap_ns_max.max(second.gap_ns_max);
+            sum.min_gap_ns =
+                if sum.gaps == 0 { second.min_gap_ns } else { sum.min_gap_ns.min(second.min_gap_ns) };
+            sum.max_gap_ns = sum.max_gap_ns.max(second.max_gap_ns);
             sum.gap_sum_ns = sum.gap_sum_ns.saturating_add(second.gap_sum_ns);
             sum.gap_squares_ns2 += second.gap_squares_ns2;
             sum.gaps = sum.gaps.saturating_add(second.gaps);
         }
-        sum.backward_ns_max = sum.backward_ns_max.max(second.backward_ns_max);
+        sum.max_backward_ns = sum.max_backward_ns.max(second.max_backward_ns);
         // Of several segments, the first with enough stamps says.
         if second.granularity.1 > sum.granularity.1 {
             sum.granularity = second.granularity;

@@ -48,7 +48,7 @@ fn forty_hours_give_a_thousand_points() {
     let summary = &analysis.summary;
     assert_eq!((summary.loss.sent, delays.count()), (28_800_000, 28_800_000));
     assert!(summary.intervals.len() <= 1024 && summary.pre.rate.is_empty());
-    assert!((summary.pre.rate_pps_mean - 200.0).abs() < 0.01);
+    assert!((summary.pre.mean_rate_pps - 200.0).abs() < 0.01);
     let rates = analysis.figures.iter().find(|figure| figure.id == "rates").unwrap();
     assert!(rates.series.iter().all(|series| series.x.len() <= 1024));
     assert!((rates.series[0].y[0] - 200.0).abs() < 1e-9);

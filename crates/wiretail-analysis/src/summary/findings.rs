@@ -40,7 +40,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
             "{} stamps of the {tap} capture lie before the one in front of them, by up to {} ns: several queues, or a \
              clock that was set; delays across such a step are off by it",
             thousands(capture.clock.backward),
-            thousands(capture.clock.backward_ns_max as u64),
+            thousands(capture.clock.max_backward_ns as u64),
         );
         add(list, Severity::Warning, "backward-stamps", message);
     }

@@ -140,7 +140,7 @@ pub fn summarize(
 
 fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
     let (first_ns, last_ns) = tap.span_ns();
-    let (identical, backward, backward_ns_max) = tap.irregular_steps();
+    let (identical, backward, max_backward_ns) = tap.irregular_steps();
     let (granularity_ns, granularity_timestamps) = tap.granularity_ns();
     Capture {
         path: facts.path,
@@ -153,7 +153,7 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
         wire_bytes: facts.wire_bytes,
         first_ns,
         last_ns,
-        rate_pps_mean: tap.rate_pps_mean(),
+        mean_rate_pps: tap.mean_rate_pps(),
         rate: tap.seconds().to_vec(),
         gaps: tap.gaps(),
         clock: Clock {
@@ -163,7 +163,7 @@ fn capture(facts: CaptureFacts, tap: &TapTally) -> Capture {
             granularity_timestamps,
             identical,
             backward,
-            backward_ns_max,
+            max_backward_ns,
         },
         truncated: facts.truncated,
     }
@@ -218,7 +218,7 @@ fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
         ipdv: Some(measurement.variation.ipdv()),
         pdv: pdv(&found.percentiles, found.min_ns),
         rfc3550_jitter_ns: jitter,
-        rfc3550_jitter_ns_max: jitter_max,
+        max_rfc3550_jitter_ns: jitter_max,
     }
 }
 

@@ -69,7 +69,7 @@ pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
 pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
     let mut all = TrialExplanation {
         schema: EXPLANATION_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         trial: trial.to_owned(),
         segment: "forward".to_owned(),
         packets: 100_000,

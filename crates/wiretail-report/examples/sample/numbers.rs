@@ -111,7 +111,7 @@ fn capture(path: &str, timestamps: &[i64]) -> Capture {
         wire_bytes: timestamps.len() as u64 * 98,
         first_ns: EPOCH_NS + timestamps[0],
         last_ns: EPOCH_NS + timestamps[timestamps.len() - 1],
-        rate_pps_mean: timestamps.len() as f64 / seconds,
+        mean_rate_pps: timestamps.len() as f64 / seconds,
         rate,
         gaps: Gaps {
             count: gaps.len() as u64,
@@ -128,7 +128,7 @@ fn capture(path: &str, timestamps: &[i64]) -> Capture {
             granularity_timestamps: 100_000,
             identical: 0,
             backward: 0,
-            backward_ns_max: 0,
+            max_backward_ns: 0,
         },
         truncated: None,
     }
@@ -324,7 +324,7 @@ fn reordering(count: usize) -> Reordering {
         ratio: 3.0 / count as f64,
         extent_max: 2,
         extent_mean: 4.0 / 3.0,
-        late_time_ns_max: 50_012,
+        max_late_time_ns: 50_012,
         late_time_unknown: 0,
         n_reordering_max: 2,
         n_reordering: vec![NReordering { n: 1, packets: 3 }, NReordering { n: 2, packets: 1 }],
@@ -345,7 +345,7 @@ fn variation(values: &[i64]) -> Variation {
         }),
         pdv: percentiles(&sorted(all.iter().map(|v| v - all[0])), &[50.0, 99.0, 99.9, 99.999]),
         rfc3550_jitter_ns: 812.4,
-        rfc3550_jitter_ns_max: 21_950.8,
+        max_rfc3550_jitter_ns: 21_950.8,
     }
 }
 

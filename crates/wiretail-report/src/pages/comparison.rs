@@ -162,7 +162,7 @@ fn key_numbers(m: &mut Markup, results: &[(String, Summary)]) {
     }
     rows.push(row("max delay".to_owned(), &|s| Cell::ns(s.delay.max_ns)));
     rows.push(row("RFC 3550 jitter, largest".to_owned(), &|s| {
-        Cell::ns_mean(s.variation.rfc3550_jitter_ns_max)
+        Cell::ns_mean(s.variation.max_rfc3550_jitter_ns)
     }));
     rows.push(row("grid of the stamps".to_owned(), &|s| {
         let (pre, post) = (s.pre.clock.granularity_ns, s.post.clock.granularity_ns);

@@ -31,7 +31,7 @@ pub fn recommend(found: &Recommendations) -> String {
             section(m, "matrix", "Latency, security, resources", |m| matrix(m, &found.matrix));
             section(m, "rests", "What it rests on", |m| rests(m, found));
         });
-        page::footer(m, &found.version);
+        page::footer(m, &found.wiretail_version);
         m.json("document", &document);
     })
 }

@@ -46,7 +46,7 @@ fn header(m: &mut Markup, summary: &Summary) {
                 "{} packets in {} at {}",
                 format::count(summary.pre.packets),
                 format::duration(seconds),
-                format::rate(summary.pre.rate_pps_mean)
+                format::rate(summary.pre.mean_rate_pps)
             ));
             if let Some(date) = format::utc(summary.pre.first_ns) {
                 m.text(" · ").tag("span").class("date").text(date);

@@ -233,7 +233,7 @@ fn reordering(m: &mut Markup, summary: &Summary) {
         ("reordered ratio", Cell::ratio(r.ratio)),
         ("extent, largest", Cell::count(r.extent_max)),
         ("extent, mean", Cell::number(format::digits(r.extent_mean, 3)).exact(r.extent_mean)),
-        ("late time, largest", Cell::ns(r.late_time_ns_max)),
+        ("late time, largest", Cell::ns(r.max_late_time_ns)),
         ("late time not known", Cell::count(r.late_time_unknown)),
         ("n-reordering, largest n", Cell::count(r.n_reordering_max)),
     ];
@@ -254,7 +254,7 @@ fn variation(m: &mut Markup, summary: &Summary) {
         ("IPDV: most positive", pairs(&|ipdv| Cell::ns(ipdv.max_ns))),
         ("IPDV: mean of the absolute values", pairs(&|ipdv| Cell::ns_mean(ipdv.mean_abs_ns))),
         ("RFC 3550 jitter after the last packet", Cell::ns_mean(v.rfc3550_jitter_ns)),
-        ("RFC 3550 jitter, largest", Cell::ns_mean(v.rfc3550_jitter_ns_max)),
+        ("RFC 3550 jitter, largest", Cell::ns_mean(v.max_rfc3550_jitter_ns)),
     ];
     facts(m, "Inter-packet delay variation (RFC 3393) and jitter (RFC 3550)", rows);
     if let Some(ipdv) = &v.ipdv {
@@ -339,7 +339,7 @@ fn captures(m: &mut Markup, summary: &Summary) {
         row("bytes on the wire, without FCS", &|c| Cell::count(c.wire_bytes)),
         row("first stamp", &|c| Cell::number(date(c.first_ns)).exact(format_args!("{} ns", c.first_ns))),
         row("last stamp", &|c| Cell::number(date(c.last_ns)).exact(format_args!("{} ns", c.last_ns))),
-        row("mean rate", &|c| Cell::number(format::rate(c.rate_pps_mean)).exact(c.rate_pps_mean)),
+        row("mean rate", &|c| Cell::number(format::rate(c.mean_rate_pps)).exact(c.mean_rate_pps)),
         row("source of the stamps", &|c| Cell::text(&c.clock.source)),
         row("resolution of the file format", &|c| {
             Cell::number(format::duration_short(c.clock.resolution_ns))
@@ -348,7 +348,7 @@ fn captures(m: &mut Markup, summary: &Summary) {
         row("stamps the grid was found in", &|c| Cell::count(c.clock.granularity_timestamps)),
         row("identical stamps in a row", &|c| Cell::count(c.clock.identical)),
         row("backward steps", &|c| Cell::count(c.clock.backward)),
-        row("largest backward step", &|c| Cell::ns(c.clock.backward_ns_max)),
+        row("largest backward step", &|c| Cell::ns(c.clock.max_backward_ns)),
         row("gap between packets, min", &|c| Cell::ns(c.gaps.min_ns)),
         row("gap between packets, mean", &|c| Cell::ns_mean(c.gaps.mean_ns)),
         row("gap between packets, σ", &|c| Cell::ns_mean(c.gaps.stddev_ns)),

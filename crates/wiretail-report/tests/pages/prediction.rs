@@ -55,7 +55,7 @@ fn model(name: &str) -> CapacityModel {
     ];
     CapacityModel {
         schema: CAPACITY_SCHEMA.to_owned(),
-        version: "1.2.3".to_owned(),
+        wiretail_version: "1.2.3".to_owned(),
         deployments: vec![overloaded, searched, alone],
     }
 }
@@ -107,7 +107,7 @@ fn tail(name: &str) -> TailPrediction {
     };
     TailPrediction {
         schema: TAIL_SCHEMA.to_owned(),
-        version: "1.2.3".to_owned(),
+        wiretail_version: "1.2.3".to_owned(),
         pre: name.to_owned(),
         post: name.to_owned(),
         clock: name.to_owned(),
@@ -141,8 +141,8 @@ fn sampling(name: &str) -> InterruptSampling {
         late: 900,
         late_ratio: 0.003,
         late_ratio_expected: (rate_pps != 10_000.0).then_some(0.0031),
-        wait_ns_max: 12_000.0,
-        wait_ns_mean: 18.0,
+        max_wait_ns: 12_000.0,
+        mean_wait_ns: 18.0,
         overloaded: false,
         beats: vec![Beat { beat_hz: 52.0, packets_apart: 40.2 }],
     };
@@ -150,7 +150,7 @@ fn sampling(name: &str) -> InterruptSampling {
         |wait: f64| (0..40).map(|at| LatePacket { at_ns: f64::from(at) * 1e8, wait_ns: wait }).collect();
     InterruptSampling {
         schema: SAMPLING_SCHEMA.to_owned(),
-        version: "1.2.3".to_owned(),
+        wiretail_version: "1.2.3".to_owned(),
         seed: 1,
         packets: 300_000,
         service_ns: 0,
@@ -175,7 +175,7 @@ fn sampling(name: &str) -> InterruptSampling {
             median_ns: 3_175,
             worst: worst(10_000.0),
             against: Some(SamplingCheck {
-                wait_ns_max: 10_000.0,
+                max_wait_ns: 10_000.0,
                 wait_error: 0.2,
                 long_ns: 6_000.0,
                 long_simulated: 0.0015,

@@ -14,7 +14,7 @@ pub struct CaptureExplanation {
     /// [`CAPTURE_EXPLANATION_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// The ingress capture, as given.
     pub pre: String,
     /// The egress capture, as given.
@@ -43,7 +43,7 @@ pub struct Stall {
     /// How many.
     pub packets: u64,
     /// Their highest delay, in ns.
-    pub delay_ns_max: i64,
+    pub max_delay_ns: i64,
 }
 
 /// Interrupt counters of a machine over time, as read: the published `irq.csv`, or two readings of `/proc/interrupts`.

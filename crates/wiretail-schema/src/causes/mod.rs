@@ -27,7 +27,7 @@ pub struct RunExplanation {
     /// [`RUN_EXPLANATION_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// The trials that were analysed, in their order.
     pub trials: Vec<TrialFindings>,
 }
@@ -62,7 +62,7 @@ pub struct TrialExplanation {
     /// [`EXPLANATION_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// The trial's name.
     pub trial: String,
     /// The segment: "forward".

@@ -12,7 +12,7 @@ pub struct Audit {
     /// [`AUDIT_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// The kernel's release.
     pub kernel: Option<String>,
     /// The processor.

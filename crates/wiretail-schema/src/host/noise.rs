@@ -15,7 +15,7 @@ pub struct Noise {
     /// [`NOISE_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// Real-time priority of the loops (SCHED_FIFO); none for the ordinary scheduler.
     pub fifo: Option<u8>,
     /// Each time so long, in ns, a loop rested behind each [`Noise::watch_ns`]; 0 for loops that never did.

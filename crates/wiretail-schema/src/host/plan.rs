@@ -16,7 +16,7 @@ pub struct TuningPlan {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// How far it goes.
     pub profile: Profile,
     /// What the host is for the packets.

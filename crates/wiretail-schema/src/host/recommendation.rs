@@ -17,7 +17,7 @@ pub struct Recommendations {
     /// [`RECOMMEND_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// The audited host.
     pub host: AuditedHost,
     /// The runs that were looked at.

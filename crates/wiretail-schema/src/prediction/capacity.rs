@@ -14,7 +14,7 @@ pub struct CapacityModel {
     /// [`CAPACITY_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// The deployments, in the order given.
     pub deployments: Vec<Deployment>,
 }

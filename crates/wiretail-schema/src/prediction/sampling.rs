@@ -13,7 +13,7 @@ pub struct InterruptSampling {
     /// [`SAMPLING_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// Seed of the phases that were not given.
     pub seed: u64,
     /// Packets sent.
@@ -62,9 +62,9 @@ pub struct SamplingOutcome {
     /// phases only, or last until the next packet.
     pub late_ratio_expected: Option<f64>,
     /// Longest wait, in ns.
-    pub wait_ns_max: f64,
+    pub max_wait_ns: f64,
     /// Mean wait of all packets, in ns.
-    pub wait_ns_mean: f64,
+    pub mean_wait_ns: f64,
     /// Whether packets come faster than they are served: waits grow with the length of the measurement.
     pub overloaded: bool,
     /// The pattern that each interrupt leaves, in their order.
@@ -120,7 +120,7 @@ pub struct MeasuredLate {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplingCheck {
     /// Longest measured wait, in ns.
-    pub wait_ns_max: f64,
+    pub max_wait_ns: f64,
     /// Simulated over measured longest wait, less 1.
     pub wait_error: f64,
     /// Half of the simulated longest wait, in ns: packets that waited as long are compared by number.

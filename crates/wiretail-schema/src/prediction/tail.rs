@@ -13,7 +13,7 @@ pub struct TailPrediction {
     /// [`TAIL_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail.
-    pub version: String,
+    pub wiretail_version: String,
     /// The ingress capture, as given.
     pub pre: String,
     /// The egress capture, as given.

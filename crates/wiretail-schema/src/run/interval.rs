@@ -162,7 +162,7 @@ pub struct IntervalRecord {
     /// RFC 3550 jitter at the end of the interval, in ns.
     pub jitter_ns: f64,
     /// Largest RFC 3550 jitter in the interval, in ns.
-    pub jitter_ns_max: f64,
+    pub max_jitter_ns: f64,
     /// Matched packets beyond each budget, in the order of the segment's budgets.
     pub over: Vec<u64>,
     /// What is known of packets out of order; none where all came in order.
@@ -217,9 +217,9 @@ pub struct TapInterval {
     /// Gaps from one packet to the next, that from the interval before included.
     pub gaps: u64,
     /// Smallest gap, in ns.
-    pub gap_ns_min: i64,
+    pub min_gap_ns: i64,
     /// Largest gap, in ns.
-    pub gap_ns_max: i64,
+    pub max_gap_ns: i64,
     /// Sum of the gaps, in ns.
     pub gap_sum_ns: u64,
     /// Sum of the squared gaps, in ns².
@@ -232,7 +232,7 @@ pub struct TapInterval {
     pub backward: u64,
     /// Largest backward step, in ns.
     #[serde(skip_serializing_if = "is_zero_ns")]
-    pub backward_ns_max: i64,
+    pub max_backward_ns: i64,
     /// Grid that the measurement's first stamps lie on, in ns, and how many stamps that rests on.
     pub granularity: (f64, u64),
 }

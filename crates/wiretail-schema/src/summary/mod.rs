@@ -79,7 +79,7 @@ pub struct Capture {
     /// Last stamp, in ns since the capture clock's epoch.
     pub last_ns: i64,
     /// Packets a second between the first and the last stamp.
-    pub rate_pps_mean: f64,
+    pub mean_rate_pps: f64,
     /// Packets in each second since the first stamp; seconds without packets are left out. Empty for
     /// a soak of more than an hour: see `intervals`.
     pub rate: Vec<Second>,
@@ -142,7 +142,7 @@ pub struct Clock {
     /// Packets with an earlier stamp than the one before.
     pub backward: u64,
     /// Largest backward step, in ns.
-    pub backward_ns_max: i64,
+    pub max_backward_ns: i64,
 }
 
 /// How packets were recognised.
@@ -398,7 +398,7 @@ pub struct Reordering {
     /// Mean reordering extent of the reordered packets.
     pub extent_mean: f64,
     /// Largest late time: how long after the packet that overtook it a reordered packet came, in ns (section 4.3).
-    pub late_time_ns_max: i64,
+    pub max_late_time_ns: i64,
     /// Reordered packets whose late time is not known: the packet that overtook them is not among
     /// the last 32,768 sent, or stamps were not kept (a soak).
     pub late_time_unknown: u64,
@@ -428,7 +428,7 @@ pub struct Variation {
     /// Interarrival jitter after the last packet, in ns (RFC 3550, section 6.4.1).
     pub rfc3550_jitter_ns: f64,
     /// Largest interarrival jitter, in ns.
-    pub rfc3550_jitter_ns_max: f64,
+    pub max_rfc3550_jitter_ns: f64,
 }
 
 /// Inter-packet delay variation (RFC 3393).

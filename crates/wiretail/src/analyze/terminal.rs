@@ -71,7 +71,7 @@ fn head(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()
         "  {} packets in {} at {:.0} packets/s; stamps on a grid of {granularity} ns; recognised by {}\n",
         count(pre.packets),
         duration(seconds),
-        pre.rate_pps_mean,
+        pre.mean_rate_pps,
         summary.key.rule,
     )
 }

@@ -59,7 +59,7 @@ pub fn explain(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
     }
     let explanation = CaptureExplanation {
         schema: CAPTURE_EXPLANATION_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         pre: arguments.pre.display().to_string(),
         post: post.display().to_string(),
         packets: whole,

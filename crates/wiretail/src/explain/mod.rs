@@ -38,7 +38,7 @@ fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
     }
     let mut explained = RunExplanation {
         schema: RUN_EXPLANATION_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         trials: Vec::new(),
     };
     for found in traced::all(&arguments.pre, arguments.trial)? {

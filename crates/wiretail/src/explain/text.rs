@@ -57,7 +57,7 @@ fn stalls(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<
             out,
             "    at {:>9.3} s   {:>9}   {} packets",
             stall.at_ns as f64 * 1e-9,
-            duration(stall.delay_ns_max as f64),
+            duration(stall.max_delay_ns as f64),
             count(stall.packets)
         )?;
     }

@@ -32,7 +32,7 @@ pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
     });
     let mut model = CapacityModel {
         schema: CAPACITY_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         deployments: deployments.collect::<Result<_>>()?,
     };
     if let (Some(path), Some(dut), [found]) = (&arguments.run, arguments.dut, &mut model.deployments[..]) {

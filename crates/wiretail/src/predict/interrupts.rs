@@ -96,7 +96,7 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
     }
     Ok(InterruptSampling {
         schema: SAMPLING_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: arguments.seed,
         packets,
         service_ns: arguments.service.ns,
@@ -145,7 +145,7 @@ fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<Measu
         packets: summary.delay.count,
         clock,
         granularity_ns,
-        rate_pps: summary.pre.rate_pps_mean,
+        rate_pps: summary.pre.mean_rate_pps,
         median_ns,
         worst,
         against: None,
@@ -220,8 +220,8 @@ fn row(out: &mut impl Write, found: &SamplingOutcome) -> io::Result<()> {
         count(found.late),
         ratio(found.late_ratio),
         found.late_ratio_expected.map_or_else(|| "-".to_owned(), ratio),
-        duration(found.wait_ns_max),
-        duration(found.wait_ns_mean),
+        duration(found.max_wait_ns),
+        duration(found.mean_wait_ns),
         beats.join(", "),
         if found.overloaded { "; overloaded" } else { "" }
     )
@@ -253,8 +253,8 @@ fn measured_beside(
     writeln!(
         out,
         "\n    the worst waited {}, simulated {}: {}",
-        duration(check.wait_ns_max),
-        duration(sampling.outcome.wait_ns_max),
+        duration(check.max_wait_ns),
+        duration(sampling.outcome.max_wait_ns),
         percent(check.wait_error)
     )?;
     writeln!(

@@ -41,7 +41,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     let good = tail.refused.is_none() && tail.forecast.as_ref().is_none_or(|f| f.holds != Some(false));
     let prediction = TailPrediction {
         schema: TAIL_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         pre: arguments.pre.display().to_string(),
         post: arguments.post.display().to_string(),
         clock,

@@ -103,9 +103,9 @@ pub struct GroundTruth {
     /// Packets that met a stall of their own.
     pub stalls: u64,
     /// Smallest delay in ns; second copies do not count here and below.
-    pub delay_ns_min: u64,
+    pub min_delay_ns: u64,
     /// Largest delay in ns.
-    pub delay_ns_max: u64,
+    pub max_delay_ns: u64,
     /// Sum of all delays in ns.
     pub delay_ns_sum: u64,
     /// Most packets, copies included, that were under way at a time.
@@ -126,7 +126,7 @@ pub fn synthesize(options: &SynthOptions, pre: impl Write, post: impl Write) -> 
         newest: None,
         ground_truth: GroundTruth {
             packets: options.packets,
-            delay_ns_min: u64::MAX,
+            min_delay_ns: u64::MAX,
             ..GroundTruth::default()
         },
     };
@@ -163,7 +163,7 @@ pub fn synthesize(options: &SynthOptions, pre: impl Write, post: impl Write) -> 
     ground_truth.lost = ground_truth.packets - ground_truth.arrived;
     ground_truth.stalls = device.stalls;
     if ground_truth.arrived == 0 {
-        ground_truth.delay_ns_min = 0;
+        ground_truth.min_delay_ns = 0;
     }
     Ok(ground_truth)
 }
@@ -374,8 +374,8 @@ impl<W: Write> Egress<W> {
         let delay_ns = arrival.time_ns - arrival.sent_ns;
         let ground_truth = &mut self.ground_truth;
         ground_truth.arrived += 1;
-        ground_truth.delay_ns_min = ground_truth.delay_ns_min.min(delay_ns);
-        ground_truth.delay_ns_max = ground_truth.delay_ns_max.max(delay_ns);
+        ground_truth.min_delay_ns = ground_truth.min_delay_ns.min(delay_ns);
+        ground_truth.max_delay_ns = ground_truth.max_delay_ns.max(delay_ns);
         ground_truth.delay_ns_sum += delay_ns;
         ground_truth.reordered += u64::from(self.newest > Some(arrival.counter));
         self.newest = self.newest.max(Some(arrival.counter));

@@ -80,8 +80,8 @@ fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
     ground_truth.arrived = arrived.len() as u64;
     ground_truth.lost = ground_truth.packets - ground_truth.arrived;
     ground_truth.longest_loss_run = lost.split(' ').map(str::len).max().unwrap() as u64;
-    ground_truth.delay_ns_min = delays.iter().copied().min().unwrap_or(0);
-    ground_truth.delay_ns_max = delays.iter().copied().max().unwrap_or(0);
+    ground_truth.min_delay_ns = delays.iter().copied().min().unwrap_or(0);
+    ground_truth.max_delay_ns = delays.iter().copied().max().unwrap_or(0);
     ground_truth.delay_ns_sum = delays.iter().sum();
     ground_truth
 }
@@ -175,7 +175,7 @@ fn a_seed_gives_the_same_bytes_again_and_another_one_others() {
 fn memory_holds_the_packets_in_flight_only() {
     let (ground_truth, _, _) = pair(&SynthOptions { packets: 200_000, ..busy() });
     // At a packet each microsecond, as many as the longest delay has microseconds, and some copies.
-    assert!(ground_truth.in_flight_max < ground_truth.delay_ns_max / 1_000 + 100, "{ground_truth:?}");
+    assert!(ground_truth.in_flight_max < ground_truth.max_delay_ns / 1_000 + 100, "{ground_truth:?}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub fn explain_gaps(
     let sent: BTreeSet<(u32, u16)> = spans.iter().map(|span| (span.sender, span.cause)).collect();
     let table = Table::new(&lines, names, sent);
     let paused = lines.causes.values().iter().position(|raw| *raw == Raw::Paused).map(|place| place as u16);
-    let head_ns = overheads.head_ns_max().unwrap_or(HEAD_NS);
+    let head_ns = overheads.max_head_ns().unwrap_or(HEAD_NS);
     let mut found = GapCauses {
         events: lines.events,
         calibration: overheads.table(&lines, names),

@@ -200,7 +200,7 @@ impl Trial<'_> {
         worst.truncate(wanted);
         let mut explanation = TrialExplanation {
             schema: EXPLANATION_SCHEMA.to_owned(),
-            version: self.inputs.version.to_owned(),
+            wiretail_version: self.inputs.version.to_owned(),
             trial: self.inputs.trial.to_owned(),
             segment: self.inputs.segment.to_owned(),
             first_ns: self.inputs.first_ns,

@@ -109,7 +109,7 @@ impl Overheads {
     }
 
     /// The longest head that is still usual, of those that are known, in ns.
-    pub fn head_ns_max(&self) -> Option<u64> {
+    pub fn max_head_ns(&self) -> Option<u64> {
         self.heads.iter().filter(|head| head.gaps >= GAPS_MIN).map(|head| head.p95_ns).max()
     }
 

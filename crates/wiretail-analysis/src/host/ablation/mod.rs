@@ -202,7 +202,7 @@ mod tests {
         };
         TuningPlan {
             schema: PLAN_SCHEMA.to_owned(),
-            version: String::new(),
+            wiretail_version: String::new(),
             profile: Profile::Optimized,
             role: HostRole::Bare,
             cores: "1".to_owned(),

@@ -37,7 +37,7 @@ pub fn audit(record: &HostRecord, question: &Question, version: &str) -> Audit {
     let findings = ALL.iter().map(|rule| finding(rule, &view)).collect();
     Audit {
         schema: AUDIT_SCHEMA.to_owned(),
-        version: version.to_owned(),
+        wiretail_version: version.to_owned(),
         kernel: view.text("/proc/sys/kernel/osrelease").map(str::to_owned),
         processor: view.processor_field("model name").map(str::to_owned),
         role: view.role(),

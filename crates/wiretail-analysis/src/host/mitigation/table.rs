@@ -333,7 +333,7 @@ pub(super) const PAUSED: Entry = Entry {
 pub(super) const DEVICE: Entry = Entry {
     what: "The device's own thread ran all the time and nothing took the core from it: its program needed that long.",
     steps: &[
-        "It is no disturbance: look into the program (perf record on its core), at packets that need more work (rules, \
+        "This is not interference: look into the program (perf record on its core), at packets that need more work (rules, \
          fragments, new flows) and at what it does between packets (timers, statistics, logs).",
     ],
     sources: &[Source {

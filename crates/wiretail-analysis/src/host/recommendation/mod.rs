@@ -69,7 +69,7 @@ pub fn recommend(audit: &Audit, runs: &[RunInput], version: &str) -> Recommendat
     let known = Known { audit, runs, seen: sample::all(runs) };
     Recommendations {
         schema: RECOMMEND_SCHEMA.to_owned(),
-        version: version.to_owned(),
+        wiretail_version: version.to_owned(),
         host: AuditedHost {
             kernel: audit.kernel.clone(),
             processor: audit.processor.clone(),

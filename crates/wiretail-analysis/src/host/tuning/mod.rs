@@ -103,7 +103,7 @@ pub fn plan(
     settings.extend(services::settings(&ask));
     Ok(TuningPlan {
         schema: PLAN_SCHEMA.to_owned(),
-        version: version.to_owned(),
+        wiretail_version: version.to_owned(),
         profile,
         role: ask.view.role(),
         cores: ask.cores().to_string(),

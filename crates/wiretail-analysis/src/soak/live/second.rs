@@ -73,7 +73,7 @@ impl SecondTally {
         let mut record = std::mem::replace(&mut self.record, empty(self.limits_ns.len()));
         // A thousandth of a ns is enough, and shorter.
         let rounded = |ns: f64| (ns * 1000.0).round() / 1000.0;
-        record.jitter_ns_max = rounded(record.jitter_ns_max.max(self.jitter_ns));
+        record.max_jitter_ns = rounded(record.max_jitter_ns.max(self.jitter_ns));
         record.jitter_ns = rounded(self.jitter_ns);
         record.start_ns = start_ns;
         record.sent = record.matched + record.negative + record.out_of_window + record.lost;
@@ -154,7 +154,7 @@ impl Observer for SecondTally {
         // RFC 3550, A.8: J += (|D| - J) / 16.
         if let Some(before_ns) = self.delay_ns.replace(delay_ns) {
             self.jitter_ns += ((delay_ns - before_ns).unsigned_abs() as f64 - self.jitter_ns) / 16.0;
-            record.jitter_ns_max = record.jitter_ns_max.max(self.jitter_ns);
+            record.max_jitter_ns = record.max_jitter_ns.max(self.jitter_ns);
         }
         self.lost_at_end = 0;
         self.last_post_ns = sent.ts_ns + delay_ns;
@@ -217,7 +217,7 @@ impl TapSecond {
         let Some(first) = records.first() else { return };
         if self.second.packets == 0 {
             (self.second.first_ns, self.second.last_ns) = (first.ts_ns, first.ts_ns);
-            (self.second.gap_ns_min, self.second.gap_ns_max) = (i64::MAX, 0);
+            (self.second.min_gap_ns, self.second.max_gap_ns) = (i64::MAX, 0);
         }
         self.second.packets += records.len() as u64;
         let room = GRANULARITY_TIMESTAMPS.saturating_sub(self.timestamps.len());
@@ -237,13 +237,13 @@ impl TapSecond {
         let second = &mut self.second;
         if gap_ns < 0 {
             second.backward += 1;
-            second.backward_ns_max = second.backward_ns_max.max(gap_ns.saturating_neg());
+            second.max_backward_ns = second.max_backward_ns.max(gap_ns.saturating_neg());
             return;
         }
         second.identical += u64::from(gap_ns == 0);
         second.gaps += 1;
-        second.gap_ns_min = second.gap_ns_min.min(gap_ns);
-        second.gap_ns_max = second.gap_ns_max.max(gap_ns);
+        second.min_gap_ns = second.min_gap_ns.min(gap_ns);
+        second.max_gap_ns = second.max_gap_ns.max(gap_ns);
         second.gap_sum_ns = second.gap_sum_ns.saturating_add(gap_ns as u64);
         second.gap_squares_ns2 += gap_ns as f64 * gap_ns as f64;
     }
@@ -265,7 +265,7 @@ impl TapSecond {
             second.last_ns = second.last_ns.saturating_sub(start_ns);
         }
         if second.gaps == 0 {
-            second.gap_ns_min = 0;
+            second.min_gap_ns = 0;
         }
         second
     }

@@ -54,7 +54,7 @@ pub fn explanation(page: &ExplanationPage<'_>) -> String {
             evidence::senders(m, explanation);
             evidence::section(m, explanation);
         });
-        page::footer(m, &explanation.version);
+        page::footer(m, &explanation.wiretail_version);
     })
 }
 

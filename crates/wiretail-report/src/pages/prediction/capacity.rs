@@ -26,7 +26,7 @@ pub fn capacity(model: &CapacityModel) -> String {
         title: &title,
         lead: &lead(model),
         schema: &model.schema,
-        version: &model.version,
+        version: &model.wiretail_version,
         formula: Formula {
             text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device less that of a forwarder without \
                    work in its place; d, what interrupts take of each second, is the sum of rate times length. Intervals \

@@ -24,14 +24,14 @@ pub fn interrupts(sampling: &InterruptSampling) -> String {
             "{} of all packets wait for interrupts at {}, {} at most",
             format::ratio(outcome.late_ratio),
             exactly(outcome.rate_pps),
-            format::duration(outcome.wait_ns_max)
+            format::duration(outcome.max_wait_ns)
         ),
         lead: &sampling.measured.as_ref().map_or_else(
             || "Nothing was measured to hold the simulation against.".to_owned(),
             |measured| format!("Held against {} → {}", measured.pre, measured.post),
         ),
         schema: &sampling.schema,
-        version: &sampling.version,
+        version: &sampling.wiretail_version,
         formula: Formula {
             text: "Packet n comes at n / r and needs the core for S; an interrupt of rate f and length L takes the core at \
                    once. With almost no common measure of f and r, a share f (L + S) of all packets waits, L at most, and \
@@ -103,12 +103,12 @@ fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
 
 fn errors(m: &mut Markup, sampling: &InterruptSampling, check: &SamplingCheck) {
     let more = if check.long_or_more { " or more" } else { "" };
-    let simulated = sampling.outcome.wait_ns_max;
+    let simulated = sampling.outcome.max_wait_ns;
     let long = format!("wait {} or longer", format::duration(check.long_ns));
     m.tag("dl").class("tiles").body(|m| {
         let lines = [
             format!("{} simulated", format::duration(simulated)),
-            format!("{} measured", format::duration(check.wait_ns_max)),
+            format!("{} measured", format::duration(check.max_wait_ns)),
         ];
         tile(m, "longest wait, error", &error(check.wait_error), &check.wait_error.to_string(), &lines, None);
         let lines = [
@@ -169,8 +169,8 @@ fn sensitivity(m: &mut Markup, sampling: &InterruptSampling) {
                 Cell::count(found.late),
                 Cell::ratio(found.late_ratio),
                 found.late_ratio_expected.map_or_else(none, Cell::ratio),
-                Cell::ns_mean(found.wait_ns_max),
-                Cell::ns_mean(found.wait_ns_mean),
+                Cell::ns_mean(found.max_wait_ns),
+                Cell::ns_mean(found.mean_wait_ns),
                 Cell::text(if found.overloaded {
                     format!("{}; overloaded", beats.join(", "))
                 } else {
@@ -228,9 +228,9 @@ fn longest(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
         title: "The longest wait, over the rate".to_owned(),
         caption: "A rate that keeps step with an interrupt may never meet all of it.".to_owned(),
         x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
-        y: axis("longest wait", "wait_ns_max", Unit::Nanoseconds, Scale::Linear),
+        y: axis("longest wait", "max_wait_ns", Unit::Nanoseconds, Scale::Linear),
         mark: Mark::Point,
-        series: vec![plain("simulated".to_owned(), rates, of(|found| found.wait_ns_max))],
+        series: vec![plain("simulated".to_owned(), rates, of(|found| found.max_wait_ns))],
         lines: asked(sampling),
     }
 }

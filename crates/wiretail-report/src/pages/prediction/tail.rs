@@ -23,7 +23,7 @@ pub fn tail(prediction: &TailPrediction) -> String {
         title: &title(tail),
         lead: &format!("{} → {}", prediction.pre, prediction.post),
         schema: &prediction.schema,
-        version: &prediction.version,
+        version: &prediction.wiretail_version,
         formula: Formula {
             text: "P(excess > y) = (1 + ξ y / σ)^(−1/ξ) above a threshold that is high enough: the generalised Pareto \
                    distribution, fitted to events, which are delays above the threshold with few packets between them.",

@@ -16,7 +16,7 @@ pub struct SavedQueueingModel {
     /// [`QUEUEING_MODEL_SCHEMA`].
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// The path.
     pub model: QueueingModel,
     /// What it rests on; None where it was given by hand.

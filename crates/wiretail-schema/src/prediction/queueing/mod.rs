@@ -148,7 +148,7 @@ pub struct QueueingPrediction {
     /// `wiretail.queueing/1`.
     pub schema: String,
     /// Version of Wiretail that wrote it.
-    pub version: String,
+    pub wiretail_version: String,
     /// Seed of everything random; the same seed gives the same numbers.
     pub seed: u64,
     /// The path.

@@ -61,7 +61,7 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     let duration_ns = live::nanoseconds("duration", arguments.duration)?;
     let mut noise = Noise {
         schema: NOISE_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         fifo: arguments.fifo,
         rest_ns: if arguments.fifo.is_some() { REST_NS } else { 0 },
         watch_ns: if arguments.fifo.is_some() { WATCH_NS } else { 0 },

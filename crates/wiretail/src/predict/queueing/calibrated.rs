@@ -238,7 +238,7 @@ fn read(path: &Path) -> Result<SavedQueueingModel> {
 pub fn save(path: &Path, model: &QueueingModel, calibration: Option<&QueueingCalibration>) -> Result<()> {
     let saved = SavedQueueingModel {
         schema: QUEUEING_MODEL_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         model: model.clone(),
         calibration: calibration.cloned(),
     };

@@ -50,7 +50,7 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
     skipped.extend(others);
     let prediction = QueueingPrediction {
         schema: QUEUEING_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        wiretail_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: arguments.seed,
         model,
         calibration,

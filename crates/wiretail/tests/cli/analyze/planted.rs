@@ -55,7 +55,7 @@ fn the_published_mutations() {
     let reordered: Vec<i64> = events(&found, "reordered").iter().map(|e| number(e, "/pre_index")).collect();
     assert_eq!(reordered, [600, 601, 1000].map(position));
     // Packet 600 should have come before 602, which overtook it and 601 nearly 5 s before.
-    assert!((4_999_000_000..5_000_000_000).contains(&number(&found, "/reordering/late_time_ns_max")));
+    assert!((4_999_000_000..5_000_000_000).contains(&number(&found, "/reordering/max_late_time_ns")));
     assert_eq!(number(&found, "/reordering/late_time_unknown"), 0);
 }
 
@@ -114,8 +114,8 @@ fn synthetic_ground_truth_is_recovered() {
             ("/matching/duplicates_pre", "duplicates_pre"),
             ("/matching/duplicates_post", "duplicates_post"),
             ("/reordering/reordered", "reordered"),
-            ("/delay/min_ns", "delay_ns_min"),
-            ("/delay/max_ns", "delay_ns_max"),
+            ("/delay/min_ns", "min_delay_ns"),
+            ("/delay/max_ns", "max_delay_ns"),
             ("/loss/longest_run", "longest_loss_run"),
             ("/pre/packets", "pre_records"),
             ("/post/packets", "post_records"),

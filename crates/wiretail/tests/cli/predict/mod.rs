@@ -204,7 +204,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
                           "logs_stalls": false, "remarks": []});
     let causes =
         [cause("timer", 500, 2_000_000), cause("device", 10, 900_000_000), cause("burst", 10, 900_000_000)];
-    let explanation = json!({"schema": "wiretail.explanation/1", "version": "0", "trial": "trial2", "segment": "forward",
+    let explanation = json!({"schema": "wiretail.explanation/1", "wiretail_version": "0", "trial": "trial2", "segment": "forward",
                              "packets": 1, "baseline_ns": 1, "tail_packets": 0, "tail_above_ns": 0, "tail_lost_ns": 0,
                              "tail_unknown_ns": 0, "percentiles": [], "causes": causes, "senders": [], "worst": [],
                              "evidence": evidence});
@@ -219,7 +219,7 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
     let folder = folder();
     let step = ["interrupts", "--rate", "10kpps", "--interrupt", "tick 250Hz 12us 97us", "--packets", "4000"];
     let found = predict(&step);
-    assert_eq!((&found["outcome"]["late"], &found["outcome"]["wait_ns_max"]), (&json!(100), &json!(9000.0)));
+    assert_eq!((&found["outcome"]["late"], &found["outcome"]["max_wait_ns"]), (&json!(100), &json!(9000.0)));
     assert_eq!(found["outcome"]["beats"][0]["beat_hz"], 0.0);
     assert_eq!(found["sensitivity"].as_array().unwrap().len(), 6);
 
