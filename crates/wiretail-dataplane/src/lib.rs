@@ -14,7 +14,7 @@
 //!
 //! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`interfere`].
 //!
-//! Beneath them: [`port`] (where frames leave and enter; `port::sys` is the only place with `unsafe`),
+//! Beneath them: [`port`] (where frames leave and enter; `sys` is the only place with `unsafe`),
 //! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
 //! `lateness` (what the loops count into), `stalls` (when a loop's core was taken from it), [`error`].
 //!

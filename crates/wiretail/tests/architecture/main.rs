@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wiretail-capture", &["wiretail-schema"]),
     ("wiretail-report", &["wiretail-schema"]),
     ("wiretail-host", &["wiretail-schema"]),
-    ("wiretail-dpdk-sys", &["wiretail-schema"]),
+    ("wiretail-dpdk-sys", &[]),
     ("wiretail-dataplane", &["wiretail-schema", "wiretail-capture", "wiretail-dpdk-sys"]),
 ];
 
