@@ -8,7 +8,8 @@
 use std::fmt;
 
 use wiretail_schema::prediction::capacity::{
-    Capacity, CapacityCheck, CapacityInputs, Deployment, Estimate, InterruptLoad, Judgement, SearchCheck,
+    Capacity, CapacityInputs, CapacityValidation, Deployment, Estimate, InterruptLoad, Judgement,
+    SearchValidation,
 };
 use wiretail_schema::prediction::deployments::DeploymentSpec;
 use wiretail_schema::prediction::interrupt::{InterruptRate, InterruptSpec};
@@ -68,11 +69,11 @@ pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
 
 /// Holds what the model says against what a search of the same device found, for each goal of loss: delays are late before
 /// the device is overloaded, so a budget's rate says nothing of the capacity.
-pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> {
+pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidation> {
     let predicted = capacity.max_pps.value;
-    let check = |result: &GoalResult| {
+    let validation = |result: &GoalResult| {
         let found = place(predicted, [result.lower, result.upper]);
-        SearchCheck {
+        SearchValidation {
             search: search.name.clone(),
             goal: result.goal.clone(),
             lower_pps: result.lower,
@@ -81,7 +82,7 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchCheck> 
             error: found.map(|(_, error)| error),
         }
     };
-    search.rates_of_loss().map(check).collect()
+    search.rates_of_loss().map(validation).collect()
 }
 
 /// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in
@@ -136,7 +137,7 @@ fn sum(interrupts: &[InterruptLoad]) -> Estimate {
 }
 
 /// Where the predicted capacity lies against the highest rate that was carried and the lowest that was not.
-fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityCheck {
+fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityValidation {
     let predicted = capacity.max_pps;
     let (low, high) = (carried as f64, overloaded as f64);
     let kpps = |pps: f64| format!("{} kpps", (pps / 100.0).round() / 10.0);
@@ -158,7 +159,7 @@ fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityCheck 
     };
     let reaches = predicted.low <= high && predicted.high.is_none_or(|top| top >= low);
     let doubt = if judgement != Judgement::Inside && reaches { "; its interval reaches there" } else { "" };
-    CapacityCheck { judgement, reason: reason + doubt, error }
+    CapacityValidation { judgement, reason: reason + doubt, error }
 }
 
 /// The inputs of a deployment that was given by hand or in a file.
@@ -284,8 +285,8 @@ mod tests {
         let judged = |overload: [u64; 2]| {
             let mut inputs = given(2_000.0, 1_000.0, Vec::new());
             inputs.overload_pps = Some(overload);
-            let check = deployment(inputs).unwrap().against.unwrap();
-            (check.judgement, check.reason)
+            let validation = deployment(inputs).unwrap().against.unwrap();
+            (validation.judgement, validation.reason)
         };
         let error = |overload: [Option<u64>; 2]| {
             place(1e6, overload).map(|(judgement, error)| (judgement, error.abs()))

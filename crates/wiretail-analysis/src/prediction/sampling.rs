@@ -4,7 +4,7 @@
 //! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole picoseconds.
 
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
-use wiretail_schema::prediction::sampling::{Beat, LatePacket, SamplingCheck, SamplingOutcome};
+use wiretail_schema::prediction::sampling::{Beat, LatePacket, SamplingOutcome, SamplingValidation};
 use wiretail_schema::random::Random;
 
 use crate::prediction::queueing::{QueueingError, RING_MAX, simulate};
@@ -134,7 +134,7 @@ pub fn against(
     simulated: (&[LatePacket], u64),
     measured: (&[LatePacket], u64),
     listed: usize,
-) -> Option<SamplingCheck> {
+) -> Option<SamplingValidation> {
     let longest = |packets: &[LatePacket]| packets.iter().map(|packet| packet.wait_ns).fold(0.0, f64::max);
     let (foretold_ns, max_wait_ns) = (longest(simulated.0), longest(measured.0));
     if foretold_ns <= 0.0 || max_wait_ns <= 0.0 {
@@ -144,7 +144,7 @@ pub fn against(
     let long = |packets: &[LatePacket]| packets.iter().filter(|packet| packet.wait_ns >= long_ns).count();
     let share = |(packets, of): (&[LatePacket], u64)| long(packets) as f64 / of.max(1) as f64;
     let (long_simulated, long_measured) = (share(simulated), share(measured));
-    Some(SamplingCheck {
+    Some(SamplingValidation {
         max_wait_ns,
         wait_error: foretold_ns / max_wait_ns - 1.0,
         long_ns,

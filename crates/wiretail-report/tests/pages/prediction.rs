@@ -34,7 +34,7 @@ fn model(name: &str) -> CapacityModel {
         interrupts_ns: Estimate::exact(1e6),
         max_pps: estimate(99_900.0, 98_910.0, None),
     };
-    let check = |goal: &str, bounds: [Option<u64>; 2], judgement, error| SearchCheck {
+    let validation = |goal: &str, bounds: [Option<u64>; 2], judgement, error| SearchValidation {
         search: name.to_owned(),
         goal: goal.parse().expect("a goal"),
         lower_pps: bounds[0],
@@ -42,16 +42,17 @@ fn model(name: &str) -> CapacityModel {
         judgement,
         error,
     };
-    let against = CapacityCheck { judgement: Judgement::Off, reason: format!("off: {name}"), error: 0.11 };
+    let against =
+        CapacityValidation { judgement: Judgement::Off, reason: format!("off: {name}"), error: 0.11 };
     let overloaded = Deployment { inputs, capacity, against: Some(against), searched: Vec::new() };
     let mut searched = overloaded.clone();
     (searched.against, searched.inputs.overload_pps, searched.inputs.basis) = (None, None, None);
     let mut alone = searched.clone();
     alone.inputs.interrupts.clear();
     searched.searched = vec![
-        check("ndr", [Some(102_000), Some(103_000)], Some(Judgement::LowerBound), Some(-0.020_588)),
-        check("pdr 0.5%", [Some(99_000), Some(101_000)], Some(Judgement::Inside), Some(0.0)),
-        check("pdr 1%", [None, None], None, None),
+        validation("ndr", [Some(102_000), Some(103_000)], Some(Judgement::LowerBound), Some(-0.020_588)),
+        validation("pdr 0.5%", [Some(99_000), Some(101_000)], Some(Judgement::Inside), Some(0.0)),
+        validation("pdr 1%", [None, None], None, None),
     ];
     CapacityModel {
         schema: CAPACITY_SCHEMA.to_owned(),
@@ -174,7 +175,7 @@ fn sampling(name: &str) -> InterruptSampling {
             rate_pps: 10_052.0,
             median_ns: 3_175,
             worst: worst(10_000.0),
-            against: Some(SamplingCheck {
+            against: Some(SamplingValidation {
                 max_wait_ns: 10_000.0,
                 wait_error: 0.2,
                 long_ns: 6_000.0,
@@ -320,7 +321,7 @@ fn what_came_stands_beside_what_a_tail_foretold() {
     );
     let mut unchecked = found;
     unchecked.tail.forecast.as_mut().expect("one").holds = None;
-    assert!(wiretail_report::tail(&unchecked).contains("NOT CHECKED"));
+    assert!(wiretail_report::tail(&unchecked).contains("NOT VALIDATED"));
 }
 
 #[test]

@@ -27,10 +27,10 @@ pub struct Deployment {
     /// What the model says.
     pub capacity: Capacity,
     /// Against the overload that was measured; null where none was given.
-    pub against: Option<CapacityCheck>,
+    pub against: Option<CapacityValidation>,
     /// Against what a search of the same device found, for each goal of loss; empty where the run has none.
     #[serde(default)]
-    pub searched: Vec<SearchCheck>,
+    pub searched: Vec<SearchValidation>,
 }
 
 /// What the model takes.
@@ -141,7 +141,7 @@ pub struct Capacity {
 
 /// The model against what was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CapacityCheck {
+pub struct CapacityValidation {
     /// The answer.
     pub judgement: Judgement,
     /// The answer in a sentence.
@@ -153,7 +153,7 @@ pub struct CapacityCheck {
 
 /// The model against what a search found for a goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SearchCheck {
+pub struct SearchValidation {
     /// The search: "skeleton-mlrsearch".
     pub search: String,
     /// What was sought.
@@ -164,7 +164,7 @@ pub struct SearchCheck {
     pub upper_pps: Option<u64>,
     /// The answer; null where the bounds that were found don't tell.
     pub judgement: Option<Judgement>,
-    /// As of [`CapacityCheck`]; null where the bounds that were found don't tell.
+    /// As of [`CapacityValidation`]; null where the bounds that were found don't tell.
     pub error: Option<f64>,
 }
 

@@ -113,12 +113,12 @@ pub struct MeasuredLate {
     pub worst: Vec<LatePacket>,
     /// The simulation against them; null where nothing waited in one of both.
     #[serde(default)]
-    pub against: Option<SamplingCheck>,
+    pub against: Option<SamplingValidation>,
 }
 
 /// The simulation against a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SamplingCheck {
+pub struct SamplingValidation {
     /// Longest measured wait, in ns.
     pub max_wait_ns: f64,
     /// Simulated over measured longest wait, less 1.

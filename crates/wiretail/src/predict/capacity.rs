@@ -252,9 +252,9 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
         writeln!(out, "\n  AGAINST THE MEASURED OVERLOAD")?;
     }
     for found in judged {
-        if let Some(check) = &found.against {
-            let error = format!("{:+.1} %", check.error * 100.0);
-            writeln!(out, "  {:<width$}  {error:>7}  {}", found.inputs.name, check.reason)?;
+        if let Some(validation) = &found.against {
+            let error = format!("{:+.1} %", validation.error * 100.0);
+            writeln!(out, "  {:<width$}  {error:>7}  {}", found.inputs.name, validation.reason)?;
         }
     }
     searched(out, model, width)?;
@@ -270,28 +270,28 @@ fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Re
     let mut all = model
         .deployments
         .iter()
-        .flat_map(|found| found.searched.iter().map(move |check| (found, check)))
+        .flat_map(|found| found.searched.iter().map(move |validation| (found, validation)))
         .peekable();
     if all.peek().is_some() {
         writeln!(out, "\n  AGAINST WHAT A SEARCH FOUND")?;
     }
-    for (found, check) in all {
+    for (found, validation) in all {
         let pps = |pps: Option<u64>| pps.map_or_else(|| "none".to_owned(), |pps| rate(pps as f64));
-        let said = match check.judgement {
+        let said = match validation.judgement {
             Some(Judgement::Inside) => "right",
             Some(Judgement::LowerBound) => "a lower bound",
             Some(Judgement::Off) => "off",
             None => "open: the bound that would tell was not found",
         };
-        let error = check.error.map_or_else(String::new, |error| format!(", {:+.1} %", error * 100.0));
+        let error = validation.error.map_or_else(String::new, |error| format!(", {:+.1} %", error * 100.0));
         writeln!(
             out,
             "  {:<width$}  {}: predicted {}, met at {}, missed at {}: {said}{error}",
             found.inputs.name,
-            check.goal,
+            validation.goal,
             rate(found.capacity.max_pps.value),
-            pps(check.lower_pps),
-            pps(check.upper_pps)
+            pps(validation.lower_pps),
+            pps(validation.upper_pps)
         )?;
     }
     Ok(())

@@ -245,24 +245,24 @@ fn measured_beside(
         rate(measured.rate_pps),
         duration(measured.median_ns as f64)
     )?;
-    let Some(check) = &measured.against else {
+    let Some(validation) = &measured.against else {
         return writeln!(out, "; nothing waited in one of both: there is nothing to compare");
     };
-    let more = if check.long_or_more { " or more" } else { "" };
+    let more = if validation.long_or_more { " or more" } else { "" };
     let percent = |error: f64| format!("{:+.1} %", error * 100.0);
     writeln!(
         out,
         "\n    the worst waited {}, simulated {}: {}",
-        duration(check.max_wait_ns),
+        duration(validation.max_wait_ns),
         duration(sampling.outcome.max_wait_ns),
-        percent(check.wait_error)
+        percent(validation.wait_error)
     )?;
     writeln!(
         out,
         "    {}{more} waited {} or longer, simulated {}{more}{}",
-        ratio(check.long_measured),
-        duration(check.long_ns),
-        ratio(check.long_simulated),
-        check.long_error.map_or_else(String::new, |error| format!(": {}", percent(error)))
+        ratio(validation.long_measured),
+        duration(validation.long_ns),
+        ratio(validation.long_simulated),
+        validation.long_error.map_or_else(String::new, |error| format!(": {}", percent(error)))
     )
 }

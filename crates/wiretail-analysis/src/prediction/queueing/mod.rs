@@ -10,7 +10,7 @@
 //! - `random`, `exponential`: chance, the same for a seed on every machine;
 //! - `server`: the loop, batch by batch. There is no list of events: with one server, the next event is always known
 //!   (the recursion of Lindley 1952, with batches and interrupts), which is why it is fast;
-//! - `check`: what can't be simulated, and the capacity in closed form;
+//! - `feasibility`: what can't be simulated, and the capacity in closed form;
 //! - [`calibrate`]: a model from measured packets;
 //! - [`comparison`]: a prediction against the measurement;
 //! - `tally`: the delays as counts, and how exact the simulation is.
@@ -20,8 +20,8 @@
 
 mod arrivals;
 pub mod calibrate;
-mod check;
 pub mod comparison;
+mod feasibility;
 mod random;
 mod server;
 mod tally;
@@ -30,7 +30,7 @@ mod vacations;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Capacity, QueueingError, RING_MAX, capacity, offered};
+pub use feasibility::{Capacity, QueueingError, RING_MAX, capacity, offered};
 pub use server::Totals;
 pub use tally::{BATCHES, BatchMeans, Interval};
 
@@ -58,7 +58,7 @@ pub fn simulate(
 ) -> Result<Totals, QueueingError> {
     let limit = capacity(model)?;
     let rate_pps = offered(arrivals, packets)?;
-    check::affordable(model, rate_pps, limit.pps, packets)?;
+    feasibility::affordable(model, rate_pps, limit.pps, packets)?;
     Ok(server::serve(model, arrivals, packets, seed, outcome))
 }
 
@@ -135,7 +135,7 @@ pub fn predict_rounds(
     let sent = lost + counts.count();
     let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
     // Rounding must not make an overload of a load that is met exactly.
-    let margin = if check::varies(model, arrivals) { -1e-9 } else { 1e-9 };
+    let margin = if feasibility::varies(model, arrivals) { -1e-9 } else { 1e-9 };
     let overloaded = load.is_some_and(|load| load > 1.0 + margin);
     // In a queue that grows, no part is like another.
     let error_ns = mean.filter(|_| !overloaded).map(|interval| interval.half);

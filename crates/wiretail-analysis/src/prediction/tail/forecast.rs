@@ -6,7 +6,7 @@
 
 use wiretail_schema::prediction::tail::{Basis, Forecast, LevelForecast, ReturnLevel};
 
-use super::checks::{BATCHES, dispersion};
+use super::diagnostics::{BATCHES, dispersion};
 use super::distribution::Distribution;
 use super::events::Event;
 use super::gpd::Gpd;

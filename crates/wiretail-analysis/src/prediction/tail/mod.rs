@@ -3,13 +3,13 @@
 //! 1. [`events`]: delays above a threshold, those of one stall as one event;
 //! 2. [`gpd`]: the generalised Pareto distribution of their excess; [`mixture`]: two of them, where a rarer cause has delays of
 //!    its own;
-//! 3. [`checks`]: does it fit, do events come evenly, is the highest one of their kind; [`quantiles`]: the same for the eye;
+//! 3. [`diagnostics`]: does it fit, do events come evenly, is the highest one of their kind; [`quantiles`]: the same for the eye;
 //! 4. [`thresholds`]: the lowest that passes; [`refusals`]: why there is none;
 //! 5. [`forecast`] makes numbers of it.
 //!
 //! Formulas, sources and limits: `docs/kpi/extreme-values.md`.
 
-pub mod checks;
+pub mod diagnostics;
 pub mod distribution;
 pub mod events;
 pub mod forecast;
@@ -177,8 +177,8 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
         shape_by_moments: gpd::probability_weighted(&chosen.ascending).map(|gpd| gpd.shape),
         scale_ns: chosen.gpd.scale,
         end_ns: chosen.gpd.end().map(|end| threshold_ns + end),
-        dispersion: checks::dispersion(&chosen.events, packets),
-        maximum_chance: checks::maximum_chance(&chosen.ascending, random),
+        dispersion: diagnostics::dispersion(&chosen.events, packets),
+        maximum_chance: diagnostics::maximum_chance(&chosen.ascending, random),
         quantiles: quantiles::quantiles(&chosen.ascending, chosen.gpd, threshold_ns, seed),
         below: None,
     }

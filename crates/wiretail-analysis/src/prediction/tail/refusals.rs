@@ -2,7 +2,7 @@
 
 use wiretail_schema::prediction::tail::{Candidate, Fit, Refusal, RefusalKind};
 
-use super::checks;
+use super::diagnostics;
 use super::events::EVENTS_MIN;
 use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
 use crate::stats::random::Random;
@@ -49,8 +49,8 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     let Some(best) = best else {
         // One stall can spoil every fit: then it is the reason.
         let highest = tried.iter().rev().find(|tried| tried.events.len() >= EVENTS).or(tried.last());
-        let reason =
-            highest.and_then(|tried| stands_out(tried, checks::maximum_chance(&tried.ascending, random)));
+        let reason = highest
+            .and_then(|tried| stands_out(tried, diagnostics::maximum_chance(&tried.ascending, random)));
         if let Some(reason) = reason {
             return Refusal { kind: RefusalKind::HeavyTailed, reason };
         }

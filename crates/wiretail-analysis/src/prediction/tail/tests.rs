@@ -30,7 +30,7 @@ fn the_fit_is_that_of_scipy() {
         let found = gpd::fit(&ascending).expect("a fit");
         assert!((found.shape - fitted).abs() < 1e-4, "{found:?}, scipy {fitted}");
         assert!((found.scale - scale).abs() < 1e-2, "{found:?}, scipy {scale}");
-        let ours = checks::anderson_darling(&ascending, &found);
+        let ours = diagnostics::anderson_darling(&ascending, &found);
         assert!((ours - statistic).abs() < 1e-5, "{ours}, scipy {statistic}");
     }
 }
@@ -77,7 +77,7 @@ fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
         let rejected = (0..100).filter(|&seed| {
             let sample = sample(seed);
             let gpd = gpd::fit(&sample).expect("a fit");
-            checks::fit_chance(&sample, &gpd, 1e-3, &mut Random::new(seed)).1 <= FIT_CHANCE
+            diagnostics::fit_chance(&sample, &gpd, 1e-3, &mut Random::new(seed)).1 <= FIT_CHANCE
         });
         rejected.count()
     };
@@ -103,7 +103,8 @@ fn a_right_fit_on_a_coarse_granularity_is_rejected_as_seldom() {
                 drawn(Gpd { shape: 0.0, scale: 12.5 }, 100, seed).into_iter().map(on_granularity).collect();
             sample.sort_unstable_by(f64::total_cmp);
             let gpd = gpd::fit(&sample).expect("a fit");
-            checks::fit_chance(&sample, &gpd, granularity_ns, &mut Random::new(5000 + seed)).1 <= FIT_CHANCE
+            diagnostics::fit_chance(&sample, &gpd, granularity_ns, &mut Random::new(5000 + seed)).1
+                <= FIT_CHANCE
         });
         rejected.count()
     };

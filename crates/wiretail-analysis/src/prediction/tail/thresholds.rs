@@ -2,7 +2,7 @@
 
 use wiretail_schema::prediction::tail::{Candidate, Component};
 
-use super::checks;
+use super::diagnostics;
 use super::events::{Delays, EVENTS_MIN, Event};
 use super::gpd::{self, Gpd};
 use super::mixture::{self, Mixture};
@@ -96,7 +96,7 @@ fn try_one(delays: &Delays, threshold_ns: f64, run: u64, random: &mut Random) ->
     ascending.sort_unstable_by(f64::total_cmp);
     let gpd = gpd::fit(&ascending)?;
     let (anderson_darling, fit_chance) =
-        checks::fit_chance(&ascending, &gpd, delays.granularity_ns(), random);
+        diagnostics::fit_chance(&ascending, &gpd, delays.granularity_ns(), random);
     let (shape_low, shape_high) = gpd::shape_interval(&ascending, gpd);
     let candidate = Candidate {
         threshold_ns,
@@ -109,8 +109,8 @@ fn try_one(delays: &Delays, threshold_ns: f64, run: u64, random: &mut Random) ->
         modified_scale_ns: gpd.scale - gpd.shape * threshold_ns,
         anderson_darling,
         fit_chance,
-        counts_chance: checks::counts_chance(&events, delays.spread.len(), random),
-        sizes_chance: checks::sizes_chance(&events, random),
+        counts_chance: diagnostics::counts_chance(&events, delays.spread.len(), random),
+        sizes_chance: diagnostics::sizes_chance(&events, random),
     };
     Some(Tried { candidate, events, ascending, gpd })
 }
@@ -149,7 +149,7 @@ pub fn two_components<'a>(
         let threshold_ns = tried.candidate.threshold_ns;
         let mixture = Mixture::fit(&tried.ascending, chosen.candidate.threshold_ns - threshold_ns)?;
         let (anderson_darling, fit_chance) =
-            checks::fit_chance(&tried.ascending, &mixture, granularity_ns, random);
+            diagnostics::fit_chance(&tried.ascending, &mixture, granularity_ns, random);
         let component = Component {
             threshold_ns,
             exceedances: tried.candidate.exceedances,

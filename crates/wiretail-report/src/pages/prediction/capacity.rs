@@ -1,7 +1,7 @@
 //! The page of predicted capacities: where each lies against what was measured, and what it was computed from.
 
 use wiretail_schema::prediction::capacity::{
-    CapacityModel, Deployment, Estimate, Judgement, MedianBasis, SearchCheck,
+    CapacityModel, Deployment, Estimate, Judgement, MedianBasis, SearchValidation,
 };
 use wiretail_schema::summary::figure::{Scale, Unit};
 
@@ -59,8 +59,8 @@ pub fn capacity(model: &CapacityModel) -> String {
 /// Every comparison: against an overload, and against what searches found.
 fn judgements(model: &CapacityModel) -> Vec<Option<Judgement>> {
     let of = |found: &Deployment| {
-        let against = found.against.iter().map(|check| Some(check.judgement));
-        against.chain(found.searched.iter().map(|check| check.judgement)).collect::<Vec<_>>()
+        let against = found.against.iter().map(|validation| Some(validation.judgement));
+        against.chain(found.searched.iter().map(|validation| validation.judgement)).collect::<Vec<_>>()
     };
     model.deployments.iter().flat_map(of).collect()
 }
@@ -99,28 +99,30 @@ fn verdicts(m: &mut Markup, model: &CapacityModel) {
         m.tag("div").class("cards").body(|m| {
             for found in &model.deployments {
                 let name = &found.inputs.name;
-                if let (Some(check), Some([carried, over])) = (&found.against, found.inputs.overload_pps) {
-                    let basis = card_basis(found, [Some(carried), Some(over)], Some(check.error));
-                    answer(m, sign(Some(check.judgement)), name, &sentence(&check.reason), &basis);
+                if let (Some(validation), Some([carried, over])) = (&found.against, found.inputs.overload_pps)
+                {
+                    let basis = card_basis(found, [Some(carried), Some(over)], Some(validation.error));
+                    answer(m, sign(Some(validation.judgement)), name, &sentence(&validation.reason), &basis);
                 }
-                for check in &found.searched {
-                    let what = format!("{}, {name}", check.goal);
-                    let basis = card_basis(found, [check.lower_pps, check.upper_pps], check.error);
-                    answer(m, sign(check.judgement), &what, &reason(check), &basis);
+                for validation in &found.searched {
+                    let what = format!("{}, {name}", validation.goal);
+                    let basis =
+                        card_basis(found, [validation.lower_pps, validation.upper_pps], validation.error);
+                    answer(m, sign(validation.judgement), &what, &reason(validation), &basis);
                 }
             }
         });
     });
 }
 
-fn reason(check: &SearchCheck) -> String {
-    let said = match check.judgement {
+fn reason(validation: &SearchValidation) -> String {
+    let said = match validation.judgement {
         Some(Judgement::Inside) => "lies between both bounds that the search found",
         Some(Judgement::LowerBound) => "is a lower bound: the device takes more than predicted",
         Some(Judgement::Off) => "is off: the device missed the goal at a rate below it",
         None => "cannot be judged: the search found only one bound, on the other side of it, or none",
     };
-    format!("The prediction {said} (search {}).", check.search)
+    format!("The prediction {said} (search {}).", validation.search)
 }
 
 fn card_basis(found: &Deployment, measured: [Option<u64>; 2], wrong: Option<f64>) -> String {
@@ -159,10 +161,9 @@ fn lanes(model: &CapacityModel) -> Vec<Lane> {
             Lane { name, tip: tip(predicted, measured), predicted, measured: bounds, middle: None }
         };
         let name = &found.inputs.name;
-        let searched = found
-            .searched
-            .iter()
-            .map(|check| lane(format!("{}, {name}", check.goal), [check.lower_pps, check.upper_pps]));
+        let searched = found.searched.iter().map(|validation| {
+            lane(format!("{}, {name}", validation.goal), [validation.lower_pps, validation.upper_pps])
+        });
         let overload = found.inputs.overload_pps.map(|bounds| bounds.map(Some));
         let first = (overload.is_some() || found.searched.is_empty())
             .then(|| lane(name.clone(), overload.unwrap_or_default()));
@@ -215,13 +216,17 @@ fn comparisons(m: &mut Markup, model: &CapacityModel) {
         };
     let of = |found: &Deployment| {
         let mut rows: Vec<Vec<Cell>> = Vec::new();
-        if let (Some(check), Some(bounds)) = (&found.against, found.inputs.overload_pps) {
-            let judged = (Some(check.judgement), Some(check.error), bracket(bounds.map(Some)));
+        if let (Some(validation), Some(bounds)) = (&found.against, found.inputs.overload_pps) {
+            let judged = (Some(validation.judgement), Some(validation.error), bracket(bounds.map(Some)));
             rows.push(row(found, "overload".to_owned(), Some(judged)));
         }
-        rows.extend(found.searched.iter().map(|check| {
-            let judged = (check.judgement, check.error, bracket([check.lower_pps, check.upper_pps]));
-            row(found, format!("{}, search {}", check.goal, check.search), Some(judged))
+        rows.extend(found.searched.iter().map(|validation| {
+            let judged = (
+                validation.judgement,
+                validation.error,
+                bracket([validation.lower_pps, validation.upper_pps]),
+            );
+            row(found, format!("{}, search {}", validation.goal, validation.search), Some(judged))
         }));
         if rows.is_empty() {
             rows.push(row(found, String::new(), None));

@@ -1,7 +1,7 @@
 //! The page of packets that wait for interrupts: their pattern, as simulated and as measured, and how it hangs on the rate.
 
 use wiretail_schema::prediction::sampling::{
-    Beat, InterruptSampling, LatePacket, SampledInterrupt, SamplingCheck, SamplingOutcome,
+    Beat, InterruptSampling, LatePacket, SampledInterrupt, SamplingOutcome, SamplingValidation,
 };
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
 
@@ -49,7 +49,7 @@ pub fn interrupts(sampling: &InterruptSampling) -> String {
         }
         if let Some(measured) = &sampling.measured {
             section(m, "errors", "Predicted against measured", |m| match &measured.against {
-                Some(check) => errors(m, sampling, check),
+                Some(validation) => errors(m, sampling, validation),
                 None => {
                     m.tag("p").text("Nothing waited in the simulation, or in the measurement: there is nothing to compare.");
                 }
@@ -101,24 +101,31 @@ fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
     });
 }
 
-fn errors(m: &mut Markup, sampling: &InterruptSampling, check: &SamplingCheck) {
-    let more = if check.long_or_more { " or more" } else { "" };
+fn errors(m: &mut Markup, sampling: &InterruptSampling, validation: &SamplingValidation) {
+    let more = if validation.long_or_more { " or more" } else { "" };
     let simulated = sampling.outcome.max_wait_ns;
-    let long = format!("wait {} or longer", format::duration(check.long_ns));
+    let long = format!("wait {} or longer", format::duration(validation.long_ns));
     m.tag("dl").class("tiles").body(|m| {
         let lines = [
             format!("{} simulated", format::duration(simulated)),
-            format!("{} measured", format::duration(check.max_wait_ns)),
+            format!("{} measured", format::duration(validation.max_wait_ns)),
         ];
-        tile(m, "longest wait, error", &error(check.wait_error), &check.wait_error.to_string(), &lines, None);
+        tile(
+            m,
+            "longest wait, error",
+            &error(validation.wait_error),
+            &validation.wait_error.to_string(),
+            &lines,
+            None,
+        );
         let lines = [
-            format!("{}{more} simulated", format::ratio(check.long_simulated)),
-            format!("{}{more} measured", format::ratio(check.long_measured)),
+            format!("{}{more} simulated", format::ratio(validation.long_simulated)),
+            format!("{}{more} measured", format::ratio(validation.long_measured)),
         ];
-        let shown = check.long_error.map_or_else(|| "–".to_owned(), error);
-        let exact = check.long_error.map_or_else(String::new, |found| found.to_string());
+        let shown = validation.long_error.map_or_else(|| "–".to_owned(), error);
+        let exact = validation.long_error.map_or_else(String::new, |found| found.to_string());
         let name = format!("packets that {long}, error");
-        tile(m, &name, &shown, &exact, &lines, check.long_or_more.then_some("not all are listed"));
+        tile(m, &name, &shown, &exact, &lines, validation.long_or_more.then_some("not all are listed"));
     });
     m.tag("p").class("rests").text(
         "Error: simulated over measured, less 1. A measured wait is the delay less the median; packets are counted from half \

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::QueueingPrediction;
 use wiretail_schema::prediction::queueing::calibration::{
-    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+    ComparedPercentile, QueueingCalibration, QueueingSearchValidation, QueueingValidation,
 };
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Series, Unit};
 
@@ -19,24 +19,24 @@ use crate::plot::Size;
 
 /// A page of the trials that a model was held against.
 pub fn queueing(prediction: &QueueingPrediction) -> String {
-    let checks = &prediction.checks;
-    let within = checks.iter().filter(|check| check.within).count();
+    let validations = &prediction.validations;
+    let within = validations.iter().filter(|validation| validation.within).count();
     page::document("Digital twin · Wiretail", |m| {
         m.tag("header").body(|m| {
             m.tag("p").class("kicker").text("Wiretail · digital twin");
             m.tag("h1").text("Predicted against measured");
             m.tag("p").class("lead").text(format_args!(
                 "{within} of {} loads are within 10 % at the median and 20 % at the 99th percentile",
-                checks.len()
+                validations.len()
             ));
         });
         m.tag("main").body(|m| {
             section(m, "percentiles", "Percentiles", |m| {
-                [50.0, 99.0].into_iter().for_each(|percentile| overview(m, checks, percentile));
+                [50.0, 99.0].into_iter().for_each(|percentile| overview(m, validations, percentile));
             });
             section(m, "errors", "Errors", |m| {
-                if !checks.is_empty() {
-                    errors(m, checks);
+                if !validations.is_empty() {
+                    errors(m, validations);
                 }
                 if !prediction.searches.is_empty() {
                     searches(m, &prediction.searches);
@@ -44,8 +44,8 @@ pub fn queueing(prediction: &QueueingPrediction) -> String {
             });
             section(m, "figures", "Distributions", |m| {
                 m.tag("div").class("figures").body(|m| {
-                    for (place, check) in checks.iter().enumerate() {
-                        page::figure(m, &figure(place, check), Size::Half, place);
+                    for (place, validation) in validations.iter().enumerate() {
+                        page::figure(m, &figure(place, validation), Size::Half, place);
                     }
                 });
             });
@@ -60,21 +60,21 @@ pub fn queueing(prediction: &QueueingPrediction) -> String {
 }
 
 /// A percentile of all loads.
-fn overview(m: &mut Markup, checks: &[QueueingCheck], percentile: f64) {
-    let lane = |check: &QueueingCheck| {
-        let one = check.percentiles.iter().find(|one| one.percentile == percentile)?;
+fn overview(m: &mut Markup, validations: &[QueueingValidation], percentile: f64) {
+    let lane = |validation: &QueueingValidation| {
+        let one = validation.percentiles.iter().find(|one| one.percentile == percentile)?;
         let ns = |ns: i64| ns as f64;
         let range = |low_ns: i64, high_ns: i64| {
             format!("{} to {}", format::duration(ns(low_ns)), format::duration(ns(high_ns)))
         };
         Some(Lane {
-            name: check.name.clone(),
+            name: validation.name.clone(),
             tip: format!(
                 "predicted {} (nine of ten repeats {})\nmeasured {} ({} repeats, {})\n{:+.1} %",
                 format::duration(ns(one.predicted_ns)),
                 range(one.predicted_low_ns, one.predicted_high_ns),
                 format::duration(ns(one.measured_ns)),
-                check.trials.len(),
+                validation.trials.len(),
                 range(one.measured_low_ns, one.measured_high_ns),
                 one.error * 100.0
             ),
@@ -87,7 +87,7 @@ fn overview(m: &mut Markup, checks: &[QueueingCheck], percentile: f64) {
             middle: Some(ns(one.measured_ns)),
         })
     };
-    let lanes: Vec<Lane> = checks.iter().filter_map(lane).collect();
+    let lanes: Vec<Lane> = validations.iter().filter_map(lane).collect();
     let frame = intervals::Frame {
         axis: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
         key: ["predicted, with nine of ten repeats", "measured: repeats and their median"],
@@ -98,20 +98,20 @@ fn overview(m: &mut Markup, checks: &[QueueingCheck], percentile: f64) {
     });
 }
 
-fn errors(m: &mut Markup, checks: &[QueueingCheck]) {
+fn errors(m: &mut Markup, validations: &[QueueingValidation]) {
     let mut names: Vec<Cow<'_, str>> = head(["trial", "load"]).to_vec();
-    for one in checks.first().map_or(&[][..], |check| &check.percentiles) {
+    for one in validations.first().map_or(&[][..], |validation| &validation.percentiles) {
         names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
     }
     names.extend(head(["loss", "within"]));
-    let rows = checks.iter().map(|check| {
-        let load = check.predicted.load.map_or("unknown".to_owned(), format::ratio);
-        let mut cells = vec![Cell::text(&check.name), Cell::number(load)];
-        check.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+    let rows = validations.iter().map(|validation| {
+        let load = validation.predicted.load.map_or("unknown".to_owned(), format::ratio);
+        let mut cells = vec![Cell::text(&validation.name), Cell::number(load)];
+        validation.percentiles.iter().for_each(|one| cells.extend(compared(one)));
         let [predicted, measured] =
-            [check.predicted.loss_ratio, check.measured_loss_ratio].map(format::ratio);
+            [validation.predicted.loss_ratio, validation.measured_loss_ratio].map(format::ratio);
         cells.push(Cell::number(format!("{predicted} / {measured}")));
-        cells.push(match (check.within, check.within_repeats) {
+        cells.push(match (validation.within, validation.within_repeats) {
             (true, _) => Cell::number("✓ yes").class("number better"),
             (false, true) => Cell::number("between repeats"),
             (false, false) => Cell::number("✕ no").class("number worse"),
@@ -121,29 +121,32 @@ fn errors(m: &mut Markup, checks: &[QueueingCheck]) {
     let title = "Predicted / measured, of repeats the median; below: between what nine of ten predicted repeats lie / the smallest and \
                  the largest measured; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
-    replays(m, checks);
-    for check in checks.iter().filter(|check| !check.within) {
-        m.tag("p").text(format_args!("{}: {}.", check.name, check.failures.join("; ")));
+    replays(m, validations);
+    for validation in validations.iter().filter(|validation| !validation.within) {
+        m.tag("p").text(format_args!("{}: {}.", validation.name, validation.failures.join("; ")));
     }
 }
 
-fn replays(m: &mut Markup, checks: &[QueueingCheck]) {
+fn replays(m: &mut Markup, validations: &[QueueingValidation]) {
     let mut names: Vec<Cow<'_, str>> = head(["load"]).to_vec();
-    for one in checks.first().map_or(&[][..], |check| &check.replay.percentiles) {
+    for one in validations.first().map_or(&[][..], |validation| &validation.replay.percentiles) {
         names.extend([format!("p{}", format::short(one.percentile)).into(), "error".into()]);
     }
     names.extend(head(["within"]));
-    let rows = checks.iter().map(|check| {
-        let mut cells = vec![Cell::text(&check.name)];
-        check.replay.percentiles.iter().for_each(|one| cells.extend(compared(one)));
-        cells.push(match check.replay.within {
+    let rows = validations.iter().map(|validation| {
+        let mut cells = vec![Cell::text(&validation.name)];
+        validation.replay.percentiles.iter().for_each(|one| cells.extend(compared(one)));
+        cells.push(match validation.replay.within {
             true => Cell::number("✓ yes").class("number better"),
             false => Cell::number("✕ no").class("number worse"),
         });
         cells
     });
-    let stalls =
-        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+    let stalls = if validations.iter().all(|validation| validation.replay.stalls) {
+        " and the stalls of the device"
+    } else {
+        ""
+    };
     let title = format!(
         "Replayed with the arrivals{stalls} that each trial recorded: what is off here is the device's, what is off above alone is the \
          load generator's and the machine's"
@@ -151,17 +154,17 @@ fn replays(m: &mut Markup, checks: &[QueueingCheck]) {
     m.tag("div").class("broad").body(|m| table(m, &title, &names, rows));
 }
 
-fn searches(m: &mut Markup, checks: &[QueueingSearchCheck]) {
+fn searches(m: &mut Markup, validations: &[QueueingSearchValidation]) {
     let names = head(["search", "goal", "predicted", "met at", "missed at", "error", "within"]);
-    let rows = checks.iter().map(|check| {
+    let rows = validations.iter().map(|validation| {
         vec![
-            Cell::text(&check.name),
-            Cell::text(&check.goal),
-            Cell::number(format::rate(check.predicted_pps)),
-            Cell::number(format::rate(check.lower_pps as f64)),
-            Cell::number(check.upper_pps.map_or("unknown".to_owned(), |pps| format::rate(pps as f64))),
-            Cell::number(format!("{:+.1} %", check.error * 100.0)),
-            match check.within {
+            Cell::text(&validation.name),
+            Cell::text(&validation.goal),
+            Cell::number(format::rate(validation.predicted_pps)),
+            Cell::number(format::rate(validation.lower_pps as f64)),
+            Cell::number(validation.upper_pps.map_or("unknown".to_owned(), |pps| format::rate(pps as f64))),
+            Cell::number(format!("{:+.1} %", validation.error * 100.0)),
+            match validation.within {
                 true => Cell::number("✓ yes").class("number better"),
                 false => Cell::number("✕ no").class("number worse"),
             },
@@ -198,25 +201,25 @@ fn compared(one: &ComparedPercentile) -> [Cell; 2] {
     ]
 }
 
-fn figure(place: usize, check: &QueueingCheck) -> Figure {
+fn figure(place: usize, validation: &QueueingValidation) -> Figure {
     let series = |name: &str, value: fn(&ComparedPercentile) -> i64| Series {
         name: name.to_owned(),
-        x: check.curve.iter().map(|one| one.percentile).collect(),
-        y: check.curve.iter().map(|one| value(one) as f64).collect(),
+        x: validation.curve.iter().map(|one| one.percentile).collect(),
+        y: validation.curve.iter().map(|one| value(one) as f64).collect(),
         low: Vec::new(),
         high: Vec::new(),
-        supported: check.curve.iter().map(|one| one.supported).collect(),
+        supported: validation.curve.iter().map(|one| one.supported).collect(),
         bar_width: None,
     };
     Figure {
         id: format!("twin-{place}"),
-        title: check.name.clone(),
+        title: validation.name.clone(),
         caption: format!(
             "{}: {} measured packets, {} simulated; of repeats the one with the median p99 is drawn; dashed parts rest on fewer than \
              ten measured packets.",
-            format::first_of(&check.trials),
-            format::count(check.measured_packets),
-            format::count(check.predicted.sent)
+            format::first_of(&validation.trials),
+            format::count(validation.measured_packets),
+            format::count(validation.predicted.sent)
         ),
         x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
         y: axis("one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),

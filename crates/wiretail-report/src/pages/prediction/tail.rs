@@ -90,7 +90,7 @@ fn verdicts(m: &mut Markup, tail: &Tail) {
                 format!("{} above {}.", counted(fit.events, "event"), format::duration(fit.threshold_ns))
             });
             let said = "Nothing was kept to hold it against (--calibrate fits a part and compares the rest).";
-            answer(m, ("undecided", "?", "NOT CHECKED"), "prediction", said, &basis);
+            answer(m, ("undecided", "?", "NOT VALIDATED"), "prediction", said, &basis);
         }
         if let Some(fit) = tail.fit.as_ref().filter(|fit| fit.thin) {
             thin(m, fit);

@@ -99,7 +99,7 @@ pub struct WakeEvidence {
 
 /// A load as predicted and as measured, by one trial or by several that repeat it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QueueingCheck {
+pub struct QueueingValidation {
     /// The trials, each as "RUN:NUMBER".
     pub trials: Vec<String>,
     /// Their name, without the repeat.
@@ -165,7 +165,7 @@ pub struct ComparedPercentile {
 
 /// The highest rate that a device takes, as predicted and as a search measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QueueingSearchCheck {
+pub struct QueueingSearchValidation {
     /// The search, as "RUN:NUMBER".
     pub search: String,
     /// Its name.

@@ -7,7 +7,7 @@ pub mod calibration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::calibration::{QueueingCalibration, QueueingCheck, QueueingSearchCheck};
+use self::calibration::{QueueingCalibration, QueueingSearchValidation, QueueingValidation};
 
 /// Name and version of the document that `wiretail predict queueing --json` prints.
 pub const QUEUEING_SCHEMA: &str = "wiretail.queueing/1";
@@ -160,10 +160,10 @@ pub struct QueueingPrediction {
     pub loads: Vec<QueueingLoad>,
     /// How right it is, for each trial that it was held against.
     #[serde(default)]
-    pub checks: Vec<QueueingCheck>,
+    pub validations: Vec<QueueingValidation>,
     /// How right its capacity is, for each rate that a search found.
     #[serde(default)]
-    pub searches: Vec<QueueingSearchCheck>,
+    pub searches: Vec<QueueingSearchValidation>,
 }
 
 /// What a model predicts at one load.

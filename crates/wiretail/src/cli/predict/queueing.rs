@@ -23,18 +23,18 @@ Examples:
 From a measured run, and against others:
   wiretail run experiments/prediction/queueing.toml --out runs/queueing --allow-system-changes
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --rate 20kpps,50kpps,80kpps     # another load, another sender
-  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --check runs/queueing --report queueing.html
+  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --validate runs/queueing --report queueing.html
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --save device.json
-  wiretail predict queueing --model device.json --check runs/later
+  wiretail predict queueing --model device.json --validate runs/later
 
-Exit code: 0 fine; 1 a checked prediction is beyond its limit; 2 error.
+Exit code: 0 fine; 1 a validated prediction is beyond its limit; 2 error.
 Model, formulas and limits: docs/kpi/queueing.md.")]
 pub struct QueueingArgs {
     /// Packets offered a second, such as 10kpps; several, separated by commas, make a row each
     #[arg(
         long = "rate",
         value_name = "RATE",
-        required_unless_present_any = ["check", "save", "calibrate", "calibrate_captures", "arrival_times"],
+        required_unless_present_any = ["validate", "save", "calibrate", "calibrate_captures", "arrival_times"],
         value_delimiter = ',',
         value_parser = rate
     )]
@@ -134,9 +134,9 @@ pub struct QueueingArgs {
     /// percentile within 20 %. Beside that, each is replayed: with the arrivals at its ingress tap, and with the stalls
     /// of its device where it lists them (stalls.csv).
     #[arg(long, value_name = "RUN[:TRIAL]")]
-    pub check: Vec<String>,
-    /// Write a page with both distributions of each checked trial
-    #[arg(long, value_name = "FILE", requires = "check")]
+    pub validate: Vec<String>,
+    /// Write a page with both distributions of each validated trial
+    #[arg(long, value_name = "FILE", requires = "validate")]
     pub report: Option<PathBuf>,
 
     /// Packets simulated at each rate, such as 300000, 300k or 20M

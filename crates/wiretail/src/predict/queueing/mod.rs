@@ -1,11 +1,11 @@
 //! `wiretail predict queueing`: a model from the command line, from measured packets ([`calibrated`]) or from a file, simulated at
-//! each rate, and held against measured trials ([`check`]).
+//! each rate, and held against measured trials ([`validate`]).
 
 mod calibrated;
-mod check;
 mod replay;
 mod table;
 mod trials;
+mod validate;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,8 +45,8 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
             .with_context(|| format!("{} can't be simulated", named(&arrivals)))?;
         loads.push(load);
     }
-    let (checks, mut skipped) = check::all(arguments, &model, calibration.as_ref())?;
-    let (searches, others) = check::searches(arguments, &model, calibration.as_ref())?;
+    let (validations, mut skipped) = validate::all(arguments, &model, calibration.as_ref())?;
+    let (searches, others) = validate::searches(arguments, &model, calibration.as_ref())?;
     skipped.extend(others);
     let prediction = QueueingPrediction {
         schema: QUEUEING_SCHEMA.to_owned(),
@@ -55,18 +55,18 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
         model,
         calibration,
         loads,
-        checks,
+        validations,
         searches,
     };
     if let Some(path) = &arguments.report {
         outputs::write_file(path, wiretail_report::queueing(&prediction).as_bytes())?;
     }
     outputs::print(&prediction, arguments.json, |out| table::write(out, &prediction, &skipped))?;
-    if !arguments.check.is_empty() && prediction.checks.is_empty() && prediction.searches.is_empty() {
-        bail!("nothing could be checked: {}", skipped.join("; "));
+    if !arguments.validate.is_empty() && prediction.validations.is_empty() && prediction.searches.is_empty() {
+        bail!("nothing could be validated: {}", skipped.join("; "));
     }
-    let within = prediction.checks.iter().all(|check| check.within)
-        && prediction.searches.iter().all(|check| check.within);
+    let within = prediction.validations.iter().all(|one| one.within)
+        && prediction.searches.iter().all(|one| one.within);
     Ok(if within { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

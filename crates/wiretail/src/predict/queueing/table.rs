@@ -4,19 +4,19 @@ use std::io::{self, Write};
 
 use wiretail_report::format::{count, digits, duration, first_of, rate, ratio, short};
 use wiretail_schema::prediction::queueing::calibration::{
-    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+    ComparedPercentile, QueueingCalibration, QueueingSearchValidation, QueueingValidation,
 };
 use wiretail_schema::prediction::queueing::{
     Interrupts, Length, QueueingLoad, QueueingModel, QueueingPrediction,
 };
 use wiretail_schema::units::Duration;
 
-/// Reasons why something was not checked, at most.
+/// Reasons why something was not validated, at most.
 const SKIPPED: usize = 4;
 /// Percentiles in the table; JSON has more.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// Writes everything; `skipped` says which trials were not checked.
+/// Writes everything; `skipped` says which trials were not validated.
 ///
 /// # Errors
 /// As for a closed pipe.
@@ -28,16 +28,16 @@ pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[S
     if !prediction.loads.is_empty() {
         loads(out, prediction)?;
     }
-    if !prediction.checks.is_empty() {
-        checks(out, &prediction.checks)?;
+    if !prediction.validations.is_empty() {
+        validations(out, &prediction.validations)?;
     }
     if !prediction.searches.is_empty() {
         searches(out, &prediction.searches)?;
     }
-    skipped.iter().take(SKIPPED).try_for_each(|reason| writeln!(out, "  not checked: {reason}"))?;
+    skipped.iter().take(SKIPPED).try_for_each(|reason| writeln!(out, "  not validated: {reason}"))?;
     match skipped.len().saturating_sub(SKIPPED) {
         0 => Ok(()),
-        others => writeln!(out, "  not checked: {others} others"),
+        others => writeln!(out, "  not validated: {others} others"),
     }
 }
 
@@ -125,85 +125,98 @@ fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
 }
 
 /// The capacity against what searches found, a row a goal.
-fn searches(out: &mut impl Write, checks: &[QueueingSearchCheck]) -> io::Result<()> {
-    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(6);
+fn searches(out: &mut impl Write, validations: &[QueueingSearchValidation]) -> io::Result<()> {
+    let width =
+        validations.iter().map(|validation| validation.name.chars().count()).max().unwrap_or(0).max(6);
     writeln!(out, "\n  CAPACITY predicted against searched")?;
     writeln!(
         out,
         "  {:<width$}  {:<12} {:>12} {:>12} {:>12}  {:>8}",
         "search", "goal", "predicted", "met at", "missed at", "error"
     )?;
-    for check in checks {
-        let upper = check.upper_pps.map_or("?".to_owned(), |pps| rate(pps as f64));
+    for validation in validations {
+        let upper = validation.upper_pps.map_or("?".to_owned(), |pps| rate(pps as f64));
         writeln!(
             out,
             "  {:<width$}  {:<12} {:>12} {:>12} {upper:>12}  {:>+6.1} %  {}",
-            check.name,
-            check.goal,
-            rate(check.predicted_pps),
-            rate(check.lower_pps as f64),
-            check.error * 100.0,
-            if check.within { "ok" } else { "BEYOND" }
+            validation.name,
+            validation.goal,
+            rate(validation.predicted_pps),
+            rate(validation.lower_pps as f64),
+            validation.error * 100.0,
+            if validation.within { "ok" } else { "BEYOND" }
         )?;
     }
-    let within = checks.iter().filter(|check| check.within).count();
-    writeln!(out, "\n  {within} of {} rates are within 10 %", checks.len())
+    let within = validations.iter().filter(|validation| validation.within).count();
+    writeln!(out, "\n  {within} of {} rates are within 10 %", validations.len())
 }
 
 /// Predicted against measured, a row a load.
-fn checks(out: &mut impl Write, checks: &[QueueingCheck]) -> io::Result<()> {
-    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0).max(5);
+fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::Result<()> {
+    let width =
+        validations.iter().map(|validation| validation.name.chars().count()).max().unwrap_or(0).max(5);
     writeln!(out, "\n  PREDICTED against measured")?;
     write!(out, "  {:<width$} {:>7}", "load", "of all")?;
-    for one in &checks[0].percentiles {
+    for one in &validations[0].percentiles {
         write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
     }
     writeln!(out, "  {:>19}", "loss")?;
-    for check in checks {
-        let load = check.predicted.load.map_or_else(|| "?".to_owned(), ratio);
-        write!(out, "  {:<width$} {load:>7}", check.name)?;
-        for one in &check.percentiles {
+    for validation in validations {
+        let load = validation.predicted.load.map_or_else(|| "?".to_owned(), ratio);
+        write!(out, "  {:<width$} {load:>7}", validation.name)?;
+        for one in &validation.percentiles {
             write!(out, "  {:>30}", compared(one))?;
         }
-        let loss = format!("{} / {}", ratio(check.predicted.loss_ratio), ratio(check.measured_loss_ratio));
-        let overloaded = if check.predicted.overloaded { "  overloaded" } else { "" };
-        writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(check))?;
+        let loss =
+            format!("{} / {}", ratio(validation.predicted.loss_ratio), ratio(validation.measured_loss_ratio));
+        let overloaded = if validation.predicted.overloaded { "  overloaded" } else { "" };
+        writeln!(out, "  {loss:>19}  {}{overloaded}", verdict(validation))?;
     }
-    let failed: Vec<&QueueingCheck> = checks.iter().filter(|check| !check.within).collect();
+    let failed: Vec<&QueueingValidation> =
+        validations.iter().filter(|validation| !validation.within).collect();
     writeln!(
         out,
         "\n  {} of {} loads are within 10 % at p50 and 20 % at p99",
-        checks.len() - failed.len(),
-        checks.len()
+        validations.len() - failed.len(),
+        validations.len()
     )?;
-    let inside = failed.iter().filter(|check| check.within_repeats).count();
+    let inside = failed.iter().filter(|validation| validation.within_repeats).count();
     if inside > 0 {
         writeln!(
             out,
             "  {inside} of the others lie between the repeats of the measurement, which are farther apart"
         )?;
     }
-    for check in failed {
-        writeln!(out, "    {} ({}): {}", check.name, first_of(&check.trials), check.failures.join("; "))?;
+    for validation in failed {
+        writeln!(
+            out,
+            "    {} ({}): {}",
+            validation.name,
+            first_of(&validation.trials),
+            validation.failures.join("; ")
+        )?;
     }
-    replays(out, checks, width)?;
-    if checks.iter().flat_map(|check| &check.percentiles).any(|one| !one.supported) {
+    replays(out, validations, width)?;
+    if validations.iter().flat_map(|validation| &validation.percentiles).any(|one| !one.supported) {
         writeln!(out, "  ? fewer than ten measured packets are beyond it: not judged")?;
     }
     Ok(())
 }
 
 /// The same loads with what the trials recorded, a row each.
-fn replays(out: &mut impl Write, checks: &[QueueingCheck], width: usize) -> io::Result<()> {
-    let stalls =
-        if checks.iter().all(|check| check.replay.stalls) { " and the stalls of the device" } else { "" };
+fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usize) -> io::Result<()> {
+    let stalls = if validations.iter().all(|validation| validation.replay.stalls) {
+        " and the stalls of the device"
+    } else {
+        ""
+    };
     writeln!(
         out,
         "\n  REPLAYED with the arrivals{stalls} that each trial recorded; of repeats the one with the median error"
     )?;
-    for check in checks {
-        write!(out, "  {:<width$}", check.name)?;
-        for one in &check.replay.percentiles {
+    for validation in validations {
+        write!(out, "  {:<width$}", validation.name)?;
+        for one in &validation.replay.percentiles {
             let one = ComparedPercentile {
                 measured_low_ns: one.measured_ns,
                 measured_high_ns: one.measured_ns,
@@ -211,11 +224,12 @@ fn replays(out: &mut impl Write, checks: &[QueueingCheck], width: usize) -> io::
             };
             write!(out, "  {:>30}", compared(&one))?;
         }
-        writeln!(out, "  {}", if check.replay.within { "ok" } else { "BEYOND" })?;
+        writeln!(out, "  {}", if validation.replay.within { "ok" } else { "BEYOND" })?;
     }
-    let within = checks.iter().filter(|check| check.replay.within).count();
-    writeln!(out, "\n  {within} of {} replays are within 10 % at p50 and 20 % at p99", checks.len())?;
-    let others = checks.iter().filter(|check| check.replay.within && !check.within).count();
+    let within = validations.iter().filter(|validation| validation.replay.within).count();
+    writeln!(out, "\n  {within} of {} replays are within 10 % at p50 and 20 % at p99", validations.len())?;
+    let others =
+        validations.iter().filter(|validation| validation.replay.within && !validation.within).count();
     if others > 0 {
         writeln!(
             out,
@@ -226,8 +240,8 @@ fn replays(out: &mut impl Write, checks: &[QueueingCheck], width: usize) -> io::
     Ok(())
 }
 
-fn verdict(check: &QueueingCheck) -> &'static str {
-    match (check.within, check.within_repeats) {
+fn verdict(validation: &QueueingValidation) -> &'static str {
+    match (validation.within, validation.within_repeats) {
         (true, _) => "ok",
         (false, true) => "BETWEEN REPEATS",
         (false, false) => "BEYOND",

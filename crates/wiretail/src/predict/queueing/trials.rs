@@ -1,4 +1,4 @@
-//! Trials of a run, as calibration and check want them: which, what they sent through what, and their packets.
+//! Trials of a run, as calibration and validation want them: which, what they sent through what, and their packets.
 
 use std::fs;
 use std::io::ErrorKind;

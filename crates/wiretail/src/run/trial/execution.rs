@@ -1,7 +1,6 @@
-//! One take: a trial's packets through devices that stand ready, and what everybody says of them.
+//! One trial execution: its packets sent through devices that are ready, and what was counted meanwhile.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -12,10 +11,10 @@ use wiretail_dataplane::clock::monotonic_ns;
 use wiretail_dataplane::counters::SharedCounters;
 use wiretail_dataplane::generator::plan::End;
 use wiretail_dataplane::generator::{Generator, GeneratorReport};
+use wiretail_dataplane::placement::Placement;
 use wiretail_dataplane::port::af_packet::{TxMode, TxPlan};
-use wiretail_dataplane::port::{PortKind, open_tx};
+use wiretail_dataplane::port::{PortKind, TxPort, open_tx};
 use wiretail_dataplane::timestamper::TapReport;
-use wiretail_host::sleeps;
 use wiretail_schema::experiment::GeneratorSocket;
 use wiretail_schema::run::InterruptDelta;
 use wiretail_schema::run::energy::EnergyState;
@@ -27,24 +26,27 @@ use crate::run::testbed::neighbour::{Neighbours, Noise};
 use crate::run::testbed::traffic;
 use crate::run::trial::attempt::Attempt;
 use crate::run::trial::energy::Metering;
-use crate::run::trial::interrupts::Reading;
+use crate::run::trial::interrupts::CoreCounters;
 use crate::run::trial::recorder::{Recorder, Watched};
 use crate::run::trial::store::LiveView;
 
-/// A device that has forwarded nothing for so long, when the generator has ended, has lost what is missing.
+/// After the generator has ended: packets still missing when nothing was seen for this long are lost.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Nobody waits longer than that for a device that is behind.
+/// Upper bound on draining a device that has fallen behind.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// By then the packets at the taps have been counted since the last one was seen.
+/// Longest delay between a packet at a tap and its being counted.
 const COUNTED: Duration = Duration::from_millis(100);
-/// So long after the last departure a stall still falls upon packets.
+/// Packets may be in flight for this long after the last departure.
 const LAST_IN_FLIGHT: Duration = Duration::from_millis(5);
-/// How much longer than planned the load generator may take, at least: it catches up with what was late.
+/// Least time the load generator may take beyond its plan: it catches up with late packets.
 const OVERTIME: Duration = Duration::from_secs(5);
-/// How often the control thread looks after everybody.
+/// How often the control thread checks generator, devices and recorder.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Slots of the load generator's sending ring, where one is asked for.
 const RING_SLOTS: usize = 1024;
+
+/// A load generator whose ports may be of any kind.
+type LoadGenerator = Generator<Box<dyn TxPort + Send>>;
 
 /// A trial's packets, and what the taps saw of them.
 pub struct TrialExecution {
@@ -59,9 +61,9 @@ pub struct Sent {
     pub generator: GeneratorReport,
     /// The load generator's thread.
     pub thread: i32,
-    /// When packets were under way, in ns of the monotonic clock.
+    /// When packets were in flight, in ns of the monotonic clock.
     pub traffic: Range<u64>,
-    /// What devices counted meanwhile, those that tell before their end.
+    /// What devices counted meanwhile, if they report counters while they run.
     pub counted: Vec<Counted>,
     /// Of the device's and the load generator's core, meanwhile.
     pub interrupts: Vec<InterruptDelta>,
@@ -70,30 +72,27 @@ pub struct Sent {
     pub noise: Option<Noise>,
 }
 
-/// Devices that forward, and who records what they do.
+/// A testbed whose devices forward and whose taps record.
 pub struct TestbedContext<'a, 'scope, 'env> {
-    /// Where they stand.
     pub testbed: &'a Testbed,
-    /// Who runs on which core.
     pub assignment: Option<&'a CpuAssignment>,
-    /// They.
     pub devices: &'a mut Devices<'scope>,
-    /// It records.
     pub recorder: &'a Recorder<'scope, 'env>,
     /// What the recorder has seen so far.
     pub watched: &'a Watched,
 }
 
 impl TestbedContext<'_, '_, '_> {
-    /// Waits until no probe is under way any more.
+    /// Waits until no probe is in flight.
     pub fn settle_probes(&self) {
         settle(self.watched, COUNTED);
     }
 
-    /// Sends what the trial says. `inject` starts those who disturb the device, and says from when on they do.
+    /// Sends the packets of one trial and waits until the devices have forwarded them. `inject` starts the injected
+    /// interference and returns its origin, in ns of the monotonic clock.
     ///
     /// # Errors
-    /// A load generator that can't send so, a device that does not tell its counters.
+    /// If the load generator cannot send as planned, or a device does not report its counters.
     pub fn send(
         &mut self,
         attempt: &Attempt<'_>,
@@ -101,15 +100,30 @@ impl TestbedContext<'_, '_, '_> {
         metering: &mut Metering,
         inject: impl FnOnce() -> Result<Option<u64>>,
     ) -> Result<Sent> {
-        let Self { testbed, assignment, devices, recorder, watched } = self;
-        let assignment = *assignment;
+        self.devices.begin_counting()?;
+        let generator = self.generator(attempt)?;
+        if let Some(origin_ns) = inject()? {
+            self.devices.begin_interfering(origin_ns);
+        }
+        let counters = CoreCounters::read(self.assignment);
+        let begun_ns = monotonic_ns();
+        let (generator, thread, noise) = self.generate(attempt, generator, view, metering)?;
+        let traffic = begun_ns..monotonic_ns() + LAST_IN_FLIGHT.as_nanos() as u64;
+        let (interrupts, slept) = counters.since();
+        refuse_slow_generator(attempt, &generator, begun_ns)?;
+        settle(self.watched, SETTLE);
+        let counted = self.devices.end_counting()?;
+        Ok(Sent { generator, thread, traffic, counted, interrupts, slept, noise })
+    }
+
+    /// The load generator of an attempt, its ports open.
+    fn generator(&self, attempt: &Attempt<'_>) -> Result<LoadGenerator> {
         let mut plan = traffic::plan(attempt.trial, attempt.seed)?;
         plan.end = End::DurationNs(attempt.duration_ns);
-        devices.begin_counting()?;
-        // Frames that go past the queueing discipline are not seen by a tap at the sender's end.
-        let qdisc_bypass = !testbed.topology().tap_senders;
+        // Frames that bypass the queueing discipline are not seen by a tap at the sender's end.
+        let qdisc_bypass = !self.testbed.topology().tap_senders;
         let kind = match attempt.trial.traffic.socket {
-            GeneratorSocket::Xdp if testbed.topology().tap_senders => {
+            GeneratorSocket::Xdp if !qdisc_bypass => {
                 bail!(
                     "frames of traffic.socket = \"xdp\" are not seen by the tap at the sender's end, which this device needs"
                 )
@@ -121,68 +135,84 @@ impl TestbedContext<'_, '_, '_> {
             GeneratorSocket::Packet => PortKind::Packet(TxPlan { mode: TxMode::Call, qdisc_bypass }),
         };
         let open = |port| open_tx(&port, kind);
-        let ports = testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let generator = Generator::new(ports, plan)?;
-        let counters = SharedCounters::default();
-        let placement = assignment.map(CpuAssignment::for_generator).unwrap_or_default();
-        let (halt, quiet, thread) = (AtomicBool::new(false), AtomicBool::new(false), AtomicI32::new(0));
-        let planned = Duration::from_nanos(attempt.duration_ns);
-        let deadline = planned + OVERTIME.max(planned / 2);
-        if let Some(origin_ns) = inject()? {
-            devices.begin_interfering(origin_ns);
-        }
-        let counted = Reading::now();
-        let slept = |core: Option<u32>| sleeps(Path::new("/"), core?);
-        let slept_before = slept(assignment.map(|assignment| assignment.device));
-        let (begun, begun_ns) = (Instant::now(), monotonic_ns());
-        let (generator, noise) = std::thread::scope(|scope| {
-            let (halt, quiet, shared, thread) = (&halt, &quiet, &counters, &thread);
-            let beside = assignment.map(CpuAssignment::for_control).unwrap_or_default();
-            let neighbours = Neighbours::start(scope, attempt.trial, beside, quiet)?;
-            let sending = scope.spawn(move || {
+        let ports = self.testbed.sources().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Ok(Generator::new(ports, plan)?)
+    }
+
+    /// Runs the load generator on a thread of its own, next to the neighbours, and watches it until it ends. Returns its
+    /// report, its thread and what the neighbours did.
+    fn generate(
+        &self,
+        attempt: &Attempt<'_>,
+        generator: LoadGenerator,
+        view: &LiveView,
+        metering: &mut Metering,
+    ) -> Result<(GeneratorReport, i32, Option<Noise>)> {
+        let role = |of: fn(&CpuAssignment) -> Placement| self.assignment.map(of).unwrap_or_default();
+        let (placement, beside) = (role(CpuAssignment::for_generator), role(CpuAssignment::for_control));
+        let (counters, thread) = (SharedCounters::default(), AtomicI32::new(0));
+        let (halt, quiet) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (report, noise) = std::thread::scope(|scope| {
+            let neighbours = Neighbours::start(scope, attempt.trial, beside, &quiet)?;
+            let sending = scope.spawn(|| {
                 thread.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-                placement.apply().map(|_| {
-                    metering.begin(EnergyState::Processing);
-                    let report = generator.run(halt, shared);
-                    metering.end();
-                    report
-                })
+                placement.apply()?;
+                metering.begin(EnergyState::Processing);
+                let report = generator.run(&halt, &counters);
+                metering.end();
+                Ok(report)
             });
-            while !sending.is_finished() {
-                std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
-                attempt.line.show(begun.elapsed(), &counters.read(), watched.missing(), view.get());
-                // A device or recorder that is gone tells why when it is stopped; nobody has to wait for the end.
-                let gone = devices.check().is_err() || recorder.has_failed();
-                if attempt.stop.load(Ordering::Relaxed) || gone || begun.elapsed() > deadline {
-                    halt.store(true, Ordering::Relaxed);
-                }
-            }
-            let report = join(sending);
+            self.watch(attempt, &sending, &counters, view, &halt);
+            let report: Result<GeneratorReport> = join(sending);
             quiet.store(true, Ordering::Relaxed);
             Ok::<_, anyhow::Error>((report?, neighbours.join()?))
         })?;
-        let traffic = begun_ns..monotonic_ns() + LAST_IN_FLIGHT.as_nanos() as u64;
-        let cores =
-            assignment.map(|assignment| vec![assignment.device, assignment.generator]).unwrap_or_default();
-        let interrupts = counted.until(&Reading::now(), &cores);
-        let slept = slept(assignment.map(|assignment| assignment.device))
-            .zip(slept_before)
-            .map(|(after, before)| after - before);
-        if !generator.complete && begun.elapsed() > deadline {
-            bail!(
-                "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
-                 company on its core",
-                generator.sent,
-                begun.elapsed().as_secs_f64()
-            );
+        Ok((report, thread.into_inner(), noise))
+    }
+
+    /// Shows progress while the load generator sends, and halts it if the user, a device, the recorder or the deadline
+    /// ends the trial. A device or recorder that has failed reports the reason when it is stopped.
+    fn watch<T>(
+        &self,
+        attempt: &Attempt<'_>,
+        sending: &ScopedJoinHandle<'_, T>,
+        counters: &SharedCounters,
+        view: &LiveView,
+        halt: &AtomicBool,
+    ) {
+        let begun = Instant::now();
+        while !sending.is_finished() {
+            std::thread::sleep(LOOK_EVERY.min(attempt.line.left(begun.elapsed())));
+            attempt.line.show(begun.elapsed(), &counters.read(), self.watched.missing(), view.get());
+            let failed = self.devices.check().is_err() || self.recorder.has_failed();
+            if attempt.stop.load(Ordering::Relaxed) || failed || begun.elapsed() > deadline(attempt) {
+                halt.store(true, Ordering::Relaxed);
+            }
         }
-        settle(watched, SETTLE);
-        let counted = devices.end_counting()?;
-        Ok(Sent { generator, thread: thread.into_inner(), traffic, counted, interrupts, slept, noise })
     }
 }
 
-/// Waits until everything has arrived, or is lost: nothing was seen for `patience`.
+/// The time after which the load generator is halted.
+fn deadline(attempt: &Attempt<'_>) -> Duration {
+    let planned = Duration::from_nanos(attempt.duration_ns);
+    planned + OVERTIME.max(planned / 2)
+}
+
+/// Refuses a trial whose load generator was halted by the deadline.
+fn refuse_slow_generator(attempt: &Attempt<'_>, report: &GeneratorReport, begun_ns: u64) -> Result<()> {
+    let taken = Duration::from_nanos(monotonic_ns() - begun_ns);
+    if !report.complete && taken > deadline(attempt) {
+        bail!(
+            "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
+             company on its core",
+            report.sent,
+            taken.as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+/// Waits until every packet has arrived or is lost: nothing was seen for `patience`.
 fn settle(watched: &Watched, patience: Duration) {
     let begun = Instant::now();
     let (mut seen, mut since) = (watched.seen(), begun);
@@ -196,7 +226,7 @@ fn settle(watched: &Watched, patience: Duration) {
     }
 }
 
-/// What a thread came to; its panic goes on here.
+/// A thread's result; a panic of the thread continues in the caller.
 pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

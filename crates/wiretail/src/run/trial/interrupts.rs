@@ -1,10 +1,46 @@
-//! How often the packets' cores were interrupted in a trial, by the kernel's counters. Reading them takes some 30 µs,
-//! so it is done right before the traffic and right after it only.
+//! What happened to the packets' cores during the traffic, by the kernel's counters. Reading them takes some 30 µs, so it
+//! is done right before the traffic and right after it only.
 
 use std::fs;
+use std::path::Path;
 
 use wiretail_capture::interrupts::parse_proc_interrupts;
+use wiretail_host::sleeps;
 use wiretail_schema::run::InterruptDelta;
+
+use crate::run::testbed::cpus::CpuAssignment;
+
+/// The counters of the device's and the load generator's core, before the traffic.
+pub struct CoreCounters {
+    cores: Vec<u32>,
+    interrupts: Reading,
+    device: Option<u32>,
+    sleeps: Option<u64>,
+}
+
+impl CoreCounters {
+    /// Reads them now; no cores without an assignment.
+    pub fn read(assignment: Option<&CpuAssignment>) -> Self {
+        let device = assignment.map(|assignment| assignment.device);
+        Self {
+            cores: assignment.map_or_else(Vec::new, |cores| vec![cores.device, cores.generator]),
+            sleeps: sleeps_of(device),
+            device,
+            interrupts: Reading::now(),
+        }
+    }
+
+    /// Interrupts since then, and how often the device's core went to sleep, where the kernel counts that.
+    pub fn since(&self) -> (Vec<InterruptDelta>, Option<u64>) {
+        let interrupts = self.interrupts.until(&Reading::now(), &self.cores);
+        let slept = sleeps_of(self.device).zip(self.sleeps).map(|(after, before)| after - before);
+        (interrupts, slept)
+    }
+}
+
+fn sleeps_of(core: Option<u32>) -> Option<u64> {
+    sleeps(Path::new("/"), core?)
+}
 
 /// A reading of `/proc/interrupts`; empty where there is none.
 pub struct Reading(String);
@@ -38,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rose_on_the_cores_is_told() {
+    fn returns_counters_that_rose_by_core() {
         let text = |timer: u64, calls: u64| {
             Reading(format!(
                 "      CPU0 CPU1\nLOC: {timer} {timer} Local timer interrupts\nCAL: 9 {calls} Function call interrupts\n\

@@ -1,9 +1,10 @@
-//! One sitting: build the testbed, start the devices, do a trial, or several that differ in what is sent
-//! (`trial.device = "kept"`), and take everything down. What comes of each is a record and the captures of all
-//! taps, or the live results of a soak.
+//! A session: builds the testbed, starts the devices, executes one trial, or several that differ only in their traffic
+//! (`trial.device = "kept"`), and takes everything down. Each trial leaves a record and the captures of all taps, or the
+//! live results of a soak.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -17,28 +18,28 @@ use wiretail_schema::experiment::{CoreIdle, DeviceLifetime, Trial};
 use wiretail_schema::run::energy::EnergyState;
 
 use crate::run::devices::interference::{self, Injection};
-use crate::run::devices::{self, Devices};
+use crate::run::devices::{self, DeviceReport, Devices};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::Topology;
 use crate::run::testbed::{profile, traffic};
 use crate::run::trial::attempt::{Attempt, Recorded};
 use crate::run::trial::energy::{self, Metering};
-use crate::run::trial::execution::{TestbedContext, TrialExecution, join};
+use crate::run::trial::execution::{Sent, TestbedContext, TrialExecution, join};
 use crate::run::trial::record::record_all;
-use crate::run::trial::recorder::{self, Watched};
+use crate::run::trial::recorder::{self, Recorder, Watched};
 use crate::run::trial::store::{self, Captures, LiveView, Soaks, Store};
 use crate::run::trial::tracing::{self, Traced, Tracing};
 
-/// Trials that share a device send for so long together at most: its list of stalls has an end, and what a sitting
-/// measured is not safe before it is over.
+/// Upper bound on the sending time of trials that share a device: its list of stalls is bounded, and the results of a
+/// session are written at its end only.
 const SENDING_MAX: Duration = Duration::from_secs(30);
 
-/// What became of a sitting.
+/// The outcome of a session.
 pub struct Session {
-    /// The attempts that were made to their ends, in their order.
+    /// The attempts that were completed, in order.
     pub done: Vec<Recorded>,
-    /// Why there are no more of them.
+    /// Why the others were not.
     pub ended: Result<()>,
 }
 
@@ -90,11 +91,11 @@ pub fn refuse(trial: &Trial) -> Result<()> {
 /// ([`Captures`]). Nothing is left of the testbed.
 pub fn run(attempts: &[Attempt<'_>]) -> Session {
     let mut done = Vec::new();
-    let ended = sit(attempts, &mut done);
+    let ended = in_testbed(attempts, &mut done);
     Session { done, ended }
 }
 
-fn sit(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> {
+fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> {
     let Some(Attempt { trial, .. }) = attempts.first() else { return Ok(()) };
     refuse(trial)?;
     let topology = Topology::of(trial);
@@ -137,107 +138,200 @@ fn sit(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> {
     ended
 }
 
+/// Starts taps and devices in a testbed, sends what all attempts say, stops devices and taps, and writes down what they
+/// report.
 fn measure(
     attempts: &[Attempt<'_>],
     testbed: &mut Testbed,
     assignment: Option<&CpuAssignment>,
 ) -> Result<(Vec<Recorded>, Option<Traced>, Result<()>)> {
     let (first, topology) = (&attempts[0], *testbed.topology());
-    let trial = first.trial;
-    // A host that does nothing is measured once, so for one trial.
+    // The idle host is measured once, so only in a session of one trial.
     let mut metering = match attempts {
-        [_] => Metering::start(trial, assignment, first.stop),
+        [_] => Metering::start(first.trial, assignment, first.stop),
         _ => Metering::default(),
     };
     metering.hold(EnergyState::Idle, first.stop);
-    // Before the devices: that events are switched on disturbs all cores.
-    let tracing = tracing::start(trial, testbed, assignment, first.directory)?;
-    let taps = topology.taps();
-    let watched =
-        Watched::new(topology.segments().iter().filter(|segment| segment.is_whole()).cloned().collect());
-    let shared = devices::Shared::default();
-    let interfering = interference::plan(trial, first.seed, first.duration_ns);
-    let injection = interfering.map(|plan| Injection::of(trial, plan, assignment)).transpose()?;
-    let view = LiveView::default();
-    let soak = store::is_soak(trial);
-    let store = |attempt: &Attempt<'_>| -> Result<Box<dyn Store + '_>> {
-        Ok(match soak {
-            true => Box::new(Soaks::create(attempt.directory, attempt.trial, &topology, &view)?),
-            false => Box::new(Captures::create(attempt.directory, &topology)?),
-        })
-    };
-    let (takes, device, mut traced, ended) = std::thread::scope(|scope| {
-        // The taps first: of several sockets on a link the kernel serves the last one first, and that
-        // should be the device.
-        let packets = attempts.iter().map(|attempt| traffic::packets(attempt.trial)).max().unwrap_or(0);
-        let longest_ns = attempts.iter().map(|attempt| attempt.duration_ns).max().unwrap_or(0);
-        let ring = recorder::ring(taps.len(), packets, longest_ns, soak);
-        let reader = assignment.map(CpuAssignment::for_reader).unwrap_or_default();
-        let recorder = recorder::start(scope, &testbed.taps(&taps), ring, store(first)?, reader, &watched)?;
-        let started = devices::start(scope, trial, first.seed, testbed, assignment, first.directory, &shared);
-        let mut devices = match started {
-            Ok(devices) => devices,
-            Err(error) => return recorder.end().and(Err(error)),
-        };
-        let (mut takes, mut last, mut injectors) = (Vec::new(), None, None);
-        let mut testbed_context = TestbedContext {
-            testbed,
-            assignment,
-            devices: &mut devices,
-            recorder: &recorder,
-            watched: &watched,
-        };
-        let mut all = || {
-            testbed_context.devices.await_ready(first.stop)?;
-            await_forwarding(first, testbed, testbed_context.devices)?;
-            // A probe may still be under way, and would be counted.
-            testbed_context.settle_probes();
-            metering.hold(EnergyState::Available, first.stop);
-            for attempt in attempts {
-                if let Some(sent) = last.take() {
-                    takes.push(TrialExecution { sent, taps: recorder.next(store(attempt)?)? });
-                    if attempt.stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-                let inject = || {
-                    injectors = injection.as_ref().map(|injection| injection.start(scope)).transpose()?;
-                    Ok(injectors.as_ref().map(Injectors::origin_ns))
-                };
-                last = Some(testbed_context.send(attempt, &view, &mut metering, inject)?);
-            }
-            Ok(())
-        };
-        let sent = all();
-        // While the threads are there whose names the trace needs.
-        let traced = tracing.map(|tracing| Tracing::finish(tracing, devices.packet_threads())).transpose();
-        let injected = injectors.map(Injectors::stop).transpose();
-        // A device that ended before its time is why the rest failed.
-        let gone = devices.check();
-        let (mut device, stopped) = devices.stop();
-        let taps = recorder.end();
-        let ended = match (gone.and(sent).and(stopped), last) {
-            (Ok(()), Some(sent)) => taps.map(|taps| takes.push(TrialExecution { sent, taps })),
-            (ended, _) => ended.and(taps.map(drop)),
-        };
-        device.interferences.extend(injected?.into_iter().flatten());
-        Ok::<_, anyhow::Error>((takes, device, traced?, ended))
-    })?;
-    if injection.is_some() && !takes.is_empty() {
+    // Before the devices start: switching on trace events disturbs all cores.
+    let tracing = tracing::start(first.trial, testbed, assignment, first.directory)?;
+    let interference = interference::plan(first.trial, first.seed, first.duration_ns);
+    let injection = interference.map(|plan| Injection::of(first.trial, plan, assignment)).transpose()?;
+    let shared = Shared::of(topology);
+    let session = Sending { attempts, assignment, injection: injection.as_ref(), shared: &shared };
+    let Measured { executions, device, mut traced, ended } =
+        std::thread::scope(|scope| session.run(scope, testbed, tracing, &mut metering))?;
+    if injection.is_some() && !executions.is_empty() {
         interference::write(first.directory, device.interferences.clone(), &clock_offset())?;
     }
-    if let (Some(traced), [only]) = (&mut traced, &takes[..]) {
+    if let (Some(traced), [only]) = (&mut traced, &executions[..]) {
         traced.write_roles(only.sent.thread, device.stalls.as_ref(), &only.sent.traffic)?;
     }
-    let mut recorded = record_all(attempts, &takes, &device, &topology, assignment)?;
+    let mut recorded = record_all(attempts, &executions, &device, &topology, assignment)?;
     if let [only] = &mut recorded[..] {
         metering.finish(first.directory, &mut only.record)?;
     }
     Ok((recorded, traced, ended))
 }
 
-/// Waits until a packet crosses the device in every direction: links that were just set up, and a
-/// bridge's ports, take up to a second to forward. The probes carry no signature.
+/// What the threads of a session share; outlives them.
+struct Shared {
+    topology: Topology,
+    watched: Watched,
+    view: LiveView,
+    devices: devices::Shared,
+}
+
+impl Shared {
+    fn of(topology: Topology) -> Self {
+        let whole = topology.segments().iter().filter(|segment| segment.is_whole()).cloned().collect();
+        Self {
+            topology,
+            watched: Watched::new(whole),
+            view: LiveView::default(),
+            devices: devices::Shared::default(),
+        }
+    }
+}
+
+/// What a session measured, after its devices and taps have stopped.
+struct Measured {
+    executions: Vec<TrialExecution>,
+    device: DeviceReport,
+    traced: Option<Traced>,
+    /// Why there are fewer executions than attempts.
+    ended: Result<()>,
+}
+
+/// What has been sent so far.
+#[derive(Default)]
+struct Progress<'scope> {
+    executions: Vec<TrialExecution>,
+    /// The last attempt's packets; the recorder still holds what the taps saw of them.
+    last: Option<Sent>,
+    injectors: Option<Injectors<'scope>>,
+}
+
+/// A session's attempts, ready to be sent.
+struct Sending<'env> {
+    attempts: &'env [Attempt<'env>],
+    assignment: Option<&'env CpuAssignment>,
+    injection: Option<&'env Injection>,
+    shared: &'env Shared,
+}
+
+impl<'env> Sending<'env> {
+    /// Starts taps and devices, sends the packets of all attempts, and stops devices and taps.
+    fn run<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        testbed: &mut Testbed,
+        tracing: Option<Tracing>,
+        metering: &mut Metering,
+    ) -> Result<Measured> {
+        let Sending { attempts: [first, ..], assignment, shared, .. } = *self else {
+            bail!("a session without trials");
+        };
+        // Taps start first: of several sockets on a link the kernel serves the newest first, which should be the device.
+        let recorder = self.start_recorder(scope, testbed)?;
+        let started = devices::start(
+            scope,
+            first.trial,
+            first.seed,
+            testbed,
+            assignment,
+            first.directory,
+            &shared.devices,
+        );
+        let mut devices = match started {
+            Ok(devices) => devices,
+            Err(error) => return recorder.end().and(Err(error)),
+        };
+        let mut progress = Progress::default();
+        let context = TestbedContext {
+            testbed,
+            assignment,
+            devices: &mut devices,
+            recorder: &recorder,
+            watched: &shared.watched,
+        };
+        let sent = self.send_all(scope, context, metering, &mut progress);
+        // While the threads whose names the trace needs are still running.
+        let traced = tracing.map(|tracing| tracing.finish(devices.packet_threads())).transpose();
+        let injected = progress.injectors.map(Injectors::stop).transpose();
+        // The failure of a device causes the other errors, so it is reported first.
+        let failed = devices.check();
+        let (mut device, stopped) = devices.stop();
+        let taps = recorder.end();
+        let mut executions = progress.executions;
+        let ended = match (failed.and(sent).and(stopped), progress.last) {
+            (Ok(()), Some(sent)) => taps.map(|taps| executions.push(TrialExecution { sent, taps })),
+            (ended, _) => ended.and(taps.map(drop)),
+        };
+        device.interferences.extend(injected?.into_iter().flatten());
+        Ok(Measured { executions, device, traced: traced?, ended })
+    }
+
+    fn start_recorder<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        testbed: &Testbed,
+    ) -> Result<Recorder<'scope, 'env>> {
+        let taps = self.shared.topology.taps();
+        let packets = self.attempts.iter().map(|attempt| traffic::packets(attempt.trial)).max().unwrap_or(0);
+        let longest_ns = self.attempts.iter().map(|attempt| attempt.duration_ns).max().unwrap_or(0);
+        let first = &self.attempts[0];
+        let ring = recorder::ring(taps.len(), packets, longest_ns, store::is_soak(first.trial));
+        let reader = self.assignment.map(CpuAssignment::for_reader).unwrap_or_default();
+        recorder::start(scope, &testbed.taps(&taps), ring, self.store(first)?, reader, &self.shared.watched)
+    }
+
+    /// Where the recorder puts what the taps see of an attempt.
+    fn store(&self, attempt: &Attempt<'_>) -> Result<Box<dyn Store + 'env>> {
+        let Shared { topology, view, .. } = self.shared;
+        Ok(match store::is_soak(attempt.trial) {
+            true => Box::new(Soaks::create(attempt.directory, attempt.trial, topology, view)?),
+            false => Box::new(Captures::create(attempt.directory, topology)?),
+        })
+    }
+
+    /// Waits for the devices to forward, then sends the packets of one attempt after the other.
+    fn send_all<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        mut context: TestbedContext<'_, 'scope, 'env>,
+        metering: &mut Metering,
+        progress: &mut Progress<'scope>,
+    ) -> Result<()> {
+        let first = &self.attempts[0];
+        context.devices.await_ready(first.stop)?;
+        await_forwarding(first, context.testbed, context.devices)?;
+        // A probe in flight would be counted.
+        context.settle_probes();
+        metering.hold(EnergyState::Available, first.stop);
+        let mut coming = self.attempts.iter().skip(1);
+        for attempt in self.attempts {
+            let inject = || {
+                progress.injectors = self.injection.map(|injection| injection.start(scope)).transpose()?;
+                Ok(progress.injectors.as_ref().map(Injectors::origin_ns))
+            };
+            let sent = context.send(attempt, &self.shared.view, metering, inject)?;
+            match coming.next().filter(|_| !attempt.stop.load(Ordering::Relaxed)) {
+                Some(next) => {
+                    let taps = context.recorder.next(self.store(next)?)?;
+                    progress.executions.push(TrialExecution { sent, taps });
+                }
+                None => {
+                    progress.last = Some(sent);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a probe crosses the device in every direction: links that were just set up, and a bridge's ports, take up to
+/// a second to forward. Probes carry no signature.
 fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<'_>) -> Result<()> {
     let patience = Duration::from(attempt.trial.dut.ready_timeout);
     let ring = RingPlan {

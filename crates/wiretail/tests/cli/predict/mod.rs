@@ -182,12 +182,12 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     let found = &document["deployments"][0];
     let max = found["capacity"]["max_pps"]["value"].as_f64().unwrap();
     let searched = found["searched"].as_array().unwrap();
-    let judged: Vec<&Value> = searched.iter().map(|check| &check["judgement"]).collect();
+    let judged: Vec<&Value> = searched.iter().map(|validation| &validation["judgement"]).collect();
     assert_eq!(judged, [&json!("lower-bound"), &json!("inside"), &json!("off"), &Value::Null]);
-    for (check, bound) in searched.iter().zip([Some(125_000.0), Some(max), Some(80_000.0), None]) {
+    for (validation, bound) in searched.iter().zip([Some(125_000.0), Some(max), Some(80_000.0), None]) {
         let expected = bound.map(|bound| max / bound - 1.0);
         let close = |error: f64| (error - expected.unwrap()).abs() < 1e-9;
-        assert!(check["error"].as_f64().map_or(expected.is_none(), close), "{check}");
+        assert!(validation["error"].as_f64().map_or(expected.is_none(), close), "{validation}");
     }
     let text = succeed(["predict"].iter().chain(&with(&costs)));
     assert!(text.contains("AGAINST WHAT A SEARCH FOUND") && text.contains("met at 125"), "{text}");

@@ -117,7 +117,7 @@ fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("calibration"), BURSTS, "9 us", SERVICE_NS);
-    run(&folder.path().join("check"), OTHERS, "9 us", SERVICE_NS);
+    run(&folder.path().join("others"), OTHERS, "9 us", SERVICE_NS);
     let (model, page) = (at("model.json"), at("queueing.html"));
     let arguments = ["predict", "queueing", "--calibrate", &at("calibration"), "--save", &model, "--json"];
     let found: Value = serde_json::from_str(&succeed(arguments)).expect("JSON");
@@ -127,20 +127,20 @@ fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
     assert_eq!(found["calibration"]["spacing_ns"], SPACING_NS as f64);
 
     let arguments =
-        ["predict", "queueing", "--model", &model, "--check", &at("check"), "--report", &page, "--json"];
+        ["predict", "queueing", "--model", &model, "--validate", &at("others"), "--report", &page, "--json"];
     let found: Value = serde_json::from_str(&succeed(arguments)).expect("JSON");
-    let checks = found["checks"].as_array().expect("checks");
-    assert_eq!(checks.len(), 4);
-    for check in checks {
-        assert_eq!(check["within"], true, "{check}");
-        for one in check["percentiles"].as_array().expect("percentiles") {
-            assert_eq!(one["predicted_ns"], one["measured_ns"], "{check}");
+    let validations = found["validations"].as_array().expect("validations");
+    assert_eq!(validations.len(), 4);
+    for validation in validations {
+        assert_eq!(validation["within"], true, "{validation}");
+        for one in validation["percentiles"].as_array().expect("percentiles") {
+            assert_eq!(one["predicted_ns"], one["measured_ns"], "{validation}");
         }
     }
     let text = fs::read_to_string(page).expect("a page");
     assert!(text.contains("&lt;b&gt;trial 4") && !text.contains("<b>trial"), "names are escaped");
 
-    let shown = succeed(["predict", "queueing", "--model", &model, "--check", &at("check")]);
+    let shown = succeed(["predict", "queueing", "--model", &model, "--validate", &at("others")]);
     assert!(
         shown.contains("4 of 4 loads are within") && shown.contains("4 of 4 replays are within"),
         "{shown}"
@@ -162,15 +162,15 @@ fn a_prediction_that_misses_is_listed_and_fails() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("calibration"), BURSTS, "9 us", SERVICE_NS);
     // It says that it is the same device, and takes a fifth longer.
-    run(&folder.path().join("check"), OTHERS, "9 us", 12_000);
+    run(&folder.path().join("others"), OTHERS, "9 us", 12_000);
     let calibrated = ["predict", "queueing", "--calibrate", &at("calibration")];
-    let output = wiretail(calibrated.iter().chain(&["--check", &at("check")]));
+    let output = wiretail(calibrated.iter().chain(&["--validate", &at("others")]));
     let shown = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("0 of 4 loads") && shown.contains("where 10 % are allowed"), "{shown}");
 
     run(&folder.path().join("other"), OTHERS, "8 us", SERVICE_NS);
-    let message = wiretail(calibrated.iter().chain(&["--check", &at("other")]));
+    let message = wiretail(calibrated.iter().chain(&["--validate", &at("other")]));
     let message = String::from_utf8_lossy(&message.stderr).into_owned();
     assert!(message.contains("of another device: dut.work is 8 us"), "{message}");
 }

@@ -32,7 +32,7 @@ use wiretail_schema::prediction::queueing::{Length, QueueingModel, Release};
 use self::busy::Busy;
 pub use self::busy::{burst_offsets, spacing};
 use super::QueueingError;
-use super::check::{least, refuse};
+use super::feasibility::{least, refuse};
 use crate::prediction::capacity::counted;
 use crate::stats::list::median_estimate;
 

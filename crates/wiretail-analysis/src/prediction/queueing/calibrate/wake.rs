@@ -7,7 +7,7 @@ use wiretail_schema::units::Share;
 
 use super::service::{Work, limit, moments};
 use super::{Isolated, interrupts};
-use crate::prediction::queueing::check::mean_of;
+use crate::prediction::queueing::feasibility::mean_of;
 use crate::stats::list::median;
 
 /// The smallest delays are compared at this share: the very first may be a stamp's fault.

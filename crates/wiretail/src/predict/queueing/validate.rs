@@ -1,4 +1,4 @@
-//! A model against measured trials: the same load, simulated, beside what was measured.
+//! Validates a model by measured trials: predicts the same loads and compares.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use wiretail_analysis::prediction::queueing::{Rounds, capacity, predict_rounds};
 use wiretail_analysis::stats::counts::Counts;
 use wiretail_report::format::{duration, short};
 use wiretail_schema::prediction::queueing::calibration::{
-    ComparedPercentile, QueueingCalibration, QueueingCheck, QueueingSearchCheck,
+    ComparedPercentile, QueueingCalibration, QueueingSearchValidation, QueueingValidation,
 };
-use wiretail_schema::prediction::queueing::{QueueingModel, Release};
+use wiretail_schema::prediction::queueing::{QueueingLoad, QueueingModel, Release};
 use wiretail_schema::run::SettingRecord;
 
 use super::calibrated::Taken;
@@ -20,14 +20,14 @@ use super::replay::Replay;
 use super::trials::{Chosen, choose};
 use crate::cli::predict::queueing::QueueingArgs;
 use crate::run::output::directory::{self, SEARCH_FILE};
-use crate::run::output::packets::{Crossed, of_trial};
+use crate::run::output::packets::of_trial;
 
 /// Pages for measured delays, as for simulated ones.
 const PAGES: usize = 4096;
 /// Simulations of a trial, at most.
 const ROUNDS_MAX: u64 = 1000;
 
-/// All trials that were asked for, and those that could not be held against it, with reasons.
+/// Validates the model by all trials asked for; also returns the trials that were skipped, with reasons.
 ///
 /// # Errors
 /// Runs that can't be read, loads that can't be simulated.
@@ -35,7 +35,7 @@ pub fn all(
     arguments: &QueueingArgs,
     model: &QueueingModel,
     calibration: Option<&QueueingCalibration>,
-) -> Result<(Vec<QueueingCheck>, Vec<String>)> {
+) -> Result<(Vec<QueueingValidation>, Vec<String>)> {
     let mut skipped = Vec::new();
     let mut groups: Vec<Vec<Chosen>> = Vec::new();
     let mut known = Vec::new();
@@ -43,7 +43,7 @@ pub fn all(
         known.extend(choose(text)?.0);
     }
     let mut by_these = 0;
-    for text in arguments.check.iter().filter(|text| !is_search(text)) {
+    for text in arguments.validate.iter().filter(|text| !is_search(text)) {
         let (trials, others) = choose(text)?;
         skipped.extend(others);
         for trial in trials {
@@ -66,11 +66,12 @@ pub fn all(
     if by_these > 0 {
         skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
     }
-    let checks = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
-    Ok((checks.collect::<Result<_>>()?, skipped))
+    let validations = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
+    Ok((validations.collect::<Result<_>>()?, skipped))
 }
 
-/// The capacity against what the searches among the runs found for goals of loss, and what could not be held against it.
+/// Validates the capacity by the rates that searches among the runs found for goals of loss; also returns what was skipped,
+/// with reasons.
 ///
 /// # Errors
 /// Searches that can't be read.
@@ -78,9 +79,9 @@ pub fn searches(
     arguments: &QueueingArgs,
     model: &QueueingModel,
     calibration: Option<&QueueingCalibration>,
-) -> Result<(Vec<QueueingSearchCheck>, Vec<String>)> {
-    let (mut checks, mut skipped) = (Vec::new(), Vec::new());
-    for text in arguments.check.iter().filter(|text| is_search(text)) {
+) -> Result<(Vec<QueueingSearchValidation>, Vec<String>)> {
+    let (mut validations, mut skipped) = (Vec::new(), Vec::new());
+    for text in arguments.validate.iter().filter(|text| is_search(text)) {
         for search in directory::searches(Path::new(text))?.map_or_else(Vec::new, |found| found.searches) {
             let name = format!("{text}:{}", search.number);
             if let Some(reason) =
@@ -100,7 +101,7 @@ pub fn searches(
                 // Where one bound does not tell, the other is as near as it gets.
                 let error = place(predicted_pps, [Some(lower_pps), result.upper])
                     .map_or(predicted_pps / lower_pps as f64 - 1.0, |(_, error)| error);
-                checks.push(QueueingSearchCheck {
+                validations.push(QueueingSearchValidation {
                     search: name.clone(),
                     name: search.name.clone(),
                     goal: result.goal.to_string(),
@@ -114,7 +115,7 @@ pub fn searches(
             }
         }
     }
-    Ok((checks, skipped))
+    Ok((validations, skipped))
 }
 
 /// Whether what was named is the directory of a search.
@@ -136,33 +137,50 @@ fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<Stri
     })
 }
 
-fn one(
+/// A load that was measured, once or in repeats.
+struct Measured {
+    /// Delays of each repeat, without its warm-up.
+    delays: Vec<Counts>,
+    /// Arrivals of each repeat, from which spacing and offsets are estimated.
+    taken: Vec<Taken>,
+    sent: u64,
+    lost: u64,
+}
+
+impl Measured {
+    fn read(repeats: &[Chosen], replay: &mut Replay<'_>) -> Result<Self> {
+        let mut all = Self { delays: Vec::new(), taken: Vec::new(), sent: 0, lost: 0 };
+        for trial in repeats {
+            let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
+            let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
+            let mut delays = Counts::new(PAGES);
+            for packet in crossed.iter().filter(|packet| packet.at_ns - first_ns >= trial.warm_up_ns()) {
+                all.sent += 1;
+                match packet.delay_ns {
+                    Some(delay_ns) => delays.add(delay_ns),
+                    None => all.lost += 1,
+                }
+            }
+            replay.simulate(trial, &crossed)?;
+            all.taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
+            all.delays.push(delays);
+        }
+        Ok(all)
+    }
+
+    fn loss_ratio(&self) -> f64 {
+        if self.sent > 0 { self.lost as f64 / self.sent as f64 } else { 0.0 }
+    }
+}
+
+/// Predicts the load of these repeats: what the simulation found, and each round's delays.
+fn predict(
     arguments: &QueueingArgs,
     model: &QueueingModel,
     calibration: Option<&QueueingCalibration>,
-    repeats: &[Chosen],
-) -> Result<QueueingCheck> {
-    let trial = &repeats[0];
-    let model = of_trial_settings(model, calibration, trial);
-    let (mut all, mut sent, mut lost) = (Vec::<Counts>::new(), 0u64, 0u64);
-    let mut taken = Vec::new();
-    let mut replay = Replay::new(arguments, &model, calibration, repeats);
-    for trial in repeats {
-        let crossed = of_trial(&trial.run, &trial.trial, &trial.record)?;
-        let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
-        let behind = |packet: &&Crossed| packet.at_ns - first_ns >= trial.warm_up_ns();
-        let mut measured = Counts::new(PAGES);
-        for packet in crossed.iter().filter(behind) {
-            sent += 1;
-            match packet.delay_ns {
-                Some(delay_ns) => measured.add(delay_ns),
-                None => lost += 1,
-            }
-        }
-        replay.simulate(trial, &crossed)?;
-        taken.push(Taken::of(&crossed, trial.warm_up_ns(), trial.burst()));
-        all.push(measured);
-    }
+    trial: &Chosen,
+    taken: &[Taken],
+) -> Result<(QueueingLoad, Predicted)> {
     // How fast a sender's packets follow one another is the load's, not the device's.
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
@@ -174,24 +192,40 @@ fn one(
     let (arrivals, packets) = trial.intended(spacing_ns, &offsets_ns)?;
     let rounds = arguments.packets.get().div_ceil(packets.max(1)).clamp(1, ROUNDS_MAX);
     let rounds = Rounds { rounds, warm_up_ns: trial.warm_up_ns() as f64 };
-    let mut typical = Vec::new();
-    let each = |delays: &Counts| typical.push(judged(delays));
-    let (predicted, counts) = predict_rounds(&model, &arrivals, packets, arguments.seed, rounds, each)
-        .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
-    let (percentiles, curve) = compare(&Predicted::new(counts, typical), &all);
+    let mut each_round = Vec::new();
+    let (predicted, delays) = predict_rounds(model, &arrivals, packets, arguments.seed, rounds, |delays| {
+        each_round.push(judged(delays));
+    })
+    .with_context(|| format!("{}: its load can't be simulated", trial.name()))?;
+    Ok((predicted, Predicted::new(delays, each_round)))
+}
+
+/// Validates the model by one load: predicts its repeats, replays them, and compares percentiles.
+fn one(
+    arguments: &QueueingArgs,
+    model: &QueueingModel,
+    calibration: Option<&QueueingCalibration>,
+    repeats: &[Chosen],
+) -> Result<QueueingValidation> {
+    let trial = &repeats[0];
+    let model = of_trial_settings(model, calibration, trial);
+    let mut replay = Replay::new(arguments, &model, calibration, repeats);
+    let measured = Measured::read(repeats, &mut replay)?;
+    let (predicted, rounds) = predict(arguments, &model, calibration, trial, &measured.taken)?;
+    let (percentiles, curve) = compare(&rounds, &measured.delays);
     let mut failures: Vec<String> = percentiles.iter().filter_map(failure).collect();
     if !failures.is_empty() {
         failures.extend(repeats.iter().filter_map(|trial| stalled(calibration?, trial)).take(1));
     }
-    Ok(QueueingCheck {
+    Ok(QueueingValidation {
         trials: repeats
             .iter()
             .map(|trial| format!("{}:{}", trial.run.display(), trial.record.number))
             .collect(),
         name: unrepeated(&trial.record.name).to_owned(),
         predicted,
-        measured_packets: all.iter().map(Counts::count).sum(),
-        measured_loss_ratio: if sent > 0 { lost as f64 / sent as f64 } else { 0.0 },
+        measured_packets: measured.delays.iter().map(Counts::count).sum(),
+        measured_loss_ratio: measured.loss_ratio(),
         within: failures.is_empty(),
         within_repeats: percentiles
             .iter()
@@ -199,7 +233,7 @@ fn one(
             .all(|one| (one.measured_low_ns..=one.measured_high_ns).contains(&one.predicted_ns)),
         percentiles,
         failures,
-        replay: replay.finish(all),
+        replay: replay.finish(measured.delays),
         curve,
     })
 }
