@@ -179,7 +179,7 @@ impl Matcher {
             self.arrive(&sent, record, observer);
             return;
         }
-        if self.may_be_queued(record.key) && self.queue.iter().any(|sent| sent.key == record.key) {
+        if self.may_be_queued(record.key) && self.queue_position(record.key).is_some() {
             while let Some(sent) = self.queue.front().copied() {
                 if sent.key == record.key {
                     self.pop_front();
@@ -229,7 +229,15 @@ impl Matcher {
     /// one has a filter.
     #[inline]
     fn may_be_queued(&self, key: u64) -> bool {
-        if self.filter.on { self.filter.may_hold(key) } else { self.queue.iter().any(|sent| sent.key == key) }
+        if self.filter.on { self.filter.may_hold(key) } else { self.queue_position(key).is_some() }
+    }
+
+    /// Where a key is in the queue. Searches the halves of the ring one by one: the deque's own iterator is not inlined.
+    #[inline]
+    fn queue_position(&self, key: u64) -> Option<usize> {
+        let (front, back) = self.queue.as_slices();
+        let find = |half: &[Sent]| half.iter().position(|sent| sent.key == key);
+        find(front).or_else(|| find(back).map(|position| front.len() + position))
     }
 
     #[inline(never)]
@@ -282,7 +290,7 @@ impl Matcher {
     /// earlier is given up: its key is used anew.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
-        if queued && let Some(position) = self.queue.iter().position(|sent| sent.key == record.key) {
+        if queued && let Some(position) = self.queue_position(record.key) {
             if record.ts_ns.saturating_sub(self.queue[position].ts_ns) <= self.window_ns {
                 return true;
             }

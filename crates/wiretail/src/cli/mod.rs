@@ -33,6 +33,7 @@ pub struct Cli {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// From two captures to a verdict: loss, latency, jitter, reordering
     ///
@@ -46,6 +47,7 @@ pub enum Command {
     /// Builds a testbed of network namespaces, drives a device under test with exact traffic,
     /// timestamps every packet on the ingress and the egress wire, and analyses each trial as `analyze`
     /// does. Needs root.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Find how much load a device takes: NDR, PDR, or the highest rate within a latency budget
     ///
@@ -115,6 +117,17 @@ pub enum Command {
     },
 }
 
+/// As [`SEARCH_EXAMPLES`], which a search has in its place.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  wiretail run experiments/quickstart.toml --dry-run
+  wiretail run experiments/quickstart.toml --allow-system-changes
+  wiretail run --resume runs/2026-11-20T14-03-11-quickstart --allow-system-changes
+
+Ctrl-C ends the run; what was measured by then is kept, and --resume goes on from there.
+
+Exit code: 0 all trials valid; 1 a trial failed or is invalid; 2 error; 130 interrupted.";
+
 const SEARCH_EXAMPLES: &str = "\
 Examples:
   wiretail search experiments/search/ndr-pdr.toml --dry-run
@@ -126,7 +139,6 @@ With --json: docs/formats/search.md. Methods, and how to read the result: docs/k
 
 Exit code: 0 every rate was found; 1 one was not; 2 error; 130 interrupted.";
 
-/// Arguments of `wiretail analyze`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -242,17 +254,7 @@ fn interface(text: &str) -> Result<InterfaceChoice, String> {
     Ok(text.parse().map_or_else(|_| InterfaceChoice::Name(text.to_owned()), InterfaceChoice::Index))
 }
 
-/// Arguments of `wiretail run`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  wiretail run experiments/quickstart.toml --dry-run
-  wiretail run experiments/quickstart.toml --allow-system-changes
-  wiretail run --resume runs/2026-11-20T14-03-11-quickstart --allow-system-changes
-
-Ctrl-C ends the run; what was measured by then is kept, and --resume goes on from there.
-
-Exit code: 0 all trials valid; 1 a trial failed or is invalid; 2 error; 130 interrupted.")]
 pub struct RunArgs {
     /// Experiment in TOML
     #[arg(required_unless_present = "resume")]
@@ -277,7 +279,6 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
-/// Arguments of `wiretail report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Run directory
@@ -290,14 +291,12 @@ pub struct ReportArgs {
     pub quiet: bool,
 }
 
-/// Arguments of `wiretail check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Experiment in TOML
     pub experiment: PathBuf,
 }
 
-/// Arguments of `wiretail clean`.
 #[derive(Debug, Args)]
 pub struct CleanArgs {
     /// Say what would be reverted, and do nothing
@@ -305,7 +304,6 @@ pub struct CleanArgs {
     pub dry_run: bool,
 }
 
-/// Arguments of `wiretail compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -343,7 +341,6 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Arguments of `wiretail synth`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -25,7 +25,6 @@ pub enum PartName {
     Snort,
 }
 
-/// Arguments of `wiretail setup`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use wiretail_schema::units::Duration;
 
-/// Arguments of `wiretail predict tail`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -6,7 +6,6 @@ use clap::Args;
 use wiretail_host::CoreSet;
 use wiretail_schema::units::Duration;
 
-/// Arguments of `wiretail trace`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -101,7 +101,6 @@ impl FromStr for TapPlace {
     }
 }
 
-/// Arguments of `wiretail generate`.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("end").args(["packets", "duration", "replay"]).required(true).multiple(true),
@@ -206,7 +205,6 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
-/// Arguments of `wiretail capture`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -262,7 +260,6 @@ pub struct CaptureArgs {
     pub json: bool,
 }
 
-/// Arguments of `wiretail forward`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -321,7 +318,7 @@ pub struct ForwardArgs {
     pub json: bool,
 }
 
-/// Where a loop that busy-waits runs.
+// Where a loop that busy-waits runs.
 #[derive(Debug, Args)]
 pub struct ThreadArgs {
     /// Run on this core only
@@ -387,7 +384,7 @@ pub enum ForwardSocket {
     Dpdk,
 }
 
-/// How DPDK is used.
+// How DPDK is used.
 #[derive(Debug, Args)]
 pub struct DpdkArgs {
     /// With --socket dpdk: DPDK's driver for an interface

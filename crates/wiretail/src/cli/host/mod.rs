@@ -16,7 +16,6 @@ pub use self::recommend::RecommendArgs;
 use super::RunArgs;
 use super::trace::cores;
 
-/// Arguments of `wiretail host`.
 #[derive(Debug, Args)]
 pub struct HostArgs {
     /// What to do.
@@ -24,8 +23,9 @@ pub struct HostArgs {
     pub command: HostCommand,
 }
 
-/// What there is to do with a host.
+// What there is to do with a host.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum HostCommand {
     /// Say whether the cores of packets are left alone: what was requested, what is in effect, what helps
     ///
@@ -63,7 +63,7 @@ pub enum HostCommand {
     Prove(ProveArgs),
 }
 
-/// What is wanted of a host.
+// What is wanted of a host.
 #[derive(Debug, Args)]
 pub struct WantedArgs {
     /// How far it goes
@@ -77,7 +77,6 @@ pub struct WantedArgs {
     pub cores: Option<CoreSet>,
 }
 
-/// Arguments of `wiretail host plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -107,7 +106,6 @@ pub struct PlanArgs {
     pub json: bool,
 }
 
-/// Arguments of `wiretail host apply`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -135,7 +133,6 @@ pub struct ApplyArgs {
     pub root: PathBuf,
 }
 
-/// Arguments of `wiretail host revert`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What was changed while the machine ran is gone when it was started again; then only files are put back.
@@ -150,7 +147,6 @@ pub struct RevertArgs {
     pub root: PathBuf,
 }
 
-/// Arguments of `wiretail host verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -180,7 +176,6 @@ pub struct VerifyArgs {
     pub root: PathBuf,
 }
 
-/// Arguments of `wiretail host prove`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -234,7 +229,6 @@ impl From<ProfileChoice> for Profile {
     }
 }
 
-/// Arguments of `wiretail host audit`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

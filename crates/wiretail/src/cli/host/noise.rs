@@ -9,7 +9,6 @@ use wiretail_schema::units::Duration;
 
 use crate::cli::trace::cores;
 
-/// Arguments of `wiretail host noise`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

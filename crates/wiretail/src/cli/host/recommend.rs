@@ -8,7 +8,6 @@ use wiretail_host::CoreSet;
 use super::RoleChoice;
 use crate::cli::trace::cores;
 
-/// Arguments of `wiretail host recommend`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

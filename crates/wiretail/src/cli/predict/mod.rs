@@ -12,7 +12,6 @@ use wiretail_schema::units::Duration;
 
 use super::{count, rate};
 
-/// Arguments of `wiretail predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     /// What is predicted
@@ -20,8 +19,9 @@ pub struct PredictArgs {
     pub what: Predict,
 }
 
-/// What can be predicted.
+// What can be predicted.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Predict {
     /// The highest rate of a device, from two medians and its interrupts
     ///
@@ -46,7 +46,6 @@ pub enum Predict {
     Queueing(queueing::QueueingArgs),
 }
 
-/// Arguments of `wiretail predict capacity`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -109,7 +108,6 @@ pub struct CapacityArgs {
     pub json: bool,
 }
 
-/// Arguments of `wiretail predict interrupts`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

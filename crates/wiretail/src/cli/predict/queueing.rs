@@ -11,7 +11,6 @@ use wiretail_schema::units::rate::Rate;
 
 use crate::cli::count;
 
-/// Arguments of `wiretail predict queueing`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
