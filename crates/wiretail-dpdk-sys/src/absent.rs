@@ -24,7 +24,7 @@ impl Eal {
 #[derive(Debug)]
 pub struct Port(Infallible);
 
-#[allow(missing_docs, clippy::missing_errors_doc)]
+#[allow(clippy::missing_errors_doc)]
 impl Port {
     pub fn open(eal: Eal, _device: &str, _options: PortOptions, _inside: Inside) -> Result<Self, DpdkError> {
         match eal.0 {}
@@ -63,7 +63,7 @@ impl Port {
 #[derive(Debug)]
 pub struct Forwarder(Infallible);
 
-#[allow(missing_docs, clippy::missing_errors_doc)]
+#[allow(clippy::missing_errors_doc)]
 impl Forwarder {
     pub fn new(
         ports: Vec<Port>,
@@ -89,7 +89,6 @@ impl Forwarder {
 #[derive(Debug, Clone)]
 pub struct Watcher(Infallible);
 
-#[allow(missing_docs)]
 impl Watcher {
     pub fn forwarding_paths(&self) -> Vec<DirectionCounts> {
         match self.0 {}

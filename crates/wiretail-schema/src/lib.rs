@@ -10,6 +10,9 @@
 //!
 //! Every crate of the workspace depends on this one, and this one on none of them.
 
+// The documentation of items becomes the descriptions in the JSON Schemas.
+#![warn(missing_docs)]
+
 pub mod causes;
 pub mod experiment;
 pub mod host;

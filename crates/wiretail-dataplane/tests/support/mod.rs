@@ -4,7 +4,7 @@
 //!     load: g0 ──► in0 :dut: out0 ──► s0 :load
 //!                   └ pre tap           └ post tap
 
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code)]
 
 use std::collections::HashMap;
 use std::fs::{self, File};
