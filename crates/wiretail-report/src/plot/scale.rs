@@ -120,13 +120,14 @@ pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Exte
                 (low, high) = (low - if low == 0.0 { 0.0 } else { half }, high + half);
             }
             if round {
-                let (size, _) = displayed(axis.unit, low.abs().max(high.abs()));
-                let step = step((high - low) / size, 8.0) * size;
-                (low, high) = ((low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step);
+                (low, high) = round_linear(axis.unit, low, high);
             }
         }
         Scale::Log => {
-            if round || high <= low {
+            let linear = (round && is_short(low, high)).then(|| round_linear(axis.unit, low, high));
+            if let Some(rounded) = linear.filter(|(low, _)| *low > 0.0) {
+                (low, high) = rounded;
+            } else if round || high <= low {
                 (low, high) = (round_log(low, false), round_log(high, true));
             }
             if high <= low {
@@ -147,11 +148,25 @@ pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Exte
 pub fn ticks(axis: &Axis, domain: Extent, length: f64, spacing: f64) -> Ticks {
     match axis.scale {
         Scale::Linear => linear_ticks(axis.unit, domain, length / spacing),
-        // Over less than a decade powers of ten and their 2 and 5 leave the axis almost unlabelled.
-        Scale::Log if domain.high / domain.low < 8.0 => linear_ticks(axis.unit, domain, length / spacing),
+        Scale::Log if is_short(domain.low, domain.high) => {
+            linear_ticks(axis.unit, domain, length / spacing)
+        }
         Scale::Log => log_ticks(axis.unit, domain, length / spacing),
         Scale::Nines => nines_ticks(domain),
     }
+}
+
+/// Whether a logarithmic axis is too short for 1, 2 and 5 times powers of ten: they would leave it almost unlabelled, and an
+/// end rounded to one of them would leave half of it empty.
+fn is_short(low: f64, high: f64) -> bool {
+    high > low && high / low < 8.0
+}
+
+/// Both ends rounded outwards to a multiple of the distance between ticks.
+fn round_linear(unit: Unit, low: f64, high: f64) -> (f64, f64) {
+    let (size, _) = displayed(unit, low.abs().max(high.abs()));
+    let step = step((high - low) / size, 8.0) * size;
+    ((low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step)
 }
 
 fn linear_ticks(unit: Unit, domain: Extent, wanted: f64) -> Ticks {
@@ -354,6 +369,19 @@ mod tests {
         let shown: Vec<_> = all.major.iter().map(|t| t.label.replace([THIN, format::SPACE], " ")).collect();
         assert_eq!(shown, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"]);
         assert_eq!(all.major[6].below.as_deref(), Some("1 in 100\u{202f}000"));
+    }
+
+    #[test]
+    fn short_log_axes_end_at_the_next_tick() {
+        let axis = axis(Unit::PacketsPerSecond, Scale::Log);
+        let rounded = |low, high| {
+            let found = domain(&axis, Extent { low, high }, false, true);
+            (found.low, found.high)
+        };
+        assert_eq!(rounded(61_000.0, 84_000.0), (60_000.0, 85_000.0));
+        // A decade and more keeps powers of ten; so does an end that would be zero.
+        assert_eq!(rounded(61_000.0, 840_000.0), (50_000.0, 1_000_000.0));
+        assert_eq!(rounded(11.0, 80.0), (10.0, 80.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line as its users meet it: the real program on real files.
 
 mod analyze;
+mod commands;
 mod explain;
 mod forward;
 mod host;
