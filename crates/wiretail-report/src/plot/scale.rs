@@ -148,9 +148,7 @@ pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Exte
 pub fn ticks(axis: &Axis, domain: Extent, length: f64, spacing: f64) -> Ticks {
     match axis.scale {
         Scale::Linear => linear_ticks(axis.unit, domain, length / spacing),
-        Scale::Log if is_short(domain.low, domain.high) => {
-            linear_ticks(axis.unit, domain, length / spacing)
-        }
+        Scale::Log if is_short(domain.low, domain.high) => linear_ticks(axis.unit, domain, length / spacing),
         Scale::Log => log_ticks(axis.unit, domain, length / spacing),
         Scale::Nines => nines_ticks(domain),
     }

@@ -34,7 +34,7 @@ fn seen(text: &str) -> String {
 }
 
 #[test]
-fn a_packet_is_a_sentence_whose_parts_are_summed() {
+fn sums_parts_of_a_packet_in_a_sentence() {
     let mut all = causes::explanation("t", false);
     let (tlb, timer, burst) = (0, 1, 10);
     let part = |cause, ns, certainty, sender, queued| Part { cause, ns, certainty, sender, queued };
@@ -49,13 +49,12 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
         unknown_ns: 10_000,
         ..PacketExplanation::default()
     };
-    let said = "635 µs: 612 µs TLB shootdown (sent by suricata-main in munmap), 13 µs local timer, \
-                10 µs without a known cause";
+    let said = "635 µs: 612 µs TLB shootdown by suricata-main (munmap), 13 µs local timer, 10 µs unexplained";
     assert_eq!(seen(&sentence(&all, &packet)), said);
 
-    // Where the usual delay is no trifle the parts do not add up to the delay, and the sentence says to what they do.
+    // The parts add up to the excess, which is named if it differs visibly from the delay.
     packet.delay_ns = 700_000;
-    assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs more than usual: 612 µs TLB"));
+    assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs above the median: 612 µs TLB"));
     packet.delay_ns = 635_200;
 
     // Behind another packet; and the idle task has no name of its own.
@@ -63,9 +62,9 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
     packet.parts.push(part(burst, 5_000, Certainty::Observed, None, true));
     packet.parts[0].sender = Some(2);
     let said = seen(&sentence(&all, &packet));
-    assert!(said.contains("400 µs TLB shootdown (sent by the idle task of core 0), 212 µs TLB"), "{said}");
-    assert!(said.contains("13 µs behind a packet that waited for: local timer"), "{said}");
-    assert!(said.contains("5 µs behind a packet that waited behind a burst"), "{said}");
+    assert!(said.contains("400 µs TLB shootdown by the idle task of core 0, 212 µs TLB"), "{said}");
+    assert!(said.contains("13 µs queued behind a packet delayed by: local timer"), "{said}");
+    assert!(said.contains("5 µs queued behind a packet delayed by: queueing behind a burst"), "{said}");
 
     packet.parts = vec![
         part(8, 600_000, Certainty::Inferred, None, false),
@@ -73,19 +72,19 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
     ];
     let said = seen(&sentence(&all, &packet));
     assert!(said.contains(
-        ": 600 µs in which the core stood still (hypervisor), 24.9 µs behind a packet that waited while"
+        ": 600 µs core paused (hypervisor), 24.9 µs queued behind a packet delayed by: core paused"
     ));
 
     // Many causes: the small ones are counted.
     packet.parts =
         (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
     let said = seen(&sentence(&all, &packet));
-    assert!(said.contains("4.01 µs in 4 smaller parts, 10 µs without"), "{said}");
+    assert!(said.contains("4.01 µs in 4 smaller parts, 10 µs unexplained"), "{said}");
 
     packet.events_missing = true;
     assert!(sentence(&all, &packet).contains("events are missing"));
     let baseline = PacketExplanation { delay_ns: 9_000, ..PacketExplanation::default() };
-    assert_eq!(seen(&sentence(&all, &baseline)), "9 µs: no more than usual");
+    assert_eq!(seen(&sentence(&all, &baseline)), "9 µs: not above the median");
     // An index that leads nowhere is no reason to stop.
     packet.events_missing = false;
     packet.parts = vec![part(99, 1_000, Certainty::Observed, Some(99), false)];
@@ -95,7 +94,7 @@ fn a_packet_is_a_sentence_whose_parts_are_summed() {
 }
 
 #[test]
-fn the_headline_names_the_largest_causes_and_what_is_unknown() {
+fn names_largest_causes_and_unexplained_share_in_headline() {
     let mut all = causes::explanation("t", false);
     all.tail_lost_ns = 1_000_000;
     all.tail_unknown_ns = 40_000;
@@ -104,18 +103,18 @@ fn the_headline_names_the_largest_causes_and_what_is_unknown() {
     all.causes[1].tail_ns = [210_000, 0, 0];
     all.causes[5].tail_ns = [0, 0, 20_000];
     (all.senders[0].tail_ns, all.senders[2].tail_ns) = (610_000, 10_000);
-    let said = "Of the time that the 100 slowest of 100 000 packets lost, 62 % went to TLB shootdowns (sent by \
-                suricata-main in munmap), 21 % to the local timer; 4 % has no known cause.";
+    let said = "62 % of the tail's excess delay came from TLB shootdowns by suricata-main (munmap), 21 % from the local \
+                timer; 4 % is unexplained.";
     assert_eq!(seen(&headline(&all)), said);
     (all.senders[0].tail_ns, all.senders[2].tail_ns) = (400_000, 220_000);
-    assert!(headline(&all).contains("(mostly sent by suricata-main in munmap)"));
+    assert!(headline(&all).contains("TLB shootdowns mostly by suricata-main (munmap)"));
     (all.senders[0].tail_ns, all.senders[2].tail_ns) = (200_000, 220_000);
-    assert!(!headline(&all).contains("sent by suricata"));
+    assert!(!headline(&all).contains("by suricata"));
     all.tail_unknown_ns = 0;
-    assert!(headline(&all).ends_with("; all of it has a known cause."));
+    assert!(headline(&all).ends_with("; all of it is explained."));
     all.causes.clear();
     all.tail_unknown_ns = 1_000_000;
-    assert!(seen(&headline(&all)).ends_with("packets lost, 100 % has no known cause."));
+    assert!(seen(&headline(&all)).starts_with("100 % of the tail's excess delay is unexplained"));
     all.tail_lost_ns = 0;
     assert!(headline(&all).contains("nothing to explain"));
 }
@@ -130,8 +129,8 @@ fn causes_have_names() {
     assert_eq!(name(CauseKind::Softirq, "NET_RX"), "softirq NET_RX");
     assert_eq!(name(CauseKind::Task, "wt-hog"), "task wt-hog");
     assert_eq!(name(CauseKind::FairServer, "bash"), "fair server: bash");
-    assert_eq!(name(CauseKind::FunctionCall, ""), "call of another core");
-    assert_eq!(name(CauseKind::Paused, ""), "the core stood still (hypervisor)");
+    assert_eq!(name(CauseKind::FunctionCall, ""), "function call from another core");
+    assert_eq!(name(CauseKind::Paused, ""), "core paused (hypervisor)");
 }
 
 #[test]
@@ -261,11 +260,11 @@ fn a_run_shows_its_traced_trials_side_by_side() {
     assert_eq!(section.matches("class=\"stack tips\"").count(), 8, "a bar each");
     assert_eq!(section.matches("/explanation.html\">The whole explanation").count(), 8);
     assert!(section.contains("2 more traced trials"), "the others are folded");
-    assert_eq!(section.matches("Of the time that the 100 slowest").count(), 8);
+    assert_eq!(section.matches("excess delay came from").count(), 8);
     // The same cause has the same colour in every bar, also where another trial lacks one before it.
     let classes: Vec<&str> = section
         .split("<span class=\"")
-        .filter(|piece| piece.contains("data-tip=\"call rps_trigger_softirq"))
+        .filter(|piece| piece.contains("data-tip=\"function call rps_trigger_softirq"))
         .map(|piece| &piece[..piece.find('"').expect("a class")])
         .collect();
     assert!(classes.iter().all(|class| *class == "k-call v1"), "{classes:?}");
