@@ -1,8 +1,6 @@
-//! What can be asked for on the command line. The parts of a testbed as commands are in [`traffic`], those of
-//! the installation in [`setup`], the kernel's trace in [`trace`], the search for causes in [`explain`],
-//! models in [`predict`], of which [`tail`] has the highest delays, the host in [`host`].
+//! Options of the command line. [`traffic`] has the parts of a testbed as commands, [`predict`] and [`tail`] the models.
 
-// Doc comments are the texts of --help: what stands in brackets there is no link.
+// Doc comments are the text of --help: brackets in them are not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod explain;
@@ -26,105 +24,101 @@ use wiretail_schema::units::{Budget, Duration};
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
-    /// From two captures to a verdict: loss, latency, jitter, reordering
+    /// Measure loss, latency, jitter and reordering from two captures, and judge them
     ///
-    /// Matches every packet between the ingress and the egress wire of a device under test. PRE and
-    /// POST are captures (pcap, pcapng, MoonSniff mscap, ERF; plain, gzip or zstd) of the wire before and
-    /// behind the device; - reads standard input. One file that holds both taps is given as PRE
-    /// alone, with --pre-interface and --post-interface.
+    /// Matches every packet between the ingress and the egress wire of a device under test. PRE and POST are
+    /// captures of the wire upstream and downstream of the device (pcap, pcapng, MoonSniff mscap or ERF; plain,
+    /// gzip or zstd); - reads standard input. If one file holds both taps, pass it as PRE and select the taps
+    /// with --pre-interface and --post-interface.
     Analyze(AnalyzeArgs),
-    /// From an experiment file to a report, live on this machine
+    /// Run an experiment on this machine and write a report
     ///
-    /// Builds a testbed of network namespaces, drives a device under test with exact traffic,
-    /// timestamps every packet on the ingress and the egress wire, and analyses each trial as `analyze`
-    /// does. Needs root.
+    /// Builds a testbed of network namespaces, sends precisely timed traffic through a device under test,
+    /// timestamps every packet on the ingress and the egress wire, and analyzes each trial as `analyze` does.
+    /// Needs root.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Find how much load a device takes: NDR, PDR, or the highest rate within a latency budget
+    /// Find the highest load of a device: NDR, PDR, or the highest rate within a latency budget
     ///
-    /// Does trials as `run` does, at rates that it chooses one after the other. Each trial of the experiment becomes a
-    /// search up to its traffic.rate; the table [search] of the file says for what, how, and how exactly.
+    /// Runs trials as `run` does, at rates that the search method chooses. Each trial of the experiment becomes a
+    /// search up to its traffic.rate; the table [search] of the file sets goals, method and precision.
     #[command(after_help = SEARCH_EXAMPLES)]
     Search(RunArgs),
-    /// Write a run's report again, from what is in its directory
+    /// Write the report of a run again, from the files in its directory
     ///
-    /// Also that of a run that was killed: what had been measured by then is in it.
+    /// Also works for a killed run: the report then has the trials that were completed.
     Report(ReportArgs),
-    /// Say whether an experiment file is right, and how many trials it makes
+    /// Check an experiment file, and print how many trials it makes
     Check(CheckArgs),
-    /// Revert what runs that were killed left behind: namespaces, links, settings
+    /// Revert the changes that killed runs left behind: namespaces, links, settings
     Clean(CleanArgs),
-    /// Install what devices under test need: DPDK, Suricata, Open vSwitch, containers, virtual machines
+    /// Install devices under test: DPDK, Suricata, Open vSwitch, containers, virtual machines
     ///
-    /// Without PART, shows what is installed and what uses it. With one, shows the plan, asks, and
-    /// installs from Debian's packages. Only that needs root.
+    /// Without PART, lists the parts, whether they are installed and which devices use them. With PART, shows the
+    /// plan, asks for confirmation, and installs Debian packages. Only installing needs root.
     Setup(setup::SetupArgs),
-    /// Send exact traffic from an interface, and say how exact it was
+    /// Send precisely timed traffic from an interface, and report the achieved precision
     ///
-    /// Busy-waits for the departure of every packet. Needs CAP_NET_RAW; real-time priority and another
-    /// namespace need root.
+    /// Busy-waits for the departure of every packet. Needs CAP_NET_RAW; real-time priority and other network
+    /// namespaces need root.
     Generate(traffic::GenerateArgs),
-    /// Record one or more interfaces into a pcapng file, with the kernel's or the network card's stamps
+    /// Capture one or more interfaces into a pcapng file, with timestamps of the kernel or the NIC
     ///
-    /// Each tap becomes an interface of the file, chosen by its name with --pre-interface and
-    /// --post-interface of `analyze`. The file states how many packets each tap lost.
+    /// Each tap becomes an interface of the file; --pre-interface and --post-interface of `analyze` select it by
+    /// name. The file records the number of packets that each tap dropped.
     Capture(traffic::CaptureArgs),
-    /// Forward between two interfaces and do nothing else: the smallest possible device under test
+    /// Forward packets between two interfaces: a minimal device under test
     Forward(traffic::ForwardArgs),
-    /// Record what the kernel does on some cores: interrupts, calls from other cores and who sent them
+    /// Trace the kernel on some cores: interrupts, tasks, and calls from other cores with their senders
     ///
-    /// Or, with --show, say what is in a trace that was recorded before. Only recording needs root.
+    /// With --show, summarizes an earlier trace. Only recording needs root.
     Trace(trace::TraceArgs),
-    /// Say what delayed the worst packets, and what late packets have in common
+    /// Explain what delayed the worst packets, and what late packets have in common
     ///
-    /// Of a run whose trials were traced: for each of the worst packets what its core did instead, who sent it, what the
-    /// percentiles would be without each cause, and what helps. Of its other trials, and of two captures without a
-    /// trace: stalls are compared with interrupt counters that were read once a second (--irq); late packets are searched for regular patterns, and those that
-    /// follow a clock are told apart from those that follow the packets. Each statement comes with how
-    /// probable it is by chance.
+    /// For the traced trials of a run: lists what the device's core did while each of the worst packets waited, which
+    /// thread caused it, the percentiles without each cause, and mitigations. For other trials, and for two captures:
+    /// compares stalls with interrupt counters that were read once a second (--irq), and searches late packets for
+    /// regular patterns in time and in packet numbers. Each statement has its probability under chance.
     Explain(explain::ExplainArgs),
-    /// Say what another load would do to a device, by models, and which delays are to come
+    /// Predict capacity, delays under other loads, and rare delays, from models and measurements
     Predict(predict::PredictArgs),
-    /// Make a host fit for packets: what is requested, what is in effect, what helps
+    /// Audit and tune a host for low latency: requested settings, effective settings, mitigations
     Host(host::HostArgs),
-    /// Put several results side by side
+    /// Compare results with a baseline
     ///
-    /// The first result is the baseline. Differences come with their 95 % confidence interval.
+    /// The first result is the baseline. Each difference has a 95 % confidence interval.
     Compare(CompareArgs),
-    /// Write a pair of synthetic captures with planted, exactly counted events
+    /// Write a pair of synthetic captures with known loss, reordering and delays
     ///
-    /// The pcap files are those that two taps around a device would record, with loss, duplicates,
-    /// reordering and delays planted from a seed. What was planted is printed as JSON.
+    /// The pcap files contain the packets that two taps around a device would record. Loss, duplicates, reordering
+    /// and delays are injected from a seed; the injected events are printed as JSON.
     Synth(SynthArgs),
-    /// Print shell completions, to be sourced or saved where the shell looks for them
+    /// Print a completion script for a shell
     Completions {
-        /// The shell to write them for
+        /// Shell
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a directory
     Man {
-        /// Where to write them; made where it is missing
+        /// Directory, created if missing
         directory: PathBuf,
     },
 }
 
-/// As [`SEARCH_EXAMPLES`], which a search has in its place.
 const RUN_EXAMPLES: &str = "\
 Examples:
   wiretail run experiments/quickstart.toml --dry-run
   wiretail run experiments/quickstart.toml --allow-system-changes
   wiretail run --resume runs/2026-11-20T14-03-11-quickstart --allow-system-changes
 
-Ctrl-C ends the run; what was measured by then is kept, and --resume goes on from there.
+Ctrl-C ends the run. Completed trials are kept; --resume continues the run.
 
 Exit code: 0 all trials valid; 1 a trial failed or is invalid; 2 error; 130 interrupted.";
 
@@ -134,10 +128,10 @@ Examples:
   wiretail search experiments/search/ndr-pdr.toml --allow-system-changes
   wiretail search --resume runs/2026-11-20T14-03-11-ndr-pdr --allow-system-changes
 
-Ctrl-C ends the search; its trials are kept, and --resume goes on from there.
-With --json: docs/formats/search.md. Methods, and how to read the result: docs/kpi/search.md.
+Ctrl-C ends the search. Completed trials are kept; --resume continues the search.
+Format of --json: docs/formats/search.md. Methods, and how to read the result: docs/kpi/search.md.
 
-Exit code: 0 every rate was found; 1 one was not; 2 error; 130 interrupted.";
+Exit code: 0 every rate was found; 1 a rate was not found; 2 error; 130 interrupted.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -148,7 +142,7 @@ Examples:
   wiretail analyze pre.pcap post.pcap --budget 100us@99.99% --check && echo kept
   ssh dut tcpdump -i eth2 -w - | wiretail analyze pre.pcap - --json | jq .delay.max_ns
 
-Exit code: 0 done; 2 error; with --check also 1 a budget is broken, 3 too few packets to tell.")]
+Exit code: 0 success; 2 error; with --check also 1 a budget is missed, 3 too few packets to decide.")]
 pub struct AnalyzeArgs {
     /// Capture of the ingress wire, or of both wires
     pub pre: PathBuf,
@@ -156,22 +150,22 @@ pub struct AnalyzeArgs {
     #[arg(required_unless_present_all = ["pre_interface", "post_interface"])]
     pub post: Option<PathBuf>,
 
-    /// How a packet is recognised at both taps: auto, moonsniff, bytes:A-B, invariant, payload, ip-id
-    /// or offset:OFF+LEN
+    /// Key by which a packet is matched at both taps: auto, moonsniff, bytes:A-B, invariant, payload, ip-id or
+    /// offset:OFF+LEN
     ///
-    /// auto tries the others in order on the first packets and takes the first that is unique and
-    /// matches. moonsniff is a 4-byte number and 0x55 behind the UDP header. bytes:A-B are bytes of
-    /// the frame from A up to B. invariant is what routers, NAT, VLAN tagging and TTL leave alone.
+    /// auto tries the other rules in order on the first packets, and takes the first whose keys are unique and match.
+    /// moonsniff is a 4-byte number followed by 0x55, after the UDP header. bytes:A-B are the bytes of the frame from A
+    /// to B, B excluded. invariant is the part of a packet that routers, NAT, VLAN tagging and TTL do not change.
     /// offset:OFF+LEN is a number in the transport payload.
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub key: String,
-    /// For --key bytes: in IPv4 frames of TCP or UDP, the checksums of both headers count as zero
+    /// For --key bytes: read both checksums of IPv4 frames with TCP or UDP as zero
     #[arg(long)]
     pub zero_checksums: bool,
-    /// Longest latency that counts as arrived
+    /// Longest latency of a packet that counts as arrived
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     pub window: Duration,
-    /// Leave out packets sent in the first part of the measurement, as warm-up
+    /// Leave out packets sent in this first part of the measurement (warm-up)
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub trim: Duration,
     /// Interface of the ingress tap in a pcapng file, by index or name
@@ -180,27 +174,27 @@ pub struct AnalyzeArgs {
     /// Interface of the egress tap in a pcapng file, by index or name
     #[arg(long, value_name = "INTERFACE", value_parser = interface)]
     pub post_interface: Option<InterfaceChoice>,
-    /// Where the time of a packet stands
+    /// Location of a packet's timestamp
     #[arg(long, value_enum, default_value_t = TimestampPlace::Header)]
     pub timestamps: TimestampPlace,
-    /// Add this to every egress stamp, where the taps' clocks differ by a known offset
+    /// Add this to every egress timestamp, to correct a known offset between the taps' clocks
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub post_offset: Duration,
-    /// What tells flows apart in the breakdown
+    /// Definition of a flow in the breakdown by flow
     #[arg(long, value_enum, default_value_t = FlowChoice::FiveTuple)]
     pub flows: FlowChoice,
 
     /// Latency budget: this share of the packets sent must arrive within this time; may be repeated
     #[arg(long = "budget", value_name = "TIME@SHARE%", default_values = ["1ms@99.999%", "350us@99.999%"])]
     pub budgets: Vec<Budget>,
-    /// Let the exit code tell the verdict
+    /// Report the verdict in the exit code
     #[arg(long)]
     pub check: bool,
 
     /// Print the result as JSON (docs/formats/summary.md)
     #[arg(long)]
     pub json: bool,
-    /// Write report.html, summary.json, samples.parquet, percentiles.hgrm and the figures' CSV there
+    /// Write report.html, summary.json, samples.parquet, percentiles.hgrm and the figures' CSV to this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write the nine CSV files of the published PostgreSQL pipeline, with its exact semantics
@@ -209,7 +203,7 @@ pub struct AnalyzeArgs {
     /// Width of the buckets in --csv-compat
     #[arg(long, value_name = "DURATION", default_value = "100ns")]
     pub bucket: Duration,
-    /// How many of the worst packets to list
+    /// Number of worst packets to list
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub worst: usize,
     /// No progress bar and no summary
@@ -217,23 +211,21 @@ pub struct AnalyzeArgs {
     pub quiet: bool,
 }
 
-/// Where the time of a packet stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TimestampPlace {
     /// In the record header of the capture format
     Header,
-    /// In the last eight bytes of each packet, as libmoon's legacy captures have it
+    /// In the last eight bytes of each packet, as in libmoon's legacy captures
     Trailer,
 }
 
-/// What tells flows apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FlowChoice {
     /// Addresses, ports and protocol
     FiveTuple,
     /// The stream id in the signature of Wiretail's load generator
     Stream,
-    /// One flow for all
+    /// All packets are one flow
     None,
 }
 
@@ -259,19 +251,19 @@ pub struct RunArgs {
     /// Experiment in TOML
     #[arg(required_unless_present = "resume")]
     pub experiment: Option<PathBuf>,
-    /// Go on with an interrupted run: do the trials that are missing or failed
+    /// Continue an interrupted run: execute the trials that are missing or failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "out"])]
     pub resume: Option<PathBuf>,
-    /// Run directory; without it one under runs/, named after the time and the experiment
+    /// Run directory; by default a directory below runs/, named after time and experiment
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print the trials and every change of the host, and do nothing
+    /// Print the trials and every change of the host, and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// Allow the changes that --dry-run shows; all are undone
+    /// Allow the changes that --dry-run shows; all are undone at the end
     #[arg(long)]
     pub allow_system_changes: bool,
-    /// Print the result as JSON at the end: of a run its manifest (docs/formats/run.md)
+    /// Print the result as JSON at the end; for a run, its manifest (docs/formats/run.md)
     #[arg(long)]
     pub json: bool,
     /// No progress and no table
@@ -299,7 +291,7 @@ pub struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub struct CleanArgs {
-    /// Say what would be reverted, and do nothing
+    /// Print the changes that would be reverted, and exit
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -309,9 +301,9 @@ pub struct CleanArgs {
 Examples:
   wiretail compare before after
   wiretail compare baseline.json tuned.json rt.json --out comparison.html
-  wiretail compare main branch --check --tolerance 5%      # in CI: 1 where a percentile got worse
+  wiretail compare main branch --check --tolerance 5%      # for CI: exits with 1 if a value got worse
 
-Exit code: 0 done; 2 error; with --check also 1 where a result is worse than the baseline.")]
+Exit code: 0 success; 2 error; with --check also 1 if a result is worse than the baseline.")]
 pub struct CompareArgs {
     /// Results: directories written with --out, or summary.json files
     #[arg(required = true, num_args = 2.., value_name = "RESULT")]
@@ -322,13 +314,12 @@ pub struct CompareArgs {
     /// Write the comparison as an HTML page
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 where a result is worse than the first by more than the tolerance, with 95 % confidence
+    /// Exit with 1 if a result is worse than the baseline by more than the tolerance, with 95 % confidence
     #[arg(long)]
     pub check: bool,
-    /// How much worse is still good enough, in percent of the first result's value
+    /// Accepted degradation, in percent of the baseline's value
     ///
-    /// Some fifteen numbers are compared at 95 % confidence each: with 0% one of them fails by chance
-    /// now and then.
+    /// About fifteen values are compared, each at 95 % confidence: with 0%, one of them occasionally fails by chance.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = tolerance)]
     pub tolerance: f64,
 }
@@ -347,9 +338,9 @@ Example:
   wiretail synth pre.pcap post.pcap --packets 1M --rate 100kpps --loss 0.001 > truth.json
   wiretail analyze pre.pcap post.pcap")]
 pub struct SynthArgs {
-    /// Where to write the ingress capture
+    /// Ingress capture to write
     pub pre: PathBuf,
-    /// Where to write the egress capture
+    /// Egress capture to write
     pub post: PathBuf,
     /// Packets sent, such as 300000, 300k or 20M
     #[arg(long, value_name = "N", default_value = "300k", value_parser = count)]
@@ -357,7 +348,7 @@ pub struct SynthArgs {
     /// Offered load, such as 10kpps or 1Mpps
     #[arg(long, value_name = "RATE", default_value = "10kpps", value_parser = rate)]
     pub rate: NonZeroU64,
-    /// Seed of everything random; the same seed gives the same files
+    /// Seed of all random numbers; the same seed gives the same files
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Share of packets that are lost, between 0 and 1
@@ -369,7 +360,7 @@ pub struct SynthArgs {
     /// Share of packets that appear twice at egress
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub duplicate_post: f64,
-    /// Share of packets that are held back so that later ones overtake them
+    /// Share of packets that are delayed until later packets have overtaken them
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub reorder: f64,
     /// Fixed part of the delay
@@ -381,7 +372,7 @@ pub struct SynthArgs {
     /// Shortest of the rare stalls
     #[arg(long, value_name = "DURATION", default_value = "20us")]
     pub stall: Duration,
-    /// Share of packets that meet a stall
+    /// Share of packets delayed by a stall
     #[arg(long, value_name = "SHARE", default_value_t = 1e-4, value_parser = share)]
     pub stall_share: f64,
     /// Number of flows
@@ -422,12 +413,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_passes_claps_checks() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn units_are_asked_for() {
+    fn rejects_numbers_without_units() {
         assert_eq!(rate("10kpps").unwrap().get(), 10_000);
         assert_eq!(count("20M").unwrap().get(), 20_000_000);
         assert!(rate("10").is_err() && rate("0pps").is_err() && count("-3").is_err());
