@@ -3,13 +3,13 @@
 //! Invariant: this crate reads no file, clock or environment variable, prints nothing and starts no thread. Times,
 //! seeds and sizes are arguments; results are data of `wiretail-schema`.
 //!
-//! A capture pair passes [`matching`], [`metrics`], [`summary`]; a soak passes [`soak`], which matches while packets
-//! arrive and writes a record a second. [`comparison`] sets results side by side. [`causes`] explains late packets,
-//! [`prediction`] and [`search`] answer for other loads, [`host`] judges and plans settings. [`stats`] holds the
-//! statistics that all of them share.
+//! A capture pair passes through [`matching`], [`metrics`] and [`summary`]. A soak passes through [`soak`],
+//! which matches while packets arrive and writes one record per second. [`comparison`] compares results.
+//! [`causes`] explains late packets. [`prediction`] and [`search`] extrapolate to other loads. [`host`]
+//! audits settings and plans changes. [`stats`] holds the statistics that the other modules share.
 //!
-//! [`published`] stands apart: the semantics of the published PostgreSQL pipeline, for results that equal its output
-//! byte for byte.
+//! [`published`] is independent of the rest. It implements the semantics of the published PostgreSQL
+//! pipeline, so that results equal its output byte for byte.
 
 pub mod causes;
 pub mod comparison;

@@ -1,20 +1,20 @@
-//! Finding each ingress packet again at egress, in one pass and with memory for the packets under way.
+//! Finds each ingress packet at egress, in one pass, with memory proportional to the packets in flight.
 //!
-//! Both captures are merged by time (at equal times ingress comes first) and fed to a [`Matcher`].
-//! Almost every packet arrives in the order sent, so the packets under way wait in a queue and an
-//! arriving one is compared with the queue's front: one comparison, no hashing. Only where that
-//! fails, the packets that were passed over move to a hash table, each at most once.
+//! Both captures are merged by time (ingress first at equal times) and fed to a [`Matcher`]. Almost every
+//! packet arrives in the order sent. Packets in flight therefore wait in a queue, and an arriving packet is
+//! compared with the front of the queue: one comparison, no hashing. If they differ, the packets that were
+//! overtaken move to a hash table, each at most once.
 //!
-//! What counts as what, for a window W:
+//! Classification, for a window W:
 //!
-//! - an ingress packet whose key is under way, sent no more than W before, is a *duplicate at
-//!   ingress* of the packet under way. After more than W the earlier packet is given up as lost;
-//! - an egress packet whose key is under way, sent no more than 2 W before, is the arrival of that
-//!   packet: *matched* if the delay is shorter than W, *out of window* otherwise;
-//! - an egress packet whose key is not under way is a *duplicate at egress* if the key is among the
-//!   last [`RECENT`] that arrived. Otherwise it waits up to W for an ingress packet with its key, whose
-//!   delay is then *negative*, and is *extra* when none comes;
-//! - an ingress packet that has not arrived after 2 W, or when the captures end, is *lost*.
+//! - An ingress packet whose key is in flight, sent at most W before, is a *duplicate at ingress* of the
+//!   packet in flight. After more than W, the earlier packet is given up as lost.
+//! - An egress packet whose key is in flight, sent at most 2 W before, is the arrival of that packet:
+//!   *matched* if the delay is shorter than W, *out of window* otherwise.
+//! - An egress packet whose key is not in flight is a *duplicate at egress* if the key is among the last
+//!   [`RECENT`] arrivals. Otherwise it waits up to W for an ingress packet with its key, whose delay is then
+//!   *negative*. If no such packet comes, it is *extra*.
+//! - An ingress packet that has not arrived after 2 W, or when the captures end, is *lost*.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -23,50 +23,50 @@ use wiretail_schema::packet::Record;
 
 pub use self::outcome::{GivenUp, Observer, Outcome, Sent, Trimmed};
 
-/// How many arrived packets are remembered to tell a further copy from a foreign packet.
+/// Number of arrived packets remembered, to distinguish a further copy from a foreign packet.
 pub const RECENT: usize = 1 << 14;
 
-/// Packets under way beyond which the oldest is given up, so that captures that share no packet
-/// do not fill the memory.
+/// Maximum number of packets in flight. Beyond it the oldest packet is given up, so that captures without
+/// common packets do not fill the memory.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
-/// Longest queue: beyond, the oldest packet moves to the hash table.
+/// Maximum queue length. Beyond it the oldest packet moves to the hash table.
 const QUEUE_MAX: usize = 1 << 12;
 
-/// Longest queue that is looked through for a key; beyond, a filter tells most keys that are not there.
+/// Maximum queue length for a linear search. For longer queues, a filter rules out most keys that are absent.
 const SCAN_MAX: usize = 16;
 
 /// Streaming matcher. Feed both taps' records merged by time, then call [`Matcher::finish`].
 pub struct Matcher {
     window_ns: i64,
     limit: usize,
-    /// Latest stamp fed.
+    /// Latest timestamp fed.
     now_ns: i64,
     sequence: u64,
     duplicates: u32,
-    /// Newest packets under way, in the order sent.
+    /// Newest packets in flight, in the order sent.
     queue: VecDeque<Sent>,
     filter: Filter,
-    /// Packets under way that a later one has overtaken.
+    /// Packets in flight that were overtaken by a later one.
     passed: HashMap<u64, Sent, KeyHasher>,
-    /// Those in `passed` in the order sent; some have arrived since.
+    /// Entries of `passed` in the order sent; some have arrived since.
     passed_order: VecDeque<Sent>,
-    /// Sequence numbers of packets whose key came again: lost, and reported in their turn.
+    /// Sequence numbers of packets whose key was reused. They are lost, and are reported in the order sent.
     superseded: HashSet<u64, KeyHasher>,
-    /// Egress packets that no ingress packet was there for yet.
+    /// Egress packets for which no ingress packet has been seen yet.
     early: HashMap<u64, Record, KeyHasher>,
-    /// Those in `early` in the order seen; some have been matched since.
+    /// Entries of `early` in the order seen; some have been matched since.
     early_order: VecDeque<Record>,
     recent: Recent,
 }
 
 impl Matcher {
-    /// A matcher for delays up to `window_ns`.
+    /// Creates a matcher for delays up to `window_ns`.
     pub fn new(window_ns: i64) -> Self {
         Self::with_limit(window_ns, IN_FLIGHT_MAX)
     }
 
-    /// A matcher that gives up the oldest packet where more than `limit` are under way.
+    /// Creates a matcher that gives up the oldest packet if more than `limit` are in flight.
     pub fn with_limit(window_ns: i64, limit: usize) -> Self {
         Self {
             window_ns,
@@ -85,7 +85,7 @@ impl Matcher {
         }
     }
 
-    /// Ingress packets fed that were no duplicates.
+    /// Number of ingress packets fed, without duplicates.
     pub fn sent(&self) -> u64 {
         self.sequence
     }
@@ -114,8 +114,8 @@ impl Matcher {
         }
     }
 
-    /// Whether `arrived` is `sent` within the window, and nothing is under way or early that either
-    /// could have to do with.
+    /// Whether `arrived` is `sent` within the window, and no packet that is in flight or early can interfere
+    /// with either.
     #[inline]
     fn is_alone(&self, sent: &Record, arrived: &Record) -> bool {
         sent.key == arrived.key
@@ -125,7 +125,7 @@ impl Matcher {
             && (self.passed.is_empty() || !self.passed.contains_key(&sent.key))
     }
 
-    /// What [`pre`](Self::pre) and then [`post`](Self::post) do with a packet that is alone under way.
+    /// Does the work of [`pre`](Self::pre) and [`post`](Self::post) for a packet that is alone in flight.
     #[inline]
     fn hand_over(&mut self, record: &Record, arrived: &Record, observer: &mut impl Observer) {
         self.advance(record.ts_ns, observer);
@@ -189,7 +189,7 @@ impl Matcher {
                 self.pass_over_front();
             }
         }
-        // Of two copies that came before the packet itself, the first keeps the place.
+        // If two copies arrive before the packet itself, the first one is kept.
         if self.recent.contains(record.key) || self.early.contains_key(&record.key) {
             observer.outcome(&Outcome::DuplicatePost { record: *record });
         } else {
@@ -199,7 +199,7 @@ impl Matcher {
         }
     }
 
-    /// Gives up all that is still under way.
+    /// Gives up all packets that are still in flight.
     pub fn finish(mut self, observer: &mut impl Observer) {
         while !self.queue.is_empty() {
             self.pass_over_front();
@@ -225,14 +225,14 @@ impl Matcher {
         }
     }
 
-    /// False where the key is certainly not in the queue. A short queue is looked through, a long
-    /// one has a filter.
+    /// Returns false only if the key is not in the queue. A short queue is searched; a long one has a filter.
     #[inline]
     fn may_be_queued(&self, key: u64) -> bool {
         if self.filter.on { self.filter.may_hold(key) } else { self.queue_position(key).is_some() }
     }
 
-    /// Where a key is in the queue. Searches the halves of the ring one by one: the deque's own iterator is not inlined.
+    /// Position of a key in the queue. Searches the two halves of the ring separately, because the deque's
+    /// own iterator is not inlined.
     #[inline]
     fn queue_position(&self, key: u64) -> Option<usize> {
         let (front, back) = self.queue.as_slices();
@@ -278,7 +278,7 @@ impl Matcher {
             self.passed.insert(sent.key, sent);
             self.passed_order.push_back(sent);
         }
-        // Most of those passed over arrive soon after: their entries must not pile up.
+        // Most overtaken packets arrive soon after, so their entries are removed from time to time.
         if self.passed_order.len() > 2 * self.passed.len() + 4096 {
             let (passed, superseded) = (&self.passed, &self.superseded);
             self.passed_order
@@ -286,8 +286,8 @@ impl Matcher {
         }
     }
 
-    /// Whether a packet with the key of `record` is under way, sent within the window. One sent
-    /// earlier is given up: its key is used anew.
+    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that
+    /// was sent earlier is given up, because its key is reused.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
         if queued && let Some(position) = self.queue_position(record.key) {
@@ -307,8 +307,8 @@ impl Matcher {
         false
     }
 
-    /// Gives up what is too old at time `ts_ns`. The packets fed do that by their stamps; call it
-    /// where none come, once no packet with an earlier stamp can.
+    /// Gives up packets that are too old at time `ts_ns`. Each packet fed does this with its own timestamp.
+    /// Call it while no packets arrive, once no packet with an earlier timestamp can follow.
     #[inline]
     pub fn advance(&mut self, ts_ns: i64, observer: &mut impl Observer) {
         if ts_ns > self.now_ns {
@@ -381,8 +381,8 @@ impl Matcher {
     }
 }
 
-/// Feeds both sides by time, ingress first where times are equal, until one is used up. Returns how
-/// many records of each were taken; what is left of the other may have to wait for its turn.
+/// Feeds both sides by time, ingress first at equal times, until one side is exhausted. Returns the number of
+/// records taken from each side. The remaining records of the other side may have to wait for the next batch.
 pub fn merge(
     matcher: &mut Matcher,
     pre: &[Record],
@@ -396,7 +396,7 @@ pub fn merge(
             j += 1;
             continue;
         }
-        // A packet that arrives before the next one is sent need not wait in a queue of its own.
+        // A packet that arrives before the next one is sent does not need to enter the queue.
         let is_last = pre.get(i + 1).is_some_and(|next| next.ts_ns > arrived.ts_ns);
         i += 1;
         if is_last && matcher.is_alone(sent, arrived) {
@@ -409,8 +409,8 @@ pub fn merge(
     (i, j)
 }
 
-/// Counts how many keys of the queue fall on each of some thousand slots: where a slot is empty, a
-/// key that falls on it is not in the queue.
+/// Counts the queue's keys per slot of a hash table. If a slot is empty, no key that maps to it is in the
+/// queue.
 struct Filter {
     on: bool,
     slots: Vec<u16>,
@@ -423,14 +423,14 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Thirty-two for each place of the longest queue: of hashed keys, three in a hundred fall on another's slot.
+    /// 32 slots per place of the longest queue, so 3 % of hashed keys share a slot with another key.
     const SLOTS: usize = 1 << 17;
 
     fn slot(&mut self, key: u64) -> &mut u16 {
         &mut self.slots[Self::place(key)]
     }
 
-    /// Keys are counters or hashes: both spread by their low bits.
+    /// Keys are counters or hashes, and the low bits of both are well distributed.
     fn place(key: u64) -> usize {
         (key ^ (key >> 32)) as usize & (Self::SLOTS - 1)
     }
@@ -448,15 +448,15 @@ impl Filter {
     }
 }
 
-/// The keys of the last [`RECENT`] packets that arrived. They are hashed only when somebody asks,
-/// which in a capture without foreign packets and duplicates nobody does.
+/// The keys of the last [`RECENT`] packets that arrived. They are hashed only on lookup. A capture without
+/// foreign packets and duplicates never needs a lookup.
 struct Recent {
     ring: Vec<u64>,
-    /// Keys pushed so far; the ring holds the last of them.
+    /// Number of keys pushed so far. The ring holds the last of them.
     pushed: u64,
-    /// Keys hashed so far.
+    /// Number of keys hashed so far.
     hashed: u64,
-    /// When each key was last pushed.
+    /// Push count at which each key was last pushed.
     pushed_at: HashMap<u64, u64, KeyHasher>,
 }
 
@@ -484,7 +484,7 @@ impl Recent {
     }
 }
 
-/// Hashes a key that is a counter or a hash already: one multiplication spreads either.
+/// Hashes a key that is already a counter or a hash. One multiplication spreads both.
 #[derive(Default, Clone, Copy)]
 pub struct KeyHash(u64);
 
@@ -505,7 +505,7 @@ impl Hasher for KeyHash {
     }
 }
 
-/// Builds [`KeyHash`]es, for maps by key.
+/// Builds [`KeyHash`]es for maps indexed by key.
 pub type KeyHasher = BuildHasherDefault<KeyHash>;
 
 mod outcome;

@@ -1,18 +1,17 @@
-//! What became of each packet, and who observes it.
+//! Outcomes of packets, and their observers.
 
 use wiretail_schema::packet::Record;
 
-/// An ingress packet: what of it goes into every outcome.
+/// An ingress packet, as contained in every outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// When it was seen at ingress, in ns.
+    /// Ingress timestamp, in ns.
     pub ts_ns: i64,
-    /// Its key.
     pub key: u64,
-    /// Position among the ingress packets that are no duplicates, from 0: the sequence number that
-    /// reordering, loss runs and delay variation go by.
+    /// Position among the ingress packets without duplicates, from 0. Reordering, loss runs and delay
+    /// variation use it as the sequence number.
     pub sequence: u64,
-    /// Duplicates at ingress before it.
+    /// Number of duplicates at ingress before this packet.
     pub duplicates_before: u32,
     /// Flow, as an index into the flow table of the ingress tap.
     pub flow: u32,
@@ -25,60 +24,52 @@ impl Sent {
     }
 }
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It arrived: the delay is 0 or more and shorter than the window. The egress stamp is `sent.ts_ns + delay_ns`.
+    /// The packet arrived with a delay of at least 0 and less than the window. The egress timestamp is
+    /// `sent.ts_ns + delay_ns`.
     Matched {
-        /// The packet.
         sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
+        /// Egress timestamp minus ingress timestamp, in ns.
         delay_ns: i64,
     },
-    /// It arrived after the window.
+    /// The packet arrived after the window.
     OutOfWindow {
-        /// The packet.
         sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
+        /// Egress timestamp minus ingress timestamp, in ns.
         delay_ns: i64,
     },
-    /// It was seen at egress before ingress.
+    /// The packet was seen at egress before ingress.
     Negative {
-        /// The packet.
         sent: Sent,
-        /// Egress stamp minus ingress stamp, in ns.
+        /// Egress timestamp minus ingress timestamp, in ns.
         delay_ns: i64,
     },
-    /// It never arrived.
+    /// The packet never arrived.
     Lost {
-        /// The packet.
         sent: Sent,
-        /// Why it was given up, where that was not for its age.
+        /// Why the packet was given up, if not because of its age.
         early: Option<GivenUp>,
     },
-    /// A further copy at ingress of a packet under way.
+    /// A further copy, at ingress, of a packet in flight.
     DuplicatePre {
-        /// Its position in the ingress capture, from 0.
+        /// Position in the ingress capture, from 0.
         index: u64,
-        /// The copy.
         record: Record,
     },
-    /// A further copy at egress of a packet that had arrived.
-    DuplicatePost {
-        /// The copy.
-        record: Record,
-    },
-    /// Seen at egress only.
+    /// A further copy, at egress, of a packet that had already arrived.
+    DuplicatePost { record: Record },
+    /// The packet was seen at egress only.
     Extra {
-        /// The packet.
         record: Record,
-        /// Whether it was given up because too many were waiting.
+        /// Whether it was given up because too many packets were waiting.
         evicted: bool,
     },
 }
 
 impl Outcome {
-    /// When the packet was first seen: at ingress, or at egress where it was seen only there, in ns.
+    /// When the packet was first seen, in ns: at ingress, or at egress if it was seen only there.
     pub fn seen_ns(&self) -> i64 {
         match self {
             Self::Matched { sent, .. }
@@ -92,21 +83,20 @@ impl Outcome {
     }
 }
 
-/// Why a packet was given up before its time.
+/// Why a packet was given up early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenUp {
-    /// Its key came again, later than the window.
+    /// Its key was reused after more than the window.
     KeyReused,
-    /// More than `IN_FLIGHT_MAX` packets were under way.
+    /// More than `IN_FLIGHT_MAX` packets were in flight.
     TooMany,
 }
 
-/// Observes the outcomes, in their order. A closure that takes an [`Outcome`] is one.
+/// Observes the outcomes in their order. A closure that takes an [`Outcome`] is an observer.
 pub trait Observer {
-    /// Takes an outcome.
     fn outcome(&mut self, outcome: &Outcome);
 
-    /// Takes the usual one, [`Outcome::Matched`]. The matcher inlines what an observer of every packet puts here.
+    /// Called for the most frequent outcome, [`Outcome::Matched`]. The matcher inlines the implementation.
     #[inline]
     fn matched(&mut self, sent: &Sent, delay_ns: i64) {
         self.outcome(&Outcome::Matched { sent: *sent, delay_ns });
@@ -119,7 +109,7 @@ impl<F: FnMut(&Outcome)> Observer for F {
     }
 }
 
-/// An observer if there is one.
+/// An optional observer.
 impl<O: Observer + ?Sized> Observer for Option<&mut O> {
     #[inline]
     fn outcome(&mut self, outcome: &Outcome) {
@@ -136,7 +126,7 @@ impl<O: Observer + ?Sized> Observer for Option<&mut O> {
     }
 }
 
-/// Two observers, one after the other.
+/// Two observers, called one after the other.
 impl<A: Observer, B: Observer> Observer for (A, B) {
     #[inline]
     fn outcome(&mut self, outcome: &Outcome) {
@@ -151,16 +141,15 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-/// An observer of the packets after the warm-up.
+/// Passes on the packets after the warm-up.
 pub struct Trimmed<O> {
-    /// Packets seen before are left out.
+    /// Packets first seen before this time are left out, in ns.
     cut_ns: i64,
-    /// Observes the others.
     pub observer: O,
 }
 
 impl<O> Trimmed<O> {
-    /// Leaves out `trim_ns` from the first ingress packet on, of which this is the stamp.
+    /// Leaves out the first `trim_ns` after `first_ns`, the timestamp of the first ingress packet.
     pub fn new(first_ns: i64, trim_ns: i64, observer: O) -> Self {
         Self { cut_ns: if trim_ns > 0 { first_ns.saturating_add(trim_ns) } else { i64::MIN }, observer }
     }

@@ -1,4 +1,4 @@
-//! Looking at the first packets of both captures: which key recognises them, and do the clocks agree?
+//! Examines the first packets of both captures: which key identifies them, and whether the clocks agree.
 
 use std::collections::HashMap;
 
@@ -7,28 +7,29 @@ use wiretail_schema::units::{Share, thousands};
 
 use crate::matching::KeyHasher;
 
-/// A key rule must find a key in this share of the first packets ...
+/// Minimum share of the first packets in which a key rule must find a key.
 const WITH_KEY_MIN: f64 = 0.5;
-/// ... may find the same key in this share of them ...
+/// Maximum share of keys that may repeat.
 const REPEATED_MAX: f64 = 0.01;
-/// ... and must find this share of them at egress too. Low, because the captures may start apart.
+/// Minimum share of keys that must also be found at egress. Low, because the captures may start at different
+/// times.
 const MATCHED_MIN: f64 = 0.1;
 
-/// What a key rule saw of one packet: its stamp in ns and its key, if it has one.
+/// A packet under a key rule: its timestamp in ns, and its key if it has one.
 pub type Sighting = (i64, Option<u64>);
 
-/// The first packets of both captures under one rule.
+/// Result of one key rule on the first packets of both captures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// The numbers, for the report.
     pub report: KeyTrial,
-    /// Whether the rule recognises the packets: in most of them a key, hardly a key twice, many keys at egress too.
+    /// Whether the rule identifies packets: most packets have a key, keys rarely repeat, and many are found
+    /// at egress.
     pub suitable: bool,
     /// Delays of the packets seen at both taps, in ns, ascending.
     pub delays_ns: Vec<i64>,
 }
 
-/// Tries a rule, named `rule`, on the first packets of both captures.
+/// Tries the rule named `rule` on the first packets of both captures.
 pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
     let mut first_seen: HashMap<u64, i64, KeyHasher> =
         HashMap::with_capacity_and_hasher(pre.len(), KeyHasher::default());
@@ -50,11 +51,11 @@ pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
     let matched = delays_ns.len() as u64;
     let share = |part: u64, whole: usize| part as f64 / whole.max(1) as f64;
     let problem = if share(with_key, pre.len()) < WITH_KEY_MIN {
-        Some("passed over: most packets have no such key")
+        Some("rejected: most packets have no such key")
     } else if share(repeated, with_key as usize) > REPEATED_MAX {
-        Some("passed over: the key repeats")
+        Some("rejected: the key repeats")
     } else if share(matched, with_key.min(post.len() as u64) as usize) < MATCHED_MIN {
-        Some("passed over: hardly a key is found at egress")
+        Some("rejected: few keys are found at egress")
     } else {
         None
     };
@@ -69,7 +70,7 @@ pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
     Trial { report, suitable: problem.is_none(), delays_ns }
 }
 
-/// Why delays can't be measured as the captures stand: what was seen and what to do. None where they can.
+/// Explains why the captures cannot yield delays: what was observed, and what to do. `None` if they can.
 pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     let (first, last) = (*delays_ns.first()?, *delays_ns.last()?);
     let median = *Share::MEDIAN.of(delays_ns)?;
@@ -80,9 +81,9 @@ pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     );
     if last < 0 && median >= -window_ns {
         return Some(format!(
-            "every latency is negative ({rests_on}): are the files swapped? PRE is the ingress capture. If they are not, \
-             the taps' clocks disagree: shift the egress clock, for instance with --post-offset {}ns, which makes the median \
-             latency zero",
+            "every latency is negative ({rests_on}): are the files swapped? PRE is the ingress capture. If not, \
+             the taps' clocks disagree: shift the egress clock, for example with --post-offset {}ns, which makes the \
+             median latency zero",
             median.saturating_neg()
         ));
     }
@@ -94,8 +95,9 @@ pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
             "The".to_owned()
         };
         return Some(format!(
-            "every latency lies outside of the window ({rests_on}). {window} taps' clocks disagree: then shift the egress \
-             clock, for instance with --post-offset {advice}ns, which makes the median latency zero"
+            "every latency is outside the window ({rests_on}). {window} taps' clocks disagree: to correct \
+             them, shift the egress clock, for example with --post-offset {advice}ns, which makes the median latency \
+             zero"
         ));
     }
     None
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_judged() {
+    fn accepts_and_rejects_key_rules() {
         let unique = |delay| sightings((0..1000).map(Some), delay);
         let good = try_rule("moonsniff", &unique(0), &unique(50));
         assert!(good.suitable);
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_disagree_are_named() {
+    fn reports_clocks_that_differ() {
         let window = 5_000_000_000;
         assert_eq!(clock_problem(&[-5, 3, 9], window), None);
         assert_eq!(clock_problem(&[], window), None);

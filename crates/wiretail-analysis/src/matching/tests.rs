@@ -1,4 +1,4 @@
-//! The streaming matcher against brute force and against a plain join.
+//! Compares the streaming matcher with brute force and with a plain join.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn outcome(sent: Sent, delay_ns: i64, window_ns: i64) -> Outcome {
     }
 }
 
-/// The module's rules word by word, on plain lists: no queue, no hash, no laziness.
+/// The module's rules implemented literally on plain lists: no queue, no hash, no lazy expiry.
 #[derive(Default)]
 struct BruteForce {
     in_flight: Vec<Sent>,
@@ -98,7 +98,7 @@ fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let mut observer = |outcome: &Outcome| outcomes.push(*outcome);
     let mut matcher = Matcher::new(window);
-    // In pieces, as batches come from two readers.
+    // In pieces, like batches from two readers.
     let (mut i, mut j) = (0, 0);
     while i < pre.len() && j < post.len() {
         let taken = merge(
@@ -116,8 +116,8 @@ fn run(pre: &[Record], post: &[Record], window: i64) -> Vec<Outcome> {
     outcomes
 }
 
-/// In an order and a form in which both matchers' outcomes compare: why a packet was given up
-/// is the fast one's own knowledge.
+/// Brings the outcomes of both matchers into a comparable order and form. Only the streaming matcher reports
+/// why a packet was given up, so that reason is dropped.
 fn sorted(mut outcomes: Vec<Outcome>) -> Vec<String> {
     for outcome in &mut outcomes {
         if let Outcome::Lost { early, .. } = outcome {
@@ -133,7 +133,8 @@ fn record(ts_ns: i64, key: u64) -> Record {
     Record { ts_ns, key, flow: 0, wire_len: 100 }
 }
 
-/// Ingress packets with few keys or many, and what a rough path makes of them.
+/// Ingress packets with few or many distinct keys, and the egress packets after a path that loses,
+/// duplicates, reorders and injects packets.
 fn captures() -> impl Strategy<Value = (Vec<Record>, Vec<Record>)> {
     let packet = (0..40i64, 0..400u64, prop_oneof![6 => -3..30i64, 1 => -200..400i64], 0..12u8);
     (prop::collection::vec(packet, 0..400), 1..400u64).prop_map(|(packets, keys)| {
@@ -159,10 +160,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn streaming_equals_brute_force((pre, post) in captures(), window in 1..200i64) {
+    fn streaming_matcher_equals_brute_force((pre, post) in captures(), window in 1..200i64) {
         let fast = run(&pre, &post, window);
         prop_assert_eq!(sorted(fast.clone()), sorted(BruteForce::run(&pre, &post, window)));
-        // Losses are reported in the order sent, which the loss runs rely on.
+        // Losses are reported in the order sent, as the loss runs require.
         let lost: Vec<u64> = fast.iter().filter_map(|o| match o {
             Outcome::Lost { sent, .. } => Some(sent.sequence),
             _ => None,
@@ -170,9 +171,9 @@ proptest! {
         prop_assert!(lost.is_sorted());
     }
 
-    /// Where keys do not repeat, matching is a join: no state, no order.
+    /// If keys do not repeat, matching is a join, without state or order.
     #[test]
-    fn unique_keys_are_joined(
+    fn unique_keys_match_like_a_join(
         delays in prop::collection::vec((1..40i64, prop::option::of(-150..500i64)), 0..300),
         window in 1..200i64,
     ) {
@@ -210,11 +211,12 @@ proptest! {
 }
 
 #[test]
-fn memory_follows_the_packets_in_flight() {
+fn memory_is_bounded_by_packets_in_flight() {
     let mut matcher = Matcher::with_limit(1_000_000, 1000);
     let mut lost = 0;
     let mut observer = |outcome: &Outcome| lost += u64::from(matches!(outcome, Outcome::Lost { .. }));
-    // 5 million packets of which every tenth is lost, 100 ns apart: at most 2000 lost ones within twice the window.
+    // 5 million packets, 100 ns apart, every tenth one lost: at most 2000 lost packets within twice the
+    // window.
     for i in 0..5_000_000i64 {
         matcher.pre(&record(i * 100, i as u64), &mut observer);
         if i % 10 != 0 {

@@ -1,26 +1,27 @@
-//! What each state of a trial took of energy, and what a million packets took: from a meter's readings to joules.
+//! Energy per state of a trial and per million packets, in joules, from a meter's readings.
 //!
-//! Counters (RAPL) are read at a state's begin and end: its energy is the difference. Watts are readings in between, joined
-//! by straight lines (trapezoidal rule); before a state's first reading and behind its last one power is taken to be that
-//! reading's, so that no state borrows from its neighbours.
+//! Counters (RAPL) are read at the beginning and end of a state; the energy is the difference. A power meter
+//! is read in between, and the readings are joined by straight lines (trapezoidal rule). Before the first and
+//! after the last reading of a state, power is taken to be that reading. States therefore do not share
+//! readings.
 
 use wiretail_schema::run::energy::{
     DomainEnergy, Energy, EnergySource, EnergyState, Joules, Reading, Readings, StateEnergy, StateSpan,
 };
 
-/// The energy of these states; `packets` were sent in the last state that processed.
+/// Computes the energy of these states. `packets` were sent in the last `Processing` state.
 pub fn energy(readings: &Readings, spans: &[StateSpan], packets: u64) -> Energy {
     let mut reasons: Vec<String> = readings.ended.iter().map(|(_, why)| why.clone()).collect();
     let mut states = Vec::new();
     for span in spans {
-        // What a meter that gave up would have said of the rest is not guessed.
+        // After a meter fails, the rest is not extrapolated.
         if readings.ended.as_ref().is_some_and(|(at_ns, _)| *at_ns < span.to_ns) {
             continue;
         }
         match of_state(readings, span) {
             Some(state) => states.push(state),
             None => reasons.push(format!(
-                "{} was not measured: fewer than two readings within {:.3} s; choose a shorter energy.interval, or a \
+                "{} was not measured: fewer than two readings within {:.3} s; set a shorter energy.interval or a \
                  longer state",
                 span.state,
                 seconds(span.from_ns, span.to_ns)
@@ -40,7 +41,7 @@ pub fn energy(readings: &Readings, spans: &[StateSpan], packets: u64) -> Energy 
         let per_million = |joules: f64| joules / packets as f64 * 1e6;
         let (whole, available) = (processing.total, energy.state(EnergyState::Available));
         let above = available.map(|available| {
-            // For as long as packets were sent.
+            // Scaled to the duration of sending.
             let factor = processing.seconds / available.seconds;
             Joules {
                 joules: per_million(whole.joules - available.total.joules * factor),
@@ -60,7 +61,7 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// How far readings are apart: of a command as observed.
+/// Distance between readings, in ns. For a command it is the observed mean.
 fn resolution_ns(readings: &Readings) -> u64 {
     match (readings.source, &readings.readings[..]) {
         (EnergySource::Command, [first, .., last]) => {
@@ -70,7 +71,7 @@ fn resolution_ns(readings: &Readings) -> u64 {
     }
 }
 
-/// None where fewer than two readings fell into the state.
+/// Returns `None` if fewer than two readings fell into the state.
 fn of_state(readings: &Readings, span: &StateSpan) -> Option<StateEnergy> {
     let all = &readings.readings;
     let first = all.partition_point(|reading| reading.at_ns < span.from_ns);
@@ -101,19 +102,20 @@ fn of_state(readings: &Readings, span: &StateSpan) -> Option<StateEnergy> {
     Some(StateEnergy { state: span.state, seconds: length_s, readings, total, watts, domains })
 }
 
-/// A domain's value in a reading; 0 where it has none.
+/// A domain's value in a reading, or 0 if it is missing.
 fn value(reading: &Reading, place: usize) -> f64 {
     reading.values.get(place).copied().unwrap_or(0.0)
 }
 
-/// Of a counter. Either reading is as old as its last update at most, which moves energy across the border.
+/// Energy from a counter. Either reading may be as old as the counter's update interval, which moves energy
+/// across the state's borders.
 fn difference(begin: &Reading, end: &Reading, place: usize, update_ns: u64) -> Joules {
     let joules = value(end, place) - value(begin, place);
     let watts = joules / seconds(begin.at_ns, end.at_ns).max(f64::MIN_POSITIVE);
     Joules { joules, uncertainty_j: watts.abs() * update_ns as f64 / 1e9 }
 }
 
-/// Of watts. At both ends, power may have been any of those that were read.
+/// Energy from power readings. At either end, power may have had any of the values read.
 fn trapezoids(within: &[Reading], span: &StateSpan, place: usize) -> Joules {
     let [first, .., last] = within else { return Joules { joules: 0.0, uncertainty_j: 0.0 } };
     let between = within.windows(2).map(|pair| {
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn constant_power_is_power_times_time() {
-        // Wherever the borders lie between the readings.
+        // For any position of the borders between the readings.
         for (from, to) in [(0, 10 * S), (S / 3, 7 * S + 1), (S - 1, 4 * S + S / 2)] {
             let readings = metered(|_| 50.0, S, 10 * S);
             let energy = energy(&readings, &[span(EnergyState::Processing, from, to)], 250_000);
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_is_exact_between_readings_and_bounded_at_the_ends() {
+    fn ramp_is_exact_between_readings_and_bounded_at_the_ends() {
         // P = 10 + 3 t: the integral from a to b is 10 (b - a) + 3/2 (b^2 - a^2).
         let readings = metered(|t| 10.0 + 3.0 * t, S / 4, 20 * S);
         let ground_truth = |a: f64, b: f64| 10.0 * (b - a) + 1.5 * (b * b - a * a);
@@ -177,14 +179,15 @@ mod tests {
             energy.states[0].total
         };
         close(joules(2 * S, 12 * S).joules, ground_truth(2.0, 12.0));
-        // Held over 0.15 s before and 0.2 s behind: off by 3 (0.15^2 - 0.2^2) / 2, and inside of what is said.
+        // Extrapolated over 0.15 s before and 0.2 s after: the error is 3 (0.15^2 - 0.2^2) / 2, within the
+        // reported uncertainty.
         let total = joules(2 * S + S / 10, 12 * S + S / 5);
         close(total.joules - ground_truth(2.1, 12.2), 1.5 * (0.15 * 0.15 - 0.2 * 0.2));
         assert!((total.joules - ground_truth(2.1, 12.2)).abs() < total.uncertainty_j, "{total:?}");
     }
 
     #[test]
-    fn states_borrow_nothing_from_each_other() {
+    fn states_do_not_share_readings() {
         // 20 W until 5 s, 100 W from then on.
         let readings = metered(|t| if t < 5.0 { 20.0 } else { 100.0 }, S / 2, 10 * S);
         let spans =
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_readings_and_a_meter_that_gave_up_are_told() {
+    fn reports_too_few_readings_and_failed_meter() {
         let mut readings = metered(|_| 50.0, S, 10 * S);
         let spans = [span(EnergyState::Idle, S / 4, S / 2), span(EnergyState::Processing, 2 * S, 8 * S)];
         let told = energy(&readings, &spans, 10);
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_differences_and_parts_are_not_counted_twice() {
+    fn counters_are_subtracted_and_subdomains_counted_once() {
         let reading = |at_ns, values: [f64; 3]| Reading { at_ns, values: values.to_vec() };
         let readings = Readings {
             source: EnergySource::Rapl,
@@ -235,7 +238,7 @@ mod tests {
         close(energy.states[1].total.joules, 220.0);
         close(energy.states[1].seconds, 2.0);
         close(energy.states[1].domains[2].watts, 55.0);
-        // A millisecond of 110 W.
+        // One millisecond at 110 W.
         close(energy.states[1].total.uncertainty_j, 0.11);
         close(energy.per_million_packets.unwrap().joules, 110.0);
         close(energy.per_million_packets_above_available.unwrap().joules, 76.0);

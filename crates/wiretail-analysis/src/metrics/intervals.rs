@@ -1,12 +1,12 @@
-//! Smallest and largest delay over time, in at most a thousand intervals however long the measurement.
+//! Smallest and largest delay over time, in at most about a thousand intervals for any duration.
 
 use wiretail_schema::summary::Interval;
 
-/// Intervals kept; when time runs past them, neighbours merge and their length doubles.
+/// Maximum number of intervals. When time runs past them, neighbors merge and their length doubles.
 const INTERVALS_MAX: usize = 1024;
-/// Length of an interval at first: 100 ms.
+/// Initial length of an interval: 100 ms.
 const LENGTH_NS: i64 = 100_000_000;
-/// Fewer intervals than this give no drift.
+/// Minimum number of intervals for a drift estimate.
 const DRIFT_INTERVALS_MIN: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +28,13 @@ impl Cell {
     }
 }
 
-/// Extremes per interval of egress time.
+/// Smallest and largest delay per interval of egress time.
 #[derive(Debug, Clone)]
 pub struct IntervalTally {
     start_ns: Option<i64>,
     length_ns: i64,
     cells: Vec<Cell>,
-    /// The interval of the last packet: its bounds in time and its cell.
+    /// Start and end time of the last packet's interval, and the index of its cell.
     current: (i64, i64, usize),
 }
 
@@ -45,13 +45,13 @@ impl Default for IntervalTally {
 }
 
 impl IntervalTally {
-    /// A tally whose intervals are `length_ns` long at first.
+    /// Creates a tally whose intervals are initially `length_ns` long.
     pub fn with_length(length_ns: i64) -> Self {
         Self { length_ns: length_ns.max(1), ..Self::default() }
     }
 
-    /// Takes `packets` packets that arrived from `post_ns` on, within an interval's first length,
-    /// with delays from `min_ns` to `max_ns`.
+    /// Adds `packets` packets with delays from `min_ns` to `max_ns`. They arrived from `post_ns` on, within
+    /// one initial interval length.
     pub fn take_many(&mut self, post_ns: i64, packets: u64, min_ns: i64, max_ns: i64) {
         if post_ns < self.current.0 || post_ns >= self.current.1 {
             self.seek(post_ns);
@@ -60,7 +60,7 @@ impl IntervalTally {
         *cell = cell.merge(Cell { packets, min_ns, max_ns });
     }
 
-    /// Takes a packet that arrived at `post_ns`.
+    /// Adds a packet that arrived at `post_ns`.
     #[inline]
     pub fn take(&mut self, post_ns: i64, delay_ns: i64) {
         if post_ns < self.current.0 || post_ns >= self.current.1 {
@@ -75,7 +75,7 @@ impl IntervalTally {
     #[inline(never)]
     fn seek(&mut self, post_ns: i64) {
         let start = *self.start_ns.get_or_insert(post_ns);
-        // A stamp before the first (a backward step) belongs to the first interval.
+        // A timestamp before the first one (a backward step) belongs to the first interval.
         let elapsed = post_ns.saturating_sub(start).max(0);
         while elapsed / self.length_ns >= INTERVALS_MAX as i64 {
             self.halve();
@@ -94,7 +94,7 @@ impl IntervalTally {
         self.cells = self.cells.chunks(2).map(|pair| pair.iter().fold(EMPTY, |a, b| a.merge(*b))).collect();
     }
 
-    /// The intervals that packets arrived in.
+    /// Intervals that contain packets.
     pub fn result(&self) -> Vec<Interval> {
         let cells = self.cells.iter().enumerate().filter(|(_, cell)| cell.packets > 0);
         cells
@@ -109,13 +109,14 @@ impl IntervalTally {
     }
 }
 
-/// Slope of the smallest delay per interval over time and the half width of its 95 % confidence
-/// interval, both in ns a second, by least squares. The smallest delay is the one without
-/// queueing or interruption, so its slope shows clocks that drift apart or a path that changes.
-/// (Moon, Skelly and Towsley, "Estimation and removal of clock skew", INFOCOM 1999, on why the
-/// lower envelope.) None with fewer than ten intervals.
+/// Slope of the smallest delay per interval over time, and the half width of its 95 % confidence interval,
+/// both in ns per second, by least squares. `None` for fewer than ten intervals.
+///
+/// The smallest delay is free of queueing and interruption, so its slope shows clock drift or a change of the
+/// path. See Moon, Skelly and Towsley, "Estimation and removal of clock skew", INFOCOM 1999, for the lower
+/// envelope.
 pub fn drift(intervals: &[Interval]) -> Option<(f64, f64)> {
-    // The smallest delay of a handful of stragglers is not that of an undisturbed packet.
+    // In an interval with few packets, the smallest delay may include queueing or interruption.
     let packets: u64 = intervals.iter().map(|interval| interval.packets).sum();
     let enough = packets / (4 * intervals.len().max(1) as u64);
     let points: Vec<(f64, f64)> = intervals
@@ -137,8 +138,8 @@ pub fn drift(intervals: &[Interval]) -> Option<(f64, f64)> {
     Some((slope, student_t_975(n - 2.0) * error))
 }
 
-/// The 97.5 % quantile of Student's t distribution for `freedom` >= 8, to half a per cent
-/// (Abramowitz and Stegun 26.7.5).
+/// 97.5 % quantile of Student's t distribution for `freedom` >= 8, accurate to 0.5 % (Abramowitz and Stegun
+/// 26.7.5).
 fn student_t_975(freedom: f64) -> f64 {
     let z: f64 = 1.959_964;
     z + (z.powi(3) + z) / (4.0 * freedom)
@@ -151,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However time jumps, no packet is lost from the intervals and none lies outside of its own.
+        /// Every packet lies within its interval, even if time jumps.
         #[test]
         fn holds_every_packet(times in prop::collection::vec(prop_oneof![0..10_000_000_000i64, any::<i64>()], 1..200)) {
             let mut tally = IntervalTally::default();
@@ -170,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn drift_of_a_planted_slope() {
+    fn drift_recovers_injected_slope() {
         let interval = |i: i64| Interval {
             start_ns: i * 100_000_000,
             length_ns: 100_000_000,
             packets: 1,
-            // 50 ns a second, and a saw tooth of 3 ns.
+            // 50 ns per second plus a sawtooth of 3 ns.
             min_ns: 3000 + 5 * i + i % 3,
             max_ns: 0,
         };

@@ -1,4 +1,4 @@
-//! Everything counted about the packets of one measurement, in one pass over the matcher's outcomes.
+//! Counts everything about the packets of one measurement, in one pass over the matcher's outcomes.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,36 @@ use crate::metrics::variation::VariationTally;
 use crate::metrics::worst::{Candidate, WorstTally};
 use crate::stats::counts::Counts;
 
-/// Events kept of each kind.
+/// Maximum number of events kept per kind.
 const EVENTS_MAX: u64 = 100;
-/// Lost packets whose stamps are kept, to tell which were under way when a capture ended.
+/// Number of lost packets whose timestamps are kept, to find those in flight when a capture ended.
 const LOST_TIMESTAMPS: usize = 1 << 16;
-/// Flows whose delays are kept apart, by order of appearance; of later ones only sums and extremes are.
+/// Number of flows whose delays are kept separately, by order of appearance. Later flows have only sums and
+/// extremes.
 const FLOWS_WITH_DELAYS: usize = 32;
-/// Flows that are told apart at all; as many as the flow table of a tap has.
+/// Maximum number of flows that are distinguished, equal to the size of a tap's flow table.
 pub const FLOWS_MAX: usize = 4096;
-/// Pages a flow's delays may take before they go to runs: 1 MiB.
+/// Maximum number of pages for a flow's delays before they are stored as runs: 1 MiB.
 const FLOW_PAGES: usize = 512;
 
-/// What is counted of one flow.
+/// Counts for one flow.
 #[derive(Debug, Clone)]
 pub struct FlowTally {
-    /// Packets lost.
     pub lost: u64,
-    /// Packets reordered.
     pub reordered: u64,
-    /// Packets that arrived, but not within the window.
+    /// Packets that arrived outside the window.
     pub outside: u64,
-    /// What is known of the delays of its matched packets.
     pub delays: FlowDelays,
 }
 
 /// Delays of one flow's matched packets.
 #[derive(Debug, Clone)]
 pub enum FlowDelays {
-    /// Every one.
+    /// All delays.
     Each(Counts),
-    /// Together with other flows' in [`Measurement`]; here only what a table shows.
+    /// Only what a table shows; [`Measurement`] holds the delays together with those of other flows.
     Sums {
-        /// Packets.
+        /// Number of packets.
         count: u64,
         /// Sum of the delays, in ns.
         sum_ns: i128,
@@ -77,21 +75,21 @@ impl FlowTally {
     }
 }
 
-/// Runs of packets lost one after the other.
+/// Runs of consecutive lost packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LossRuns {
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Packets in the longest.
+    /// Length of the longest run, in packets.
     pub longest: u64,
-    /// Position of its first packet in the ingress capture.
+    /// Position in the ingress capture of the longest run's first packet.
     pub longest_start: Option<u64>,
-    /// The run that may still grow: sequence number of its last packet, its length, its start.
+    /// The run that may still grow: sequence number of its last packet, length, start.
     current: Option<(u64, u64, u64)>,
 }
 
 impl LossRuns {
-    /// Takes the next lost packet; they come in the order sent.
+    /// Adds a lost packet. Packets must come in the order sent.
     pub fn lose(&mut self, sent: &Sent) {
         let run = match self.current {
             Some((last, len, start)) if last + 1 == sent.sequence => (sent.sequence, len + 1, start),
@@ -107,42 +105,42 @@ impl LossRuns {
         }
     }
 
-    /// What was counted since the last call; a run that goes on keeps its length.
+    /// Returns the counts since the last call and resets them. An unfinished run keeps its length.
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self { current: self.current, ..Self::default() })
     }
 }
 
-/// The tallies of one measurement. Feed it the matcher's outcomes in their order.
+/// Tallies of one measurement. Feed it the matcher's outcomes in order.
 #[derive(Debug, Clone)]
 pub struct Measurement {
     /// Counts and events.
     pub matching: Matching,
-    /// Flows by their number at the ingress tap; that of [`FLOWS_MAX`] holds all others.
+    /// Flows by their number at the ingress tap. The entry at [`FLOWS_MAX`] holds all other flows.
     pub flows: Vec<FlowTally>,
-    /// Delays of the flows whose own are not kept.
+    /// Delays of the flows that have no separate [`Counts`].
     other_delays: Counts,
-    /// Runs of lost packets.
     pub loss_runs: LossRuns,
-    /// RFC 4737.
+    /// Reordering by RFC 4737.
     pub reordering: ReorderingTally,
-    /// RFC 3393 and RFC 3550.
+    /// Delay variation by RFC 3393 and RFC 3550.
     pub variation: VariationTally,
-    /// Highest delays.
+    /// Packets with the highest delays.
     pub worst: WorstTally,
-    /// Extremes over time.
+    /// Smallest and largest delay over time.
     pub intervals: IntervalTally,
     events_of_kind: [u64; 8],
-    /// Ingress stamps of the last packets lost before the last arrival.
+    /// Ingress timestamps of the last packets that were lost before the last arrival.
     lost_timestamps: VecDeque<i64>,
     first_pre_ns: i64,
     last_post_ns: i64,
 }
 
 impl Measurement {
-    /// Empty tallies for delays up to `window_ns`, with the `worst_max` highest delays kept; the
-    /// caller leaves out the packets of the first `trim_ns`.
-    /// `first_pre_ns` is the first ingress stamp: packets seen at egress before it are told apart.
+    /// Creates empty tallies for delays up to `window_ns` that keep the `worst_max` highest delays.
+    ///
+    /// The caller leaves out the packets of the first `trim_ns`. `first_pre_ns` is the first ingress
+    /// timestamp; packets seen at egress before it are counted separately.
     pub fn new(window_ns: i64, trim_ns: i64, worst_max: usize, first_pre_ns: i64) -> Self {
         Self {
             matching: Matching { window_ns, trim_ns, ..Matching::default() },
@@ -201,7 +199,7 @@ impl Measurement {
             Some(GivenUp::TooMany) => self.matching.evicted += 1,
             None => {}
         }
-        // Taken back should a later packet arrive after all.
+        // Reverted if a later packet still arrives.
         if sent.ts_ns > self.last_post_ns {
             self.matching.lost_at_end += 1;
         } else {
@@ -247,7 +245,7 @@ impl Measurement {
         }
     }
 
-    /// The delays of all matched packets.
+    /// Delays of all matched packets.
     pub fn delays(&self) -> Counts {
         let mut all = Counts::new(4096);
         all.absorb(&self.other_delays);
@@ -259,15 +257,15 @@ impl Measurement {
         all
     }
 
-    /// Lost packets that could have arrived, `limit_ns` after they were sent or sooner, when the egress
-    /// capture had ended.
+    /// Number of lost packets that were sent less than `limit_ns` before the egress capture ended, so that
+    /// they may have arrived after it.
     pub fn lost_unseen(&self, limit_ns: i64) -> u64 {
         let end = self.last_post_ns;
         let in_flight = |timestamp: &&i64| **timestamp <= end && timestamp.saturating_add(limit_ns) > end;
         self.matching.lost_at_end + self.lost_timestamps.iter().filter(in_flight).count() as u64
     }
 
-    /// Packets sent, duplicates aside: matched, negative, out of window and lost.
+    /// Number of packets sent without duplicates: matched, negative, out of window and lost.
     pub fn sent(&self) -> u64 {
         self.flows.iter().map(FlowTally::sent).sum()
     }

@@ -1,8 +1,8 @@
-//! What is measured of each packet, tallied in one streaming pass with bounded memory.
+//! Per-packet metrics, tallied in one streaming pass with bounded memory.
 //!
-//! - [`tap`]: each tap by itself: rate, gaps, timestamp quality;
-//! - [`measurement`]: the matcher's outcomes, handed to every tally below;
-//! - [`reordering`], [`variation`] (IPDV, RFC 3550 jitter), [`worst`], [`intervals`]: one metric a file;
+//! - [`tap`]: rate, gaps and timestamp quality of each tap;
+//! - [`measurement`]: the matcher's outcomes, passed to every tally below;
+//! - [`reordering`], [`variation`] (IPDV, RFC 3550 jitter), [`worst`], [`intervals`]: one metric per file;
 //! - [`energy`]: joules from a meter's readings.
 
 pub mod energy;

@@ -1,20 +1,20 @@
-//! Reordering by RFC 4737, exactly and in memory for the breaks in the order, not for the packets.
+//! Reordering by RFC 4737, exact, with memory proportional to the breaks in the order.
 //!
-//! The sequence is the order at ingress, so a foreign packet at egress has no place in it and can't
-//! disturb it. Packets that follow one another both in sequence and in arrival form a run; the
-//! metrics need two lists of runs: the packets that were the latest sent so far (to find which one
-//! overtook), and the arrivals with nothing smaller behind them (to count n-reordering).
+//! The sequence is the order at ingress. A foreign packet at egress has no sequence number and does not
+//! affect the result. Packets that are consecutive both in sequence and in arrival form a run. The metrics
+//! need two lists of runs: the packets that were the latest sent so far (to find the packet that overtook),
+//! and the arrivals that are smaller than all later ones (to count n-reordering).
 
 use std::collections::VecDeque;
 
 use wiretail_schema::run::interval::ReorderingCounts;
 use wiretail_schema::summary::{NReordering, Reordering};
 
-/// Runs kept in each list. A packet that is overtaken by more than that many breaks in the order
+/// Maximum number of runs in each list. A packet that was overtaken by more breaks in the order than this
 /// gets the extent and n of the oldest run kept.
 const RUNS_MAX: usize = 1 << 16;
 
-/// Packets consecutive in sequence and in arrival.
+/// A run of packets that are consecutive in sequence and in arrival.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     sequence: u64,
@@ -28,29 +28,29 @@ impl Run {
     }
 }
 
-/// Streaming reordering metrics; feed it the sequence numbers in the order of arrival.
+/// Streaming reordering metrics. Feed it the sequence numbers in the order of arrival.
 #[derive(Debug, Clone, Default)]
 pub struct ReorderingTally {
-    /// The run that the next packet in order extends, perhaps still empty; it belongs behind either
-    /// list. Its end is the largest sequence number so far plus one ("NextExp" in the RFC).
+    /// The run that the next packet in order extends, possibly empty. It follows the last run of either list.
+    /// Its end is the largest sequence number so far plus one ("NextExp" in the RFC).
     tail: Run,
     reordered: u64,
-    /// Arrivals that were larger than all before, ascending.
+    /// Arrivals that were larger than all earlier ones, ascending.
     largest: VecDeque<Run>,
-    /// Arrivals that no later one is smaller than, ascending: the nearest smaller arrival is at the back.
+    /// Arrivals that are smaller than all later ones, ascending. The nearest smaller arrival is at the back.
     smaller: VecDeque<Run>,
     extent_max: u64,
     extent_sum: u64,
     n_max: u64,
-    /// Packets that are exactly n-reordered: n = 1, 2, then 3, 4-7, 8-15 and so on.
+    /// Number of packets that are exactly n-reordered, by class: n = 1, 2, 3, 4-7, 8-15 and so on.
     n_counts: Vec<u64>,
     max_late_time_ns: i64,
     late_time_unknown: u64,
 }
 
 impl ReorderingTally {
-    /// Takes the next arrival. Returns, for a reordered packet, the sequence number of the packet
-    /// that arrived first of those sent after it.
+    /// Adds the next arrival. For a reordered packet, returns the sequence number of the first arrival among
+    /// the packets sent after it.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Option<u64> {
         if sequence == self.tail.sequence + self.tail.len {
@@ -60,7 +60,7 @@ impl ReorderingTally {
         self.break_order(sequence)
     }
 
-    /// A packet that does not extend the tail.
+    /// Handles a packet that does not extend the tail.
     #[inline(never)]
     fn break_order(&mut self, sequence: u64) -> Option<u64> {
         let tail = self.tail;
@@ -96,7 +96,7 @@ impl ReorderingTally {
         overtaker.sequence
     }
 
-    /// The earliest arrival with a larger sequence number. It was the largest when it came.
+    /// The earliest arrival with a larger sequence number. At its arrival it was the largest so far.
     fn first_larger(&self, sequence: u64) -> Run {
         let i = self.largest.partition_point(|run| run.last_sequence() <= sequence);
         let run = self.largest[i.min(self.largest.len() - 1)];
@@ -104,7 +104,7 @@ impl ReorderingTally {
         Run { sequence: run.sequence + skip, arrival: run.arrival + skip, len: 1 }
     }
 
-    /// How many arrivals immediately before this one all have larger sequence numbers.
+    /// Number of arrivals immediately before this one that all have larger sequence numbers.
     fn run_of_larger(&mut self, sequence: u64, arrival: u64) -> u64 {
         while let Some(run) = self.smaller.back_mut() {
             if run.sequence > sequence {
@@ -118,8 +118,8 @@ impl ReorderingTally {
         arrival
     }
 
-    /// Notes by how much a reordered packet came later than the packet that overtook it, in ns,
-    /// where that is known.
+    /// Records how much later a reordered packet arrived than the packet that overtook it, in ns. `None` if
+    /// unknown.
     pub fn late_by(&mut self, late_ns: Option<i64>) {
         match late_ns {
             Some(late_ns) => self.max_late_time_ns = self.max_late_time_ns.max(late_ns),
@@ -127,7 +127,7 @@ impl ReorderingTally {
         }
     }
 
-    /// The metrics so far.
+    /// Returns the metrics so far.
     pub fn result(&self) -> Reordering {
         let counts = ReorderingCounts {
             reordered: self.reordered,
@@ -143,7 +143,7 @@ impl ReorderingTally {
         }
     }
 
-    /// What was counted since the last call. The order so far is kept.
+    /// Returns the counts since the last call and resets them. The order so far is kept.
     pub fn take_counts(&mut self) -> ReorderingCounts {
         ReorderingCounts {
             reordered: std::mem::take(&mut self.reordered),
@@ -155,7 +155,7 @@ impl ReorderingTally {
     }
 }
 
-/// Adds what was counted later.
+/// Adds later counts to `sum`.
 pub fn add_counts(sum: &mut ReorderingCounts, later: &ReorderingCounts) {
     sum.reordered = sum.reordered.saturating_add(later.reordered);
     sum.extent_max = sum.extent_max.max(later.extent_max);
@@ -170,7 +170,7 @@ pub fn add_counts(sum: &mut ReorderingCounts, later: &ReorderingCounts) {
     }
 }
 
-/// The metrics of `arrived` packets, without late times.
+/// Metrics of `arrived` packets, without late times.
 pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
     let at_least =
         |class: usize| counts.n_counts.iter().skip(class).fold(0, |a: u64, b| a.saturating_add(*b));
@@ -192,10 +192,10 @@ pub fn metrics(arrived: u64, counts: &ReorderingCounts) -> Reordering {
     }
 }
 
-/// Classes that [`n_class`] gives.
+/// Number of classes of [`n_class`].
 const N_CLASSES: usize = 66;
 
-/// 1, 2, 3, then one class a power of two: 4-7, 8-15, ...
+/// 1, 2, 3, then one class per power of two: 4-7, 8-15, ...
 fn n_class(n: u64) -> usize {
     if n < 4 { n as usize } else { n.ilog2() as usize + 2 }
 }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definitions of RFC 4737, packet by packet.
+    /// The definitions of RFC 4737, evaluated packet by packet.
     fn brute_force(arrivals: &[u64]) -> (u64, u64, u64, u64, Vec<u64>) {
         let (mut reordered, mut extent_max, mut extent_sum) = (0, 0, 0);
         let mut ns = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn equals_the_definitions(
+        fn tally_equals_rfc_4737_definitions(
             keep in prop::collection::vec(prop::bool::weighted(0.9), 0..200),
             swaps in prop::collection::vec((0..200usize, 0..200usize), 0..12),
         ) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_rfc() {
+    fn matches_example_of_rfc_4737() {
         // RFC 4737, table 1: 1 2 3 5 6 7 8 4 9 10: packet 4 is reordered with extent 4, and 4-reordered.
         let mut tally = ReorderingTally::default();
         for s in [1, 2, 3, 5, 6, 7, 8, 4, 9, 10] {

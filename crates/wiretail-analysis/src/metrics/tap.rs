@@ -1,4 +1,4 @@
-//! What one tap's stamps say by themselves: rate, gaps, and the quality of the clock.
+//! Metrics of a single tap: rate, gaps and clock quality.
 
 use wiretail_schema::packet::Record;
 use wiretail_schema::summary::{Gaps, Second};
@@ -6,12 +6,12 @@ use wiretail_schema::summary::{Gaps, Second};
 use crate::stats::counts::Counts;
 use crate::stats::quantile::distribution;
 
-/// Stamps that the grid is looked for in.
+/// Number of timestamps from which the granularity is determined.
 pub(crate) const GRANULARITY_TIMESTAMPS: usize = 4096;
-/// Seconds that the rate is kept for: three days. Later ones are counted together.
+/// Number of seconds for which the rate is kept: three days. Later seconds are counted together.
 const SECONDS_MAX: usize = 1 << 18;
 
-/// Streaming statistics of one tap; feed it every packet in the order of the capture.
+/// Streaming statistics of one tap. Feed it every packet in the order of the capture.
 #[derive(Debug, Clone)]
 pub struct TapTally {
     packets: u64,
@@ -23,7 +23,7 @@ pub struct TapTally {
     backward: u64,
     max_backward_ns: i64,
     seconds: Vec<Second>,
-    /// The second of the last packet: its bounds in time and its place in `seconds`.
+    /// Start and end time of the last packet's second, and its index in `seconds`.
     current: (i64, i64, usize),
     timestamps: Vec<i64>,
 }
@@ -47,7 +47,7 @@ impl Default for TapTally {
 }
 
 impl TapTally {
-    /// Takes the next packets.
+    /// Adds the next packets.
     pub fn take(&mut self, records: &[Record]) {
         let mut rest = records;
         if self.packets == 0
@@ -73,7 +73,7 @@ impl TapTally {
             }
         }
         self.last_ns = self.last_ns.max(rest.iter().map(|record| record.ts_ns).max().unwrap_or(i64::MIN));
-        // Most batches lie within one second: then there is nothing to look up.
+        // Most batches lie within one second and need no lookup.
         let is_one_second =
             self.backward == backward && start_ns >= self.current.0 && self.before_ns < self.current.1;
         if is_one_second && !rest.is_empty() {
@@ -103,7 +103,7 @@ impl TapTally {
         self.seconds[self.current.2].packets += 1;
     }
 
-    /// Seconds count from the first stamp of the capture.
+    /// Finds the second of a timestamp, counted from the first timestamp of the capture.
     #[inline(never)]
     fn seek_second(&mut self, ts_ns: i64) {
         let origin = self.timestamps.first().copied().unwrap_or(self.first_ns);
@@ -120,33 +120,32 @@ impl TapTally {
         self.current = (begin, begin.saturating_add(1_000_000_000), place);
     }
 
-    /// Packets taken.
+    /// Number of packets.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// First and last stamp, in ns; the smallest and the largest where stamps step backwards.
+    /// First and last timestamp, in ns; the smallest and the largest if timestamps step backwards.
     pub fn span_ns(&self) -> (i64, i64) {
         (self.first_ns, self.last_ns)
     }
 
-    /// Packets a second between the first and the last stamp: n - 1 gaps over the time they take.
+    /// Packets per second between the first and the last timestamp: n - 1 gaps divided by their sum.
     pub fn mean_rate_pps(&self) -> f64 {
         let seconds = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
         if seconds > 0.0 { (self.packets - 1) as f64 / seconds } else { 0.0 }
     }
 
-    /// Packets in each second that has any.
+    /// Packets per second, for each second that has any.
     pub fn seconds(&self) -> &[Second] {
         &self.seconds
     }
 
-    /// The gaps, as a multiset.
     pub fn gap_counts(&self) -> &Counts {
         &self.gaps
     }
 
-    /// The gaps, as numbers.
+    /// Statistics of the gaps.
     pub fn gaps(&self) -> Gaps {
         let found = distribution(&self.gaps);
         Gaps {
@@ -159,21 +158,22 @@ impl TapTally {
         }
     }
 
-    /// Packets with the same stamp as the one before, packets with an earlier one, and by how much at most, in ns.
+    /// Number of packets with the same timestamp as the previous one, number with an earlier timestamp, and
+    /// the largest backward step in ns.
     pub fn irregular_steps(&self) -> (u64, u64, i64) {
         (self.identical, self.backward, self.max_backward_ns)
     }
 
-    /// The grid that the first stamps lie on, in ns, and how many stamps that rests on.
+    /// Granularity of the first timestamps in ns, and the number of timestamps it is based on.
     pub fn granularity_ns(&self) -> (f64, u64) {
         (granularity(&self.timestamps), self.timestamps.len() as u64)
     }
 }
 
-/// Clock periods of timestamping hardware and file formats, in tenths of a ns, coarsest first: 1 s
-/// down to 1 us and round fractions of that; multiples of 12.5 ns (80 MHz, the Intel X550 family), 8 ns
-/// (125 MHz, i210 and i350) and its multiples, 7.5 ns, 6.4 ns (156.25 MHz, the 10 Gbit/s MAC clock) and
-/// its multiples, 5, 4 and 2 ns.
+/// Clock periods of timestamping hardware and file formats, in tenths of a ns, coarsest first. They are 1 s
+/// down to 1 us and round fractions of that; multiples of 12.5 ns (80 MHz, the Intel X550 family); 8 ns (125
+/// MHz, i210 and i350) and its multiples; 7.5 ns; 6.4 ns (156.25 MHz, the 10 Gbit/s MAC clock) and its
+/// multiples; 5, 4 and 2 ns.
 const GRANULARITIES: [i64; 27] = [
     10_000_000_000,
     1_000_000_000,
@@ -204,13 +204,13 @@ const GRANULARITIES: [i64; 27] = [
     50,
 ];
 
-/// The coarsest known grid that the stamps lie on, in ns; 1 where they lie on none. Stamps are whole
-/// ns, so one on a grid of 12.5 ns is off it by up to a ns, whichever way it was rounded.
+/// The coarsest known granularity of the timestamps, in ns; 1 if none fits. Timestamps are whole ns, so a
+/// timestamp with a granularity of 12.5 ns is off by up to 1 ns, depending on the rounding.
 pub(crate) fn granularity(timestamps: &[i64]) -> f64 {
     let Some((&origin, rest)) = timestamps.split_first() else { return 1.0 };
     let differences = || rest.iter().map(|timestamp| timestamp.saturating_sub(origin)).filter(|d| *d != 0);
-    // Ten differing stamps lie on a grid of 5 ns by chance once in 10,000 times or less. Evenly spaced
-    // ones lie on the grid of their spacing, whatever the clock's.
+    // Ten different timestamps fit a granularity of 5 ns by chance at most once in 10,000 cases. Evenly
+    // spaced timestamps fit the granularity of their spacing, whatever the clock's granularity is.
     if differences().take(10).count() < 10 || !has_four_gaps(timestamps) {
         return 1.0;
     }
@@ -228,7 +228,7 @@ pub(crate) fn granularity(timestamps: &[i64]) -> f64 {
         .map_or(1.0, |period| period as f64 / 10.0)
 }
 
-/// Whether the stamps have at least four different distances.
+/// Whether the timestamps have at least four different distances.
 fn has_four_gaps(timestamps: &[i64]) -> bool {
     let mut seen: Vec<i64> = Vec::with_capacity(4);
     for pair in timestamps.windows(2) {
@@ -250,7 +250,7 @@ mod tests {
     use wiretail_schema::random::Random;
 
     #[test]
-    fn granularities_are_found_whichever_way_timestamps_are_rounded() {
+    fn finds_granularity_for_any_rounding_of_timestamps() {
         let mut random = Random::new(7);
         let mut ticks = Vec::new();
         let mut tick = 123_456_789u64;

@@ -1,14 +1,14 @@
-//! Delay variation: IPDV by RFC 3393 and the interarrival jitter of RFC 3550.
+//! Delay variation: IPDV by RFC 3393 and interarrival jitter by RFC 3550.
 
 use wiretail_schema::summary::Ipdv;
 
 use crate::stats::counts::Counts;
 use crate::stats::quantile::distribution;
 
-/// Packets that the tally looks back, by sequence: pairs that arrive further apart are left out.
+/// Length of the history, in sequence numbers. Pairs that arrive further apart are left out.
 const HISTORY: usize = 1 << 15;
 
-/// Nothing arrived with this sequence number, or too long ago.
+/// No packet with this sequence number has arrived, or it arrived too long ago.
 const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +23,14 @@ impl Arrival {
     }
 }
 
-/// Streaming delay variation; feed it the matched packets in the order of arrival.
+/// Streaming delay variation. Feed it the matched packets in the order of arrival.
 #[derive(Debug, Clone)]
 pub struct VariationTally {
-    /// By sequence number modulo `HISTORY`.
+    /// Arrivals indexed by sequence number modulo `HISTORY`.
     history: Vec<Arrival>,
     /// Largest sequence number so far, plus one.
     next: u64,
-    /// Sequence number of the last arrival, and its delay.
+    /// Sequence number and delay of the last arrival.
     last: Option<(u64, i64)>,
     ipdv_abs: Counts,
     ipdv_min: i64,
@@ -55,13 +55,13 @@ impl Default for VariationTally {
 }
 
 impl VariationTally {
-    /// Takes the next matched packet.
+    /// Adds the next matched packet.
     #[inline]
     pub fn arrive(&mut self, sequence: u64, delay_ns: i64, post_ns: i64) {
         let last = self.last.replace((sequence, delay_ns));
         if let Some((_, before)) = last {
-            // RFC 3550, A.8: J += (|D| - J) / 16, where D is the difference of transit times of
-            // packets in the order they arrive.
+            // RFC 3550, A.8: J += (|D| - J) / 16, where D is the difference of the transit times of
+            // consecutive arrivals.
             let change = (delay_ns - before).unsigned_abs() as f64;
             self.jitter_ns += (change - self.jitter_ns) / 16.0;
             if self.jitter_ns > self.max_jitter_ns {
@@ -78,7 +78,7 @@ impl VariationTally {
         }
     }
 
-    /// Takes a packet that arrived, but with a delay that does not count: too long, or negative.
+    /// Adds a packet that arrived with a delay that does not count: too long, or negative.
     pub fn arrive_outside(&mut self, sequence: u64, post_ns: i64) {
         self.place(sequence, Arrival { post_ns, delay_ns: NONE.delay_ns });
     }
@@ -97,7 +97,7 @@ impl VariationTally {
     }
 
     fn place(&mut self, sequence: u64, arrival: Arrival) {
-        // Places of packets that have not come yet still hold packets from one round ago.
+        // Slots of packets that have not arrived yet still hold packets from one round ago.
         for missing in (self.next..sequence).take(HISTORY) {
             self.history[missing as usize % HISTORY] = NONE;
         }
@@ -109,14 +109,15 @@ impl VariationTally {
         }
     }
 
-    /// What arrived with this sequence number, if that was within the last `HISTORY` sent.
+    /// The arrival with this sequence number, if it is within the last `HISTORY` packets sent.
     fn find(&self, sequence: u64) -> Option<Arrival> {
         let known = sequence < self.next && self.next - sequence <= HISTORY as u64;
         let arrival = self.history[sequence as usize % HISTORY];
         (known && arrival != NONE).then_some(arrival)
     }
 
-    /// When the packet with this sequence number arrived, in ns, if that was within the last `HISTORY` sent.
+    /// Arrival time in ns of the packet with this sequence number, if it is within the last `HISTORY` packets
+    /// sent.
     pub fn arrival_ns(&self, sequence: u64) -> Option<i64> {
         self.find(sequence).map(|arrival| arrival.post_ns)
     }
@@ -129,7 +130,6 @@ impl VariationTally {
         self.ipdv_max = self.ipdv_max.max(ipdv);
     }
 
-    /// IPDV so far.
     pub fn ipdv(&self) -> Ipdv {
         let found = distribution(&self.ipdv_abs);
         let any = found.count > 0;
@@ -142,7 +142,7 @@ impl VariationTally {
         }
     }
 
-    /// RFC 3550 jitter after the last packet and its largest value, in ns.
+    /// RFC 3550 jitter after the last packet, and the largest jitter so far, in ns.
     pub fn jitter_ns(&self) -> (f64, f64) {
         (self.jitter_ns, self.max_jitter_ns)
     }
@@ -154,9 +154,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every pair of packets sent one after the other that both arrive counts once, in whatever order they come.
+        /// Every pair of packets that were sent consecutively and both arrived counts once, in any order of
+        /// arrival.
         #[test]
-        fn pairs_are_those_of_the_definition(
+        fn pairs_equal_rfc_3393_definition(
             delays in prop::collection::vec(prop::option::weighted(0.8, 0..10_000i64), 0..200),
         ) {
             let mut arrivals: Vec<(i64, u64, i64)> = delays.iter().enumerate()
@@ -182,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_the_history_forgets() {
+    fn history_forgets_packets_after_one_round() {
         let mut tally = VariationTally::default();
         tally.arrive(0, 10, 10);
         tally.arrive(HISTORY as u64 + 1, 20, 20);
         assert_eq!(tally.arrival_ns(0), None);
-        // 1 would pair with 0 and with 2; both are out of reach or missing.
+        // Packet 1 would pair with 0 and 2. Packet 0 is beyond the history, and 2 is missing.
         tally.arrive(1, 30, 30);
         assert_eq!(tally.ipdv().count, 0);
         assert_eq!(tally.arrival_ns(HISTORY as u64 + 1), Some(20));

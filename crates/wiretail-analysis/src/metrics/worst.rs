@@ -1,11 +1,10 @@
 //! The packets with the highest delay.
 
-/// One candidate: ordered by delay, highest first, then by ingress and egress time.
+/// A candidate, ordered by delay (highest first), then by ingress time and position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// Delay, in ns.
     pub delay_ns: i64,
-    /// Ingress stamp, in ns.
+    /// Ingress timestamp, in ns.
     pub pre_ns: i64,
     /// Position in the ingress capture, from 0.
     pub pre_index: u64,
@@ -19,26 +18,25 @@ impl Candidate {
     }
 }
 
-/// Keeps the `limit` packets with the highest delay of any number.
+/// Keeps the `limit` packets with the highest delay.
 ///
-/// Candidates gather in a list of twice the limit; when it is full, one selection halves it and
-/// raises the bar. That is a comparison a packet, where a heap would be a dozen.
+/// Candidates are collected in a list of twice the limit. When the list is full, one selection halves it and
+/// raises the threshold. This costs one comparison per packet; a heap would cost about a dozen.
 #[derive(Debug, Clone)]
 pub struct WorstTally {
     limit: usize,
-    /// Delays at or above this may be among the worst.
+    /// Delays at or above this threshold may be among the worst.
     bar_ns: i64,
     candidates: Vec<Candidate>,
 }
 
 impl WorstTally {
-    /// Keeps the `limit` worst.
     pub fn new(limit: usize) -> Self {
         let bar_ns = if limit == 0 { i64::MAX } else { i64::MIN };
         Self { limit, bar_ns, candidates: Vec::new() }
     }
 
-    /// Takes a packet.
+    /// Adds a packet.
     #[inline]
     pub fn take(&mut self, candidate: Candidate) {
         if candidate.delay_ns >= self.bar_ns {
@@ -58,7 +56,7 @@ impl WorstTally {
         }
     }
 
-    /// The worst, highest delay first.
+    /// The worst packets, highest delay first.
     pub fn into_sorted(mut self) -> Vec<Candidate> {
         self.shrink();
         self.candidates.sort_unstable_by_key(Candidate::rank);

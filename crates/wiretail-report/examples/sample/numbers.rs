@@ -362,7 +362,7 @@ fn key() -> Key {
         rule: "invariant".to_owned(),
         chosen_automatically: true,
         tried: vec![
-            tried("bytes:12-64", 0, 3, "passed over: matches 0.03 % of the packets"),
+            tried("bytes:12-64", 0, 3, "rejected: few keys are found at egress"),
             tried("invariant", 0, 9_998, "taken: unique and matches"),
         ],
     }
