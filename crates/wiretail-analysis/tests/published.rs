@@ -1,5 +1,5 @@
-//! The published pipeline's tables: a pair small enough to work out by hand, degenerate pairs, and
-//! PostgreSQL's own answers for the arithmetic.
+//! Tables of the published pipeline: a pair of captures small enough to work out by hand, degenerate pairs,
+//! and PostgreSQL's results for the arithmetic.
 
 use std::num::NonZeroU64;
 
@@ -19,15 +19,15 @@ fn parameters(trim_ns: i64, bucket_ns: u64, worst: usize) -> Parameters {
     Parameters { trim_ns, bucket_ns: NonZeroU64::new(bucket_ns).expect("a bucket"), worst }
 }
 
-/// The table whose file name ends so, without its header.
+/// Rows of the table with this file name suffix, without the header.
 fn rows(tables: &[(&'static str, String); 9], name: &str) -> Vec<String> {
     let (_, csv) = tables.iter().find(|(suffix, _)| *suffix == name).expect("one of the nine tables");
     assert!(csv.ends_with('\n'), "{name}: {csv:?}");
     csv.lines().skip(1).map(String::from).collect()
 }
 
-/// Key a: latency 250. b: twice in pre. c: twice in post, 260 and 1000. d: 0. e: negative. f: 5 s.
-/// g: 5 s less 1 ns. h: lost. i: post only.
+/// Key a: latency 250. b: twice in pre. c: twice in post, 260 and 1000. d: 0. e: negative. f: 5 s. g: 5 s
+/// minus 1 ns. h: lost. i: post only.
 fn example() -> (Vec<Packet>, Vec<Packet>) {
     let pre = [
         (1000, b"a"),
@@ -55,7 +55,7 @@ fn example() -> (Vec<Packet>, Vec<Packet>) {
 }
 
 #[test]
-fn the_example_gives_what_was_worked_out_by_hand() {
+fn example_equals_hand_computed_tables() {
     let (pre, post) = example();
     let tables = tables(&pre, &post, &parameters(0, 100, 3));
     assert_eq!(rows(&tables, "hist.csv"), ["200,2", "1000,1", "4999999900,1"]);
@@ -64,7 +64,7 @@ fn the_example_gives_what_was_worked_out_by_hand() {
         ["4999999999,1000001001,6000001000,67", "1000,1300,2300,63", "260,1300,1560,63"]
     );
     assert_eq!(rows(&tables, "stats.csv"), ["9,9,9,9"]);
-    // Seconds with packets: pre 0, 1 (1000 + 1 s is exactly one second on), 3; post 0, 1, 5.
+    // Seconds with packets: pre 0, 1 (1000 + 1 s is exactly one second later), 3; post 0, 1, 5.
     assert_eq!(rows(&tables, "packetratepre.csv"), ["1000,6", "1000001000,2", "3000001000,1"]);
     assert_eq!(rows(&tables, "packetratepost.csv"), ["1250,6", "1000001250,1", "5000001250,2"]);
     assert_eq!(
@@ -85,21 +85,21 @@ fn the_example_gives_what_was_worked_out_by_hand() {
 }
 
 #[test]
-fn trimming_is_inclusive_and_separate_for_either_side() {
+fn trimming_is_inclusive_and_separate_for_each_side() {
     let pre: Vec<_> = [(0, b"a"), (10 * MS, b"b"), (20 * MS, b"c")].map(|(ts, k)| packet(ts, k)).to_vec();
     let post: Vec<_> =
         [(5 * MS, b"a"), (15 * MS, b"b"), (40 * MS, b"c")].map(|(ts, k)| packet(ts, k)).to_vec();
     let tables = tables(&pre, &post, &parameters(10 * MS, 1, 10));
-    // b leaves the DuT exactly at the first egress stamp plus 10 ms.
+    // Packet b leaves the DuT exactly at the first egress timestamp plus 10 ms.
     assert_eq!(rows(&tables, "hist.csv"), ["5000000,1", "20000000,1"]);
     assert_eq!(rows(&tables, "stats.csv"), ["3,3,2,2"]);
     assert_eq!(rows(&tables, "packetratepre.csv"), ["10000000,2"]);
     assert_eq!(rows(&tables, "jitterpost.csv"), ["25000000,1"]);
 }
 
-/// What PostgreSQL 15.18 printed for the published queries on the same rows.
+/// Output of PostgreSQL 15.18 for the published queries on the same rows.
 #[test]
-fn degenerate_pairs_print_what_postgresql_prints() {
+fn degenerate_pairs_equal_postgresql_output() {
     let some = [packet(100, b"\xaa"), packet(2_000_000_100, b"\xbb")];
     let others = [packet(150, b"\xcc"), packet(3_000_000_100, b"\xdd")];
     let default = Parameters::default();
@@ -146,7 +146,7 @@ fn degenerate_pairs_print_what_postgresql_prints() {
 }
 
 #[test]
-fn divisions_print_as_postgresql_prints_them() {
+fn divisions_equal_postgresql_output() {
     let lines = include_str!("published/numeric.csv").lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;
     for line in lines {
@@ -159,7 +159,7 @@ fn divisions_print_as_postgresql_prints_them() {
 }
 
 #[test]
-fn ranks_are_those_of_percentile_disc() {
+fn ranks_equal_percentile_disc() {
     let lines = include_str!("published/percentile_disc.csv").lines().filter(|line| !line.starts_with('#'));
     for line in lines {
         let [count, percentile, rank] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -177,9 +177,10 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
 }
 
 proptest! {
-    /// Any stamps and parameters give nine tables; the listed latencies are those of all pairs.
+    /// Any timestamps and parameters yield nine tables. The listed latencies are those of the join of all
+    /// pairs.
     #[test]
-    fn matches_are_those_of_the_sql_join(
+    fn matches_equal_sql_join(
         pre in packets(), post in packets(), trim in prop_oneof![Just(0i64), -5..20_000i64, Just(i64::MAX)],
         bucket in prop_oneof![1..300u64, Just(u64::MAX)], worst in 0..40usize,
     ) {

@@ -1,39 +1,39 @@
-//! What the published pipeline recognises a packet by.
+//! The key by which the published pipeline identifies a packet.
 
 use std::fmt;
 
-/// The bytes of a frame behind its MAC addresses, up to its 64th, with checksums at zero.
+/// The bytes of a frame after its MAC addresses, up to the 64th, with checksums set to zero.
 ///
-/// Ordered as PostgreSQL orders `bytea`: byte by byte, the shorter first.
+/// Ordered as PostgreSQL orders `bytea`: byte by byte, the shorter one first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Zero behind `len`, so that comparing these and then `len` is comparing the byte strings.
+    /// Zero after `len`, so that comparing these bytes and then `len` compares the byte strings.
     bytes: [u8; Key::LEN_MAX],
     len: u8,
 }
 
-/// Frame offsets of the checksums, two bytes each, where the IPv4 header has no options.
+/// Frame offsets of the checksums, two bytes each, for an IPv4 header without options.
 const IPV4_CHECKSUM: usize = 24;
 const UDP_CHECKSUM: usize = 40;
 const TCP_CHECKSUM: usize = 50;
 
 impl Key {
-    /// Most bytes that a key has.
+    /// Maximum length of a key, in bytes.
     pub const LEN_MAX: usize = 52;
 
-    /// The key of these bytes; None where there are more than [`Key::LEN_MAX`].
+    /// Creates a key from these bytes; `None` if there are more than [`Key::LEN_MAX`].
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut key = Self { bytes: [0; Self::LEN_MAX], len: u8::try_from(bytes.len()).ok()? };
         key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(key)
     }
 
-    /// The key of an Ethernet frame, as the pipeline's import makes it.
+    /// Creates the key of an Ethernet frame as the pipeline's import does.
     ///
-    /// The IPv4 header checksum and the TCP or UDP checksum count as zero in an untagged IPv4 frame
-    /// without options that is TCP or UDP; other frames, ICMP among them, stay as they are. The
-    /// import cuts the checksums out and puts zeros in, so a frame that ends before or within a
-    /// checksum gets *longer* by what it lacked: that too is kept.
+    /// The IPv4 header checksum and the TCP or UDP checksum are set to zero in untagged IPv4 TCP or UDP
+    /// frames without options. Other frames, including ICMP, are not changed. The import cuts the checksums
+    /// out and inserts zeros, so a frame that ends before or within a checksum becomes *longer* by the
+    /// missing bytes. This behavior is reproduced.
     pub fn from_frame(frame: &[u8]) -> Self {
         let frame = &frame[..frame.len().min(64)];
         let transport_checksum = match (frame.get(12..15), frame.get(23)) {
@@ -55,12 +55,11 @@ impl Key {
         key
     }
 
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Appends what fits; with 64 bytes of a frame everything does.
+    /// Appends as many bytes as fit. For 64 bytes of a frame, all of them fit.
     fn push(&mut self, bytes: &[u8]) {
         let free = &mut self.bytes[usize::from(self.len)..];
         let count = bytes.len().min(free.len());
@@ -74,7 +73,7 @@ fn tail(frame: &[u8], start: usize) -> &[u8] {
 }
 
 impl fmt::Display for Key {
-    /// Lower-case hex, as PostgreSQL's `encode(…, 'hex')`.
+    /// Lowercase hex, as printed by PostgreSQL's `encode(…, 'hex')`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 2 * Self::LEN_MAX];
@@ -97,7 +96,7 @@ impl fmt::Debug for Key {
 mod tests {
     use super::*;
 
-    /// A frame whose byte i is i + 1, but for the fields that the import looks at.
+    /// A frame whose byte i is i + 1, except for the fields that the import reads.
     fn frame(protocol: u8, len: usize) -> Vec<u8> {
         let mut frame: Vec<u8> = (1..=len as u8).collect();
         for (at, byte) in [(12, 0x08), (13, 0x00), (14, 0x45), (23, protocol)] {
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_count_as_zero() {
+    fn checksums_are_set_to_zero() {
         for (protocol, checksum) in [(17, 40), (6, 50)] {
             let mut frame = frame(protocol, 70);
             let key = Key::from_frame(&frame);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn other_frames_stay_as_they_are() {
+    fn other_frames_are_not_changed() {
         let mut with_options = frame(17, 70);
         with_options[14] = 0x46;
         for frame in [frame(1, 70), with_options, vec![7; 70], vec![7; 20]] {
@@ -131,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn short_frames_grow_by_the_checksums_they_lack() {
-        // What the import's slices give: f[:24] + 00 + f[26:40] + 00 + f[42:], without f[:12].
+    fn short_frames_grow_by_missing_checksum_bytes() {
+        // Result of the import's slices: f[:24] + 00 + f[26:40] + 00 + f[42:], without f[:12].
         for len in 24..64 {
             for (protocol, checksum) in [(17, 40), (6, 50)] {
                 let frame = frame(protocol, len);
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_ordered_as_byte_strings() {
+    fn keys_order_like_byte_strings() {
         let key = |bytes: &[u8]| Key::new(bytes).unwrap();
         assert!(key(&[1]) < key(&[1, 0]));
         assert!(key(&[1, 0]) < key(&[1, 0, 0]));

@@ -1,36 +1,35 @@
-//! What the published PostgreSQL pipeline prints for a pair of captures, byte for byte.
+//! Output of the published PostgreSQL pipeline for a pair of captures, byte for byte.
 //!
-//! The authors of the low-latency NFV papers evaluate their captures with a handful of SQL queries
-//! (<https://github.com/gallenmu/latency-limbo>, `_includes/experiment/dbscripts`). Whoever compares
-//! with their figures needs the same nine tables, down to the number of decimals. This module is
-//! therefore a restatement of those queries and no place for improvements: the rest of the crate
-//! has its own, stricter notion of matching. Unlike that, it needs both captures in memory.
+//! The authors of the low-latency NFV papers evaluate their captures with a few SQL queries
+//! (<https://github.com/gallenmu/latency-limbo>, `_includes/experiment/dbscripts`). A comparison with their
+//! figures needs the same nine tables with the same number of decimals. This module restates those queries
+//! and must not improve on them. The rest of the crate has its own, stricter definition of matching. Unlike
+//! the rest, this module needs both captures in memory.
 //!
-//! Layers: [`Key`] is what the import keeps of a frame; [`mod@numeric`] is PostgreSQL's decimal
+//! Layers: [`Key`] is the part of a frame that the import keeps; [`mod@numeric`] is PostgreSQL's decimal
 //! division; [`mod@percentiles`] are the 275 percentiles; [`tables`] puts them together.
 //!
 //! # Semantics
 //!
 //! - A key seen twice in `pre` drops all its matches; a key seen twice in `post` yields two.
 //! - A match counts if 0 < latency < 5 s.
-//! - The latency tables keep matches with `post.ts >= min(post.ts) + trim`; the counts, rates and
-//!   gaps trim each side from its own first stamp and know nothing of matches.
-//! - Mean rates are taken over the seconds that saw a packet.
+//! - The latency tables keep matches with `post.ts >= min(post.ts) + trim`. The counts, rates and gaps trim
+//!   each side from its own first timestamp and do not depend on matches.
+//! - Mean rates are taken over the seconds that contain a packet.
 //!
 //! # Degenerate input
 //!
-//! As PostgreSQL 15 answers the published queries:
+//! Results of the published queries on PostgreSQL 15:
 //!
-//! - Without matches `hist.csv` and `worst.csv` have only their header, and `percentiles.csv` has
-//!   all 275 rows with an empty value.
-//! - Without `pre` packets after trimming the transfer rate is a division by zero: the query fails
-//!   after its header, so `transferrate.csv` is the header alone.
-//! - Without `post` packets the transfer rate is `0.00000000000000000000` and the mean rate empty.
-//! - An empty key (a frame of at most twelve bytes) is a key like any other, written `""`.
+//! - Without matches, `hist.csv` and `worst.csv` have only their header, and `percentiles.csv` has all 275
+//!   rows with an empty value.
+//! - Without `pre` packets after trimming, the transfer rate is a division by zero. The query fails after its
+//!   header, so `transferrate.csv` contains only the header.
+//! - Without `post` packets, the transfer rate is `0.00000000000000000000` and the mean rate is empty.
+//! - An empty key (a frame of at most twelve bytes) is a valid key, written `""`.
 //!
-//! Two definitions where the SQL has none: matches equal in latency and both stamps are ordered by
-//! key, and stamps so far apart that a difference needs more than 63 bits, on which PostgreSQL gives
-//! up, are worked out exactly.
+//! Two definitions go beyond the SQL. Matches with equal latency and equal timestamps are ordered by key.
+//! Differences of timestamps that need more than 63 bits, for which PostgreSQL fails, are computed exactly.
 
 pub mod key;
 pub mod numeric;
@@ -52,25 +51,24 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A packet as the pipeline imports it: 64 bytes, a cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// When the tap saw it, in ns since the capture clock's epoch.
+    /// Timestamp of the tap, in ns since the epoch of the capture clock.
     pub ts_ns: i64,
-    /// What it is recognised by.
     pub key: Key,
 }
 
 /// The pipeline's three parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
-    /// How much to leave out after the first stamp of each side, in ns.
+    /// Time left out after the first timestamp of each side, in ns.
     pub trim_ns: i64,
     /// Width of the buckets of latencies and gaps, in ns.
     pub bucket_ns: NonZeroU64,
-    /// How many of the highest latencies to list.
+    /// Number of the highest latencies to list.
     pub worst: usize,
 }
 
 impl Default for Parameters {
-    /// The published defaults: no trim, buckets of 100 ns, the 5000 worst.
+    /// The published defaults: no trim, buckets of 100 ns, the 5000 worst packets.
     fn default() -> Self {
         Self { trim_ns: 0, bucket_ns: NonZeroU64::MIN.saturating_add(99), worst: 5000 }
     }
@@ -85,7 +83,7 @@ struct Match {
     key: Key,
 }
 
-/// The nine tables of the published pipeline, each as the end of its file's name and its CSV text.
+/// The nine tables of the published pipeline, each as the suffix of its file name and its CSV text.
 pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'static str, String); 9] {
     let Parameters { trim_ns, bucket_ns, worst } = *parameters;
     let mut matches = matched(pre, post, trim_ns);
@@ -116,7 +114,7 @@ pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'s
     ]
 }
 
-/// Every egress packet that has exactly one ingress packet of its key, in order of `post`.
+/// Egress packets whose key occurs exactly once at ingress, in the order of `post`.
 fn matched(pre: &[Packet], post: &[Packet], trim_ns: i64) -> Vec<Match> {
     let mut unique: HashMap<&Key, Option<i64>> = HashMap::with_capacity(pre.len());
     for packet in pre {
@@ -125,7 +123,7 @@ fn matched(pre: &[Packet], post: &[Packet], trim_ns: i64) -> Vec<Match> {
     let is_kept = trim(post, trim_ns);
     let find = |packet: &Packet| {
         let pre_ns = (*unique.get(&packet.key)?)?;
-        // A difference that overflows is out of range too.
+        // A difference that overflows is also out of range.
         let latency_ns = packet.ts_ns.checked_sub(pre_ns)?;
         (1..LATENCY_LIMIT_NS).contains(&latency_ns).then_some(Match {
             latency_ns,
@@ -137,7 +135,7 @@ fn matched(pre: &[Packet], post: &[Packet], trim_ns: i64) -> Vec<Match> {
     post.iter().filter(|packet| is_kept(packet)).filter_map(find).collect()
 }
 
-/// Tells packets at or after the first stamp plus `trim_ns` from those before.
+/// Selects packets at or after the first timestamp plus `trim_ns`.
 fn trim(packets: &[Packet], trim_ns: i64) -> impl Fn(&Packet) -> bool {
     let first = packets.iter().map(|packet| packet.ts_ns).min().unwrap_or(0);
     let start = i128::from(first) + i128::from(trim_ns);
@@ -151,7 +149,7 @@ fn trimmed_timestamps(packets: &[Packet], trim_ns: i64) -> Vec<i64> {
     timestamps
 }
 
-/// Packets in each second that saw any, counted from the first of the sorted stamps.
+/// Number of packets in each second that contains any, counted from the first of the sorted timestamps.
 fn rates(timestamps: &[i64]) -> Vec<(i64, u64)> {
     let Some(&first) = timestamps.first() else { return Vec::new() };
     let start_of_second = |ts: &i64| {
@@ -161,7 +159,7 @@ fn rates(timestamps: &[i64]) -> Vec<(i64, u64)> {
     runs(timestamps.iter().map(start_of_second))
 }
 
-/// Buckets of the times from one of the sorted stamps to the next.
+/// Histogram of the gaps between consecutive sorted timestamps.
 fn gaps(timestamps: &[i64], bucket_ns: NonZeroU64) -> Vec<(u64, u64)> {
     let gap = |pair: &[i64]| floor_to(pair[1].abs_diff(pair[0]), bucket_ns);
     let mut buckets: Vec<u64> = timestamps.windows(2).map(gap).collect();
@@ -173,7 +171,7 @@ fn floor_to(value: u64, bucket: NonZeroU64) -> u64 {
     value - value % bucket
 }
 
-/// How often each value of a sorted sequence occurs.
+/// Number of occurrences of each value in a sorted sequence.
 fn runs<T: PartialEq>(sorted: impl Iterator<Item = T>) -> Vec<(T, u64)> {
     let mut runs: Vec<(T, u64)> = Vec::new();
     for value in sorted {
@@ -209,14 +207,14 @@ fn worst_table(matches: &mut [Match], worst: usize) -> String {
 
     let mut csv = String::from("latency,prets,postts,encode\n");
     for m in listed {
-        // CSV tells an empty text from an absent value by its quotes.
+        // In CSV, quotes distinguish an empty text from a missing value.
         let quotes = if m.key.as_bytes().is_empty() { "\"\"" } else { "" };
         push_line(&mut csv, format_args!("{},{},{},{}{quotes}", m.latency_ns, m.pre_ns, m.post_ns, m.key));
     }
     csv
 }
 
-/// The share of packets that arrived, and the mean rate over the seconds that saw a packet.
+/// Share of packets that arrived, and the mean rate over the seconds that contain a packet.
 fn transfer_rate(pre: &[(i64, u64)], post: &[(i64, u64)]) -> String {
     let packets = |rates: &[(i64, u64)]| rates.iter().map(|(_, count)| count).sum::<u64>();
     let mean = |rates: &[(i64, u64)]| {

@@ -1,38 +1,37 @@
-//! Division as PostgreSQL's type `numeric` does it.
+//! Division as in PostgreSQL's type `numeric`.
 //!
-//! The quotient is exact up to its last decimal, rounded half away from zero. How many decimals it
-//! has is decided by `select_div_scale` in PostgreSQL's `src/backend/utils/adt/numeric.c`: enough
-//! for 16 significant digits by an estimate that looks at the first base-10000 digit of both
-//! operands, and no fewer than either operand has. The estimate is what makes 9994/9992 print 16
-//! decimals and 19992/20001 print 20.
+//! The quotient is exact up to its last decimal, rounded half away from zero. The number of decimals follows
+//! `select_div_scale` in PostgreSQL's `src/backend/utils/adt/numeric.c`: enough for 16 significant digits by
+//! an estimate from the first base-10000 digit of both operands, and at least as many as either operand has.
+//! Because of this estimate, 9994/9992 prints 16 decimals and 19992/20001 prints 20.
 
 use std::str::FromStr;
 
-/// A decimal number that is not negative: `coefficient` / 10^`scale`.
+/// A non-negative decimal number: `coefficient` / 10^`scale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decimal {
     coefficient: u128,
     scale: u32,
 }
 
-/// The text is no decimal number of at most 37 digits without sign and exponent.
+/// The text is not a decimal number of at most 37 digits without sign and exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotADecimal;
 
-/// Most digits of a coefficient: ten times any such number still fits 128 bits.
+/// Maximum number of digits of a coefficient: ten times any such number still fits in 128 bits.
 const DIGITS_MAX: usize = 37;
 
-/// `NUMERIC_MIN_SIG_DIGITS` of PostgreSQL.
+/// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`.
 const SIGNIFICANT_DIGITS: i64 = 16;
 
 impl Decimal {
-    /// One minus this number, with as many decimals; None where this is above one.
+    /// One minus this number, with the same number of decimals; `None` if this number is above one.
     pub fn one_minus(self) -> Option<Self> {
         let one = 10_u128.checked_pow(self.scale)?;
         Some(Self { coefficient: one.checked_sub(self.coefficient)?, scale: self.scale })
     }
 
-    /// Exponent and value of the most significant base-10000 digit; zeros where the number is zero.
+    /// Exponent and value of the most significant base-10000 digit; both zero if the number is zero.
     fn first_base_10000_digit(self) -> (i64, u128) {
         let Some(log10) = self.coefficient.checked_ilog10() else { return (0, 0) };
         let weight = (i64::from(log10) - i64::from(self.scale)).div_euclid(4);
@@ -52,7 +51,7 @@ impl From<u64> for Decimal {
 impl FromStr for Decimal {
     type Err = NotADecimal;
 
-    /// Reads digits with at most one point; decimals count towards the scale even where they are zeros.
+    /// Parses digits with at most one decimal point. Decimals count towards the scale even if they are zeros.
     fn from_str(text: &str) -> Result<Self, NotADecimal> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = [whole, fraction].concat();
@@ -64,7 +63,7 @@ impl FromStr for Decimal {
     }
 }
 
-/// `dividend / divisor` in the text that PostgreSQL prints; None where `divisor` is zero.
+/// `dividend / divisor` as PostgreSQL prints it; `None` if `divisor` is zero.
 pub fn numeric_div(dividend: Decimal, divisor: Decimal) -> Option<String> {
     if divisor.coefficient == 0 {
         return None;
@@ -87,7 +86,7 @@ pub fn numeric_div(dividend: Decimal, divisor: Decimal) -> Option<String> {
     Some(with_point(&digits, scale as usize))
 }
 
-/// `select_div_scale`: how many decimals the quotient gets.
+/// `select_div_scale`: number of decimals of the quotient.
 fn quotient_scale(dividend: Decimal, divisor: Decimal) -> u32 {
     let (weight_dividend, digit_dividend) = dividend.first_base_10000_digit();
     let (weight_divisor, digit_divisor) = divisor.first_base_10000_digit();
@@ -107,7 +106,7 @@ fn increment(digits: &mut [u8]) {
     }
 }
 
-/// Puts the point before the last `scale` digits, with one digit at least before it.
+/// Inserts the decimal point before the last `scale` digits, with at least one digit before it.
 fn with_point(digits: &[u8], scale: usize) -> String {
     let digits: String = digits.iter().map(|digit| char::from(*digit)).collect();
     let digits = format!("{:0>width$}", digits.trim_start_matches('0'), width = scale + 1);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_decimals_depends_on_the_first_digits() {
+    fn number_of_decimals_depends_on_first_digits() {
         assert_eq!(div("9994", "9992").as_deref(), Some("1.0002001601281025"));
         assert_eq!(div("19992", "20001").as_deref(), Some("0.99955002249887505625"));
         assert_eq!(div("0", "2").as_deref(), Some("0.00000000000000000000"));
@@ -139,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn zero_divides_nothing() {
+    fn division_by_zero_returns_none() {
         assert_eq!(div("1", "0"), None);
         assert_eq!(div("1", "0.000"), None);
     }
 
     #[test]
-    fn only_plain_decimals_are_read() {
+    fn parses_only_plain_decimals() {
         for wrong in ["", ".", "-1", "1e3", "1.2.3", "12345678901234567890123456789012345678"] {
             assert_eq!(wrong.parse::<Decimal>(), Err(NotADecimal), "{wrong}");
         }

@@ -3,11 +3,10 @@
 use super::numeric::{Decimal, numeric_div};
 use super::push_line;
 
-/// The percentiles, ascending: thirty a decade of 1/(1-p) over nine decades, and five more.
+/// The percentiles, ascending: thirty per decade of 1/(1-p) over nine decades, and five more.
 ///
-/// The list stands in the published query as text that a script printed. It is computed here the
-/// way that script did, because both the sums and (x-1)/x, which is not 1-1/x in binary, are part
-/// of the digits.
+/// The published query contains the list as text printed by a script. This function computes it as that
+/// script did, because both the sums and (x-1)/x, which differs from 1-1/x in binary, affect the digits.
 pub fn percentiles() -> Vec<f64> {
     let mut percentiles = vec![0.05, 0.25, 0.5, 0.75, 0.95];
     let mut start = 1.0;
@@ -25,17 +24,17 @@ pub fn percentiles() -> Vec<f64> {
     percentiles
 }
 
-/// The position, from 1, that PostgreSQL's `percentile_disc` takes among `count` sorted values:
-/// ceil(p n) in double precision, 1 at least. 0 where `count` is 0.
+/// The position, from 1, that PostgreSQL's `percentile_disc` selects among `count` sorted values: ceil(p n)
+/// in double precision, at least 1. Returns 0 if `count` is 0.
 pub fn percentile_disc_rank(percentile: f64, count: usize) -> usize {
     ((percentile * count as f64).ceil() as usize).clamp(count.min(1), count)
 }
 
-/// `percentiles.csv` of these sorted latencies.
+/// `percentiles.csv` for these sorted latencies.
 pub(super) fn table(latencies: &[u64]) -> String {
     let mut csv = String::from("percentile,value,onefraconeminuspercentile\n");
     for percentile in percentiles() {
-        // The shortest text that reads back as the same number, with a point.
+        // The shortest text that parses to the same number, with a decimal point.
         let text = format!("{percentile:?}");
         let rank = percentile_disc_rank(percentile, latencies.len());
         let value = rank.checked_sub(1).and_then(|at| latencies.get(at));
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_its_known_members() {
+    fn list_contains_known_percentiles() {
         let list = percentiles();
         assert_eq!(list.len(), 275);
         assert!(list.is_sorted_by(|a, b| a < b));

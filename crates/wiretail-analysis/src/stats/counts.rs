@@ -1,29 +1,28 @@
-//! An exact multiset of times: every percentile read from it is a value that was measured.
+//! An exact multiset of times. Every percentile computed from it is a measured value.
 //!
-//! Latencies crowd into a few microseconds, so one counter a nanosecond, in pages made when first
-//! touched, is both the fastest and the smallest store: adding a value is two loads and a store.
-//! Values beyond the pages' reach, or beyond their memory, go to sorted, delta-coded runs, merged
-//! as they grow: about two bytes a distinct value. Memory is bounded by the number of *distinct*
-//! values, not of values.
+//! Latencies cluster within a few microseconds. One counter per nanosecond, in pages allocated on first use,
+//! is therefore both the fastest and the smallest store: adding a value takes two loads and a store. Values
+//! beyond the range of the pages, or beyond their memory limit, go to sorted, delta-coded runs that merge as
+//! they grow, at about two bytes per distinct value. Memory is bounded by the number of *distinct* values.
 
 use std::iter::Peekable;
 
 const PAGE_BITS: u32 = 9;
 const PAGE_LEN: usize = 1 << PAGE_BITS;
-/// Values below 2^27 ns (134 ms) can have a page; the directory for that takes 1 MiB of address
-/// space, of which only the touched part takes memory.
+/// Number of pages in the directory. Values below 2^27 ns (134 ms) can have a page. The directory takes 1 MiB
+/// of address space; only the touched part uses memory.
 const DIRECTORY_LEN: usize = 1 << (27 - PAGE_BITS);
-/// Values gathered before they are sorted into a run.
+/// Number of values collected before they are sorted into a run.
 const BUFFER_LEN: usize = 1 << 15;
 
 /// An exact multiset of non-negative times in ns.
 #[derive(Debug, Clone)]
 pub struct Counts {
-    /// Page number by value / `PAGE_LEN`, 0 where there is none; made at the first value.
+    /// Page number by value / `PAGE_LEN`, or 0 if there is no page. Allocated with the first value.
     directory: Vec<u32>,
-    /// Counters, page after page. Page 0 holds nothing and is full.
+    /// Counters, page after page. Page 0 holds no values and is full.
     bins: Vec<u32>,
-    /// Which values each page is for: value / `PAGE_LEN`, by page number - 1.
+    /// The value / `PAGE_LEN` that each page covers, indexed by page number - 1.
     pages: Vec<u32>,
     pages_max: usize,
     buffer: Vec<u64>,
@@ -32,7 +31,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// An empty multiset that uses at most `pages_max` pages of 2 KiB before it falls back to runs.
+    /// Creates an empty multiset that uses at most `pages_max` pages of 2 KiB before it falls back to runs.
     pub fn new(pages_max: usize) -> Self {
         Self {
             directory: Vec::new(),
@@ -45,12 +44,12 @@ impl Counts {
         }
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Adds one value in ns. Negative values have no place here; they are taken as 0.
+    /// Adds one value in ns. Negative values count as 0.
     #[inline]
     pub fn add(&mut self, value_ns: i64) {
         let value = value_ns.max(0) as u64;
@@ -58,7 +57,7 @@ impl Counts {
         let page = (value >> PAGE_BITS) as usize;
         if let Some(&number) = self.directory.get(page) {
             let slot = number as usize * PAGE_LEN + (value as usize & (PAGE_LEN - 1));
-            // Page 0 is full to the brim: where there is no page, there is no room either.
+            // Page 0 has no counters free, so a value without a page takes the slow path.
             if let Some(bin) = self.bins.get_mut(slot)
                 && *bin < u32::MAX
             {
@@ -83,7 +82,8 @@ impl Counts {
                 self.bins.resize(self.bins.len() + PAGE_LEN, 0);
                 self.bins[self.pages.len() * PAGE_LEN + (value as usize & (PAGE_LEN - 1))] = 1;
             }
-            // No page for it, or a full counter: 2^32 - 1 values in the page, the others in runs.
+            // No page for this value, or a full counter: the page holds 2^32 - 1 of them, the runs hold the
+            // others.
             _ => {
                 self.buffer.push(value);
                 if self.buffer.len() >= BUFFER_LEN {
@@ -124,8 +124,8 @@ impl Counts {
         }
     }
 
-    /// Sorts what was gathered into a run, and merges runs of similar size, so that there are never
-    /// more than some twenty.
+    /// Sorts the collected values into a run, and merges runs of similar size. There are never more than
+    /// about twenty runs.
     fn flush(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.sort_unstable();
@@ -171,7 +171,7 @@ impl Counts {
         }
     }
 
-    /// All runs and the buffer as one run.
+    /// Merges all runs and the buffer into one run.
     fn sparse(&self) -> Run {
         let mut buffer = self.buffer.clone();
         buffer.sort_unstable();
@@ -183,8 +183,8 @@ impl Counts {
     }
 }
 
-/// Distinct values in ascending order with their counts: LEB128 of the difference to the value
-/// before and of the count.
+/// Distinct values in ascending order with their counts, each pair as LEB128 of the difference to the
+/// previous value and of the count.
 #[derive(Debug, Clone, Default)]
 struct Run {
     bytes: Vec<u8>,
@@ -244,7 +244,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Equal neighbours of an ascending sequence as (value, count).
+/// Groups equal neighbors of an ascending sequence as (value, count).
 struct RunLengths<I: Iterator<Item = u64>> {
     values: Peekable<I>,
 }
@@ -262,7 +262,7 @@ impl<I: Iterator<Item = u64>> Iterator for RunLengths<I> {
     }
 }
 
-/// Two ascending sequences as one; the counts of equal values add up.
+/// Merges two ascending sequences. The counts of equal values add up.
 struct Merged<A: Iterator<Item = (u64, u64)>, B: Iterator<Item = (u64, u64)>> {
     a: Peekable<A>,
     b: Peekable<B>,
@@ -299,9 +299,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the mix of small, large and repeated values and however few the pages.
+        /// For any mix of small, large and repeated values and any number of pages.
         #[test]
-        fn holds_what_a_sorted_map_holds(
+        fn equals_sorted_map(
             values in prop::collection::vec(
                 prop_oneof![0..3000i64, 0..200_000_000i64, Just(5_000_000_000i64), 0..i64::MAX],
                 0..3000,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn many_scattered_values_take_little_memory() {
+    fn scattered_values_use_little_memory() {
         let mut counts = Counts::new(16);
         let mut random = Random::new(1);
         for _ in 0..1_000_000 {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_goes_on_in_a_run() {
+    fn full_counter_overflows_into_run() {
         let mut counts = Counts::new(16);
         counts.add(7);
         counts.add_many(7, u64::from(u32::MAX) - 1);

@@ -1,30 +1,33 @@
-//! Exponential numbers by the ziggurat (Marsaglia and Tsang: The ziggurat method for generating random variables, Journal of
-//! Statistical Software 5(8), 2000): the area below e^-x is covered by layers of equal area, one above the other. Of
-//! a random layer, 99 of 100 points lie where all of the layer is below the curve, and need no logarithm.
+//! Exponential random numbers by the ziggurat method (Marsaglia and Tsang: The ziggurat method for generating
+//! random variables, Journal of Statistical Software 5(8), 2000). The area below e^-x is covered by layers of
+//! equal area, one above the other. For a random layer, 99 of 100 points lie in a part that is entirely below
+//! the curve, and need no logarithm.
 //!
-//! Tables and logarithm are made of additions, products and quotients only: the same numbers on every machine, unlike
-//! those of the system's library.
+//! Tables and logarithm use only additions, products and quotients. The numbers are therefore the same on
+//! every machine, unlike with the system's math library.
 
 use wiretail_schema::random::{Random, fraction};
 
 const LAYERS: usize = 256;
-/// Where the lowest layer ends and its tail begins: the one number for which the topmost of so many layers ends at e^0.
+/// Right edge of the lowest layer, where its tail begins. With `LAYERS` layers, this is the only value for
+/// which the topmost layer ends at e^0.
 const TAIL: f64 = 7.697_117_470_131_05;
 /// e^-TAIL.
 const TAIL_HEIGHT: f64 = 4.541_343_538_414_966e-4;
 
-/// The layers from below; behind the last one, the top of the curve.
+/// The layers from the bottom up, followed by the top of the curve.
 struct Ziggurat {
-    /// Where each one ends. Up to the end of the next one, all of it is below the curve.
+    /// Right edge of each layer. Up to the right edge of the next layer, a layer is entirely below the curve.
     widths: [f64; LAYERS + 1],
-    /// The height of its lower edge: that of the curve at its end.
+    /// Height of each layer's lower edge: the height of the curve at the right edge.
     heights: [f64; LAYERS + 1],
 }
 
 static ZIGGURAT: Ziggurat = ziggurat();
 
 const fn ziggurat() -> Ziggurat {
-    // The lowest layer and its tail, of the area e^-TAIL, are together as large as a layer that is wider by 1 and has none.
+    // The lowest layer and its tail (of area e^-TAIL) together are as large as a layer without a tail that is
+    // wider by 1.
     let (mut widths, mut heights) = ([TAIL + 1.0; LAYERS + 1], [0.0; LAYERS + 1]);
     let area = (TAIL + 1.0) * TAIL_HEIGHT;
     let mut layer = 1;
@@ -37,14 +40,14 @@ const fn ziggurat() -> Ziggurat {
     Ziggurat { widths, heights }
 }
 
-/// Of the exponential distribution with mean 1.
+/// Draws from the exponential distribution with mean 1.
 #[inline]
 pub fn exponential(random: &mut Random) -> f64 {
     let (layer, x) = point(random);
     if x < ZIGGURAT.widths[layer + 1] { x } else { near_the_curve(layer, x, random) }
 }
 
-/// A random layer, and a random place in it: of other bits.
+/// A random layer and a random position in it, from different bits.
 #[inline]
 fn point(random: &mut Random) -> (usize, f64) {
     let bits = random.bits();
@@ -52,10 +55,10 @@ fn point(random: &mut Random) -> (usize, f64) {
     (layer, fraction(bits) * ZIGGURAT.widths[layer])
 }
 
-/// Decides on a point of a layer that is not below the curve for sure.
+/// Decides about a point that may be above the curve.
 #[cold]
 fn near_the_curve(mut layer: usize, mut x: f64, random: &mut Random) -> f64 {
-    // From any place on, the distribution is the same again: so is the tail.
+    // The exponential distribution is memoryless, so the tail is the same distribution shifted by its start.
     let mut start = 0.0;
     loop {
         let (low, high) = (ZIGGURAT.heights[layer], ZIGGURAT.heights[layer + 1]);
@@ -71,10 +74,11 @@ fn near_the_curve(mut layer: usize, mut x: f64, random: &mut Random) -> f64 {
     }
 }
 
-/// The natural logarithm of a normal number above 0: with x = m 2^k and s = (m - 1) / (m + 1),
-/// k ln 2 + 2 (s + s^3/3 + s^5/5 + ...) (DLMF 4.6.4).
+/// Natural logarithm of a positive normal number. With x = m 2^k and s = (m - 1) / (m + 1), it is k ln 2 + 2
+/// (s + s^3/3 + s^5/5 + ...) (DLMF 4.6.4).
 const fn ln(x: f64) -> f64 {
-    /// Bits of 1/sqrt(2): m is between that and sqrt(2), so that s^2 is below 0.0295 and eleven terms are enough.
+    /// Bits of 1/sqrt(2). m is between 1/sqrt(2) and sqrt(2), so that s^2 is below 0.0295 and eleven terms
+    /// suffice.
     const LOW: u64 = 0x3fe6_a09e_667f_3bcd;
     let above = x.to_bits().wrapping_sub(LOW);
     let exponent = above as i64 >> 52;
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_is_that_of_the_library() {
+    fn logarithm_equals_standard_library() {
         let mut random = Random::new(1);
         let close = |x: f64| {
             let (found, expected) = (ln(x), x.ln());
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layers_are_of_one_area_and_end_at_the_curve_and_at_its_top() {
+    fn layers_have_equal_area_and_end_at_the_curve() {
         let close = |found: f64, expected: f64| {
             assert!((found - expected).abs() <= 1e-13 * expected, "{found}, {expected}");
         };
@@ -121,10 +125,10 @@ mod tests {
         (1..=LAYERS).for_each(|layer| close((-widths[layer]).exp(), heights[layer]));
     }
 
-    /// The largest distance between the two distribution functions (Kolmogorov 1933): a sample of n is further away than
-    /// 1.95 / sqrt(n) once in a thousand.
+    /// Kolmogorov-Smirnov test (Kolmogorov 1933): the largest distance between the two distribution functions
+    /// exceeds 1.95 / sqrt(n) once in a thousand samples of size n.
     #[test]
-    fn numbers_are_of_the_exponential_distribution_and_so_is_their_tail() {
+    fn numbers_and_their_tail_are_exponential() {
         let mut random = Random::new(7);
         let mut found: Vec<f64> = (0..4_000_000).map(|_| exponential(&mut random)).collect();
         found.sort_unstable_by(f64::total_cmp);

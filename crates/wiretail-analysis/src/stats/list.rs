@@ -1,5 +1,5 @@
-//! Percentiles of lists. They are of nearest rank ([`Share::rank`]), as those of [`quantile`](super::quantile): a value of the list,
-//! never one between two.
+//! Percentiles of lists. Like those of [`quantile`](super::quantile), they use the nearest rank
+//! ([`Share::rank`]): the result is always a value of the list, not an interpolation.
 
 use std::cmp::Ordering;
 
@@ -8,9 +8,8 @@ use wiretail_schema::units::Share;
 
 use super::quantile::{Confidence, interval_ranks};
 
-/// A number that lists are ordered by.
+/// A number with a total order.
 pub trait Number: Copy {
-    /// The total order.
     fn order(&self, other: &Self) -> Ordering;
 }
 
@@ -32,13 +31,14 @@ impl Number for u64 {
     }
 }
 
-/// A percentile; None of no values. They change places: sorting millions for one of them would be most of the work.
+/// Percentile of the values, or `None` if there are none. Reorders the slice, because copying millions of
+/// values would take most of the time.
 pub fn percentile<T: Number>(values: &mut [T], share: Share) -> Option<T> {
     let place = share.rank(values.len() as u64).checked_sub(1)? as usize;
     Some(*values.select_nth_unstable_by(place, T::order).1)
 }
 
-/// Percentiles at ascending shares, as [`percentile`]; None of no values.
+/// Percentiles at ascending shares, like [`percentile`]; `None` if there are no values.
 pub fn percentiles<T: Number, const N: usize>(values: &mut [T], shares: [Share; N]) -> Option<[T; N]> {
     let count = values.len() as u64;
     let (mut found, mut below) = ([*values.first()?; N], values);
@@ -50,12 +50,13 @@ pub fn percentiles<T: Number, const N: usize>(values: &mut [T], shares: [Share; 
     Some(found)
 }
 
-/// The median: the percentile of a half, of an even number the lower of the two in the middle. None of no values.
+/// Median of the values, or `None` if there are none. For an even number of values it is the lower one of the
+/// two in the middle.
 pub fn median<T: Number>(values: impl IntoIterator<Item = T>) -> Option<T> {
     percentile(&mut values.into_iter().collect::<Vec<T>>(), Share::MEDIAN)
 }
 
-/// The median with its 95 % confidence interval, as percentiles have it; the values are sorted.
+/// Median with its 95 % confidence interval, computed as for percentiles. Sorts the values.
 pub fn median_estimate(values: &mut [f64]) -> Option<Estimate> {
     values.sort_unstable_by(f64::total_cmp);
     let value = *Share::MEDIAN.of(values)?;
@@ -64,7 +65,7 @@ pub fn median_estimate(values: &mut [f64]) -> Option<Estimate> {
     Some(Estimate { value, low: at(low).unwrap_or(0.0), high: high.and_then(at) })
 }
 
-/// The median and the median absolute deviation from it (Hampel, JASA 69, 1974); None of no values.
+/// Median and median absolute deviation (Hampel, JASA 69, 1974); `None` if there are no values.
 pub fn median_and_mad(values: &[f64]) -> Option<(f64, f64)> {
     let middle = median(values.iter().copied())?;
     Some((middle, median(values.iter().map(|value| (value - middle).abs()))?))
@@ -77,11 +78,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_those_of_sorted_values(mut values in prop::collection::vec(0..50u64, 0..300)) {
+        fn percentiles_equal_those_of_sorted_values(mut values in prop::collection::vec(0..50u64, 0..300)) {
             const PERCENTS: [u64; 4] = [500, 990, 999, 1000];
             let mut sorted = values.clone();
             sorted.sort_unstable();
-            // The least value that so many in a thousand are not above.
+            // The least value such that the given share (in thousandths) of the values is at or below it.
             let expected = PERCENTS.map(|share| {
                 let enough = |at: &&u64| {
                     let not_above = sorted.iter().filter(|value| value <= at).count() as u64;
@@ -98,10 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_deviations_are_those_of_hand() {
+    fn medians_and_deviations_match_hand_computed_values() {
         assert_eq!((median([4.0, 1.0, 3.0, 2.0]), median::<i64>([])), (Some(2.0), None));
         assert_eq!(median_and_mad(&[1.0, 9.0, 2.0, 4.0, 3.0]), Some((3.0, 1.0)));
-        // Of ten values the second and the ninth bound the median with 97.9 % (Conover, table A3).
+        // For ten values, the second and the ninth bound the median with 97.9 % confidence (Conover, table
+        // A3).
         let mut ten: Vec<f64> = (1..=10).map(f64::from).rev().collect();
         assert_eq!(median_estimate(&mut ten), Some(Estimate { value: 5.0, low: 2.0, high: Some(9.0) }));
         assert_eq!(median_estimate(&mut [7.0]), Some(Estimate { value: 7.0, low: 0.0, high: None }));

@@ -1,14 +1,15 @@
-//! Statistics that the other modules share, one definition of each.
+//! Statistics shared by the other modules, with one definition each.
 //!
-//! - [`counts`]: the exact multiset of delays;
-//! - [`quantile`]: percentiles of a multiset, their confidence intervals, bounds of shares;
+//! - [`counts`]: exact multiset of delays;
+//! - [`quantile`]: percentiles of a multiset, their confidence intervals, and bounds of shares;
 //! - [`list`]: percentiles, median and median absolute deviation of lists;
-//! - [`random`]: the random numbers of a seed and what is drawn of them.
+//! - [`random`]: seeded random numbers and distributions.
 //!
-//! A percentile is of nearest rank everywhere (Hyndman and Fan, The American Statistician 50, 1996, definition 1), and the
-//! median is the percentile of a half: each is a value that was measured, so two numbers of one report never differ by definition.
-//! [`Share::rank`](wiretail_schema::units::Share::rank) is the one place that computes the rank. Two formats keep the definitions of
-//! others: the published pipeline's `percentile_disc` ([`crate::published`]) and HdrHistogram's `.hgrm`.
+//! Percentiles use the nearest rank everywhere (Hyndman and Fan, The American Statistician 50, 1996,
+//! definition 1), and the median is the 50th percentile. Each is a measured value, so two numbers of one
+//! report never differ by definition. [`Share::rank`](wiretail_schema::units::Share::rank) is the only place
+//! that computes the rank. Two formats keep their own definitions: the published pipeline's `percentile_disc`
+//! ([`crate::published`]) and HdrHistogram's `.hgrm`.
 
 pub mod counts;
 mod exponential;

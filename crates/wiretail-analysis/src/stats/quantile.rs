@@ -1,11 +1,11 @@
-//! Percentiles and shares with their confidence intervals, free of any assumption on the distribution.
+//! Distribution-free percentiles and shares with their confidence intervals.
 
 use wiretail_schema::summary::Percentile;
 use wiretail_schema::units::Share;
 
 use crate::stats::counts::Counts;
 
-/// The percentiles that every table shows: 50 to 99.99999, in billionths.
+/// Percentiles shown in every table: 50 to 99.99999, in billionths.
 pub const PERCENTILES: [u64; 14] = [
     500_000_000,
     750_000_000,
@@ -23,8 +23,8 @@ pub const PERCENTILES: [u64; 14] = [
     999_999_900,
 ];
 
-/// How surely an interval holds: what it leaves out at either end, and the quantile of the standard normal
-/// distribution there.
+/// Confidence level of an interval: the probability left out at either end, and the standard normal quantile
+/// there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confidence {
     tail: f64,
@@ -34,34 +34,34 @@ pub struct Confidence {
 impl Confidence {
     /// Two-sided 95 %.
     pub const P95: Self = Self { tail: 0.025, z: 1.959_963_984_540_054 };
-    /// Two-sided 97.5 %: two such intervals hold together with 95 % at least (Bonferroni's inequality).
+    /// Two-sided 97.5 %. Two such intervals hold together with at least 95 % (Bonferroni's inequality).
     pub const P97_5: Self = Self { tail: 0.0125, z: 2.241_402_727_604_947 };
 }
-/// Points of a curve over the percentiles for each further nine.
+/// Number of curve points per additional nine.
 const POINTS_PER_NINE: u32 = 30;
 
-/// What a sorted walk over a multiset yields.
+/// Statistics from a sorted walk over a multiset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Smallest, in ns; 0 where there are none.
+    /// Smallest value, in ns; 0 if there are no values.
     pub min_ns: i64,
-    /// Largest, in ns; 0 where there are none.
+    /// Largest value, in ns; 0 if there are no values.
     pub max_ns: i64,
-    /// Arithmetic mean, in ns; 0 where there are none.
+    /// Arithmetic mean, in ns; 0 if there are no values.
     pub mean_ns: f64,
     /// Standard deviation of the sample (n - 1), in ns; 0 for fewer than two values.
     pub stddev_ns: f64,
-    /// [`PERCENTILES`], nearest rank; empty where there are no values.
+    /// [`PERCENTILES`] by nearest rank; empty if there are no values.
     pub percentiles: Vec<Percentile>,
 }
 
-/// Mean, deviation, extremes and percentiles of a multiset.
+/// Computes mean, deviation, extremes and percentiles of a multiset.
 pub fn distribution(counts: &Counts) -> Distribution {
     let n = counts.count();
-    // The sum is exact. The deviations are taken from a value near the mean, so that their squares
-    // neither cancel nor overflow.
+    // The sum is exact. Deviations are taken from a value near the mean, so that their squares do not cancel
+    // or overflow.
     let (mut sum, mut min, mut max) = (0i128, i64::MAX, 0);
     counts.for_each(|value, times| {
         sum += i128::from(value) * i128::from(times);
@@ -92,14 +92,14 @@ pub fn distribution(counts: &Counts) -> Distribution {
     Distribution { count: n, min_ns: min, max_ns: max, mean_ns: mean, stddev_ns, percentiles }
 }
 
-/// The ranks behind a percentile and its confidence interval.
+/// Ranks of a percentile and of the bounds of its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ranks {
     share: Share,
     rank: u64,
-    /// 0: no value bounds the percentile from below.
+    /// 0 if no value bounds the percentile from below.
     low: u64,
-    /// None: no value bounds the percentile from above.
+    /// `None` if no value bounds the percentile from above.
     high: Option<u64>,
 }
 
@@ -115,8 +115,9 @@ impl Ranks {
     }
 }
 
-/// The percentiles that a curve over `n` values is drawn through, in billionths: those of every table, and more
-/// between them for the shape, up to the last that leaves a value beyond it. For another `n` only the end differs.
+/// Percentiles of the points of a curve over `n` values, in billionths: those of every table, and more in
+/// between for the shape, up to the last one that leaves a value beyond it. For another `n`, only the end
+/// differs.
 pub fn curve_shares(n: u64) -> Vec<u64> {
     let nines = (n as f64).log10().ceil().max(1.0) as u32;
     let between = (0..nines * POINTS_PER_NINE).map(|i| {
@@ -135,12 +136,13 @@ pub fn curve_shares(n: u64) -> Vec<u64> {
     shares
 }
 
-/// Nearest-rank percentiles at `shares`, in billionths, with intervals of 95 %; empty where there are no values.
+/// Nearest-rank percentiles at `shares` (in billionths) with 95 % confidence intervals; empty if there are no
+/// values.
 pub fn percentiles_at(counts: &Counts, shares: &[u64]) -> Vec<Percentile> {
     percentiles_with(counts, shares, Confidence::P95)
 }
 
-/// The same with intervals of another confidence.
+/// Nearest-rank percentiles at `shares` (in billionths) with intervals of the given confidence.
 pub fn percentiles_with(counts: &Counts, shares: &[u64], confidence: Confidence) -> Vec<Percentile> {
     let n = counts.count();
     if n == 0 {
@@ -194,16 +196,17 @@ impl Wanted {
     }
 }
 
-/// Ranks l and u such that the p-quantile lies between the l-th and the u-th smallest of n values
-/// with at least that probability (95 % here), whatever the distribution: the number of values below the
-/// quantile is binomial, so l is the largest rank with P(B < l) <= 2.5 % and u the smallest with
-/// P(B < u) >= 97.5 % (Conover, Practical Nonparametric Statistics, section 3.2; David and
-/// Nagaraja, Order Statistics, section 7.1). l = 0 or u = None: no value bounds it.
+/// Ranks l and u such that the p-quantile lies between the l-th and the u-th smallest of n values with at
+/// least the given probability (here 95 %), for any distribution.
+///
+/// The number of values below the quantile is binomial, so l is the largest rank with P(B < l) <= 2.5 % and u
+/// the smallest with P(B < u) >= 97.5 % (Conover, Practical Nonparametric Statistics, section 3.2; David and
+/// Nagaraja, Order Statistics, section 7.1). l = 0 or u = `None` means that no value bounds it.
 pub(super) fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
     let mean = n as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
-    // The sum of probabilities is exact but takes some ten standard deviations' steps. Where these
-    // are many, Peizer and Pratt's approximation is right to a millionth of the probability.
+    // Summing the probabilities is exact but takes about ten standard deviations of steps. If that is many,
+    // Peizer and Pratt's approximation is accurate to 1e-6 of the probability.
     let quantile = |tail: f64, z: f64| {
         if deviation < 20.0 {
             binomial_quantile(n, p, tail)
@@ -212,14 +215,14 @@ pub(super) fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence)
             peizer_pratt_quantile(n, p, z, guess)
         }
     };
-    // quantile(q) is the smallest k with P(B <= k) >= q, that is P(B < k) < q: l = k where P(B <= k) > q.
+    // quantile(q) is the smallest k with P(B <= k) >= q, that is P(B < k) < q. Hence l = k if P(B <= k) > q.
     let low = quantile(tail, -z);
     let high = quantile(1.0 - tail, z) + 1;
     (low.min(n), (high <= n).then_some(high))
 }
 
-/// The smallest k with P(B <= k) >= q for B binomial (n, p), by summation of the exact
-/// probabilities relative to that of the mode.
+/// The smallest k with P(B <= k) >= q for B binomial (n, p), computed by summing the exact probabilities
+/// relative to the mode's probability.
 fn binomial_quantile(n: u64, p: f64, q: f64) -> u64 {
     let odds = p / (1.0 - p);
     let mode = (((n + 1) as f64) * p).floor().min(n as f64) as u64;
@@ -243,7 +246,7 @@ fn binomial_quantile(n: u64, p: f64, q: f64) -> u64 {
     let mut cumulative = 0.0;
     for (k, weight) in (lowest..).zip(down.iter().rev().chain([&1.0]).chain(&up)) {
         cumulative += weight;
-        // Rounding must not turn an exact tie (p = 1/2, small n) into a miss.
+        // Prevents rounding from turning an exact tie (p = 1/2, small n) into a miss.
         if cumulative >= q * total * (1.0 - 1e-12) {
             return k;
         }
@@ -251,7 +254,8 @@ fn binomial_quantile(n: u64, p: f64, q: f64) -> u64 {
     n
 }
 
-/// The same, from Peizer and Pratt's normal approximation (JASA 63, 1968, formula 3 with the 0.02 term).
+/// Like [`binomial_quantile`], by Peizer and Pratt's normal approximation (JASA 63, 1968, formula 3 with the
+/// 0.02 term).
 fn peizer_pratt_quantile(n: u64, p: f64, z: f64, guess: u64) -> u64 {
     let reaches = |k: u64| k >= n || peizer_pratt(n as f64, p, k as f64) >= z;
     let mut k = guess;
@@ -264,7 +268,7 @@ fn peizer_pratt_quantile(n: u64, p: f64, z: f64, guess: u64) -> u64 {
     k
 }
 
-/// The z for which the standard normal distribution function is P(B <= k).
+/// The z at which the standard normal distribution function equals P(B <= k).
 fn peizer_pratt(n: f64, p: f64, k: f64) -> f64 {
     let q = 1.0 - p;
     let d =
@@ -278,8 +282,8 @@ fn peizer_pratt(n: f64, p: f64, k: f64) -> f64 {
     d / distance * (2.0 * information.max(0.0) / (1.0 + 1.0 / (6.0 * n))).sqrt()
 }
 
-/// Clopper and Pearson's bounds (Biometrika 26, 1934) of a share of which `k` in `n` were seen;
-/// each bound is exceeded with probability `tail` at most.
+/// Clopper and Pearson's bounds (Biometrika 26, 1934) of a share that was observed in `k` of `n` cases. Each
+/// bound is exceeded with a probability of at most `tail`.
 pub fn share_bounds(k: u64, n: u64, tail: f64) -> (f64, f64) {
     if n == 0 {
         return (0.0, 1.0);
@@ -298,9 +302,9 @@ pub fn share_bounds(k: u64, n: u64, tail: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// Where an ascending function of a share crosses zero.
+/// Root of an ascending function of a share, by bisection.
 fn root(f: impl Fn(f64) -> f64) -> f64 {
-    // Shares of interest reach from 1e-10 to 1: halve the logarithm first, then the value.
+    // Shares of interest range from 1e-10 to 1, so halve the logarithm first, then the value.
     let (mut low, mut high) = (1e-18f64, 1.0f64);
     for _ in 0..200 {
         let middle = if high > 2.0 * low { (low * high).sqrt() } else { (low + high) / 2.0 };
@@ -312,8 +316,8 @@ fn root(f: impl Fn(f64) -> f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The regularized incomplete beta function I_x(a, b), by Lentz's evaluation of its continued
-/// fraction (DLMF 8.17.22).
+/// Regularized incomplete beta function I_x(a, b), by Lentz's evaluation of its continued fraction (DLMF
+/// 8.17.22).
 fn beta_regularized(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -326,7 +330,7 @@ fn beta_regularized(a: f64, b: f64, x: f64) -> f64 {
     let (mut c, mut d) = (1.0, 1.0 - (a + b) * x / (a + 1.0));
     d = 1.0 / if d.abs() < tiny { tiny } else { d };
     let mut fraction = d;
-    // The fraction needs some sqrt(max(a, b)) terms.
+    // The fraction needs about sqrt(max(a, b)) terms.
     let terms = 200 + 10 * a.max(b).sqrt() as u64;
     for m in 1..=terms {
         let m = m as f64;
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_ranks_match_tables() {
+    fn interval_ranks_match_published_tables() {
         const P95: Confidence = Confidence::P95;
         // Median of n values: the classical table (Conover 1999, table A3; Altman 1991).
         assert_eq!(interval_ranks(6, 0.5, P95), (1, Some(6)));
@@ -384,14 +388,14 @@ mod tests {
         assert_eq!(interval_ranks(20, 0.5, P95), (6, Some(15)));
         assert_eq!(interval_ranks(50, 0.5, P95), (18, Some(33)));
         assert_eq!(interval_ranks(100, 0.5, P95), (40, Some(61)));
-        // Fewer than six values bound the median on neither side.
+        // Five values do not bound the median on either side.
         assert_eq!(interval_ranks(5, 0.5, P95), (0, None));
-        // 99.9 % of 1000 values: nothing bounds it from above.
+        // For the 99.9th percentile of 1000 values, no value bounds it from above.
         assert_eq!(interval_ranks(1000, 0.999, P95).1, None);
     }
 
     #[test]
-    fn interval_ranks_cover_what_they_promise() {
+    fn interval_ranks_have_stated_coverage() {
         let cases =
             [7u64, 30, 333, 2000, 5000, 20_000].map(|n| [Confidence::P95, Confidence::P97_5].map(|c| (n, c)));
         for (n, confidence) in cases.into_iter().flatten() {
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_to_a_rank_agree() {
+    fn approximate_rank_agrees_with_exact_rank() {
         for n in [10_000u64, 300_000, 20_000_000] {
             for p in [0.5, 0.9, 0.99, 0.999] {
                 let deviation = (n as f64 * p * (1.0 - p)).sqrt();
@@ -437,12 +441,12 @@ mod tests {
         let (low, high) = share_bounds(10, 100, 0.025);
         close(low, 0.049_004_689);
         close(high, 0.176_222_598);
-        // The rule of three: nothing in 300,000, one-sided 95 %.
+        // The rule of three: 0 of 300,000, one-sided 95 %.
         let (low, high) = share_bounds(0, 300_000, 0.05);
         assert_eq!(low, 0.0);
         close(high, 2.995_732_274 / 300_000.0 * (1.0 - 2.995_732_274 / 600_000.0));
         close(share_bounds(5, 5, 0.025).0, 0.025f64.powf(0.2));
-        // Large counts: the normal approximation holds to some thousandths of the half width.
+        // For large counts, the normal approximation is accurate to a few thousandths of the half width.
         let (low, high) = share_bounds(1_000_000, 20_000_000, 0.025);
         let half = Confidence::P95.z * (0.05f64 * 0.95 / 2e7).sqrt();
         assert!(((high - low) / 2.0 - half).abs() < 0.01 * half, "{low} {high}");
@@ -462,7 +466,7 @@ mod tests {
         }
 
         #[test]
-        fn percentiles_are_the_sorted_values(values in prop::collection::vec(0..100_000i64, 1..2000)) {
+        fn percentiles_equal_sorted_values(values in prop::collection::vec(0..100_000i64, 1..2000)) {
             let mut counts = Counts::new(64);
             values.iter().for_each(|v| counts.add(*v));
             let mut sorted = values.clone();
@@ -473,7 +477,8 @@ mod tests {
             prop_assert!((found.mean_ns - mean).abs() <= 1e-9 * mean);
             prop_assert_eq!((found.min_ns, found.max_ns), (sorted[0], sorted[n - 1]));
             for (percentile, billionths) in found.percentiles.iter().zip(PERCENTILES) {
-                // Nearest rank in integers, the other way round: the smallest value with at least p n at or below it.
+                // Nearest rank in integers, in the opposite direction: the smallest value with at least p n
+                // values at or below it.
                 let at_least = |i: usize| (i as u128 + 1) * 1_000_000_000 >= u128::from(billionths) * n as u128;
                 let index = (0..n).find(|&i| at_least(i)).unwrap();
                 prop_assert_eq!(percentile.value_ns, sorted[index]);

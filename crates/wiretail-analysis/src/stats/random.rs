@@ -1,18 +1,19 @@
-//! The random numbers of a seed, and what is drawn of them.
+//! Seeded random numbers and distributions.
 //!
-//! All come from one generator, [`Random`]: the same seed gives the same numbers on every machine, but for those distributions that
-//! take logarithms and cosines from the system's library. [`exponential`] does without.
+//! All numbers come from one generator, [`Random`], so a seed gives the same numbers on every machine. The
+//! exceptions are distributions that use logarithms and cosines from the system's math library.
+//! [`exponential`] does not.
 
 pub use wiretail_schema::random::Random;
 
 pub use super::exponential::exponential;
 
-/// Uniform in (0, 1), never either end.
+/// Uniform in the open interval (0, 1).
 pub fn open_uniform(random: &mut Random) -> f64 {
     ((random.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
 
-/// Shuffles.
+/// Shuffles the values.
 pub fn shuffle<T>(random: &mut Random, values: &mut [T]) {
     for last in (1..values.len()).rev() {
         let other = (open_uniform(random) * (last + 1) as f64) as usize;
@@ -44,7 +45,7 @@ pub fn gamma(random: &mut Random, mean: f64, variance: f64) -> f64 {
     }
 }
 
-/// Poisson with this mean: by products of uniform numbers, beyond 60 by the normal distribution's rounding.
+/// Poisson with this mean: by products of uniform numbers, and above 60 by rounding the normal distribution.
 pub fn poisson(random: &mut Random, mean: f64) -> f64 {
     if mean > 60.0 {
         return (mean + mean.sqrt() * normal(random)).round().max(0.0);
