@@ -1,4 +1,4 @@
-//! The document, and what its reader must know about it.
+//! Builds the summary document of a soak and its findings.
 
 use wiretail_schema::packet::FlowRule;
 use wiretail_schema::summary::{
@@ -16,21 +16,21 @@ use crate::summary::findings::findings;
 use crate::summary::verdict::verdict;
 use crate::summary::{curve, pdv};
 
-/// A two-sided 95 % interval leaves this out at either end.
+/// Probability that a two-sided 95 % interval leaves out at either end.
 const TAIL: f64 = 0.025;
 
-/// What is known of the log beside its records.
+/// Properties of the log besides its records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogFacts {
-    /// Whether its last line was incomplete.
+    /// Whether the last line was incomplete.
     pub torn: bool,
-    /// Other lines that could not be read.
+    /// Number of other lines that could not be read.
     pub damaged: u64,
 }
 
 impl SoakTotals {
-    /// The document with its plots, and the delays they were made from. None where no packet was
-    /// matched: there is no delay then.
+    /// Returns the document with its plots, and the delays it is based on. Returns `None` if no packet was
+    /// matched, because then there are no delays.
     pub fn result(&self, log: LogFacts) -> Option<(Analysis, Counts)> {
         if self.matching.matched == 0 {
             return None;
@@ -59,7 +59,7 @@ impl SoakTotals {
             worst: self.worst(),
             curve: curve(&delays),
         };
-        // A negative latency is an error of the clocks: it says nothing about the budget.
+        // A negative latency is a clock error and does not count for the budget.
         let judged = sent.saturating_sub(self.matching.negative);
         let missed = self.matching.lost.saturating_add(self.matching.out_of_window);
         let budgets = self.start.budgets.iter().zip(&self.over);
@@ -123,7 +123,7 @@ impl SoakTotals {
         }
     }
 
-    /// Flows are not told apart: one for all.
+    /// Soaks do not distinguish flows: one entry for all packets.
     fn flows(&self, delay: &Delay, sent: u64) -> Flows {
         let all = Flow {
             number: Some(0),
@@ -163,7 +163,7 @@ impl SoakTotals {
         let squares = (sum.gap_squares_ns2 - n * mean_ns * mean_ns).max(0.0);
         Capture {
             path: start.name.clone(),
-            format: "live, a record a second".to_owned(),
+            format: "live, one record per half second".to_owned(),
             interface: None,
             packets: sum.packets.saturating_add(sum.packets_without_key),
             packets_without_key: sum.packets_without_key,
@@ -199,15 +199,15 @@ impl SoakTotals {
         }
     }
 
-    /// What the log leaves open.
+    /// Findings about gaps and limits of the log.
     fn log_findings(&self, log: LogFacts, list: &mut Vec<Finding>) {
         let mut add = |severity, code: &str, message: String| {
             list.push(Finding { severity, code: code.to_owned(), message });
         };
         let limits = format!(
-            "made from {} records of a second each: percentiles and the curve are rounded to within {} % of the delays \
-             measured; IPDV, late times of reordered packets, percentiles of gaps, single events and flows are not \
-             kept. Packets count in the second in which they arrive, or are given up {} s after they were sent",
+            "computed from {} records of half a second each: percentiles and the curve are rounded to within {} % of \
+             the measured delays; IPDV, late times of reordered packets, percentiles of gaps, single events and flows \
+             are not kept. Packets count in the record in which they arrive, or are given up {} s after they were sent",
             thousands(self.seconds),
             RESOLUTION.unwrap_or(0.0) * 100.0,
             2.0 * self.matching.window_ns as f64 / 1e9,
@@ -218,7 +218,7 @@ impl SoakTotals {
         for gap in &self.gaps {
             let message = format!(
                 "{:.1} s are missing from the log, from {:.1} s to {:.1} s after its start: the measurement did not run, \
-                 or its records were damaged; packets of that time are in no number",
+                 or its records were damaged; packets of that time are not counted",
                 seconds(gap.to_ns - gap.from_ns),
                 seconds(gap.from_ns - origin),
                 seconds(gap.to_ns - origin),
@@ -235,7 +235,7 @@ impl SoakTotals {
         }
         if self.segments > 1 {
             let message = format!(
-                "resumed {} times; what was under way at each interruption is in no number, and positions in the \
+                "resumed {} times; packets in flight at each interruption are not counted, and positions in the \
                  ingress capture count from each start",
                 thousands(self.segments - 1)
             );
@@ -244,14 +244,14 @@ impl SoakTotals {
         if !self.ended {
             let torn = if log.torn { ", its last record incomplete" } else { "" };
             let message = format!(
-                "the log has no end{torn}: the measurement still runs, or it was killed; the numbers are those of the \
-                 {:.1} s up to there, and packets that were under way are in none",
+                "the log has no end{torn}: the measurement is still running, or it was killed; the numbers cover the \
+                 {:.1} s until then, without packets that were in flight",
                 self.span_ns.map_or(0.0, |(first, last)| seconds(last.saturating_sub(first))),
             );
             add(Severity::Warning, "soak-interrupted", message);
         }
         if log.damaged > 0 {
-            let message = format!("{} damaged lines of the log were passed over", thousands(log.damaged));
+            let message = format!("{} damaged lines of the log were ignored", thousands(log.damaged));
             add(Severity::Warning, "damaged", message);
         }
         list.sort_by_key(|finding| finding.severity);

@@ -1,4 +1,4 @@
-//! The plots of a soak: those of an analysis that its seconds suffice for.
+//! Plots of a soak: those of an analysis for which per-second records suffice.
 
 use wiretail_schema::summary::Summary;
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Unit};
@@ -7,7 +7,7 @@ use super::SoakTotals;
 use crate::stats::counts::Counts;
 use crate::summary::figures::{axis, cdf, histogram, interval_extremes, percentiles, series, worst};
 
-/// All plots, in the order shown. Gaps between packets are not among them.
+/// All plots, in the order shown. Gaps between packets are not plotted.
 pub(super) fn figures(totals: &SoakTotals, summary: &Summary, delays: &Counts) -> Vec<Figure> {
     vec![
         percentiles(summary, delays),
@@ -34,7 +34,7 @@ fn rates(totals: &SoakTotals) -> Figure {
         id: "rates".to_owned(),
         title: "Packet rate".to_owned(),
         caption: format!(
-            "Mean rate on either wire in each {} s; the first and the last are rarely whole ones.",
+            "Mean rate on either wire per {} s; the first and the last interval are usually incomplete.",
             length_ns as f64 / 1e9
         ),
         x: axis("time since the first second", "time_s", Unit::Seconds, Scale::Linear),

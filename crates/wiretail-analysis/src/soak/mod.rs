@@ -1,12 +1,12 @@
-//! From the seconds of a soak to the document that an analysis of captures gives.
+//! Builds the document of a capture analysis from the records of a soak.
 //!
-//! [`SoakTotals`] adds the records up, in memory that does not grow with their number (but for the
-//! time axis, thinned to some thousand points); [`SoakTotals::result`] makes the document. The
-//! program does so while a soak runs and after it ended or was killed: there is one way to a result.
+//! [`SoakTotals`] sums the records. Its memory does not grow with their number, except for the time axis,
+//! which is thinned to about a thousand points. [`SoakTotals::result`] builds the document. The program uses
+//! this path both while a soak runs and after it ended or was killed.
 //!
-//! Counts, extremes, means, deviations and the worst packets are exact, as are the packets beyond
-//! each budget. Percentiles are those of the buckets: nearest rank, within
-//! [`RELATIVE_ERROR`] of the value measured. What seconds do not tell is left out.
+//! Counts, extremes, means, deviations, the worst packets and the packets beyond each budget are exact.
+//! Percentiles are computed from buckets by nearest rank, within [`RELATIVE_ERROR`] of the measured value.
+//! Metrics that the records do not contain are left out.
 
 mod document;
 mod figures;
@@ -26,15 +26,16 @@ use crate::metrics::worst::{Candidate, WorstTally};
 use crate::soak::live::INTERVAL_NS;
 use crate::stats::counts::Counts;
 
-/// Seconds that the rate is kept for one by one; a longer soak's is drawn from coarser points.
+/// Number of seconds for which the rate is kept per second. The rate of a longer soak is drawn from coarser
+/// points.
 const RATE_SECONDS_MAX: usize = 3600;
-/// Gaps in the log that are told one by one.
+/// Maximum number of gaps in the log that are reported individually.
 const GAPS_MAX: usize = 20;
 const SECOND_NS: i64 = 1_000_000_000;
-/// Worst packets kept: as many as every second has at least, so that these are the worst of all.
+/// Number of worst packets kept. Every record has at least as many, so these are the worst of all.
 pub const WORST_MAX: usize = 10;
 
-/// Time that the log says nothing about.
+/// A time span without records in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogGap {
     /// Start, in ns since the epoch of the taps' clock.
@@ -43,7 +44,7 @@ pub struct LogGap {
     pub to_ns: i64,
 }
 
-/// The records of a soak, added up.
+/// The sum of the records of a soak.
 #[derive(Debug, Clone)]
 pub struct SoakTotals {
     start: SegmentStart,
@@ -51,7 +52,7 @@ pub struct SoakTotals {
     /// Whether the last segment ended as planned.
     ended: bool,
     seconds: u64,
-    /// Bounds of the records in time, in ns.
+    /// Start and end of the records, in ns.
     span_ns: Option<(i64, i64)>,
     gaps: Vec<LogGap>,
     gaps_more: u64,
@@ -60,7 +61,8 @@ pub struct SoakTotals {
     min_ns: i64,
     max_ns: i64,
     sum_ns: u128,
-    /// Number, mean and sum of squared deviations so far, for the deviation (Chan, Golub and LeVeque 1983).
+    /// Number of values, mean and sum of squared deviations so far, for the standard deviation (Chan, Golub
+    /// and LeVeque 1983).
     moments: (f64, f64, f64),
     buckets: Vec<u64>,
     over: Vec<u64>,
@@ -74,20 +76,20 @@ pub struct SoakTotals {
     post: TapTotals,
 }
 
-/// One tap's seconds, added up.
+/// The sum of one tap's records.
 #[derive(Debug, Clone, Default)]
 struct TapTotals {
     sum: TapInterval,
     seen: bool,
     first_ns: i64,
     last_ns: i64,
-    /// Empty where there are more than fit.
+    /// Empty if there are more seconds than fit.
     rate: Vec<Second>,
     rate_points: IntervalTally,
 }
 
 impl SoakTotals {
-    /// Nothing but the first segment's start.
+    /// Creates totals that contain only the first segment's start.
     pub fn new(start: SegmentStart) -> Self {
         let matching = Matching { window_ns: start.window_ns, trim_ns: start.trim_ns, ..Matching::default() };
         let tap =
@@ -119,23 +121,23 @@ impl SoakTotals {
         }
     }
 
-    /// What the first segment started with.
+    /// Parameters of the first segment.
     pub fn start(&self) -> &SegmentStart {
         &self.start
     }
 
-    /// A soak was resumed.
+    /// Marks the start of a resumed segment.
     pub fn resume(&mut self) {
         self.segments += 1;
         self.ended = false;
     }
 
-    /// The segment ended as planned.
+    /// Marks the segment as ended as planned.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Adds a second.
+    /// Adds a record.
     pub fn add(&mut self, record: &IntervalRecord) {
         self.add_time(record);
         let m = &mut self.matching;
@@ -212,29 +214,28 @@ impl SoakTotals {
         self.intervals.take_many(record.start_ns, record.matched, record.min_ns, record.max_ns);
     }
 
-    /// Packets whose fate is decided: matched, negative, out of window and lost.
+    /// Number of packets with a final outcome: matched, negative, out of window and lost.
     pub fn sent(&self) -> u64 {
         let m = &self.matching;
         [m.negative, m.out_of_window, m.lost].into_iter().fold(m.matched, u64::saturating_add)
     }
 
-    /// The counts so far.
     pub fn matching(&self) -> &Matching {
         &self.matching
     }
 
-    /// Largest delay so far, in ns; None where no packet was matched.
+    /// Largest delay so far, in ns; `None` if no packet was matched.
     pub fn max_ns(&self) -> Option<i64> {
         (self.matching.matched > 0).then_some(self.max_ns)
     }
 
-    /// The percentile (in billionths) of all delays so far, in ns, within [`RELATIVE_ERROR`].
+    /// Percentile (in billionths) of all delays so far, in ns, within [`RELATIVE_ERROR`].
     pub fn percentile_ns(&self, billionths: u64) -> Option<i64> {
         let filled = self.buckets.iter().copied().enumerate();
         percentile_ns(filled, billionths).map(|ns| ns.clamp(self.min_ns, self.max_ns))
     }
 
-    /// The delays, each within [`RELATIVE_ERROR`]; the smallest, the largest and the worst are exact.
+    /// The delays, each within [`RELATIVE_ERROR`]. The smallest, the largest and the worst delays are exact.
     pub fn delays(&self) -> Counts {
         let mut exact: Vec<i64> =
             self.worst.clone().into_sorted().into_iter().map(|worst| worst.delay_ns).collect();
@@ -261,8 +262,8 @@ impl SoakTotals {
     }
 }
 
-/// The percentile (in billionths) of delays counted in buckets, in ns, within [`RELATIVE_ERROR`]:
-/// nearest rank. None where there are none.
+/// Nearest-rank percentile (in billionths) of delays counted in buckets, in ns, within [`RELATIVE_ERROR`].
+/// `None` if there are no delays.
 pub fn percentile_ns(buckets: impl Iterator<Item = (usize, u64)> + Clone, billionths: u64) -> Option<i64> {
     let found = Share::from_billionths(billionths)?.of_counted(buckets)?;
     Some(bucket_middle(found))
@@ -291,7 +292,7 @@ impl TapTotals {
             sum.gaps = sum.gaps.saturating_add(second.gaps);
         }
         sum.max_backward_ns = sum.max_backward_ns.max(second.max_backward_ns);
-        // Of several segments, the first with enough stamps says.
+        // Use the granularity of the first segment with enough timestamps.
         if second.granularity.1 > sum.granularity.1 {
             sum.granularity = second.granularity;
         }
@@ -305,7 +306,7 @@ impl TapTotals {
         }
         (self.first_ns, self.last_ns) = (self.first_ns.min(first_ns), self.last_ns.max(last_ns));
         self.rate_points.take_many(start_ns, second.packets, 0, 0);
-        // One more than there is room for says that there are too many.
+        // One element beyond the limit marks that there are too many.
         if self.rate.len() <= RATE_SECONDS_MAX {
             let elapsed =
                 start_ns.saturating_sub(self.first_ns.div_euclid(INTERVAL_NS).saturating_mul(INTERVAL_NS));
@@ -318,7 +319,7 @@ impl TapTotals {
     }
 }
 
-/// What the resolution of the percentiles is, for the document.
+/// Relative resolution of the percentiles, for the document.
 const RESOLUTION: Option<f64> = Some(RELATIVE_ERROR);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Percentiles from buckets, and how long measurements are thinned.
+//! Percentiles from buckets, and thinning of long measurements.
 
 use wiretail_schema::run::interval::TapStart;
 
@@ -38,7 +38,7 @@ fn second(number: i64, delay_ns: i64) -> IntervalRecord {
 }
 
 #[test]
-fn forty_hours_give_a_thousand_points() {
+fn forty_hours_are_thinned_to_a_thousand_points() {
     let mut totals = SoakTotals::new(start());
     for number in 0..288_000 {
         totals.add(&second(number, 10_000 + number % 7));
@@ -56,13 +56,13 @@ fn forty_hours_give_a_thousand_points() {
     assert!(serde_size(summary) < 400_000);
 }
 
-/// Roughly how long the document's debug text is: it must not grow with time.
+/// Approximate length of the document's debug text, which must not grow with time.
 fn serde_size(summary: &wiretail_schema::summary::Summary) -> usize {
     format!("{summary:?}").len()
 }
 
 #[test]
-fn a_percentile_is_that_of_the_nearest_rank() {
+fn percentile_uses_nearest_rank() {
     let buckets = [(5, 90), (700, 9), (bucket(1_000_000), 1)];
     let at = |billionths| percentile_ns(buckets.into_iter(), billionths).unwrap();
     assert_eq!((at(500_000_000), at(900_000_000), at(900_000_001)), (5, 5, 700));

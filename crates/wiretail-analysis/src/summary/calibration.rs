@@ -1,16 +1,16 @@
-//! Known delays, recovered: does the measurement show what was planted?
+//! Calibration: does the measurement recover a known injected delay?
 //!
-//! The device under test delays every Nth packet by a known time. The difference of the medians of the
-//! delayed packets and of the others is that time, and the delayed packets are those with the highest
-//! delays; as far as both are not so, the measurement is wrong. Packets that a named stall fell upon are
-//! left out: they are late for another reason that is known, too.
+//! The device under test delays every Nth packet by a known time. That time should equal the difference
+//! between the medians of the delayed and the other packets, and the delayed packets should have the highest
+//! delays. Any deviation is an error of the measurement. Packets that overlap a known stall are left out,
+//! because they are late for another known reason.
 
 use wiretail_schema::run::calibration::Calibration;
 use wiretail_schema::units::Share;
 
 use crate::matching::{Observer, Outcome};
 
-/// A span of time in which a core was taken away: from, to, in ns since 1970.
+/// A span of time in which a core was not available: from, to, in ns since 1970.
 pub type Span = (i64, i64);
 
 /// Collects the delays of a trial whose device delays every Nth packet.
@@ -23,12 +23,12 @@ pub struct CalibrationTally {
 }
 
 impl CalibrationTally {
-    /// For a device that adds `injected_ns` to every `every`-th packet.
+    /// Creates a tally for a device that adds `injected_ns` to every `every`-th packet.
     pub fn new(injected_ns: u64, every: u64) -> Self {
         Self { injected_ns, every: every.max(1), delayed: Vec::new(), others: Vec::new() }
     }
 
-    /// The result; None without packets of both kinds. `stalls` in any order.
+    /// Returns the result, or `None` unless there are packets of both kinds. The stalls may be in any order.
     pub fn finish(self, stalls: &[Span]) -> Option<Calibration> {
         let stalls = merged(stalls);
         let total = self.delayed.len() + self.others.len();
@@ -40,7 +40,8 @@ impl CalibrationTally {
         delayed.sort_unstable();
         others.sort_unstable();
         let recovered_ns = Share::MEDIAN.of(&delayed)? - Share::MEDIAN.of(&others)?;
-        // As many highest ones of all: the others among them have taken the place of a delayed one.
+        // Compare the delayed packets with equally many highest delays. Other packets among those replace a
+        // delayed one.
         let not_found = (0..delayed.len())
             .find(|&missed| {
                 let place = others.len() - missed.min(others.len());
@@ -68,7 +69,7 @@ impl Observer for CalibrationTally {
     }
 }
 
-/// In order, overlapping ones joined.
+/// Sorts spans and joins overlapping ones.
 fn merged(spans: &[Span]) -> Vec<Span> {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable();
@@ -82,7 +83,7 @@ fn merged(spans: &[Span]) -> Vec<Span> {
     merged
 }
 
-/// Whether any of the spans, which are in order and apart, has a moment in common with `from..=to`.
+/// Whether any of the spans, which are sorted and disjoint, overlaps `from..=to`.
 fn overlaps(spans: &[Span], from: i64, to: i64) -> bool {
     let first = spans.partition_point(|(_, end)| *end < from);
     spans.get(first).is_some_and(|(start, _)| *start <= to)
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_differ_by_what_was_added() {
+    fn medians_differ_by_injected_delay() {
         let result = tally(&[1, 2, 103, 3, 2, 102], 3).finish(&[]).unwrap();
         assert_eq!((result.delayed, result.others, result.recovered_ns, result.found), (2, 4, 100, 2));
         assert_eq!(result.error_ns(), 0);
@@ -116,18 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_slower_by_itself_takes_a_place() {
-        // Of the two highest one is no delayed packet.
+    fn slow_other_packet_displaces_a_delayed_one() {
+        // One of the two highest delays is not from a delayed packet.
         let result = tally(&[1, 999, 103, 3, 2, 102], 3).finish(&[]).unwrap();
         assert_eq!(result.found, 1);
         assert!(!result.holds());
-        // It was under way in a stall that is known.
+        // That packet was in flight during a known stall.
         let result = tally(&[1, 999, 103, 3, 2, 102], 3).finish(&[(1500, 1600), (1550, 1700)]).unwrap();
         assert_eq!((result.found, result.in_stalls), (2, 1));
     }
 
     #[test]
-    fn found_is_that_of_sorting_everything() {
+    fn found_equals_result_of_full_sort() {
         let mut random = Random::new(7);
         for _ in 0..500 {
             let delays: Vec<i64> = (0..2 + random.below(30)).map(|_| random.below(1000) as i64).collect();
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_nothing() {
+    fn returns_none_without_both_kinds_of_packets() {
         assert_eq!(tally(&[], 3).finish(&[]), None);
         assert_eq!(tally(&[1, 2], 3).finish(&[]), None);
     }

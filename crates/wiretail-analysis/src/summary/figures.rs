@@ -9,9 +9,9 @@ use crate::metrics::tap::TapTally;
 use crate::stats::counts::Counts;
 use crate::stats::quantile::{curve_shares, percentiles_at};
 
-/// Most bars in a histogram.
+/// Maximum number of bars in a histogram.
 const BARS_MAX: f64 = 80.0;
-/// Seconds without a packet that the rate shows one by one.
+/// Longest silence, in seconds, that the rate shows as zeros.
 const SILENCE_MAX_S: i64 = 600;
 
 /// All plots, in the order shown.
@@ -39,8 +39,8 @@ pub(crate) fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
     Series { name: name.to_owned(), x, y, low: vec![], high: vec![], supported: vec![], bar_width: None }
 }
 
-/// Budgets as lines, where they do not squeeze the data: up to a hundred times the largest value on
-/// a logarithmic axis, twice on a linear one.
+/// Budgets as reference lines, unless they would compress the data: up to a hundred times the largest value
+/// on a logarithmic axis, and twice on a linear one.
 fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceLine> {
     let reach = if scale == Scale::Log { 100 } else { 2 };
     let near = |limit: i64| limit <= summary.delay.max_ns.saturating_mul(reach);
@@ -65,9 +65,9 @@ pub(crate) fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
         id: "percentiles".to_owned(),
         title: "Percentile distribution".to_owned(),
         caption: format!(
-            "Each further nine takes the same space, position log10(1/(1-p)). Nearest-rank percentiles of {} packets; \
-             the band is the distribution-free 95 % confidence interval, open at the top where it reaches the largest \
-             value seen; faint where fewer than ten packets lie above.",
+            "Each additional nine has the same width, at position log10(1/(1-p)). Nearest-rank percentiles of {} \
+             packets; the band is the distribution-free 95 % confidence interval, open at the top where it reaches the \
+             largest value seen; faint where fewer than ten packets lie above.",
             thousands(n),
         ),
         x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
@@ -91,8 +91,8 @@ pub(crate) fn worst(summary: &Summary) -> Figure {
         id: "worst".to_owned(),
         title: format!("The {} worst packets over time", thousands(summary.worst.len() as u64)),
         caption:
-            "Each point is a packet, at the time of its arrival. Lines across are regular interruptions; a \
-                  pattern that wanders is a timer beating against the packet rate."
+            "Each point is a packet at its arrival time. Horizontal lines show regular interruptions; a \
+                  drifting pattern shows a timer that beats against the packet rate."
                 .to_owned(),
         x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
         y: delay_axis(Scale::Log),
@@ -121,7 +121,7 @@ pub(crate) fn cdf(summary: &Summary) -> Figure {
     }
 }
 
-/// Counts in bins of equal width from `from_ns` up to and including the bin of `to_ns`.
+/// Counts in bins of equal width, from `from_ns` up to and including the bin of `to_ns`.
 struct Bins {
     from_ns: i64,
     width_ns: i64,
@@ -130,7 +130,8 @@ struct Bins {
 }
 
 impl Bins {
-    /// Bins of a round width (1, 2 or 5 times a power of ten, on the grid of the stamps).
+    /// Creates bins of a round width: 1, 2 or 5 times a power of ten, and a multiple of the timestamp
+    /// granularity.
     fn new(counts: &Counts, from_ns: i64, to_ns: i64, granularity_ns: f64) -> Self {
         let width_ns = round_width((to_ns - from_ns) as f64 / BARS_MAX, granularity_ns);
         let from_ns = from_ns.div_euclid(width_ns) * width_ns;
@@ -155,9 +156,9 @@ impl Bins {
     }
 }
 
-/// The smallest width of at least `least` that is 1, 2 or 5 times a power of ten ns, or on a grid
-/// that these do not fit, as many grid steps: bins of uneven numbers of grid steps would show a
-/// pattern that is not in the data.
+/// The smallest width of at least `least` that is 1, 2 or 5 times a power of ten ns. If that is not a
+/// multiple of the timestamp granularity, the unit is the granularity. Bins with unequal numbers of possible
+/// timestamps would show a pattern that is not in the data.
 fn round_width(least: f64, granularity_ns: f64) -> i64 {
     let decades = (0..19).map(|decade| 10f64.powi(decade));
     let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
@@ -171,13 +172,13 @@ fn at_percentile(percentiles: &[wiretail_schema::summary::Percentile], wanted: f
     percentiles.iter().find(|p| p.percentile == wanted).map(|p| p.value_ns)
 }
 
-/// A difference of stamps on two grids lies on the finer one at best.
+/// A difference of timestamps with two granularities has at best the finer one.
 fn finer_granularity(summary: &Summary) -> f64 {
     summary.pre.clock.granularity_ns.min(summary.post.clock.granularity_ns)
 }
 
-/// Where most delays lie, from and to, and the percentile of the upper end: up to the 99.9th, but
-/// less where so few packets far away would leave the others a handful of bars.
+/// Range of most delays (from, to) and the percentile of its upper end. The upper end is the 99.9th
+/// percentile, or lower if a few distant packets would leave only a handful of bars for the others.
 fn body(delays: &Counts) -> (i64, i64, f64) {
     let reaches = [999, 995, 990, 950, 900].map(|thousandths| thousandths * (Share::ONE / 1000));
     let at = |share: u64| percentiles_at(delays, &[share]).first().map_or(0, |p| p.value_ns);
@@ -201,7 +202,7 @@ fn nth(percent: f64) -> String {
 
 pub(crate) fn histogram(summary: &Summary, delays: &Counts) -> Figure {
     let (from, to, percent) = body(delays);
-    // Bins narrower than the buckets that delays were counted in would stand apart like a comb.
+    // Bins narrower than the buckets of the delays would leave gaps between the bars.
     let bucket_ns = summary.delay.resolution.map_or(0.0, |_| {
         let (low, high) = bucket_bounds(bucket(to));
         (high - low + 1) as f64
@@ -213,7 +214,8 @@ pub(crate) fn histogram(summary: &Summary, delays: &Counts) -> Figure {
         id: "histogram".to_owned(),
         title: "Histogram".to_owned(),
         caption: format!(
-            "Packets in bins of {} ns, from the {} to the {} percentile; {} beyond are left to the percentile distribution.",
+            "Packets in bins of {} ns, from the {} to the {} percentile; {} packets beyond are shown \
+             only in the percentile distribution.",
             thousands(bins.width_ns as u64),
             nth(100.0 - percent),
             nth(percent),
@@ -234,7 +236,7 @@ pub(crate) fn interval_extremes(summary: &Summary) -> Figure {
         id: "interval-max".to_owned(),
         title: "Largest and smallest delay over time".to_owned(),
         caption: format!(
-            "Per interval of {} s. A rising lower line is drift of the clocks; a rising upper one is a queue that fills.",
+            "Per interval of {} s. A rising lower line shows clock drift; a rising upper line a queue that fills.",
             length as f64 / 1e9,
         ),
         x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
@@ -264,8 +266,8 @@ fn gaps(summary: &Summary, pre: &TapTally, post: &TapTally) -> Figure {
         id: "gaps".to_owned(),
         title: "Gaps between packets".to_owned(),
         caption: format!(
-            "Time from each packet to the next on either wire, in bins of {} ns, up to the 99.9th percentile. What \
-             differs between the curves was done by the device under test.",
+            "Time from each packet to the next on either wire, in bins of {} ns, up to the 99.9th percentile. The \
+             device under test causes any difference between the curves.",
             thousands(width_ns as u64),
         ),
         x: axis("gap", "gap_ns", Unit::Nanoseconds, Scale::Linear),
@@ -281,7 +283,7 @@ fn rates(summary: &Summary) -> Figure {
         let (mut x, mut y) = (Vec::new(), Vec::new());
         let mut next = capture.rate.first().map_or(0, |first| first.second);
         for second in &capture.rate {
-            // Seconds without a packet count as zero; a longer silence is left open.
+            // Short silences count as zeros; a longer silence leaves a gap in the plot.
             if second.second - next <= SILENCE_MAX_S {
                 (next..second.second).for_each(|silent| {
                     x.push(silent as f64);
@@ -297,7 +299,7 @@ fn rates(summary: &Summary) -> Figure {
     Figure {
         id: "rates".to_owned(),
         title: "Packet rate".to_owned(),
-        caption: "Packets in each second since the first packet of either wire; the last second is rarely a whole one."
+        caption: "Packets in each second since the first packet of either wire; the last second is usually incomplete."
             .to_owned(),
         x: axis("time since the first packet", "time_s", Unit::Seconds, Scale::Linear),
         y: axis("packet rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
@@ -312,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bins_are_round_and_on_the_granularity() {
+    fn bin_width_is_round_and_a_multiple_of_the_granularity() {
         assert_eq!(round_width(0.3, 1.0), 1);
         assert_eq!(round_width(37.0, 1.0), 50);
         assert_eq!(round_width(37.0, 12.5), 50);
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_stragglers_do_not_flatten_the_histogram() {
+    fn outliers_do_not_flatten_the_histogram() {
         let mut counts = Counts::new(10);
         (0..10_000).for_each(|i| counts.add(3000 + i % 100));
         assert_eq!(body(&counts).2, 99.9);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_hold_every_value() {
+    fn bins_count_every_value() {
         let mut counts = Counts::new(10);
         (0..1000).for_each(|i| counts.add(i * 7));
         let bins = Bins::new(&counts, 0, 5000, 1.0);

@@ -1,16 +1,16 @@
-//! What the reader must know before trusting the numbers.
+//! Findings: what a reader must know before trusting the numbers.
 
 use wiretail_schema::summary::{Capture, Finding, Severity, Summary};
 use wiretail_schema::units::thousands;
 
 use crate::summary::verdict::{packets, percent};
 
-/// A grid coarser than this share of the median delay blurs the percentiles.
+/// A timestamp granularity above this share of the median delay blurs the percentiles.
 const GRANULARITY_SHARE_MAX: f64 = 0.02;
-/// More negative latencies than this share of the arrivals mean clocks that can't be compared.
+/// Maximum share of negative latencies among the arrivals. Above it, the clocks cannot be compared.
 const NEGATIVE_SHARE_MAX: f64 = 0.001;
 
-/// All findings on a summary whose numbers are in place, worst first.
+/// Returns all findings on a complete summary, worst first.
 pub fn findings(summary: &Summary) -> Vec<Finding> {
     let mut list = Vec::new();
     for (tap, capture) in [("ingress", &summary.pre), ("egress", &summary.post)] {
@@ -29,16 +29,16 @@ fn add(list: &mut Vec<Finding>, severity: Severity, code: &str, message: String)
 fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     if let Some(truncated) = &capture.truncated {
         let message = format!(
-            "the {tap} capture {} is incomplete from offset {} on ({}): what stands before it was analysed; packets \
-             sent after the last one at egress count as lost, but not against the budgets",
+            "the {tap} capture {} is incomplete from offset {} on ({}): only the part before it was analysed; packets \
+             sent after the last packet at egress count as lost, but not against the budgets",
             capture.path, truncated.offset, truncated.detail,
         );
         add(list, Severity::Warning, "truncated", message);
     }
     if capture.clock.backward > 0 {
         let message = format!(
-            "{} stamps of the {tap} capture lie before the one in front of them, by up to {} ns: several queues, or a \
-             clock that was set; delays across such a step are off by it",
+            "{} timestamps of the {tap} capture are earlier than the previous one, by up to {} ns: several queues, or \
+             a clock that was set; delays across such a step are wrong by its size",
             thousands(capture.clock.backward),
             thousands(capture.clock.max_backward_ns as u64),
         );
@@ -46,7 +46,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_dropped > 0 {
         let message = format!(
-            "the {tap} capture states that its tap lost {}: at egress they look like loss of the device, at ingress \
+            "the {tap} capture reports that its tap lost {}: at egress they look like loss in the device, at ingress \
              like extra packets; capture again with more memory, fewer bytes of each packet or a lower rate",
             packets(capture.packets_dropped),
         );
@@ -54,7 +54,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_without_key > 0 {
         let message = format!(
-            "{} of {} of the {tap} capture without a key under this rule take no part",
+            "{} of {} of the {tap} capture have no key under this rule and are not analysed",
             thousands(capture.packets_without_key),
             packets(capture.packets),
         );
@@ -62,7 +62,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_without_time > 0 {
         let message = format!(
-            "{} of {} of the {tap} capture without a time in their trailer take no part: what they are looks like loss",
+            "{} of {} of the {tap} capture have no time in their trailer and are not analysed; they look like loss",
             thousands(capture.packets_without_time),
             packets(capture.packets),
         );
@@ -75,8 +75,8 @@ fn on_clocks(summary: &Summary, list: &mut Vec<Finding>) {
     let median = summary.delay.percentiles.first().map_or(0, |p| p.value_ns);
     if granularity > 1.0 && granularity > GRANULARITY_SHARE_MAX * median as f64 {
         let message = format!(
-            "the stamps lie on a grid of {granularity} ns, coarse against a median delay of {} ns: every delay is uncertain by \
-             up to one grid step at either tap",
+            "the timestamp granularity of {granularity} ns is coarse for a median delay of {} ns: every delay is \
+             uncertain by up to one step at either tap",
             thousands(median.max(0) as u64),
         );
         add(list, Severity::Warning, "coarse-granularity", message);
@@ -88,8 +88,8 @@ fn on_clocks(summary: &Summary, list: &mut Vec<Finding>) {
         && drift.abs() * seconds > granularity.max(0.01 * median as f64)
     {
         let message = format!(
-            "the smallest delay drifts by {drift:.1} +- {error:.1} ns a second, {:.0} ns over the measurement: the taps' \
-             clocks drift apart, or the path changes",
+            "the smallest delay drifts by {drift:.1} +- {error:.1} ns per second, {:.0} ns over the measurement: the \
+             taps' clocks drift apart, or the path changes",
             drift * seconds,
         );
         add(list, Severity::Warning, "drift", message);
@@ -98,7 +98,7 @@ fn on_clocks(summary: &Summary, list: &mut Vec<Finding>) {
     if negative > 0 {
         let share = negative as f64 / summary.reordering.arrived.max(1) as f64;
         let (severity, advice) = if share > NEGATIVE_SHARE_MAX {
-            (Severity::Error, "the taps' clocks can't be compared as they are; see --post-offset")
+            (Severity::Error, "the taps' clocks disagree too much for a comparison; see --post-offset")
         } else {
             (Severity::Warning, "they are left out of the delay")
         };
@@ -119,27 +119,27 @@ fn on_matching(summary: &Summary, list: &mut Vec<Finding>) {
         Severity::Error,
         "evicted",
         matching.evicted,
-        "given up because too many were under way at once: the captures hardly have a packet in common, or the window \
+        "given up because too many were in flight at once: the captures have few packets in common, or the window \
          is too long for the rate (--window)",
     );
     note(
         Severity::Warning,
         "key-reused",
         matching.reused,
-        "still missing when their key came again: the key repeats too soon for this rate; choose another with --key",
+        "still missing when their key was reused: the key repeats too soon for this rate; choose another with --key",
     );
     note(
         Severity::Warning,
         "duplicates-pre",
         matching.duplicates_pre,
-        "with the same key as one still under way: copies at ingress, or a key that does not tell packets apart; the \
+        "with the same key as one still in flight: copies at ingress, or a key that does not distinguish packets; the \
          first of each was matched",
     );
     note(
         Severity::Note,
         "duplicates-post",
         matching.duplicates_post,
-        "at egress that had arrived before: further copies; the first arrival counts",
+        "at egress that had already arrived: further copies; the first arrival counts",
     );
     note(
         Severity::Warning,
@@ -157,7 +157,7 @@ fn on_matching(summary: &Summary, list: &mut Vec<Finding>) {
         Severity::Note,
         "extra",
         matching.extra - matching.extra_at_start,
-        "at egress only: foreign traffic, or changed beyond recognition by the device",
+        "at egress only: foreign traffic, or packets that the device changed so that their key differs",
     );
     note(
         Severity::Note,
@@ -167,7 +167,7 @@ fn on_matching(summary: &Summary, list: &mut Vec<Finding>) {
     );
     if matching.trim_ns > 0 {
         let message = format!(
-            "packets seen in the first {} s were left out; rates, gaps and clocks are those of the whole captures",
+            "packets seen in the first {} s were left out; rates, gaps and clocks refer to the whole captures",
             matching.trim_ns as f64 / 1e9
         );
         add(list, Severity::Note, "trimmed", message);

@@ -1,4 +1,4 @@
-//! From the tallies to the document: every number beside what it rests on.
+//! Builds the summary document from the tallies, each number with its sample size.
 
 pub mod breakdown;
 pub mod calibration;
@@ -21,58 +21,53 @@ use crate::stats::quantile::{Distribution, distribution, share_bounds};
 use crate::summary::findings::findings;
 use crate::summary::verdict::verdict;
 
-/// Points of the distribution function that the document holds.
+/// Number of points of the distribution function in the document.
 const CURVE_POINTS: usize = 400;
-/// A two-sided 95 % interval leaves this out at either end.
+/// Probability that a two-sided 95 % interval leaves out at either end.
 const TAIL: f64 = 0.025;
 
-/// What is known of a capture beside its packets.
+/// Metadata of a capture.
 #[derive(Debug, Clone)]
 pub struct CaptureFacts {
     /// File name as given.
     pub path: String,
     /// Format in words.
     pub format: String,
-    /// The interface chosen, by index.
     pub interface: Option<u32>,
-    /// Where the stamps come from.
+    /// Source of the timestamps.
     pub clock_source: String,
-    /// Resolution of the stamps in the file, in ns.
+    /// Resolution of the timestamps in the file, in ns.
     pub resolution_ns: f64,
-    /// Packets without a key.
     pub packets_without_key: u64,
-    /// Packets without a time.
+    /// Packets without a time in their trailer.
     pub packets_without_time: u64,
-    /// Packets that the tap lost, by the capture's own count.
+    /// Packets that the tap lost, as counted by the capture.
     pub packets_dropped: u64,
-    /// Bytes on the wire of all packets.
+    /// Bytes of all packets on the wire.
     pub wire_bytes: u64,
-    /// Where the file ended within a record.
+    /// Set if the file ended within a record.
     pub truncated: Option<Truncation>,
 }
 
-/// What a summary is made from, beside the tallies.
+/// Inputs of a summary besides the tallies.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Version of the program.
     pub version: String,
-    /// What was analysed, in words.
+    /// Description of the input.
     pub title: String,
-    /// The ingress capture.
     pub pre: CaptureFacts,
-    /// The egress capture.
     pub post: CaptureFacts,
-    /// How packets were recognised.
+    /// How packets were identified.
     pub key: Key,
-    /// What tells flows apart.
+    /// How flows are distinguished.
     pub flow_rule: FlowRule,
-    /// Names of the flows, by their index at the ingress tap.
+    /// Names of the flows, indexed by their number at the ingress tap.
     pub flow_names: Vec<String>,
-    /// Latency budgets to judge.
     pub budgets: Vec<Budget>,
 }
 
-/// The document, and the delays it was made from. None where no packet was matched: there is no delay then.
+/// Builds the document and returns it with its delays. Returns `None` if no packet was matched, because then
+/// there are no delays.
 pub fn summarize(
     context: Context,
     measurement: Measurement,
@@ -87,8 +82,8 @@ pub fn summarize(
     let sent = measurement.sent();
     let intervals = measurement.intervals.result();
     let (flows, flow_places) = flows(&measurement, &context);
-    // Where an egress capture is known to be cut off, packets that might still have arrived say nothing
-    // about a budget.
+    // If an egress capture is known to be truncated, packets that could still have arrived do not count for a
+    // budget.
     let longest_limit = context.budgets.iter().map(|budget| budget.limit.ns).max().unwrap_or(0);
     let unseen = if context.post.truncated.is_some() { measurement.lost_unseen(longest_limit) } else { 0 };
     let mut summary = Summary {
@@ -122,7 +117,7 @@ pub fn summarize(
             .collect(),
     };
     summary.matching.events.sort_by_key(|event| (event.pre_ns.or(event.post_ns), event.kind));
-    // A negative latency is an error of the clocks: it says nothing about the budget.
+    // A negative latency is a clock error and does not count for the budget.
     let judged = sent - summary.matching.negative - unseen;
     let failures_beyond = |limit_ns: i64| {
         let mut late = 0;
@@ -200,7 +195,7 @@ fn loss(measurement: &Measurement, sent: u64) -> Loss {
     }
 }
 
-/// Percentiles of the delay variation from those of the delay: each less the smallest delay of the sample
+/// Percentiles of the delay variation: each percentile of the delay minus the smallest delay of the sample
 /// (RFC 5481, section 4.2).
 pub(crate) fn pdv(delays: &[Percentile], min_ns: i64) -> Vec<Percentile> {
     let less_smallest = |percentile: &Percentile| Percentile {
@@ -222,10 +217,10 @@ fn variation(measurement: &Measurement, found: &Distribution) -> Variation {
     }
 }
 
-/// Flows listed, those with most packets; the rest is one entry.
+/// Maximum number of flows listed, by packets; the rest is one entry.
 const FLOWS_LISTED: usize = 32;
 
-/// The flows, most packets first, and by its number at the tap the place of each in that order.
+/// The flows, most packets first, and each flow's position in that order by its number at the tap.
 fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<Option<u32>>) {
     let tallies = &measurement.flows;
     let mut order: Vec<usize> =
@@ -248,7 +243,7 @@ fn flows(measurement: &Measurement, context: &Context) -> (Flows, Vec<Option<u32
     (Flows { rule: context.flow_rule, count, largest }, places)
 }
 
-/// One entry of the breakdown, for a flow or for several together.
+/// One entry of the flow table, for one flow or for several together.
 fn flow(name: String, number: Option<u32>, tallies: &[&FlowTally]) -> Flow {
     let total = |of: fn(&FlowTally) -> u64| tallies.iter().map(|tally| of(tally)).sum();
     let delay = match tallies {
@@ -294,8 +289,8 @@ fn sums(tallies: &[&FlowTally]) -> Option<FlowDelay> {
     (n > 0).then_some(FlowDelay { count: n, min_ns: min, mean_ns, max_ns: max, percentiles: Vec::new() })
 }
 
-/// The distribution function at some hundred ranks, evenly spread over the nines on one side and
-/// over the ranks on the other, each with its exact delay and count.
+/// Distribution function at a few hundred ranks, half of them evenly spaced over the nines and half over the
+/// ranks, each with its exact delay and count.
 pub(crate) fn curve(delays: &Counts) -> Vec<CurvePoint> {
     let n = delays.count();
     let half = CURVE_POINTS / 2;
@@ -326,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_curve_starts_and_ends_with_the_extremes() {
+    fn curve_starts_and_ends_with_the_extremes() {
         let mut counts = Counts::new(100);
         (0..5000).for_each(|i| counts.add(i % 1000 + i / 4990 * 3000));
         let points = curve(&counts);

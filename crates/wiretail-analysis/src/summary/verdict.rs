@@ -1,19 +1,19 @@
-//! Whether a latency budget holds, with the confidence that the number of packets allows.
+//! Verdicts on latency budgets, with the confidence that the number of packets allows.
 
 use wiretail_schema::summary::{Outcome, Verdict};
 use wiretail_schema::units::{Budget, Share, thousands};
 
 use crate::stats::quantile::share_bounds;
 
-/// Each bound of the share of failures is exceeded with this probability at most.
+/// Probability that the true share of failures exceeds each bound, at most.
 const RISK: f64 = 0.05;
 
-/// The verdict on one budget: of `packets` sent, `failures` were lost or later than the limit.
+/// Verdict on one budget. Of `packets` sent, `failures` were lost or later than the limit.
 ///
-/// Reliability as 3GPP TR 38.913 and ITU-R M.2410 define it: the share of packets sent that are
-/// delivered within the limit; a lost packet fails like a late one. PASS needs the upper bound of the share of failures
-/// within the budget, FAIL the lower bound beyond it. Three hundred thousand packets without a
-/// failure are the fewest that can pass 99.999 %.
+/// Reliability follows 3GPP TR 38.913 and ITU-R M.2410: the share of packets sent that are delivered within
+/// the limit. A lost packet fails like a late one. PASS requires the upper bound of the share of failures to
+/// be within the budget, FAIL requires the lower bound to be beyond it. To pass 99.999 %, at least 300,000
+/// packets without a failure are needed.
 pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     let allowed = 1.0 - budget.share.fraction();
     let (low, high) = share_bounds(failures.min(packets), packets, RISK);
@@ -29,11 +29,11 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
         Outcome::Pass => format!("with 95 % confidence it is at most {}", percent(high)),
         Outcome::Fail => format!("with 95 % confidence it is at least {}", percent(low)),
         Outcome::Undecided => format!(
-            "it may be anything from {} to {}: too few packets to tell{}",
+            "it lies between {} and {}: too few packets to decide{}",
             percent(low),
             percent(high),
             if failures == 0 {
-                format!(", {} without a failure would be enough", thousands(packets_to_pass(allowed)))
+                format!(", {} without a failure would suffice", thousands(packets_to_pass(allowed)))
             } else {
                 String::new()
             },
@@ -60,12 +60,12 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     }
 }
 
-/// The fewest packets that pass without a failure: (1 - allowed)^n <= 5 %.
+/// Minimum number of packets that pass without a failure: (1 - allowed)^n <= 5 %.
 fn packets_to_pass(allowed: f64) -> u64 {
     (RISK.ln() / (-allowed).ln_1p()).ceil() as u64
 }
 
-/// A share in percent with three significant digits.
+/// Formats a share in percent with three significant digits.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value == 0.0 {
@@ -77,7 +77,7 @@ pub fn percent(share: f64) -> String {
     format!("{text} %")
 }
 
-/// A number of packets with its noun: "1 packet", "300 000 packets".
+/// Formats a number of packets with its noun: "1 packet", "300 000 packets".
 pub fn packets(count: u64) -> String {
     format!("{} packet{}", thousands(count), if count == 1 { "" } else { "s" })
 }
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fewest_packets_that_can_pass() {
+    fn computes_minimum_packets_to_pass() {
         assert_eq!(packets_to_pass(1e-5), 299_572);
         assert_eq!(outcome("1ms@99.999%", 299_572, 0), Outcome::Pass);
         assert_eq!(outcome("1ms@99.999%", 299_571, 0), Outcome::Undecided);
     }
 
     #[test]
-    fn verdicts_follow_the_bounds() {
+    fn verdicts_follow_confidence_bounds() {
         assert_eq!(outcome("1ms@99.999%", 300_000, 1), Outcome::Undecided);
         assert_eq!(outcome("1ms@99.999%", 300_000, 30), Outcome::Fail);
         assert_eq!(outcome("1ms@99%", 300_000, 30), Outcome::Pass);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people() {
+    fn formats_numbers_for_reading() {
         assert_eq!(percent(1e-5), "0.001 %");
         assert_eq!(percent(0.123456), "12.3 %");
         assert_eq!(percent(1.0), "100 %");

@@ -339,7 +339,7 @@ fn an_analysis_says_what_a_capture_lost() {
     let findings: Vec<_> = summary["findings"].as_array().expect("findings").iter().collect();
     let found = findings.iter().find(|finding| finding["code"] == "capture-dropped").expect("the finding");
     assert!(
-        found["message"].as_str().unwrap().contains("egress capture states that its tap lost 7 packets"),
+        found["message"].as_str().unwrap().contains("egress capture reports that its tap lost 7 packets"),
         "{found}"
     );
 }

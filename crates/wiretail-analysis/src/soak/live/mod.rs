@@ -1,12 +1,12 @@
-//! Measuring while the packets come: the matcher fed in steps, and a record a second.
+//! Live measurement: the matcher is fed in steps, and every second yields a record.
 //!
-//! Each tap's packets come in order, but the taps are read one after the other, in chunks. A chunk
-//! waits until the caller declares both taps complete up to a time ([`LiveMeasurement::advance`]); up
-//! to there they are merged as the offline way merges them, so every packet meets the same fate.
+//! Each tap's packets come in order, but the taps are read one after the other, in chunks. A chunk waits
+//! until the caller declares both taps complete up to a time ([`LiveMeasurement::advance`]). Up to that time
+//! the packets are merged as in the offline analysis, so every packet has the same outcome.
 //!
-//! Seconds are whole seconds of the taps' clock. The memory holds the packets that wait, those under
-//! way in the matcher (twice the window's worth at most, and no more than its limit), and the
-//! buckets of one second: it does not grow with time, and nothing is allocated a packet.
+//! Seconds are whole seconds of the taps' clock. Memory holds the waiting packets, those in flight in the
+//! matcher (those of twice the window, up to the matcher's limit), and the buckets of one second. It does not
+//! grow with time, and there is no allocation per packet.
 
 mod second;
 
@@ -16,43 +16,41 @@ use wiretail_schema::run::interval::IntervalRecord;
 use crate::matching::{Matcher, merge};
 use second::{SecondTally, TapSecond};
 
-/// Length of a record, in ns: half of the second that a kill may cost, because a record is written only
-/// when the taps have handed over what they saw in it.
+/// Length of a record, in ns. A kill may cost one second of data. Half of a second is used, because a record
+/// is written only after the taps have delivered its packets.
 pub const INTERVAL_NS: i64 = 500_000_000;
 
-/// Seconds without any packet that are recorded one by one; beyond, the log has a gap. A clock that
-/// was set forward by a year must not fill the disk.
+/// Maximum number of consecutive records without packets. Beyond it the log has a gap, so that a clock set
+/// forward by a year does not fill the disk.
 const EMPTY_MAX: u32 = 60;
 
-/// Which wire a packet was seen on.
+/// The wire on which a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tap {
-    /// The ingress wire.
     Pre,
-    /// The egress wire.
     Post,
 }
 
-/// How to measure.
+/// Settings of a live measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// Delays shorter than this count as arrived, in ns. Lost packets are known after twice that.
+    /// Delays shorter than this count as arrived, in ns. A packet is known to be lost after twice that time.
     pub window_ns: i64,
-    /// Packets sent in this first part are left out, in ns.
+    /// Packets sent in this initial time are left out, in ns.
     pub trim_ns: i64,
-    /// Limits of the budgets, in ns: packets beyond each are counted exactly.
+    /// Limits of the budgets, in ns. Packets beyond each limit are counted exactly.
     pub limits_ns: Vec<i64>,
-    /// How many of the worst packets of each second to keep.
+    /// Number of worst packets to keep per second.
     pub worst: usize,
 }
 
-/// A measurement that goes on while packets come.
+/// A measurement that runs while packets arrive.
 pub struct LiveMeasurement {
     matcher: Matcher,
     tally: SecondTally,
     pre: Side,
     post: Side,
-    /// Start of the current second; None before the first packet.
+    /// Start of the current second; `None` before the first packet.
     start_ns: Option<i64>,
     empty: u32,
     closed: Vec<IntervalRecord>,
@@ -65,9 +63,10 @@ struct Side {
 }
 
 impl Side {
-    /// How many of those that wait come before a time.
+    /// Number of waiting packets before a time.
     fn before(&self, until_ns: i64) -> usize {
-        // Stamps ascend, but for rare backward steps: those wait for the one in front of them.
+        // Timestamps ascend except for rare backward steps. A packet after such a step waits for the previous
+        // one.
         match self.waiting.last() {
             Some(last) if last.ts_ns >= until_ns => {
                 self.waiting.iter().position(|record| record.ts_ns >= until_ns).unwrap_or(0)
@@ -78,7 +77,6 @@ impl Side {
 }
 
 impl LiveMeasurement {
-    /// Nothing measured yet.
     pub fn new(settings: &LiveSettings) -> Self {
         Self {
             matcher: Matcher::new(settings.window_ns),
@@ -91,7 +89,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Takes the next packet of a tap.
+    /// Adds the next packet of a tap.
     #[inline]
     pub fn packet(&mut self, tap: Tap, record: Record) {
         match tap {
@@ -103,7 +101,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Notes a packet without a key, of `wire_len` bytes on the wire: it takes no part.
+    /// Counts a packet without a key, of `wire_len` bytes on the wire. It is not analysed.
     pub fn packet_without_key(&mut self, tap: Tap, wire_len: u32) {
         match tap {
             Tap::Pre => self.pre.second.without_key(wire_len),
@@ -111,7 +109,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Notes packets that a tap lost since the last note, by its own count.
+    /// Adds the number of packets that a tap lost since the last call, as counted by the tap.
     pub fn dropped(&mut self, tap: Tap, packets: u64) {
         match tap {
             Tap::Pre => self.pre.second.dropped(packets),
@@ -119,7 +117,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Declares that every packet stamped before `complete_ns` has been given, of both taps.
+    /// Declares that all packets of both taps with timestamps before `complete_ns` have been given.
     pub fn advance(&mut self, complete_ns: i64) {
         let mut start_ns = match self.start_ns {
             Some(start_ns) => start_ns,
@@ -136,7 +134,7 @@ impl LiveMeasurement {
             let until_ns = end_ns.min(complete_ns);
             self.merge_before(until_ns);
             self.matcher.advance(until_ns, &mut self.tally);
-            // The end of all time is never reached.
+            // The last representable time is never reached.
             if complete_ns < end_ns || end_ns == i64::MAX {
                 break;
             }
@@ -146,7 +144,7 @@ impl LiveMeasurement {
         self.start_ns = Some(start_ns);
     }
 
-    /// Where the second behind `end_ns` starts: there, unless nothing has happened for long.
+    /// Start of the next second: `end_ns`, or later after a long silence.
     fn next_second(&self, end_ns: i64, complete_ns: i64) -> i64 {
         if self.empty < EMPTY_MAX {
             return end_ns;
@@ -185,19 +183,19 @@ impl LiveMeasurement {
         }
     }
 
-    /// The records of the seconds that ended since the last call.
+    /// Returns the records of the seconds that ended since the last call.
     pub fn take_closed(&mut self) -> std::vec::Drain<'_, IntervalRecord> {
         self.closed.drain(..)
     }
 
-    /// Ends the measurement: no more packets will come. Returns the records of all seconds not taken
-    /// yet; the last one ends with the last packet, and holds as lost what is still under way.
+    /// Ends the measurement. Returns the records of all seconds not taken yet. The last record ends with the
+    /// last packet and counts packets still in flight as lost.
     pub fn finish(mut self) -> Vec<IntervalRecord> {
         let waiting = self.pre.waiting.iter().chain(&self.post.waiting).map(|record| record.ts_ns).max();
         if let Some(last_ns) = waiting {
             self.advance(last_ns.saturating_add(1));
         }
-        // What lay behind a backward step.
+        // Packets after a backward step.
         self.merge_before(i64::MAX);
         let start_ns = self.start_ns.unwrap_or(0);
         self.matcher.finish(&mut self.tally);

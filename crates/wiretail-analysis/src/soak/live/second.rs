@@ -1,4 +1,4 @@
-//! What became of packets in one second.
+//! Tally of one record: outcomes of packets, and the timestamps of each tap.
 
 use wiretail_schema::packet::Record;
 use wiretail_schema::run::interval::{IntervalRecord, ReorderingCounts, TapInterval, bucket};
@@ -10,11 +10,11 @@ use crate::metrics::reordering::ReorderingTally;
 use crate::metrics::tap::{GRANULARITY_TIMESTAMPS, granularity};
 use crate::metrics::worst::{Candidate, WorstTally};
 
-/// Tallies the matcher's outcomes until they are taken, second by second.
+/// Tallies the matcher's outcomes until they are taken, one record at a time.
 pub(super) struct SecondTally {
-    /// Counters that go into the record as they are; its other fields are filled when it is taken.
+    /// Counters that go into the record unchanged. The other fields are filled when it is taken.
     record: IntervalRecord,
-    /// Packets in each bucket of delays, up to the window's.
+    /// Number of packets per bucket of delays, up to the window.
     buckets: Vec<u64>,
     /// Sum of the squared delays, in ns².
     squares_ns2: u128,
@@ -23,15 +23,15 @@ pub(super) struct SecondTally {
     worst: WorstTally,
     reordering: ReorderingTally,
     loss_runs: LossRuns,
-    /// Delay of the last matched packet; jitter goes by it.
+    /// Delay of the last matched packet, for the jitter.
     delay_ns: Option<i64>,
     jitter_ns: f64,
     lost_at_end: u64,
     last_post_ns: i64,
     trim_ns: i64,
-    /// First ingress stamp; `i64::MIN` before.
+    /// First ingress timestamp; `i64::MIN` before the first packet.
     first_pre_ns: i64,
-    /// Packets seen before are left out.
+    /// Packets first seen before this time are left out, in ns.
     cut_ns: i64,
 }
 
@@ -57,7 +57,7 @@ impl SecondTally {
         }
     }
 
-    /// Notes the first ingress stamp; later ones change nothing.
+    /// Records the first ingress timestamp. Later calls have no effect.
     #[inline]
     pub(super) fn first_sent(&mut self, ts_ns: i64) {
         if self.first_pre_ns == i64::MIN {
@@ -68,10 +68,10 @@ impl SecondTally {
         }
     }
 
-    /// The record of the second that started at `start_ns`, without its length and its taps.
+    /// Takes the record that started at `start_ns`, without its length and its taps.
     pub(super) fn take(&mut self, start_ns: i64) -> IntervalRecord {
         let mut record = std::mem::replace(&mut self.record, empty(self.limits_ns.len()));
-        // A thousandth of a ns is enough, and shorter.
+        // Three decimals of a ns suffice and keep the log short.
         let rounded = |ns: f64| (ns * 1000.0).round() / 1000.0;
         record.max_jitter_ns = rounded(record.max_jitter_ns.max(self.jitter_ns));
         record.jitter_ns = rounded(self.jitter_ns);
@@ -97,7 +97,7 @@ impl SecondTally {
                     record.delays.push((bucket as u16, std::mem::take(count)));
                 }
             }
-            // n Σx² - (Σx)² without rounding: both fit for 10^7 packets of a minute each.
+            // n Σx² - (Σx)² without rounding: both fit for 10^7 packets with delays of one minute.
             let (n, sum) = (u128::from(record.matched), u128::from(record.sum_ns));
             let squares = self.squares_ns2.saturating_mul(n).saturating_sub(sum.saturating_mul(sum));
             record.squares_ns2 = (squares as f64 / record.matched as f64).round();
@@ -106,7 +106,7 @@ impl SecondTally {
         record
     }
 
-    /// Takes an arrival that counts for the order only.
+    /// Adds an arrival that counts only for the order.
     fn arrived_outside(&mut self, sent: &Sent, delay_ns: i64) {
         self.lost_at_end = 0;
         self.last_post_ns = self.last_post_ns.max(sent.ts_ns.saturating_add(delay_ns));
@@ -148,7 +148,7 @@ impl Observer for SecondTally {
             *over += u64::from(delay_ns > *limit_ns);
         }
         self.squares_ns2 += u128::from(delay_ns as u64) * u128::from(delay_ns as u64);
-        // Matched means shorter than the window, so there is a bucket.
+        // A matched delay is shorter than the window, so there is a bucket for it.
         self.buckets[bucket(delay_ns)] += 1;
         self.worst.take(Candidate { delay_ns, pre_ns: sent.ts_ns, pre_index: sent.index(), flow: 0 });
         // RFC 3550, A.8: J += (|D| - J) / 16.
@@ -191,14 +191,14 @@ impl Observer for SecondTally {
     }
 }
 
-/// One tap's stamps in one second.
+/// Timestamps of one tap within one record.
 #[derive(Default)]
 pub(super) struct TapSecond {
     second: TapInterval,
-    /// Stamp of the packet before, over the seconds.
+    /// Timestamp of the previous packet, kept across records.
     before_ns: Option<i64>,
     timestamps: Vec<i64>,
-    /// The grid of the first stamps, and how many it was looked for in.
+    /// Granularity of the first timestamps, and the number of timestamps it is based on.
     granularity: (f64, u64),
 }
 
@@ -212,7 +212,7 @@ impl TapSecond {
         self.second.packets_dropped += packets;
     }
 
-    /// Takes the next packets.
+    /// Adds the next packets.
     pub(super) fn take(&mut self, records: &[Record]) {
         let Some(first) = records.first() else { return };
         if self.second.packets == 0 {
@@ -248,12 +248,12 @@ impl TapSecond {
         second.gap_squares_ns2 += gap_ns as f64 * gap_ns as f64;
     }
 
-    /// Stamp of the last packet, in ns; `i64::MIN` before the first.
+    /// Timestamp of the last packet, in ns; `i64::MIN` before the first packet.
     pub(super) fn last_ns(&self) -> i64 {
         self.before_ns.unwrap_or(i64::MIN)
     }
 
-    /// The second's numbers; stamps count from `start_ns`.
+    /// Returns the tap's numbers. Timestamps are relative to `start_ns`.
     pub(super) fn close(&mut self, start_ns: i64) -> TapInterval {
         let mut second = std::mem::take(&mut self.second);
         if self.granularity.1 < self.timestamps.len() as u64 {

@@ -1,4 +1,4 @@
-//! Whatever the chunks, the seconds add up to what the offline tally counts.
+//! For any chunks, the records add up to the counts of the offline tally.
 
 use proptest::prelude::*;
 use wiretail_schema::run::interval::{SegmentStart, TapStart};
@@ -12,7 +12,7 @@ use crate::stats::quantile::distribution;
 const WINDOW_NS: i64 = 50_000_000;
 const LIMIT_NS: i64 = 5_000_000;
 
-/// The offline way: everything merged at once.
+/// The offline analysis: all packets merged at once.
 fn offline(pre: &[Record], post: &[Record], trim_ns: i64) -> Measurement {
     let first_ns = pre.first().map_or(i64::MIN, |record| record.ts_ns);
     let measurement = Measurement::new(WINDOW_NS, trim_ns, 5, first_ns);
@@ -48,7 +48,7 @@ fn totals(trim_ns: i64) -> SoakTotals {
     })
 }
 
-/// What happens to a packet: time since the one before, delay, copies.
+/// Outcome of a packet: time since the previous one, delay, copies.
 #[derive(Debug, Clone)]
 struct Fate {
     gap_ns: i64,
@@ -102,7 +102,7 @@ fn packets(fates: &[Fate]) -> (Vec<Record>, Vec<Record>) {
     (pre, post)
 }
 
-/// Gives both taps in chunks: up to each time, and some packets more.
+/// Feeds both taps in chunks: up to each time, plus a few packets.
 fn live(pre: &[Record], post: &[Record], steps: &[(i64, usize)], trim_ns: i64) -> Vec<IntervalRecord> {
     let mut live = LiveMeasurement::new(&settings(trim_ns));
     let (mut i, mut j) = (0, 0);
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn seconds_add_up_to_the_offline_analysis(
+    fn records_add_up_to_offline_analysis(
         fates in prop::collection::vec(fate(), 1..300),
         steps in prop::collection::vec((1..300_000_000i64, 0..40usize), 1..20),
         trim_ns in prop_oneof![Just(0), 0..2_000_000_000i64],
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn a_clock_that_jumps_leaves_a_gap_and_not_a_record_a_second() {
+fn clock_jump_leaves_gap_instead_of_empty_records() {
     let mut live = LiveMeasurement::new(&settings(0));
     let record = |ts_ns, key| Record { ts_ns, key, flow: 0, wire_len: 60 };
     live.packet(Tap::Pre, record(5, 1));
@@ -204,7 +204,7 @@ fn a_clock_that_jumps_leaves_a_gap_and_not_a_record_a_second() {
 }
 
 #[test]
-fn losses_are_decided_without_a_further_packet() {
+fn reports_losses_without_further_packets() {
     let mut live = LiveMeasurement::new(&settings(0));
     live.packet(Tap::Pre, Record { ts_ns: 5, key: 1, flow: 0, wire_len: 60 });
     live.advance(INTERVAL_NS);

@@ -1,17 +1,18 @@
-//! Whose the delay is: packet by packet, how much of it passed in the devices (VNFs), and how much in what carries
-//! packets to them and from them (the infrastructure).
+//! Latency breakdown per packet: the delay in the devices (VNFs) and in the infrastructure that carries
+//! packets to and from them.
 //!
-//! Of each packet, the devices' share is the sum of the delays over the devices, each from the tap before it to the
-//! tap behind it, and the infrastructure's is what is left of the whole way. So both are exact distributions of
-//! differences of stamps, not differences of distributions: percentiles of the parts do not add up to those of the
-//! whole, as their worst packets are not the same ones.
+//! For each packet, the devices' share is the sum of the delays over the devices, each from the tap upstream
+//! of the device to the tap downstream of it. The infrastructure's share is the rest of the path. Both are
+//! exact distributions of timestamp differences, not differences of distributions. Percentiles of the parts
+//! therefore do not add up to those of the whole, because their worst packets differ.
 //!
-//! Packets are joined by their keys: positions in two captures are not those of the same packet once one was lost or
-//! overtaken. The whole way comes first and is sorted by key, 24 bytes a packet; then each device adds to it. Keys of
-//! a stream rise by one, so the packet behind the last one of its flow is nearly always the one looked for.
+//! Packets are joined by their keys, because positions in two captures diverge once a packet is lost or
+//! overtaken. The whole path comes first and is sorted by key, at 24 bytes per packet; then each device adds
+//! its delays. Keys of a stream increase by one, so the entry after the last packet of a flow is almost
+//! always the right one.
 //!
-//! [`additions`] holds the devices of one trial against the skeleton of another: there the packets are not the same,
-//! and the difference is one of distributions, percentile by percentile.
+//! [`additions`] compares the devices of one trial with the skeleton of another. The packets differ between
+//! trials, so the result is a difference of distributions, percentile by percentile.
 
 use wiretail_schema::run::breakdown::{
     AddedDelay, Addition, Breakdown, BreakdownCurves, BreakdownDelays, TrialCurves,
@@ -23,47 +24,48 @@ use crate::matching::Sent;
 use crate::stats::counts::Counts;
 use crate::stats::quantile::{Confidence, curve_shares, distribution, percentiles_with};
 
-/// The percentiles of [`Breakdown`]: the curves have more.
+/// Percentiles in [`Breakdown`]; the curves have more.
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
-/// Pages of each of the three multisets: 8 MiB.
+/// Number of pages of each of the three multisets: 8 MiB.
 const PAGES: usize = 4096;
-/// Flows whose place in the order of keys is remembered.
+/// Number of flows whose position in the order of keys is remembered.
 const FLOWS: usize = 4096;
 
-/// A packet of the whole way.
+/// A packet of the whole path.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     key: u64,
     whole_ns: i64,
-    /// Below, the sum of the delays in devices, in ns; above [`SEEN`], how many devices those are.
+    /// Sum of the delays in devices in ns, plus [`SEEN`] times the number of those devices.
     inside: u64,
 }
 
-/// One device in [`Packet::inside`]: sums of delays stay below 2^56 ns, which is two years.
+/// One device in [`Packet::inside`]. Sums of delays stay below 2^56 ns, which is two years.
 const SEEN: u64 = 1 << 56;
-/// What is there of a packet that can't be told from another, or that a device seems to have let through twice.
+/// Marks a packet whose key is not unique, or that seems to have passed a device twice.
 const SPOILT: u64 = u64::MAX;
 
-/// Collects the packets of the whole way, in any order.
+/// Collects the packets of the whole path, in any order.
 #[derive(Debug, Default)]
 pub struct WholeWay {
     packets: Vec<Packet>,
 }
 
 impl WholeWay {
-    /// With room for so many packets.
+    /// Creates an empty collection with room for `packets` packets.
     pub fn with_capacity(packets: usize) -> Self {
         Self { packets: Vec::with_capacity(packets) }
     }
 
-    /// Takes a packet that was matched on the whole way.
+    /// Adds a packet that was matched over the whole path.
     pub fn take(&mut self, sent: &Sent, delay_ns: i64) {
         self.packets.push(Packet { key: sent.key, whole_ns: delay_ns, inside: 0 });
     }
 
-    /// The packets are complete: what the devices took of them comes next.
+    /// Ends the collection of packets. The delays in the devices come next.
     pub fn complete(mut self) -> BreakdownTally {
-        // A stable order is not needed: of equal keys none counts. Sorted ones take one pass.
+        // No stable order is needed, because packets with equal keys do not count. Sorted input takes one
+        // pass.
         self.packets.sort_unstable_by_key(|packet| packet.key);
         for same in self.packets.chunk_by_mut(|a, b| a.key == b.key).filter(|same| same.len() > 1) {
             same.iter_mut().for_each(|packet| packet.inside = SPOILT);
@@ -72,24 +74,24 @@ impl WholeWay {
     }
 }
 
-/// Collects what the devices took of the packets of the whole way.
+/// Adds the delays in the devices to the packets of the whole path.
 #[derive(Debug)]
 pub struct BreakdownTally {
-    /// By their keys.
+    /// Packets ordered by key.
     packets: Vec<Packet>,
     devices: u8,
-    /// By flow, the place behind its last packet.
+    /// Per flow, the position after its last packet.
     behind_last: Vec<usize>,
 }
 
 impl BreakdownTally {
-    /// What is taken from now on was matched over the next device.
+    /// Starts the next device. Packets added from now on were matched over it.
     pub fn next_device(&mut self) {
         self.devices += 1;
         self.behind_last.clear();
     }
 
-    /// Takes a packet that was matched from the tap before the device to the tap behind it.
+    /// Adds a packet that was matched over the current device.
     pub fn take(&mut self, sent: &Sent, delay_ns: i64) {
         let Some(place) = self.find(sent) else { return };
         let packet = &mut self.packets[place];
@@ -98,9 +100,9 @@ impl BreakdownTally {
         }
         match u8::try_from(packet.inside / SEEN) {
             Ok(seen) if seen + 1 == self.devices => packet.inside += SEEN + delay_ns.max(0) as u64,
-            // Over this device already.
+            // The packet has already passed this device.
             Ok(seen) if seen == self.devices => packet.inside = SPOILT,
-            // An earlier device did not see it: it stays incomplete.
+            // An earlier device did not see the packet, so it stays incomplete.
             _ => {}
         }
     }
@@ -119,7 +121,8 @@ impl BreakdownTally {
         Some(place)
     }
 
-    /// The result, of the direction whose whole way is `segment`. None where no packet was on the whole way.
+    /// Returns the result for the direction whose whole path is `segment`, or `None` if no packet took the
+    /// whole path.
     pub fn finish(self, segment: &str) -> Option<(Breakdown, BreakdownCurves)> {
         let [mut whole, mut infrastructure, mut vnf] = [(); 3].map(|()| Counts::new(PAGES));
         let (mut left_out, mut contradictory) = (0, 0);
@@ -166,14 +169,14 @@ fn delays(counts: &Counts) -> BreakdownDelays {
     BreakdownDelays { mean_ns: found.mean_ns, max_ns: found.max_ns, percentiles: shown.collect() }
 }
 
-/// Kind of the device that others are held against.
+/// Kind of the reference device.
 const SKELETON: &str = "skeleton";
-/// Full name of the factor that is the device.
+/// Full name of the factor that selects the device.
 const KIND: &str = "dut.kind";
 
-/// What each device takes beyond the skeleton application: of every valid trial that has shares, against every one
-/// of the same repeat and under the same load whose device is the skeleton. Factors of the device that only one of
-/// the two has (a batch, a socket) do not keep them apart; those that both have do.
+/// Delay that each device adds to the skeleton application. Compares every valid trial that has a breakdown
+/// with every skeleton trial of the same repeat under the same load. Device factors that only one of the two
+/// has (a batch, a socket) do not prevent the comparison; factors that both have must be equal.
 pub fn additions(run: &Run, curves: &[TrialCurves]) -> Vec<Addition> {
     let usable = |trial: &&TrialRecord| trial.state == TrialState::Valid && !trial.breakdown.is_empty();
     let is_skeleton = |trial: &TrialRecord| trial.setting(KIND).is_some_and(|kind| kind.text == SKELETON);
@@ -204,7 +207,7 @@ pub fn additions(run: &Run, curves: &[TrialCurves]) -> Vec<Addition> {
     found
 }
 
-/// Whether two trials differ in their devices only.
+/// Whether two trials differ only in their devices.
 fn same_load(run: &Run, a: &TrialRecord, b: &TrialRecord) -> bool {
     run.factors.iter().filter(|key| *key != KIND).all(|key| match (a.setting(key), b.setting(key)) {
         (Some(a), Some(b)) => a.text == b.text,
@@ -213,12 +216,12 @@ fn same_load(run: &Run, a: &TrialRecord, b: &TrialRecord) -> bool {
     })
 }
 
-/// The quantile function of `a` less that of `b`, at the percentiles that both have.
+/// Difference of the quantile functions of `a` and `b`, at the percentiles that both have.
 ///
-/// The bounds are those farthest apart that the two intervals allow. Each leaves out its true percentile with a
-/// probability of 2.5 % at most, so both hold with 95 % at least (Bonferroni), whatever the distributions; as a rule
-/// the errors do not add up like that, and the interval is wider than it need be. Each is for its own percentile: not
-/// all of them hold at once with 95 %.
+/// The bounds are the farthest apart that the two intervals allow. Each interval misses its true percentile
+/// with a probability of at most 2.5 %, so both hold with at least 95 % (Bonferroni), for any distribution.
+/// The errors rarely add up in full, so the interval is usually wider than necessary. Each interval holds for
+/// its own percentile; they do not hold jointly with 95 %.
 fn difference(a: &[Percentile], b: &[Percentile]) -> Vec<AddedDelay> {
     let other = |p: &Percentile| b.iter().find(|other| other.percentile == p.percentile);
     let pairs = a.iter().filter_map(|p| Some((p, other(p)?)));

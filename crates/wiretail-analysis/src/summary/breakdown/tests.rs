@@ -1,4 +1,5 @@
-//! The join against brute force, the parts against closed forms, differences against constructed truth.
+//! Tests of the join against brute force, of the parts against closed forms, and of differences against
+//! constructed ground truth.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ fn sent(key: u64, flow: u32) -> Sent {
     Sent { ts_ns: 0, key, sequence: 0, duplicates_before: 0, flow }
 }
 
-/// What a tap pair saw: keys and delays.
+/// Keys and delays of the packets seen by a pair of taps.
 type Seen = Vec<(u64, i64)>;
 
 fn joined(whole: &Seen, devices: &[Seen]) -> Option<(Breakdown, BreakdownCurves)> {
@@ -26,7 +27,8 @@ fn joined(whole: &Seen, devices: &[Seen]) -> Option<(Breakdown, BreakdownCurves)
     tally.finish("forward")
 }
 
-/// The definition word by word: (whole, infrastructure, devices) of each packet that was seen everywhere, once.
+/// The literal definition: (whole, infrastructure, devices) of each packet that was seen everywhere exactly
+/// once.
 fn brute_force(whole: &Seen, devices: &[Seen]) -> Vec<(i64, i64, i64)> {
     let by_key = |seen: &Seen| {
         let mut delays: HashMap<u64, Vec<i64>> = HashMap::new();
@@ -57,7 +59,7 @@ fn at(mut values: Vec<i64>, share: f64) -> i64 {
 
 proptest! {
     #[test]
-    fn the_join_equals_brute_force(
+    fn join_equals_brute_force(
         whole in prop::collection::vec((0..60u64, 0..3000i64), 1..80),
         devices in prop::collection::vec(prop::collection::vec((0..64u64, 0..900i64), 0..90), 1..4),
     ) {
@@ -81,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn constant_delays_give_themselves() {
+fn breaks_down_constant_delays_exactly() {
     let keys = || (0..5000u64).map(|i| i ^ (i % 7) << 47);
     let seen = |delay: i64| -> Seen { keys().map(|key| (key, delay)).collect() };
     let (breakdown, curves) = joined(&seen(1000), &[seen(300), seen(450)]).unwrap();
@@ -102,8 +104,8 @@ fn constant_delays_give_themselves() {
 
 #[test]
 fn parts_are_joined_packet_by_packet() {
-    // Where the device is slow the infrastructure is fast: the whole is constant, the parts are not, and differences
-    // of percentiles (1000 - 900 at p99) would be wrong for the infrastructure.
+    // If the device is slow, the infrastructure is fast, so the whole is constant and the parts are not.
+    // Differences of percentiles (1000 - 900 at p99) would be wrong for the infrastructure.
     let whole: Seen = (0..1000).map(|key| (key, 1000)).collect();
     let device: Seen = (0..1000).rev().map(|key| (key, 100 + 800 * i64::from(key % 2 == 0))).collect();
     let (breakdown, _) = joined(&whole, &[device]).unwrap();
@@ -115,14 +117,15 @@ fn parts_are_joined_packet_by_packet() {
 }
 
 #[test]
-fn what_was_not_seen_everywhere_is_left_out_and_counted() {
+fn counts_packets_not_seen_everywhere_as_left_out() {
     let all = |packets: u64, delay: i64| -> Seen { (0..packets).map(|key| (key, delay)).collect() };
-    // Key 3 does not enter the second device, key 5 leaves the first one twice, key 9 comes twice on the whole way.
+    // Key 3 does not enter the second device, key 5 leaves the first one twice, and key 9 appears twice on
+    // the whole path.
     let (mut whole, mut first, mut second) = (all(20, 100), all(20, 10), all(20, 20));
     second.retain(|(key, _)| *key != 3);
     first.push((5, 11));
     whole.push((9, 100));
-    // Key 7's stamps are impossible; key 99 is seen by a device only.
+    // Key 7 has impossible timestamps; key 99 is seen only by a device.
     second[6] = (7, 500);
     second.push((99, 1));
     let (breakdown, _) = joined(&whole, &[first, second]).unwrap();
@@ -171,9 +174,9 @@ fn run(trials: Vec<(TrialRecord, TrialCurves)>) -> Vec<Addition> {
 }
 
 #[test]
-fn what_a_device_adds_is_the_difference_of_the_distributions() {
-    // Uniform from 1000 to 20999 ns against the same, stretched threefold: the difference of the quantile functions
-    // is 2 q, although the packets' order is another one.
+fn added_delay_is_the_difference_of_quantile_functions() {
+    // Uniform from 1000 to 20999 ns, compared with the same distribution stretched by three. The difference
+    // of the quantile functions is 2 q, although the packets have a different order.
     let skeleton = trial(1, SKELETON, &[("dut.batch", "32")], |key| 1000 + key as i64);
     let device = trial(2, "other", &[], |key| 3 * (1000 + (key as i64 * 7919) % 20_000));
     let found = run(vec![skeleton, device]);
@@ -187,14 +190,15 @@ fn what_a_device_adds_is_the_difference_of_the_distributions() {
             point.low_ns.unwrap() < point.value_ns && point.high_ns.is_none_or(|high| high > point.value_ns)
         );
     }
-    // Nothing bounds the maximum's neighbourhood from above, on either side.
+    // Near the maximum, no value bounds either distribution from above.
     let last = addition.points.last().unwrap();
     assert_eq!((last.low_ns, last.high_ns, last.supported), (None, None, false));
 }
 
 #[test]
-fn the_band_covers_a_difference_of_nothing() {
-    // The same distribution drawn twice: at each percentile zero lies within 95 % intervals in nearly all draws.
+fn interval_covers_zero_for_equal_distributions() {
+    // The same distribution drawn twice: at each percentile, the 95 % interval contains zero in nearly all
+    // draws.
     let draw = |seed: u64| {
         move |key: u64| {
             let share = Random::behind(Random::new(seed).bits(), key).uniform();
@@ -208,12 +212,12 @@ fn the_band_covers_a_difference_of_nothing() {
         let p99 = found[0].points.iter().find(|p| p.percentile == 99.0).unwrap();
         missed += u64::from(p99.low_ns.unwrap() > 0 || p99.high_ns.unwrap() < 0);
     }
-    // 5 % would be 3 of them; that more than 9 miss has a probability of 0.1 %, were it as many.
+    // 5 % would be 3 draws. At that rate, more than 9 misses have a probability of 0.1 %.
     assert!(missed <= 9, "{missed} of {draws}");
 }
 
 #[test]
-fn only_trials_under_the_same_load_are_held_against_each_other() {
+fn compares_only_trials_under_the_same_load() {
     let skeleton =
         |number, rate| trial(number, SKELETON, &[("dut.batch", "1"), ("traffic.rate", rate)], |_| 10);
     let device = |number, rate| trial(number, "other", &[("traffic.rate", rate)], |_| 30);
