@@ -1,9 +1,8 @@
-//! Several results side by side.
+//! Comparison of several results.
 //!
-//! Differences of percentiles come with an interval made from the two percentiles' own confidence
-//! intervals: MOVER, the method of variance estimates recovery (Zou and Donner, Statistics in
-//! Medicine 27, 2008, formula 3), which needs no assumption on the distributions beyond that the two
-//! measurements are independent.
+//! The interval of a difference of percentiles is computed from the confidence intervals of both percentiles
+//! by MOVER, the method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27, 2008,
+//! formula 3). It only assumes that the two measurements are independent.
 
 pub mod overhead;
 pub mod overload;
@@ -11,27 +10,26 @@ pub mod ranking;
 
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// One number of several results: the first is the baseline.
+/// One number of several results. The first result is the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What is compared: "p99.9".
+    /// Name of the number, such as "p99.9".
     pub name: String,
     /// Whether the values are times in ns; otherwise they are ratios or counts.
     pub is_time: bool,
-    /// One cell a result.
+    /// One cell per result.
     pub cells: Vec<Cell>,
 }
 
-/// One value and how it differs from the baseline.
+/// One value and its difference from the baseline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
-    /// The value.
     pub value: f64,
-    /// Bounds of its 95 % confidence interval, where there is one.
+    /// Bounds of the value's 95 % confidence interval, if it has one.
     pub interval: Option<(f64, f64)>,
-    /// Whether the value rests on enough packets.
+    /// Whether the sample is large enough for the value.
     pub supported: bool,
-    /// Value minus the baseline's; None for the baseline itself.
+    /// Value minus the baseline's value; `None` for the baseline itself.
     pub difference: Option<f64>,
     /// Bounds of the 95 % confidence interval of the difference.
     pub difference_interval: Option<(f64, f64)>,
@@ -42,13 +40,13 @@ impl Cell {
         Self { value, interval, supported, difference: None, difference_interval: None }
     }
 
-    /// Whether the interval of the difference lies on one side of zero.
+    /// Whether the interval of the difference excludes zero.
     pub fn differs(&self) -> bool {
         self.difference_interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }
 
-    /// Whether the value is worse (higher) than the baseline's by more than `tolerance` of it, with
-    /// 95 % confidence. Never where there is no interval: extremes of single packets prove nothing.
+    /// Whether the value exceeds the baseline's by more than the fraction `tolerance`, with 95 % confidence.
+    /// Returns false without an interval, because extremes of single packets prove nothing.
     pub fn is_worse_by(&self, tolerance: f64) -> bool {
         let (Some(difference), Some((low, _))) = (self.difference, self.difference_interval) else {
             return false;
@@ -57,12 +55,12 @@ impl Cell {
     }
 }
 
-/// The table: minimum, mean, percentiles, maximum, loss ratio, reordered ratio.
+/// Builds the table: minimum, mean, percentiles, maximum, loss ratio, reordered ratio.
 pub fn compare(summaries: &[&Summary]) -> Vec<Row> {
     let mut rows = vec![
         row("min", true, summaries, |s| Cell::new(s.delay.min_ns as f64, None, true)),
         row("mean", true, summaries, |s| {
-            // The mean of n values is normal to good approximation: half width 1.96 sigma / sqrt(n).
+            // The mean of n values is approximately normal: half width 1.96 sigma / sqrt(n).
             let half = 1.96 * s.delay.stddev_ns / (s.delay.count as f64).sqrt();
             Cell::new(
                 s.delay.mean_ns,
@@ -106,7 +104,7 @@ fn row(name: &str, is_time: bool, summaries: &[&Summary], cell: impl Fn(&Summary
     Row { name: name.to_owned(), is_time, cells }
 }
 
-/// The interval of `a` - `b` from the intervals of either.
+/// The interval of `a` - `b`, from the intervals of both.
 fn mover(a: &Cell, b: &Cell) -> Option<(f64, f64)> {
     let ((a_low, a_high), (b_low, b_high)) = (a.interval?, b.interval?);
     let difference = a.value - b.value;
@@ -120,15 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_of_differences() {
+    fn difference_intervals_match_hand_computed_values() {
         let cell = |value, low, high| Cell::new(value, Some((low, high)), true);
-        // Hand-computed: 10 - 4 with half widths 3 and 4: 6 +- 5.
+        // Computed by hand: 10 - 4 with half widths 3 and 4 is 6 +- 5.
         assert_eq!(mover(&cell(10.0, 7.0, 13.0), &cell(4.0, 0.0, 8.0)), Some((1.0, 11.0)));
         assert_eq!(mover(&Cell::new(1.0, None, true), &cell(4.0, 0.0, 8.0)), None);
     }
 
     #[test]
-    fn worse_needs_confidence() {
+    fn is_worse_only_with_confidence() {
         let mut cell = Cell::new(110.0, Some((100.0, 120.0)), true);
         cell.difference = Some(10.0);
         cell.difference_interval = Some((-2.0, 22.0));

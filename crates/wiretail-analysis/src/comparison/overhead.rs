@@ -1,7 +1,8 @@
-//! What tracing changes of what it observes: traced trials against untraced ones that are alike in all else.
+//! Overhead of tracing: traced trials compared with untraced trials that are otherwise identical.
 //!
-//! The traced trials' median of a percentile less that of the untraced ones is held against the range of the untraced
-//! ones: trials that nothing distinguishes differ by that much anyway. Nothing is pooled.
+//! For each percentile, the difference between the medians of the traced and the untraced trials is compared
+//! with the range of the untraced ones, because identical trials differ by that much anyway. Nothing is
+//! pooled.
 
 use wiretail_schema::run::overhead::{Overhead, OverheadAt, OverheadVerdict};
 use wiretail_schema::run::scenario::{Scenario, SegmentResult};
@@ -10,14 +11,15 @@ use wiretail_schema::summary::Percentile;
 
 use crate::stats::list::median;
 
-/// The percentiles that are compared.
+/// Percentiles that are compared.
 const PERCENTILES: [f64; 2] = [50.0, 99.9];
-/// Full name of the key by which a traced trial and its twin differ.
+/// Full name of the key by which a traced trial and its control differ.
 const RECORD: &str = "trace.record";
-/// Beginning of the names of keys that say how a trial is traced.
+/// Prefix of the keys that configure tracing.
 const TRACE: &str = "trace.";
 
-/// What tracing changes, for each scenario that has valid trials with it and without: of the whole device under test.
+/// Overhead of tracing over the whole device under test, for each scenario that has valid traced and untraced
+/// trials.
 pub fn overheads(run: &Run, results: &[SegmentResult]) -> Vec<Overhead> {
     found(run, |number| {
         let result = results.iter().find(|result| result.trial == number && result.segment == 0);
@@ -25,7 +27,7 @@ pub fn overheads(run: &Run, results: &[SegmentResult]) -> Vec<Overhead> {
     })
 }
 
-/// The same by what gives a trial's percentiles, by its number.
+/// Like [`overheads`], with a function that returns a trial's percentiles by its number.
 fn found<'a>(run: &Run, percentiles: impl Fn(usize) -> &'a [Percentile]) -> Vec<Overhead> {
     let valid = || run.trials.iter().filter(|trial| trial.state == TrialState::Valid);
     let mut groups: Vec<Vec<&TrialRecord>> = Vec::new();
@@ -38,7 +40,7 @@ fn found<'a>(run: &Run, percentiles: impl Fn(usize) -> &'a [Percentile]) -> Vec<
     groups.iter().filter_map(|group| overhead(run, group, &percentiles)).collect()
 }
 
-/// Whether two trials have the same settings, but for whether and how they are traced.
+/// Whether two trials have the same settings, apart from tracing.
 fn alike(a: &TrialRecord, b: &TrialRecord) -> bool {
     fn others(trial: &TrialRecord) -> impl Iterator<Item = &SettingRecord> {
         trial.settings.iter().filter(|setting| !setting.key.starts_with(TRACE))
@@ -46,7 +48,7 @@ fn alike(a: &TrialRecord, b: &TrialRecord) -> bool {
     others(a).eq(others(b))
 }
 
-/// None where one of both kinds is missing.
+/// Returns `None` unless the group has both traced and untraced trials.
 fn overhead<'a>(
     run: &Run,
     group: &[&TrialRecord],
@@ -130,7 +132,7 @@ mod tests {
         }
     }
 
-    /// p50 as given, p99.9 ten times that.
+    /// p50 as given; p99.9 is ten times p50.
     fn percentiles(p50: &[i64]) -> Vec<Vec<Percentile>> {
         let p = |percentile, value_ns| Percentile {
             percentile,
@@ -147,7 +149,7 @@ mod tests {
     const UNTRACED: [(&str, &str); 2] = [("traffic.rate", "10 kpps"), (RECORD, "false")];
 
     #[test]
-    fn controls_are_found_and_compared_with_the_range_between_untraced_trials() {
+    fn compares_controls_with_the_range_of_untraced_trials() {
         let other = [("traffic.rate", "20 kpps"), (RECORD, "true")];
         let mut trials = vec![
             trial(1, &TRACED),
@@ -162,7 +164,7 @@ mod tests {
         trials[7].state = TrialState::Invalid;
         let values = percentiles(&[120, 100, 130, 95, 110, 125, 900, 5_000]);
         let found = found(&run(trials), |number| &values[number - 1]);
-        assert_eq!(found.len(), 1, "the rate without a twin has nothing to be compared with");
+        assert_eq!(found.len(), 1, "the rate without a control cannot be compared");
         assert_eq!(found[0].scenario.to_string(), "10 kpps");
         assert_eq!((&found[0].traced[..], &found[0].untraced[..]), (&[1, 3, 5][..], &[2, 4, 6][..]));
         let [p50, tail] = found[0].percentiles[..] else { panic!("two percentiles") };
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_beyond_the_range_is_called_so_and_one_pair_tells_nothing() {
+    fn reports_difference_beyond_range_and_unknown_for_one_pair() {
         let trials = || vec![trial(1, &TRACED), trial(2, &UNTRACED), trial(3, &UNTRACED)];
         let verdict = |trials: Vec<TrialRecord>, p50: &[i64]| {
             let values = percentiles(p50);
@@ -181,13 +183,13 @@ mod tests {
         };
         assert_eq!(verdict(trials(), &[131, 100, 130]), OverheadVerdict::Beyond);
         assert_eq!(verdict(trials(), &[130, 100, 130]), OverheadVerdict::Within);
-        // Faster with tracing is as odd as slower.
+        // Being faster with tracing is as implausible as being slower.
         assert_eq!(verdict(trials(), &[69, 100, 130]), OverheadVerdict::Beyond);
         assert_eq!(verdict(trials()[..2].to_vec(), &[100, 100]), OverheadVerdict::Unknown);
     }
 
     #[test]
-    fn without_numbers_there_is_nothing_to_compare() {
+    fn compares_nothing_without_percentiles() {
         let trials = vec![trial(1, &TRACED), trial(2, &UNTRACED)];
         assert!(found(&run(trials), |_| &[]).is_empty());
         assert!(found(&run(Vec::new()), |_| &[]).is_empty());

@@ -1,19 +1,19 @@
-//! From which offered rate on a device under test no longer keeps up.
+//! The offered rate from which on a device under test no longer keeps up.
 //!
-//! Below its capacity, loss and median delay hardly depend on the rate: a plateau. Beyond it, queues
-//! fill, so the delay rises to the length of the queue and the rest is lost. There is no standard
-//! threshold between the two (RFC 2544 asks for no loss at all, which one stray packet of a million
-//! breaks), so the rule is stated in full: a rate is overloaded where
+//! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it,
+//! queues fill, so the delay rises to the length of the queue and the rest is lost. There is no standard
+//! threshold between the two (RFC 2544 requires zero loss, which a single lost packet in a million violates),
+//! so the rule is stated in full. A rate is overloaded if
 //!
-//! - more than [`Overload::LOSS_MIN`] is lost, and more than [`Overload::LOSS_FACTOR`] times the
-//!   median of the lower rates or [`Overload::LOSS_STEP`] more than it; or
+//! - more than [`Overload::LOSS_MIN`] is lost, and the loss exceeds [`Overload::LOSS_FACTOR`] times the
+//!   median of the lower rates or that median plus [`Overload::LOSS_STEP`]; or
 //! - the median delay is more than [`Overload::DELAY_FACTOR`] times the median of at least
 //!   [`Overload::DELAY_RATES`] lower rates;
 //!
-//! and where the same holds, against the same lower rates, for every higher rate. A single rate that
-//! sticks out, with quiet ones above it, is thus no overload (at the highest rate the two can't be told
-//! apart). Of repeats at a rate the median counts. The lowest rate can't be marked: nothing below it
-//! shows the plateau.
+//! and if the same holds, against the same lower rates, for every higher rate. A single outlier with normal
+//! rates above it is therefore not an overload. (At the highest rate the two cannot be distinguished.) The
+//! median over repeats at a rate is used. The lowest rate cannot be marked, because no lower rate shows the
+//! plateau.
 
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialState};
@@ -23,15 +23,15 @@ use crate::stats::list::median;
 /// One trial: a point of the curves over the offered rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadPoint {
-    /// Offered rate, in packets a second.
+    /// Offered rate, in packets per second.
     pub rate_pps: u64,
     /// Share of packets lost, 0 to 1.
     pub loss_ratio: f64,
-    /// Median delay, in ns; None where no packet arrived.
+    /// Median delay, in ns; `None` if no packet arrived.
     pub p50_ns: Option<i64>,
 }
 
-/// The repeats of one rate, as their medians.
+/// Medians over the repeats at one rate.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     rate_pps: u64,
@@ -39,8 +39,8 @@ struct Level {
     p50_ns: Option<f64>,
 }
 
-/// The lowest rate from which on loss or delay leaves the plateau; None where none does, or where
-/// fewer than two rates were tried. The points may come in any order, several for each rate.
+/// The lowest rate from which on loss or delay leaves the plateau. Returns `None` if there is no such rate,
+/// or if fewer than two rates were tried. The points may be in any order, with several per rate.
 pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     let levels = levels(points);
     (1..levels.len()).find_map(|at| {
@@ -51,8 +51,8 @@ pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     })
 }
 
-/// The overloads of a run: of each scenario, from the valid trials' whole device under test. A trial in
-/// which nothing arrived has no result, and so no say.
+/// Overloads of a run, one per scenario at most, over the whole device under test in its valid trials. A
+/// trial in which no packet arrived has no result and does not count.
 pub fn overloads(run: &Run, results: &[SegmentResult]) -> Vec<OverloadMark> {
     let valid = run.trials.iter().filter(|trial| trial.state == TrialState::Valid);
     let points = valid.filter_map(|trial| {
@@ -83,7 +83,7 @@ fn marks(points: impl Iterator<Item = (Scenario, LoadPoint)>) -> Vec<OverloadMar
     marks.collect()
 }
 
-/// The points by rate, lowest first.
+/// Groups the points by rate, lowest first.
 fn levels(points: &[LoadPoint]) -> Vec<Level> {
     let mut sorted = points.to_vec();
     sorted.sort_by_key(|point| point.rate_pps);
@@ -97,7 +97,7 @@ fn levels(points: &[LoadPoint]) -> Vec<Level> {
         .collect()
 }
 
-/// Whether a rate is overloaded against the lower ones, and by what one sees it.
+/// Whether a rate is overloaded compared with the lower ones, and which sign shows it.
 fn sign(lower: &[Level], level: &Level) -> Option<OverloadSign> {
     let usual = median(lower.iter().map(|level| level.loss))?;
     let limit = Overload::LOSS_MIN.max((usual * Overload::LOSS_FACTOR).min(usual + Overload::LOSS_STEP));
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Points at 10, 20, 30, … kpps from their loss and their median delay in µs.
+    /// Points at 10, 20, 30, … kpps with the given loss and median delay in µs.
     fn points(values: &[(f64, i64)]) -> Vec<LoadPoint> {
         let point = |(index, &(loss_ratio, p50_us)): (usize, &(f64, i64))| LoadPoint {
             rate_pps: 10_000 * (index as u64 + 1),
@@ -134,35 +134,35 @@ mod tests {
     }
 
     #[test]
-    fn planted_overloads_are_found() {
+    fn finds_injected_overloads() {
         assert_eq!(rate(&[(0.0, 10), (0.0, 11), (0.0, 12), (0.3, 900), (0.5, 1000)]), Some(40_000));
-        // The queue fills before anything is lost.
+        // The queue fills before packets are lost.
         assert_eq!(rate(&[(0.0, 10), (0.0, 11), (0.0, 90), (0.2, 900)]), Some(30_000));
-        // Loss without a queue: the device drops at once.
+        // Loss without a queue: the device drops packets immediately.
         let found = overload(&points(&[(0.0, 10), (0.004, 10)])).unwrap();
         assert_eq!(found.sign, OverloadSign::Loss { ratio: 0.004, limit: Overload::LOSS_MIN });
-        // Every rate is beyond the capacity: the lowest can't be told, the next can.
+        // Every rate is beyond the capacity. The lowest cannot be marked, but the next one can.
         assert_eq!(rate(&[(0.1, 900), (0.5, 950), (0.75, 960)]), Some(20_000));
-        // The median of the lower rates is the lower of the two in the middle: 10 µs, three times.
+        // The median of the lower rates is the lower of the two in the middle: 10 µs, times three.
         let found = overload(&points(&[(0.0, 10), (0.0, 12), (0.0, 34)])).unwrap();
         assert_eq!(found.sign, OverloadSign::Delay { p50_ns: 34_000, limit_ns: 30_000 });
     }
 
     #[test]
-    fn noise_is_no_overload() {
+    fn ignores_noise() {
         assert_eq!(rate(&[(0.0, 12), (1e-4, 9), (5e-4, 14), (9e-4, 20), (2e-4, 11)]), None);
         assert_eq!(rate(&[(0.0, 10), (0.0, 10), (0.0, 10), (0.0, 10)]), None, "all losses zero");
-        // Delays fall with the rate where idle cores sleep deep.
+        // Delays fall with the rate if idle cores enter deep sleep states.
         assert_eq!(rate(&[(0.0, 60), (0.0, 25), (0.0, 10), (0.0, 12)]), None);
         // A device that drops one packet in a hundred on purpose, at any rate.
         assert_eq!(rate(&[(0.01, 10), (0.011, 10), (0.009, 11)]), None);
     }
 
     #[test]
-    fn a_single_outlier_is_no_overload() {
+    fn ignores_single_outlier() {
         assert_eq!(rate(&[(0.0, 10), (0.05, 400), (0.0, 11), (0.0, 12)]), None);
         assert_eq!(rate(&[(0.0, 10), (0.05, 400), (0.0, 11), (0.0, 12), (0.4, 900)]), Some(50_000));
-        // Nor is one repeat of three.
+        // One outlier among three repeats does not count either.
         let mut repeats = points(&[(0.0, 10), (0.0, 11), (0.0, 12)]);
         repeats.extend(points(&[(0.0, 10), (0.0, 10), (0.0, 13)]));
         repeats.extend(points(&[(0.0, 10), (0.0, 10), (0.6, 4000)]));
@@ -170,14 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn too_few_rates_show_no_plateau() {
+    fn requires_enough_rates_for_a_plateau() {
         assert_eq!(rate(&[]), None);
         assert_eq!(rate(&[(0.9, 5000)]), None);
-        assert_eq!(rate(&[(0.0, 10), (0.0, 5000)]), None, "one lower rate is no plateau of the delay");
+        assert_eq!(
+            rate(&[(0.0, 10), (0.0, 5000)]),
+            None,
+            "one lower rate does not form a plateau of the delay"
+        );
     }
 
     #[test]
-    fn curves_that_turn_back_count_from_where_they_stay() {
+    fn marks_rate_from_which_overload_persists() {
         let values = [(0.0, 10), (0.0, 10), (0.01, 10), (0.0, 10), (0.02, 50), (0.01, 10)];
         assert_eq!(rate(&values), Some(50_000));
         let mut shuffled = points(&values);
@@ -186,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_at_which_nothing_arrives_is_overloaded() {
+    fn rate_without_arrivals_is_overloaded() {
         let mut all = points(&[(0.0, 10), (0.0, 10), (1.0, 0)]);
         all[2].p50_ns = None;
         assert_eq!(overload(&all).map(|found| found.rate_pps), Some(30_000));
     }
 
     #[test]
-    fn each_scenario_has_its_own() {
+    fn scenarios_have_separate_overloads() {
         let named = |kind: &str| {
             let (key, text) = ("dut.kind".to_owned(), kind.to_owned());
             Scenario { settings: vec![SettingRecord { key, text, number: 0 }] }

@@ -1,25 +1,25 @@
-//! Which device is the fastest under a load, and which can't be told apart.
+//! Ranks devices by delay under a load, and reports which ones cannot be distinguished.
 //!
-//! Devices are ranked by a percentile of the whole delay with its confidence interval. Repeats are not pooled: a
-//! device's value is the median of its trials, and its interval reaches from the lowest bound of theirs to the
-//! highest, so that what changes from trial to trial widens it, too. Where the intervals of two devices overlap,
-//! neither is called faster: a device's rank is then a range, from one more than there are devices wholly below it
-//! to as many as there are not wholly above it.
+//! Devices are ranked by a percentile of the whole delay with its confidence interval. Repeats are not
+//! pooled. A device's value is the median of its trials, and its interval reaches from the lowest bound of
+//! its trials to the highest, so that variation between trials widens it. If the intervals of two devices
+//! overlap, neither is called faster. A device's rank is then a range: from one plus the number of devices
+//! entirely below it, to the number of devices that are not entirely above it.
 
 use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::Percentile;
 use wiretail_schema::units::Share;
 
-/// The percentiles that devices are ranked by.
+/// Percentiles by which devices are ranked.
 const PERCENTILES: [f64; 2] = [99.9, 50.0];
-/// Factors that make trials a contest: without one of them, the same device is measured throughout.
+/// Factors that make trials comparable as a contest. Without one of them, all trials measure the same device.
 const CONTEST: [&str; 2] = ["dut.kind", "dut.deployment"];
-/// Factors of the table `dut` that are the way through the testbed, not the device.
+/// Factors of the `dut` table that describe the path through the testbed, not the device.
 const WAY: [&str; 2] = ["dut.hops", "dut.switch"];
 
-/// The rankings of a run, for each load by each percentile: of the valid trials' whole device under test. Empty
-/// where trials differ neither in the device nor in its deployment.
+/// Rankings of a run over the whole device under test in its valid trials, for each load and percentile.
+/// Empty if trials differ neither in the device nor in its deployment.
 pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
     if !run.factors.iter().any(|key| CONTEST.contains(&key.as_str())) {
         return Vec::new();
@@ -60,8 +60,8 @@ fn add<'a>(groups: &mut Vec<(Scenario, Vec<&'a TrialRecord>)>, scenario: Scenari
     }
 }
 
-/// A percentile of repeats, which are not pooled: the median of theirs, with an interval from their lowest
-/// bound to their highest. None without repeats.
+/// Percentile over repeats, which are not pooled: the median of their values, with an interval from their
+/// lowest bound to their highest. `None` without repeats.
 pub(crate) fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
     repeats.sort_by_key(|p| p.value_ns);
     let median = *Share::MEDIAN.of(&repeats)?;
@@ -74,7 +74,7 @@ pub(crate) fn of_repeats(mut repeats: Vec<Percentile>) -> Option<Percentile> {
     })
 }
 
-/// A device without its rank; None without trials.
+/// A device without its rank; `None` without trials.
 fn place(device: &Scenario, repeats: Vec<(usize, Percentile)>) -> Option<Place> {
     let (trials, repeats): (Vec<usize>, Vec<Percentile>) = repeats.into_iter().unzip();
     let found = of_repeats(repeats)?;
@@ -91,7 +91,7 @@ fn place(device: &Scenario, repeats: Vec<(usize, Percentile)>) -> Option<Place> 
     })
 }
 
-/// By rising delay, each with the ranks that the intervals allow.
+/// Sorts by delay, lowest first, and sets the ranks that the intervals allow.
 fn ranked(mut places: Vec<Place>) -> Vec<Place> {
     places.sort_by_key(|place| place.value_ns);
     let bounds: Vec<(i64, i64)> = places.iter().map(|p| (p.low_ns, p.high_ns.unwrap_or(i64::MAX))).collect();
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn intervals_apart_give_ranks() {
+    fn disjoint_intervals_give_ranks() {
         let expected = [(10, 1, 1, vec![]), (20, 2, 2, vec![]), (30, 3, 3, vec![])];
         assert_eq!(ranks(&[(20, 18, Some(22)), (30, 28, Some(33)), (10, 9, Some(11))]), expected);
     }
 
     #[test]
-    fn overlapping_ones_are_not_distinguished() {
-        // The middle one overlaps both others, which are apart.
+    fn overlapping_intervals_are_not_distinguished() {
+        // The middle one overlaps both others, which are disjoint.
         let chain = ranks(&[(10, 8, Some(14)), (15, 13, Some(19)), (20, 18, Some(25))]);
         assert_eq!(chain, [(10, 1, 2, vec![1]), (15, 1, 3, vec![0, 2]), (20, 2, 3, vec![1])]);
         // Without an upper bound it may be slower than all that follow.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_a_median_within_all_their_intervals() {
+    fn repeats_use_median_and_widest_interval() {
         let repeats = vec![
             (1, percentile(30, 25, Some(35))),
             (4, percentile(10, 9, Some(11))),
