@@ -1,7 +1,8 @@
-//! How fast the twin simulates: `queueing_bench MODEL PACKETS SEED`, one simulation, its time on the core and its numbers as JSON.
+//! Measures the speed of the queueing simulation. `queueing_bench MODEL PACKETS SEED` runs one simulation and
+//! prints its CPU time and results as JSON.
 //!
-//! The models are those of `benches/queueing_simpy.py`, which does the same in SimPy; `benches/queueing` runs both in turns. Counting
-//! every delay, for percentiles, is part of the time.
+//! The models are the same as in `benches/queueing_simpy.py`, which uses SimPy. `benches/queueing` alternates
+//! between the two. The time includes counting every delay for the percentiles.
 
 use std::error::Error;
 use std::fs;
@@ -33,7 +34,7 @@ fn model(name: &str) -> Result<(QueueingModel, Arrivals), String> {
     }
 }
 
-/// Seconds that this thread has had a core: what others on the machine take does not count (proc(5), schedstat).
+/// CPU time of this thread in seconds, without the time that other processes take (proc(5), schedstat).
 fn core_seconds() -> Result<f64, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
     let ns: f64 = text.split(' ').next().unwrap_or_default().parse()?;
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |what: &str| arguments.next().ok_or(format!("expected {what}: MODEL PACKETS SEED"));
     let (model, arrivals) = model(&next("a model")?)?;
-    let (packets, seed) = (next("how many packets")?.parse()?, next("a seed")?.parse()?);
+    let (packets, seed) = (next("a number of packets")?.parse()?, next("a seed")?.parse()?);
     let begin = core_seconds()?;
     let (load, _) = predict(&model, &arrivals, packets, seed)?;
     let seconds = core_seconds()? - begin;

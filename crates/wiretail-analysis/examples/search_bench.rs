@@ -1,6 +1,8 @@
-//! Searches of simulated devices: `search_bench CASE` searches each of the case's devices and prints what it found as JSON.
+//! Searches simulated devices: `search_bench CASE` searches each of the case's devices and prints the results
+//! as JSON.
 //!
-//! `benches/search_peer.py` does the same by MLRsearch's own implementation; `benches/search` runs both and compares.
+//! `benches/search_peer.py` does the same with MLRsearch's reference implementation. `benches/search` runs
+//! both and compares.
 
 use std::error::Error;
 

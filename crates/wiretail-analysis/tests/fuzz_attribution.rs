@@ -1,5 +1,5 @@
-//! Fuzzing of attribution: whatever a damaged trace, its roles or clocks that were set come to, it ends, and what it
-//! says adds up.
+//! Fuzzing of attribution: for any damaged trace, inconsistent roles and clocks, it terminates, and its
+//! results add up.
 
 use wiretail_analysis::causes::attribution::{Builder, Inputs, PacketTime, explain, explain_gaps};
 use wiretail_schema::causes::trace::{
@@ -12,7 +12,7 @@ mod fuzz;
 
 use fuzz::fuzz;
 
-/// Most times are near each other, in order or not; some are absurd.
+/// Most times are close to each other, in any order; some are absurd.
 fn time(random: &mut Random, near: u64) -> u64 {
     match random.below(40) {
         0 => u64::MAX - random.below(3),
@@ -145,7 +145,7 @@ fn round(random: &mut Random) {
     };
     let mut packets: Vec<PacketTime> = (0..100).map(packet).collect();
     packets.truncate(random.below(101) as usize);
-    // They are asked for in order, and whoever asks has them from a matching.
+    // The times must be in order, as a matcher returns them.
     packets.sort_unstable_by_key(|packet| packet.in_ns);
     let lost = gaps(random, 3);
     let inputs = Inputs {
@@ -171,7 +171,7 @@ fn round(random: &mut Random) {
     }
 }
 
-/// A core that is watched without packets: every gap is counted once.
+/// A core that is observed without packets: every gap counts once.
 fn round_of_gaps(random: &mut Random) {
     let mut roles = roles(random);
     roles.stalls = gaps(random, 30);

@@ -1,11 +1,12 @@
-//! Regular patterns: what was planted is found by frequency or period, and told to follow a clock or the packets; where
-//! nothing was planted, nothing is found.
+//! Regular patterns: injected ones are found with their frequency or period, and attributed to a clock or to
+//! the packet count. Without injected patterns, none are found.
 
 use wiretail_analysis::causes::periodicity::{Numbers, POSITION, Series, find, kernel_ticks};
 use wiretail_schema::causes::capture::{Follows, Recurrence};
 use wiretail_schema::random::Random;
 
-/// Packets with a gap of `gap_ns` and some jitter, or at random where `poisson`; delays with a tail, and `more` on top.
+/// Packets with a gap of `gap_ns` and some jitter, or at random times if `poisson`. Delays have a tail, and
+/// `more` is added.
 fn series(packets: u64, gap_ns: f64, poisson: bool, seed: u64, more: impl Fn(u64, i64) -> i64) -> Series {
     let mut random = Random::new(seed);
     let mut series = Series::default();
@@ -24,7 +25,7 @@ fn series(packets: u64, gap_ns: f64, poisson: bool, seed: u64, more: impl Fn(u64
     series
 }
 
-/// A clock that stops packets for `stop_ns` each period, as seen by a packet at `at_ns`.
+/// Delay of a packet at `at_ns` from a clock that stops packets for `stop_ns` in each period.
 fn stopped(at_ns: i64, hz: f64, stop_ns: f64) -> i64 {
     let period_ns = 1e9 / hz;
     let since_ns = (at_ns as f64 + 1_234_567.0).rem_euclid(period_ns);
@@ -37,7 +38,7 @@ fn best(series: &Series) -> Recurrence {
 }
 
 #[test]
-fn a_tick_of_250_hz_is_found_through_packets_at_10_kpps() {
+fn finds_tick_of_250_hz_in_packets_at_10_kpps() {
     for (seed, hz) in [(1, 250.0), (2, 250.011), (3, 249.99)] {
         let found = best(&series(100_000, 99_921.75, false, seed, |_, at| stopped(at, hz, 24_000.0)));
         assert!((found.frequency_hz / hz - 1.0).abs() < 1e-4, "{hz}: {found:?}");
@@ -48,14 +49,14 @@ fn a_tick_of_250_hz_is_found_through_packets_at_10_kpps() {
 }
 
 #[test]
-fn a_clock_without_a_name_is_found_at_its_frequency() {
+fn finds_unnamed_clock_at_its_frequency() {
     let found = best(&series(60_000, 100_000.0, false, 4, |_, at| stopped(at, 61.7, 90_000.0)));
     assert!((found.frequency_hz / 61.7 - 1.0).abs() < 1e-3, "{found:?}");
     assert_eq!((found.follows, found.clock), (Follows::Clock, None));
 }
 
 #[test]
-fn every_128th_packet_is_told_from_a_clock() {
+fn distinguishes_every_128th_packet_from_a_clock() {
     let late = |place: u64, _| if place % 128 == 79 { 3_000 } else { 0 };
     let mut planted = series(60_000, 99_921.75, false, 5, late);
     planted.numbers.push(Numbers {
@@ -71,7 +72,7 @@ fn every_128th_packet_is_told_from_a_clock() {
 }
 
 #[test]
-fn what_packets_hold_is_told_from_their_position_once_some_are_missing() {
+fn distinguishes_payload_from_position_if_packets_are_missing() {
     let mut planted = series(60_000, 99_921.75, false, 6, |_, _| 0);
     let mut random = Random::new(9);
     let mut number = 0;
@@ -92,14 +93,14 @@ fn what_packets_hold_is_told_from_their_position_once_some_are_missing() {
 }
 
 #[test]
-fn a_tick_that_is_a_whole_number_of_packets_cannot_be_distinguished() {
+fn cannot_distinguish_tick_of_a_whole_number_of_packets() {
     let found = best(&series(60_000, 100_000.0, false, 7, |_, at| stopped(at, 250.0, 90_000.0)));
     assert_eq!((found.follows, found.period_packets), (Follows::Indistinguishable, 40.0), "{found:?}");
     assert_eq!(found.clock.as_deref(), Some("kernel tick, HZ=250"));
 }
 
 #[test]
-fn packets_at_random_times_tell_clock_and_count_apart() {
+fn random_send_times_distinguish_clock_and_count() {
     let clock = best(&series(60_000, 100_000.0, true, 8, |_, at| stopped(at, 250.0, 90_000.0)));
     assert_eq!(clock.follows, Follows::Clock, "{clock:?}");
     assert!((clock.frequency_hz / 250.0 - 1.0).abs() < 1e-3);
@@ -110,8 +111,9 @@ fn packets_at_random_times_tell_clock_and_count_apart() {
 }
 
 #[test]
-fn where_nothing_recurs_nothing_is_found() {
-    // A false alarm in a thousand searches each; bursts and stalls at random times do not raise it.
+fn finds_nothing_without_recurring_patterns() {
+    // Each search has a false alarm rate of one in a thousand. Bursts and stalls at random times do not raise
+    // it.
     let mut alarms = 0;
     for seed in 0..60 {
         let mut random = Random::new(seed + 1000);

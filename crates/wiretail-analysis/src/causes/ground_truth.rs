@@ -1,43 +1,48 @@
-//! Is what delayed a packet told rightly? Planted disturbances against what was said of the packets that they delayed.
+//! Judges attribution against ground truth: injected interference compared with the causes reported for
+//! packets.
 //!
-//! Rests on the list of what was planted, the packets' stamps and the answers only, and on nothing that the attribution
-//! itself has found. A packet *belongs* to a disturbance if it was in the device between [`BEFORE_NS`] before its
-//! beginning and its end; of several, to the one that overlaps its stay the longest. So does a packet that came behind
-//! one that belongs to it before that one had left: it waited, up to [`DRAIN_NS`] after the end. A packet that came
-//! later found the device free again, and whatever delayed it was something else. Not judged are packets that the disturbance
-//! was there for less than half of what they lost, and those that came so close behind others that they had to wait anyway.
+//! It uses only the list of injected interference, the packets' timestamps and the reported causes, and no
+//! other results of the attribution. A packet *belongs* to an interference if it was in the device between
+//! [`BEFORE_NS`] before its start and its end; if there are several, to the one with the longest overlap. A
+//! packet that arrived after such a packet, before that one had left, also belongs to it, up to [`DRAIN_NS`]
+//! after the end, because it waited. A packet that arrived later found the device free again and was delayed
+//! by something else.
+//!
+//! Two kinds of packets are not judged: those whose overlap with the interference is less than half of their
+//! excess delay, and those that arrived so close after others that they had to wait anyway.
 
 use std::collections::BTreeMap;
 
 use wiretail_schema::causes::CauseKind;
 use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interference, InterferenceKind};
 
-/// Only packets that lost more than this are judged, in ns.
+/// Only packets with a higher excess delay than this are judged, in ns.
 pub const LATE_NS: u64 = 20_000;
-/// A disturbance reaches the device a little before who does it has read the clock, in ns.
+/// Time by which interference may reach the device before the injector has read the clock, in ns.
 pub const BEFORE_NS: i64 = 5_000;
-/// So long after a disturbance packets may still wait behind those that it delayed, in ns.
+/// Time after an interference during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;
-/// A disturbance that overlaps a packet's stay by less than this part of what it lost has not delayed it in the main.
+/// An interference that overlaps a packet's stay by less than 1 / `SHARE` of the excess delay is not its main
+/// cause.
 const SHARE: u64 = 2;
 
-/// What was said of a packet.
+/// The reported cause of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// When it entered the device, in ns since 1970.
+    /// When the packet entered the device, in ns since 1970.
     pub in_ns: i64,
     /// When it left, in ns since 1970.
     pub out_ns: i64,
-    /// Its delay less the usual one, in ns.
+    /// Delay minus the baseline delay, in ns.
     pub lost_ns: u64,
-    /// The cause that was named first: its kind, and its name where the kind has one. None: no cause was named.
+    /// The first reported cause: its kind, and its name if the kind has one. `None` if no cause was reported.
     pub cause: Option<(CauseKind, String)>,
-    /// The task that was named as its sender, if any.
+    /// The task reported as the cause's sender, if any.
     pub sender: Option<String>,
 }
 
-/// Judges what was said of packets, in any order. Those that lost up to [`LATE_NS`] are not judged, but tell who waited
-/// behind whom: give all packets of the trial.
+/// Judges the reported causes of packets, in any order. Pass all packets of the trial: packets with an excess
+/// delay of up to [`LATE_NS`] are not judged, but show which packets waited for which.
 pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport {
     let mut report = GroundTruthReport::default();
     let mut confused: BTreeMap<(InterferenceKind, String), u64> = BTreeMap::new();
@@ -53,9 +58,9 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
     let longest = injected.iter().map(|one| one.end_ns - one.start_ns).max().unwrap_or(0);
     let mut packets: Vec<&Judged> = packets.iter().collect();
     packets.sort_by_key(|packet| packet.in_ns);
-    // The packet before, where it belongs to a disturbance: when it left, and to which.
+    // The previous packet, if it belongs to an interference: its departure and the interference.
     let mut before: Option<(i64, &Interference)> = None;
-    // When a device that always takes the usual time would be free.
+    // When a device that always takes the baseline time would be free.
     let mut free_ns = i64::MIN;
     for packet in packets {
         let anyway_ns = free_ns.saturating_sub(packet.in_ns).max(0);
@@ -85,7 +90,7 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
         ground_truth.packets += 1;
         if said == Some(owner.kind) {
             ground_truth.found += 1;
-            // Whose thread ran in the device's stead is the sender of that.
+            // The thread that ran instead of the device is the sender.
             let ran = packet.cause.as_ref().filter(|(kind, _)| *kind == CauseKind::Task);
             ground_truth.senders.extend(ran.map(|(_, name)| name.clone()).or_else(|| packet.sender.clone()));
         } else {
@@ -101,7 +106,7 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
     report
 }
 
-/// The disturbance that took place while the packet was in the device, if any.
+/// The interference that occurred while the packet was in the device, if any.
 fn meets<'a>(injected: &[&'a Interference], longest_ns: i64, packet: &Judged) -> Option<&'a Interference> {
     let behind = injected.partition_point(|one| one.start_ns - BEFORE_NS <= packet.out_ns);
     let candidates = injected[..behind].iter().rev();
@@ -112,12 +117,12 @@ fn meets<'a>(injected: &[&'a Interference], longest_ns: i64, packet: &Judged) ->
         .copied()
 }
 
-/// How long a disturbance was there while the packet was, in ns.
+/// Overlap of an interference with a packet's stay, in ns.
 fn overlap(interference: &Interference, packet: &Judged) -> i64 {
     (interference.end_ns.min(packet.out_ns) - interference.start_ns.max(packet.in_ns)).max(0)
 }
 
-/// What is planted, by what is said.
+/// The kind of interference that corresponds to a reported cause.
 fn kind_of(kind: CauseKind, name: &str) -> Option<InterferenceKind> {
     match kind {
         CauseKind::TlbShootdown => Some(InterferenceKind::Shootdown),
@@ -132,8 +137,8 @@ fn kind_of(kind: CauseKind, name: &str) -> Option<InterferenceKind> {
     }
 }
 
-/// Whether who planted it can be told from outside. Timers have been armed long before, and what the device does is its
-/// own.
+/// Whether the injector can be identified from outside. Timers were armed long before, and the device's own
+/// activity has no sender.
 fn has_sender(kind: InterferenceKind) -> bool {
     use InterferenceKind::{Hog, Ipi, Shootdown, Softirq};
     matches!(kind, Shootdown | Softirq | Ipi | Hog)
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_rightly_is_found() {
+    fn counts_correct_causes_as_found() {
         let packets = [packet(1050, 150, HOG), packet(1150, 60, HOG), packet(5100, 200, PAUSE)];
         let report = judge(&two(), &packets);
         let (hog, pause) = (&report.kinds[&InterferenceKind::Hog], &report.kinds[&InterferenceKind::Pause]);
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_wrongly_costs_both_kinds() {
+    fn wrong_cause_counts_against_both_kinds() {
         let packets = [
             packet(1050, 150, PAUSE),
             packet(1100, 100, HOG),
@@ -208,31 +213,31 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_came_together_are_not_judged() {
-        // Each usually takes 1 us here: of 200 that come at once, the last ones wait for 199 us anyway.
+    fn does_not_judge_packets_that_arrive_together() {
+        // Each packet usually takes 1 us. If 200 arrive at once, the last ones wait for 199 us anyway.
         let together = (0..200).map(|place| packet(1000, place, HOG));
         let report = judge(&two(), &together.collect::<Vec<_>>());
         assert_eq!((report.crowded, report.kinds[&InterferenceKind::Hog].packets), (179, 0));
     }
 
     #[test]
-    fn only_late_packets_that_met_it_or_waited_count() {
+    fn counts_only_late_packets_that_overlap_or_waited() {
         let packets = [
-            // Long before all.
+            // Long before all interference.
             packet(100, 500, None),
-            // Left within the 5 us before the beginning.
+            // Left within the 5 us before the start.
             packet(960, 34, HOG),
-            // Not late enough to be judged, but the next one waited behind it.
+            // Not late enough to be judged, but the next packet waited for it.
             packet(1190, 20, None),
             packet(1205, 60, HOG),
             packet(1260, 40, HOG),
-            // Came when the device was free again.
+            // Arrived when the device was free again.
             packet(1302, 30, HOG),
         ];
         let report = judge(&two(), &packets);
         let hog = &report.kinds[&InterferenceKind::Hog];
         assert_eq!((hog.packets, hog.found, report.not_injected), (3, 3, 2));
-        // None of the three overlaps it: they waited.
+        // None of the three packets overlaps it; they waited.
         assert_eq!(report.doubtful, 0);
         let mut turned = packets.clone();
         turned.reverse();
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_interferences_the_longer_one_in_the_packets_stay_owns_it() {
+    fn assigns_packet_to_interference_with_longest_overlap() {
         use InterferenceKind::{Hog, Timer};
         let both = [injected(Timer, 1000, 1070, "wt-timer"), injected(Hog, 1060, 1260, "wt-hog")];
         let report = judge(&both, &[packet(1050, 200, HOG), packet(1001, 62, Some((CauseKind::Timer, "")))]);
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_not_named_is_missed() {
+    fn reports_missing_sender_names() {
         let list = [injected(InterferenceKind::Ipi, 1000, 1200, "wt-storm")];
         let said = packet(1050, 100, Some((CauseKind::FunctionCall, "ipi_mb")));
         let report = judge(&list, std::slice::from_ref(&said));
@@ -259,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn something_larger_is_doubtful() {
+    fn treats_small_overlap_as_doubtful() {
         let list = [injected(InterferenceKind::Timer, 1000, 1070, "wt-timer")];
         let report = judge(&list, &[packet(1060, 4000, Some((CauseKind::Paused, "")))]);
         assert_eq!((report.doubtful, report.kinds[&InterferenceKind::Timer].recall()), (1, None));
-        // Of 100 us the timers were there for 60.
+        // The timers overlap 60 of 100 us.
         let report = judge(&list, &[packet(1010, 100, Some((CauseKind::Paused, "")))]);
         assert_eq!((report.doubtful, report.kinds[&InterferenceKind::Timer].recall()), (0, Some(0.0)));
     }

@@ -1,6 +1,7 @@
-//! Interrupt counters against stalls: what rose on which core, and whether the stalls fall into the intervals in which
-//! a counter rose. The counters' clock is unrelated to the packets': the offset between the two is fitted, and what
-//! such a fit is worth is told by how often it succeeds by chance. Formula and limits: `docs/kpi/weak-evidence.md`.
+//! Aligns interrupt counters with stalls: which counters rose on which core, and whether the stalls fall into
+//! the intervals in which a counter rose. The counters' clock is unrelated to the packets' clock, so the
+//! offset between the two is fitted. The significance of a fit is the probability that it succeeds by chance.
+//! Formula and limits: `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +10,18 @@ use wiretail_schema::causes::capture::{
 };
 use wiretail_schema::random::Random;
 
-/// Up to so many arrangements are all tried; of more, so many are drawn.
+/// Up to this number of arrangements, all are tried. Above it, [`DRAWN`] random ones are.
 const ARRANGEMENTS: u64 = 200_000;
 const DRAWN: u64 = 9_999;
-/// Stalls that are compared: the largest.
+/// Number of stalls that are compared, largest first.
 const STALLS_MAX: usize = 20;
 
-/// Packets that stand out belong to one stall as long as they are no further apart.
+/// Maximum distance between late packets of one stall.
 const APART_NS: i64 = 100_000_000;
 
-/// Puts packets above `threshold_ns` together to stalls, in order of time: at most the `most` largest.
-/// `packets` are times since the first packet, and delays, both in ns, in order of time.
+/// Groups packets with a delay of at least `threshold_ns` into stalls, in order of time, and keeps the `most`
+/// largest. `packets` are pairs of the time since the first packet and the delay, both in ns, in order of
+/// time.
 pub fn stalls(packets: impl Iterator<Item = (i64, i64)>, threshold_ns: i64, most: usize) -> Vec<Stall> {
     let mut found: Vec<Stall> = Vec::new();
     let mut last_ns = i64::MIN;
@@ -41,8 +43,8 @@ pub fn stalls(packets: impl Iterator<Item = (i64, i64)>, threshold_ns: i64, most
     found
 }
 
-/// Compares counters with stalls of a capture of `span_ns`; `cpu` restricts it to one CPU. `seed` is that of the
-/// permutations where there are too many for all.
+/// Compares counters with the stalls of a capture of length `span_ns`. `cpu` restricts the comparison to one
+/// CPU. `seed` seeds the random arrangements if there are too many to try all.
 pub fn compare(
     path: &str,
     table: &InterruptTable,
@@ -72,7 +74,7 @@ pub fn compare(
         let intervals_risen = rises.iter().filter(|rise| **rise > 0).count();
         let per_second = if span_s > 0.0 { interrupts as f64 / span_s } else { 0.0 };
         rising.push(RisingCounter { name: column.name.clone(), interrupts, per_second, intervals_risen });
-        // A counter that rises most of the time is there whenever a stall is: it tells nothing.
+        // A counter that rises most of the time coincides with every stall and shows nothing.
         if intervals_risen * 2 <= rises.len() {
             occasional.push((column, rises));
         }
@@ -106,7 +108,7 @@ pub fn compare(
                 intervals.iter().map(|interval| rises[*interval]).sum()
             },
             chance,
-            // Bonferroni: the best of several is the more probable by chance.
+            // Bonferroni correction, because the best of several alignments is more likely by chance.
             chance_of_any: (chance * compared as f64).min(1.0),
             exact,
         });
@@ -114,7 +116,7 @@ pub fn compare(
     alignments.sort_by(|a, b| {
         let explained = b.explained.len().cmp(&a.explained.len());
         explained.then(a.chance.total_cmp(&b.chance)).then(b.interrupts.cmp(&a.interrupts)).then_with(|| {
-            // Shootdowns are also counted as function calls: the more telling name first.
+            // TLB shootdowns are also counted as function calls. The more specific name comes first.
             b.name.contains("TLB").cmp(&a.name.contains("TLB"))
         })
     });
@@ -128,10 +130,11 @@ pub fn compare(
     Interrupts { path: path.to_owned(), readings: at_s.len(), span_s, cpus, compared, alignments }
 }
 
-/// Stalls explained, and less the intervals that rose inside the capture without one: the higher, the better.
+/// Number of stalls explained, and minus the number of risen intervals inside the capture without a stall.
+/// Higher is better.
 type Score = (usize, isize);
 
-/// The best offset: what it explains, one such offset, and the interval of all around it that explain the same.
+/// The best offset: its score, one such offset, and the interval of neighboring offsets with the same score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Best {
     score: Score,
@@ -140,14 +143,13 @@ struct Best {
     high_s: f64,
 }
 
-/// A capture that begins `offset_s` after the counters' clock, for all offsets at which as much of it as possible lies
-/// within the readings.
+/// A capture that begins `offset_s` after the counters' clock. Considers all offsets at which as much as
+/// possible of the capture lies within the readings.
 struct Fitting<'a> {
-    /// Times of readings.
+    /// Times of the readings.
     at_s: &'a [f64],
-    /// Times of stalls in the capture.
+    /// Times of the stalls in the capture.
     events: &'a [f64],
-    /// Length of the capture.
     span_s: f64,
 }
 
@@ -158,7 +160,7 @@ impl Fitting<'_> {
         (first.min(other), first.max(other))
     }
 
-    /// Events that fall into risen intervals, and into which. `risen` is sorted.
+    /// Events that fall into risen intervals, each with its interval. `risen` is sorted.
     fn hit(&self, risen: &[usize], offset_s: f64) -> Vec<(usize, usize)> {
         let in_interval = |at: f64| {
             let interval = self.at_s.partition_point(|reading| *reading <= at).checked_sub(1)?;
@@ -199,13 +201,13 @@ impl Fitting<'_> {
         edges
     }
 
-    /// The best offset; of equally good ones the widest interval.
+    /// The best offset. Among equal scores, the widest interval is chosen.
     fn best(&self, risen: &[usize]) -> Best {
         let edges = self.edges(risen);
         let mut best: Option<Best> = None;
         let mut open: Option<Best> = None;
         for pair in edges.windows(2) {
-            // Between two edges nothing changes.
+            // The score is constant between two edges.
             let offset_s = (pair[0] + pair[1]) / 2.0;
             let score = self.score(risen, offset_s);
             let here = match open {
@@ -224,9 +226,10 @@ impl Fitting<'_> {
         })
     }
 
-    /// How often a counter that rises in `count` of the intervals, each arrangement as probable as any other, has a best
-    /// score of at least this: exact over all arrangements (Fisher's randomisation test), or estimated from random ones
-    /// as (1 + hits) / (1 + drawn) (Phipson and Smyth 2010). The second value says which.
+    /// Probability that a counter that rises in `count` of the intervals, with all arrangements equally
+    /// likely, has a best score of at least `score`. It is exact over all arrangements (Fisher's
+    /// randomisation test), or estimated from random ones as (1 + hits) / (1 + drawn) (Phipson and Smyth
+    /// 2010). The second value is true if it is exact.
     fn chance(&self, score: Score, count: usize, seed: u64) -> (f64, bool) {
         let intervals = self.at_s.len() - 1;
         if let Some(all) = choose(intervals as u64, count as u64).filter(|all| *all <= ARRANGEMENTS) {
@@ -255,12 +258,13 @@ impl Fitting<'_> {
     }
 }
 
-/// n over k; None beyond 64 bits.
+/// n over k; `None` if it exceeds 64 bits.
 fn choose(n: u64, k: u64) -> Option<u64> {
     (0..k.min(n.checked_sub(k)?)).try_fold(1_u64, |product, i| Some(product.checked_mul(n - i)? / (i + 1)))
 }
 
-/// The next choice of places below `n` in lexicographic order; false behind the last one.
+/// Advances to the next choice of positions below `n` in lexicographic order. Returns false after the last
+/// one.
 fn next_arrangement(places: &mut [usize], n: usize) -> bool {
     let k = places.len();
     let Some(moving) = (0..k).rev().find(|place| places[*place] < n - k + place) else { return false };
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_close_together_are_one_stall() {
+    fn groups_close_packets_into_one_stall() {
         let packets = [(0, 5), (100, 70), (200, 90), (300, 5), (500_000_000, 60), (500_000_100, 20)];
         let found = stalls(packets.into_iter(), 50, 10);
         assert_eq!(
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn injected_stalls_are_aligned_and_named() {
+    fn aligns_and_names_injected_stalls() {
         let every: Vec<usize> = (0..77).collect();
         let table = table(
             &[
@@ -340,7 +344,7 @@ mod tests {
         assert!(none.alignments.is_empty() && none.cpus.len() == 1);
     }
 
-    /// The best score by trying offsets one by one, each interval looked at.
+    /// The best score from trying offsets one by one and checking each interval.
     fn best_by_trying(at_s: &[f64], events: &[f64], span_s: f64, risen: &[usize]) -> Score {
         let fitting = Fitting { at_s, events, span_s };
         let (low, high) = fitting.bounds();
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_offset_is_that_of_trying_all() {
+    fn best_offset_equals_exhaustive_search() {
         let mut random = Random::new(7);
         for _ in 0..20 {
             let at_s = readings(13);
@@ -381,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_is_the_share_of_random_counters_that_fit_as_well() {
+    fn chance_equals_share_of_random_counters_with_equal_fit() {
         let at_s = readings(31);
         let events = [1.3, 4.9];
         let fitting = Fitting { at_s: &at_s, events: &events, span_s: 8.0 };
@@ -408,8 +412,8 @@ mod tests {
     }
 
     #[test]
-    fn a_random_alignment_is_as_probable_as_it_says() {
-        // Counters that rise at random: a chance of at most 5 % comes in at most 5 % of them.
+    fn chance_is_calibrated_for_random_alignments() {
+        // For counters that rise at random, a chance of at most 5 % occurs in at most 5 % of cases.
         let mut random = Random::new(3);
         let at_s = readings(25);
         let mut small = 0;
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn arrangements_are_all_and_once() {
+    fn enumerates_each_arrangement_once() {
         let mut places = vec![0, 1, 2];
         let mut count = 1;
         while next_arrangement(&mut places, 9) {

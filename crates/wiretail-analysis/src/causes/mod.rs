@@ -1,9 +1,9 @@
-//! Why packets were late.
+//! Causes of late packets.
 //!
-//! - [`attribution`]: from a kernel trace of the device's core, packet by packet;
-//! - [`interrupts`]: without a trace, which interrupt counters rose when packets were late;
-//! - [`periodicity`]: without a trace, what recurs, by which clock or packet count;
-//! - [`ground_truth`]: the causes that were injected on purpose, against which attribution is judged.
+//! - [`attribution`]: per packet, from a kernel trace of the device's core;
+//! - [`interrupts`]: without a trace, which interrupt counters rose while packets were late;
+//! - [`periodicity`]: without a trace, which patterns recur, by which clock or packet count;
+//! - [`ground_truth`]: injected causes, against which attribution is judged.
 
 pub mod attribution;
 pub mod ground_truth;

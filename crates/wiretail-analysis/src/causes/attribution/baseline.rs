@@ -1,5 +1,6 @@
-//! The device's own share: what its causes usually take, and turns that took longer than usual though no event says
-//! why. These get spans of their own, so that packets that queue behind such a turn are traced to it, too.
+//! The device's baseline: the usual time of each cause, and service intervals that were longer than usual
+//! without an event that explains it. Such intervals get spans of their own, so that packets queued after
+//! them are attributed to them.
 
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::TraceRoles;
@@ -10,29 +11,30 @@ use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 use crate::stats::list;
 
-/// A turn that is longer than usual by less is not told apart from the usual variation, in ns. Stalls of a device's loop
-/// are logged from there on.
+/// Minimum excess of a service interval over the usual one, in ns. Less is indistinguishable from normal
+/// variation. Stalls of a device's loop are logged from this length on.
 const EXCESS_NS: u64 = 5_000;
-/// So long after a packet's stamp the sending core may still be at work on it, in ns.
+/// Time after a packet's timestamp during which the sending core may still work on it, in ns.
 const HANDOVER_NS: u64 = 3_000;
 
-/// So long behind a packet the device may still be at work for it, in ns.
+/// Time after a packet's departure during which the device may still work for it, in ns.
 const AFTER_NS: u64 = 10_000;
 
-/// Between these lie the usual delays.
+/// Delays between these percentiles are usual.
 const QUARTILES: [Share; 2] = [Share::P25, Share::P75];
 
-/// What each cause takes of usual packets' time, by its number: the device's own sending is a softirq, too.
+/// Usual time that each cause takes per packet, by cause number. The device's own sending is also a softirq.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Baseline {
-    /// Until the packet has left.
+    /// Time until the packet has left.
     of_packet_ns: Vec<u64>,
-    /// In all: a tap stamps a packet before the softirq that delivers it, or in its midst.
+    /// Total time. A tap timestamps a packet before or during the softirq that delivers it.
     whole_ns: Vec<u64>,
 }
 
 impl Baseline {
-    /// The mean over the packets between the quartiles of the delay, of causes that most of them met.
+    /// Mean over the packets between the quartiles of the delay, for causes that affect more than half of
+    /// them.
     pub fn of(residences: &[Residence], spans: &[Span], causes: usize) -> Self {
         let mut baseline = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
         let mut delays: Vec<u64> = residences.iter().map(Residence::delay_ns).collect();
@@ -65,34 +67,35 @@ impl Baseline {
         baseline
     }
 
-    /// In a packet's time, when so many others were served in it; in ns. 0 for a cause that came later.
+    /// Usual time of a cause while a packet is in the device and `served` others are served, in ns. Returns 0
+    /// for a cause that was added later.
     pub fn ns(&self, cause: u16, served: u64) -> u64 {
         let at = |list: &[u64]| list.get(usize::from(cause)).copied().unwrap_or(0);
         at(&self.of_packet_ns).saturating_add(served.saturating_mul(at(&self.whole_ns)))
     }
 
-    /// While so many packets were served, in ns.
+    /// Usual time of a cause while `served` packets are served, in ns.
     pub fn whole_ns(&self, cause: u16, served: u64) -> u64 {
         self.ns(cause, served) - self.ns(cause, 0)
     }
 }
 
-/// How much of a span lies in a window, in ns.
+/// Overlap of a span with a window, in ns.
 pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
     span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns))
 }
 
-/// What causes took of the packets' turns beyond the usual.
+/// Time beyond the baseline that causes took from the packets' service intervals.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
-    /// `(packet's place, cause, ns)`, by place.
+    /// `(packet's position, cause, ns)`, ordered by position.
     pub entries: Vec<(u32, u16, u64)>,
-    /// Each packet's turn without that, in ns.
+    /// Each packet's service interval without that time, in ns.
     pub own_ns: Vec<u64>,
 }
 
 impl Taken {
-    /// From the spans of the device's core.
+    /// Computes the times from the spans of the device's core.
     pub fn of(residences: &[Residence], spans: &[Span], baseline: &Baseline) -> Self {
         let mut taken = Self::default();
         let mut sums: Vec<(u16, u64)> = Vec::new();
@@ -108,7 +111,8 @@ impl Taken {
             }
             let mut own_ns = residence.service_interval_ns();
             for (cause, sum_ns) in &sums {
-                // The rest of what sent the packet before is in the turn of one that waited.
+                // If the packet waited, its service interval contains the rest of the previous packet's
+                // sending.
                 let baseline_ns = match residence.start_ns > residence.in_ns {
                     true => baseline.whole_ns(*cause, 1),
                     false => baseline.ns(*cause, 0),
@@ -125,8 +129,8 @@ impl Taken {
     }
 }
 
-/// The spans, with those of turns that were longer than usual without an event. Of the sending core, `feeding` are the
-/// interrupts.
+/// Returns the spans, plus spans for service intervals that were longer than usual without an event.
+/// `feeding` are the interrupts of the sending core.
 pub fn add_excess(
     residences: &[Residence],
     spans: &[Span],
@@ -137,8 +141,8 @@ pub fn add_excess(
 ) -> Vec<Span> {
     let taken = Taken::of(residences, spans, baseline);
     let turns = BaselineService::of(residences, &taken.own_ns);
-    // A loop that says when it stood still was at work otherwise; one that sleeps while it has nothing to do was at
-    // work when it ran. Of one that polls and says nothing, nobody knows.
+    // A loop that logs its stalls was working at all other times. A loop that sleeps while idle was working
+    // whenever it ran. For a loop that polls without logging stalls, the cause is unknown.
     let whose = if roles.logs_stalls || !roles.polls { Raw::Device } else { Raw::Unknown };
     let mut pieces: Vec<Span> = Vec::new();
     let edge = lines.edges.of(Edge::Other) as u16;
@@ -153,7 +157,7 @@ pub fn add_excess(
         } else if roles.batch > 1 && leave_together(residences, place) > 0 {
             (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
         } else if within(spans, residence.start_ns, residence.out_ns).iter().any(|span| span.cause == fault) {
-            // Only the beginning of a page fault is stamped: one that took long took the rest.
+            // The trace contains only the start of a page fault. If the fault took long, it caused the rest.
             (u32::from(fault), excess_ns, NOBODY)
         } else {
             (lines.causes.of(whose), excess_ns, NOBODY)
@@ -166,7 +170,7 @@ pub fn add_excess(
     merge(spans, &pieces)
 }
 
-/// How long turns usually are: of packets that found the device empty, and of those that waited.
+/// Usual service intervals of packets that found the device empty, and of those that waited.
 struct BaselineService {
     empty_ns: u64,
     waited_ns: u64,
@@ -178,7 +182,7 @@ impl BaselineService {
             let turns = residences.iter().zip(own_ns);
             let turns: Vec<u64> =
                 turns.filter(|(p, _)| (p.start_ns > p.in_ns) == waited).map(|(_, own)| *own).collect();
-            // Of very few there is no usual turn.
+            // Too few packets have no meaningful median.
             if turns.len() >= 10 { list::median(turns) } else { None }
         };
         let (empty, waited) = (median(false), median(true));
@@ -191,7 +195,8 @@ impl BaselineService {
     }
 }
 
-/// What took the sending core when it was about to hand the packet over, and for how long from then on.
+/// The span that occupied the sending core just before the packet was handed over, and its remaining
+/// duration.
 fn held_by_sender<'a>(residence: &Residence, feeding: &'a [Span]) -> Option<(&'a Span, u64)> {
     let first = within(feeding, residence.in_ns, residence.in_ns + HANDOVER_NS).first()?;
     let mut to_ns = first.to_ns;
@@ -208,9 +213,9 @@ fn held_by_sender<'a>(residence: &Residence, feeding: &'a [Span]) -> Option<(&'a
     (ns > 0).then_some((named.unwrap_or(first), ns))
 }
 
-/// How many that came while this packet was in the device left right behind it.
+/// Number of packets that arrived while this packet was in the device and left immediately after it.
 fn leave_together(residences: &[Residence], place: usize) -> usize {
-    /// Between the departures of two packets of a batch, in ns.
+    /// Maximum time between the departures of two packets of a batch, in ns.
     const APART_NS: u64 = 3_000;
     let mut left_ns = residences[place].out_ns;
     let behind = residences[place + 1..].iter().take_while(|other| other.in_ns < residences[place].out_ns);
@@ -223,7 +228,8 @@ fn leave_together(residences: &[Residence], place: usize) -> usize {
         .count()
 }
 
-/// Adds spans `like` one for `ns` of the free time in a window, the last first: until it left, the packet was there.
+/// Adds spans with the attributes of `like` for `ns` of the free time in a window. The latest free time is
+/// filled first, because the packet was present until it left.
 fn fill(spans: &[Span], from_ns: u64, to_ns: u64, ns: u64, like: Span, pieces: &mut Vec<Span>) {
     let (mut left_ns, mut until_ns) = (ns, to_ns);
     let first = pieces.len();

@@ -1,4 +1,4 @@
-//! One packet: what it lost its time to.
+//! Breakdown of one packet's excess delay into causes.
 
 use wiretail_schema::causes::Certainty;
 
@@ -7,44 +7,45 @@ use super::timeline::{CpuLoad, NOBODY, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
-/// Packets that came in less than this share of the time that as many take on average came late and together.
+/// If packets arrived in less than this share of the mean time for their number, they arrived late and
+/// together.
 const LATE_SHARE: f64 = 0.8;
 
-/// A share of a packet's lost time, by the numbers of the timelines.
+/// A share of a packet's excess delay, with the numbers of the timelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawPart {
-    /// Number of the cause.
     pub cause: u16,
-    /// In ns.
+    /// Duration, in ns.
     pub ns: u64,
-    /// How it is known.
+    /// How the part was determined.
     pub certainty: Certainty,
-    /// Number of the sender; [`NOBODY`].
+    /// Number of the sender, or [`NOBODY`].
     pub sender: u32,
-    /// It delayed packets ahead, and this one waited behind them.
+    /// Whether the cause delayed packets ahead, and this packet waited for them.
     pub queued: bool,
 }
 
-/// What parts are made of.
+/// Inputs of the breakdown.
 pub struct Split<'a> {
-    /// All packets, in the order in which they came.
+    /// All packets, in the order of arrival.
     pub residences: &'a [Residence],
-    /// What the device's core did.
+    /// Activity of the device's core.
     pub spans: &'a [Span],
-    /// What causes usually take.
+    /// Usual times of the causes.
     pub baseline: &'a Baseline,
-    /// Each packet's delay if nothing had ever happened to the device, in ns.
+    /// Each packet's delay without any cause beyond the baseline, in ns.
     pub undisturbed_ns: &'a [u64],
-    /// Each packet's turn without what happened in it, in ns.
+    /// Each packet's service interval without the causes within it, in ns.
     pub own_ns: &'a [u64],
-    /// Number of the cause of packets that wait for each other, for each reason.
+    /// Number of the cause for packets that wait for each other, by reason.
     pub cpu_loads: [u16; 3],
-    /// Whether packets should come evenly.
+    /// Whether packets should arrive evenly.
     pub evenly: bool,
 }
 
 impl Split<'_> {
-    /// What the packet at `place` lost `lost_ns` to, and what is left without a cause. Together they are `lost_ns`.
+    /// Splits the excess delay `lost_ns` of the packet at `place` into parts and a remainder without a cause.
+    /// Their sum is `lost_ns`.
     pub fn packet(&self, place: usize, lost_ns: u64) -> (Vec<RawPart>, u64) {
         let residence = &self.residences[place];
         let served = self.served(place);
@@ -57,7 +58,7 @@ impl Split<'_> {
         (parts, lost_ns - known_ns)
     }
 
-    /// Why those ahead of this packet are there, though nothing happened to the device.
+    /// Why packets are queued ahead of this one although nothing happened to the device.
     fn cpu_load(&self, place: usize) -> CpuLoad {
         if !self.evenly {
             return CpuLoad::Planned;
@@ -66,12 +67,12 @@ impl Split<'_> {
         let began = self.residences[place].busy_from;
         let came_ns = self.residences[place].in_ns - self.residences[began].in_ns;
         let packets = (place - began) as f64;
-        // As if all had come at the mean rate of the trial.
+        // The time if all packets had arrived at the mean rate of the trial.
         let mean_ns = (last.in_ns - first.in_ns) as f64 / (self.residences.len() - 1).max(1) as f64;
         if (came_ns as f64) < LATE_SHARE * packets * mean_ns { CpuLoad::Late } else { CpuLoad::Load }
     }
 
-    /// How many packets left while this one waited for its turn.
+    /// Number of packets that left while this one waited for service.
     fn served(&self, place: usize) -> u64 {
         let residence = &self.residences[place];
         let ahead = self.residences[residence.busy_from..place].iter().rev();
@@ -81,7 +82,7 @@ impl Split<'_> {
             .count() as u64
     }
 
-    /// What the core did in a window, less what each cause usually does in one like it.
+    /// Time that causes took from the core in a window, minus their usual time in such a window.
     fn taken(&self, from_ns: u64, to_ns: u64, baseline_ns: impl Fn(u16) -> u64) -> Vec<RawPart> {
         let mut parts: Vec<RawPart> = Vec::new();
         for span in within(self.spans, from_ns, to_ns) {
@@ -105,9 +106,9 @@ impl Split<'_> {
         parts
     }
 
-    /// The time in which the device worked on packets ahead: as much of it as would have been without anything
-    /// that happened is the burst's; the rest, a debt of what happened in the busy period before this packet came,
-    /// the latest first.
+    /// Attributes the time in which the device worked on packets ahead. The time that would have passed
+    /// without any cause belongs to the burst. The rest was caused in the busy period before this packet
+    /// arrived; the latest causes are charged first.
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let residence = &self.residences[place];
         let waits_ns = residence.start_ns - residence.in_ns;
@@ -154,8 +155,8 @@ fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
     }
 }
 
-/// Parts that are more than was lost are too much by what is least certain: first what was modelled, then what was
-/// inferred, then all alike.
+/// Reduces parts whose sum exceeds the excess delay. The least certain parts are reduced first: modelled,
+/// then inferred, then all alike.
 fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
     let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
     for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {

@@ -1,9 +1,11 @@
-//! Gaps of a loop that only reads the clock: who took the core. The same spans and costs as for packets, without queues:
-//! every gap is one absence or several, and its parts are what overlaps it.
+//! Attribution of gaps in a loop that only reads the clock. It uses the same spans and overheads as for
+//! packets, without queues: every gap consists of one or more absences, and its parts are the spans that
+//! overlap it.
 //!
-//! The gaps calibrate themselves: one with a single absence in it tells what that costs beside its tracepoints. An event
-//! that is too rare for that (fewer than five gaps) still has a head: what is left of its gap without an event, as long as
-//! it is no longer than the longest of usual heads, is put down to it, and not to a pause.
+//! The gaps calibrate themselves. A gap with a single absence shows that event's overhead beyond its
+//! tracepoints. An event that is too rare for that (fewer than five gaps) still has a head: the part of its
+//! gap without an event. Up to the length of the longest usual head, that part is attributed to the event and
+//! not to a pause.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,20 +16,21 @@ use super::table::Table;
 use super::timeline::{Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Overheads, within};
 
-/// A head that is not known is no longer than this, in ns, where none at all is.
+/// Maximum length of an unknown head, in ns, if no head is known.
 const HEAD_NS: u64 = 15_000;
 
-/// Who took the core.
+/// Causes of the gaps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExplainedGaps {
-    /// All gaps by what took the most of each.
+    /// All gaps, each counted for its largest cause.
     pub causes: GapCauses,
-    /// Of each gap that was asked for, its parts.
+    /// Parts of each requested gap.
     pub parts: Vec<Vec<GapPart>>,
 }
 
-/// Names what took the core of `roles` in each of its [`TraceRoles::stalls`], which are also those of its spin. `lost` are
-/// windows in which events are missing; `wanted` are the places of gaps whose parts are to be told.
+/// Names the causes of each gap in [`TraceRoles::stalls`] of `roles`, which are also the gaps of its spin
+/// loop. `lost` are windows in which events are missing. `wanted` are the positions of gaps whose parts are
+/// returned.
 pub fn explain_gaps(
     mut lines: Timelines,
     roles: &TraceRoles,
@@ -60,7 +63,7 @@ pub fn explain_gaps(
             None => found.gaps_unnamed += 1,
         }
         if wanted.contains(&place) {
-            // A cause may be part of a gap that is shown, and the largest part of none.
+            // A cause may be part of a listed gap without being the largest part of any gap.
             for part in &parts {
                 rows.row(part.row);
             }
@@ -76,7 +79,7 @@ pub fn explain_gaps(
     ExplainedGaps { causes: found, parts }
 }
 
-/// The causes of gaps, by rows of the table.
+/// Causes of gaps, by rows of the table.
 struct Rows<'a> {
     table: &'a Table<'a>,
     rows: HashMap<usize, GapCause>,
@@ -95,7 +98,7 @@ impl Rows<'_> {
         })
     }
 
-    /// Adds a gap to the cause, and to the sender, of its longest part.
+    /// Adds a gap to the cause and the sender of its longest part.
     fn count(&mut self, part: &RowPart, length_ns: u64) {
         let by = part.sender.map(|sender| self.table.sender_at(sender));
         let row = self.row(part.row);
@@ -122,7 +125,7 @@ impl Rows<'_> {
         sender.total_ns = sender.total_ns.saturating_add(length_ns);
     }
 
-    /// The rows with the most time first, and in each the senders with the most gaps.
+    /// Orders rows by total time and their senders by number of gaps, largest first.
     fn order(&mut self) -> Vec<usize> {
         for row in self.rows.values_mut() {
             row.senders.sort_by_key(|sender| (std::cmp::Reverse(sender.gaps), sender.pid));
@@ -133,16 +136,16 @@ impl Rows<'_> {
     }
 }
 
-/// A part of a gap by rows of the table.
+/// A part of a gap, with the row of the table.
 #[derive(Debug, Clone, Copy)]
 struct RowPart {
     row: usize,
     ns: u64,
-    /// Who sent the most of it.
+    /// The sender with the largest share of the part.
     sender: Option<usize>,
 }
 
-/// What a gap is made of, the longest part first; never nothing for a gap of some length.
+/// Parts of a gap, the longest first.
 fn parts(gap: &Gap, spans: &[Span], table: &Table<'_>, paused: Option<u16>, head_ns: u64) -> Vec<RowPart> {
     let mut by_sender: Vec<(usize, Option<usize>, u64)> = Vec::new();
     let (mut paused_ns, mut paused_row) = (0, None);

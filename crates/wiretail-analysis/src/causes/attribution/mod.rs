@@ -1,17 +1,18 @@
-//! What delayed the worst packets, by the kernel's trace: `docs/kpi/attribution.md` has the formulas.
+//! Attributes the worst packets' delays to causes in the kernel's trace. Formulas: `docs/kpi/attribution.md`.
 //!
-//! The data takes this way:
+//! Steps:
 //!
-//! 1. `timeline`: events to spans of time that were not the device's own, each with its innermost cause and sender;
-//! 2. `cost`: the spans widened by what an event costs before its first and behind its last tracepoint, and by what
-//!    a polling device's loop saw itself;
-//! 3. `queue`: packets to turns: who waited for whom, and what all delays would be without a cause;
-//! 4. `own`: turns that were longer than usual though there was no event;
-//! 5. `parts`: a packet's lost time split; `table`: all of it named.
+//! 1. `timeline` converts events to spans of time in which the device's thread did not run, each with its
+//!    innermost cause and its sender.
+//! 2. `overhead` widens the spans by the overhead of an event before its first and after its last tracepoint, and
+//!    adds the stalls that a polling device's loop logged.
+//! 3. `queue` computes service intervals: which packets waited for others, and all delays without a cause.
+//! 4. `baseline` finds service intervals that were longer than usual without an event.
+//! 5. `breakdown` splits a packet's excess delay; `table` assigns names.
 //!
-//! Without packets, `gaps` says who took a core from a loop that only reads the clock.
+//! Without packets, `gaps` reports what interrupted a loop that only reads the clock.
 //!
-//! Nothing is read here, and nobody is asked: [`Builder`] takes the events, [`explain`] the packets.
+//! This module performs no I/O: [`Builder`] takes the events, [`explain`] the packets.
 
 mod baseline;
 mod breakdown;
@@ -43,13 +44,13 @@ use crate::causes::attribution::breakdown::Split;
 use crate::causes::attribution::overhead::{Overheads, within};
 use crate::stats::list::percentiles;
 
-/// The percentiles that are shown with and without each cause; 100 is the maximum.
+/// Percentiles shown with and without each cause; 100 is the maximum.
 const PERCENTILES: [Share; 5] = [Share::P99, Share::P99_9, Share::P99_99, Share::P99_999, Share::ALL];
-/// The tail begins here.
+/// Percentile at which the tail begins.
 const TAIL: Share = Share::P99_9;
-/// Causes for which the percentiles without them are computed: the largest ones.
+/// Maximum number of causes, largest first, for which percentiles without them are computed.
 const WITHOUT_MAX: usize = 24;
-/// Spans of a packet's timeline; the shortest are left out beyond.
+/// Maximum number of spans in a packet's timeline. The shortest ones are left out.
 const TIMELINE_MAX: usize = 120;
 
 /// A matched packet.
@@ -57,41 +58,38 @@ const TIMELINE_MAX: usize = 120;
 pub struct PacketTime {
     /// Position in the ingress capture.
     pub index: u64,
-    /// When it came, in ns since 1970.
+    /// Arrival time, in ns since 1970.
     pub in_ns: i64,
-    /// Its delay, in ns.
+    /// Delay, in ns.
     pub delay_ns: i64,
 }
 
-/// All that an explanation is made of, besides the timelines.
+/// Inputs of an explanation, besides the timelines.
 pub struct Inputs<'a> {
-    /// Name of the trial.
     pub trial: &'a str,
-    /// Name of the segment.
     pub segment: &'a str,
-    /// Version of the program.
     pub version: &'a str,
-    /// Who was who.
+    /// CPU cores and threads of the device and its feeder.
     pub roles: &'a TraceRoles,
     /// The trace's document.
     pub info: &'a TraceInfo,
-    /// What its numbers stand for.
+    /// Names for the numbers in the trace.
     pub names: &'a dyn TraceNames,
     /// Windows in which events of the device's core are missing, in ns of the trace's clock.
     pub lost: &'a [Gap],
-    /// All matched packets behind the warm-up, in the order in which they came.
+    /// All matched packets after the warm-up, in the order of arrival.
     pub packets: &'a [PacketTime],
-    /// When the first of them came, in ns since 1970.
+    /// Arrival time of the first packet, in ns since 1970.
     pub first_ns: i64,
-    /// Whether the load generator sends them evenly, each by itself.
+    /// Whether the load generator sends the packets evenly, one at a time.
     pub evenly: bool,
-    /// How many of the worst packets are listed.
+    /// Number of worst packets that are listed.
     pub worst: usize,
-    /// How many of these, and of their incidents, get a timeline.
+    /// Number of listed packets, and of their incidents, that get a timeline.
     pub timelines: usize,
 }
 
-/// What delayed the worst packets.
+/// Explains the delays of the worst packets.
 pub fn explain(mut lines: Timelines, inputs: &Inputs<'_>) -> TrialExplanation {
     let roles = inputs.roles;
     let overheads = Overheads::calibrate(&lines, roles);
@@ -149,15 +147,15 @@ fn evidence(lines: &Timelines, overheads: &Overheads, inputs: &Inputs<'_>) -> Ev
     if let Some(spin) = &roles.spin {
         let [count, total_ns, longest_ns] = overheads.paused;
         remarks.push(format!(
-            "in {} ms of calibration the core stood still {count} times without an event of the kernel's, {} us together, {} us at most",
+            "in {} ms of calibration the core was paused {count} times without a kernel event, \
+             for {} us in total and {} us at most",
             spin.span.to_ns.saturating_sub(spin.span.from_ns) / 1_000_000,
             total_ns / 1000,
             longest_ns / 1000
         ));
     } else {
         remarks.push(
-            "without a calibration: what interrupts cost before their first tracepoint is not known"
-                .to_owned(),
+            "no calibration: the overhead of interrupts before their first tracepoint is unknown".to_owned(),
         );
     }
     Evidence {
@@ -174,7 +172,7 @@ fn evidence(lines: &Timelines, overheads: &Overheads, inputs: &Inputs<'_>) -> Ev
     }
 }
 
-/// A trial, ready to be told.
+/// A trial with everything that its explanation needs.
 struct Trial<'a> {
     inputs: &'a Inputs<'a>,
     residences: &'a [Residence],
@@ -190,7 +188,7 @@ impl Trial<'_> {
         let [baseline_ns, tail_above_ns] =
             percentiles(&mut delays, [Share::MEDIAN, TAIL]).unwrap_or_default();
         let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
-        // The tail, and what is wanted beyond it.
+        // The tail, extended if more packets are requested.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
         let place = delays.len() - wanted;
         let least_ns = if wanted > 0 { *delays.select_nth_unstable(place).1 } else { 0 };
@@ -238,7 +236,7 @@ impl Trial<'_> {
             });
         }
         told.truncate(self.inputs.worst);
-        // The worst ones, and the worst of each of the worst incidents.
+        // The worst packets, and the worst packet of each of the worst incidents.
         let mut incidents: Vec<u64> = Vec::new();
         for (number, (packet, place)) in told.iter_mut().zip(&worst).enumerate() {
             let is_new = incidents.len() < self.inputs.timelines && !incidents.contains(&packet.incident);
@@ -255,7 +253,7 @@ impl Trial<'_> {
         explanation
     }
 
-    /// What the percentiles would be without each of the largest causes.
+    /// Computes the percentiles without each of the largest causes.
     fn rank(&self, table: &mut Table<'_>) {
         for row in table.largest(WITHOUT_MAX) {
             let (mut less_ns, mut any) = (vec![0u64; self.residences.len()], false);
@@ -265,7 +263,7 @@ impl Trial<'_> {
                     any = true;
                 }
             }
-            // What waits for others would need other traffic, not another device.
+            // Waiting for other packets depends on the traffic, not on the device.
             if !any {
                 continue;
             }
@@ -275,7 +273,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Packets that had come before and left later.
+    /// Number of packets that arrived earlier and left later.
     fn ahead(&self, place: usize) -> u64 {
         let residence = &self.residences[place];
         let earlier = self.residences[residence.busy_from..place].iter().rev();
@@ -294,7 +292,7 @@ impl Trial<'_> {
 
     fn timeline(&self, residence: &Residence, table: &mut Table<'_>) -> Vec<TimelineSpan> {
         let before_ns = (residence.delay_ns() / 3).clamp(10_000, 1_000_000);
-        // What made it wait began with the busy period.
+        // The cause of the wait lies within the busy period.
         let began_ns =
             self.residences[residence.busy_from].in_ns.max(residence.in_ns.saturating_sub(1_000_000));
         let from_ns = residence.in_ns.saturating_sub(before_ns).min(began_ns);
@@ -327,7 +325,7 @@ impl Trial<'_> {
     }
 }
 
-/// The percentiles of [`PERCENTILES`]; 0 without values.
+/// Values at [`PERCENTILES`]; empty if there are no delays.
 fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
     let packets = delays.len() as u64;
     let values = percentiles(delays, PERCENTILES).unwrap_or_default();
@@ -339,7 +337,7 @@ fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
     PERCENTILES.into_iter().zip(values).map(value).collect()
 }
 
-/// Certainties in the order of [`wiretail_schema::causes::CauseRow::tail_ns`].
+/// Index of a certainty in [`wiretail_schema::causes::CauseRow::tail_ns`].
 fn place_of(certainty: Certainty) -> usize {
     match certainty {
         Certainty::Observed => 0,

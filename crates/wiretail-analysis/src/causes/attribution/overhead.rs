@@ -1,5 +1,5 @@
-//! What an interruption costs besides the time between its tracepoints: the head before the first one, where the
-//! processor, or a hypervisor, delivers the interrupt, and the tail behind the last one.
+//! Overhead of an interruption beyond the time between its tracepoints: the head before the first one, while
+//! the processor or a hypervisor delivers the interrupt, and the tail after the last one.
 
 use wiretail_schema::causes::trace::{Gap, TraceNames, TraceRoles};
 use wiretail_schema::causes::{Certainty, EventCost};
@@ -9,18 +9,18 @@ use super::host_tick::HostTick;
 use super::timeline::{Edge, JOIN_NS, LATEST_NS, NOBODY, Raw, Span, Timelines};
 use crate::stats::list::percentiles;
 
-/// A cost from fewer gaps than this is not used.
+/// Minimum number of gaps for an overhead to be used.
 const GAPS_MIN: usize = 5;
-/// Pieces of a stall that are shorter are not told apart from the reading of the clock, in ns.
+/// Pieces of a stall that are shorter than this are indistinguishable from reading the clock, in ns.
 const PIECE_NS: u64 = 500;
 
-/// Heads and tails, by the numbers of edges.
+/// Heads and tails, by number of the edge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overheads {
-    /// Median and 95th percentile, in ns, and from how many gaps.
+    /// Median and 95th percentile in ns, and the number of gaps they are based on.
     heads: Vec<Cost>,
     tails: Vec<Cost>,
-    /// Time without an event: how often, how long together, the longest.
+    /// Gaps without an event: their number, total time and longest time in ns.
     pub paused: [u64; 3],
 }
 
@@ -41,14 +41,14 @@ impl Cost {
     }
 }
 
-/// The spans that meet a window: those of a list in order.
+/// Spans of an ordered list that overlap a window.
 pub fn within(spans: &[Span], from_ns: u64, to_ns: u64) -> &[Span] {
     let first = spans.partition_point(|span| span.to_ns <= from_ns);
     let len = spans[first..].partition_point(|span| span.from_ns < to_ns);
     &spans[first..first + len]
 }
 
-/// [`within`] for windows of which most begin behind the one before: millions of them in one pass.
+/// Like [`within`], for windows in almost ascending order: one pass over millions of windows.
 pub struct Sweep<'a> {
     spans: &'a [Span],
     first: usize,
@@ -56,12 +56,12 @@ pub struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// Over a list in order.
+    /// Creates a sweep over an ordered list.
     pub fn new(spans: &'a [Span]) -> Self {
         Self { spans, first: 0, from_ns: 0 }
     }
 
-    /// The spans that meet a window.
+    /// Spans that overlap a window.
     pub fn within(&mut self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &'a Span> + use<'a> {
         if from_ns < self.from_ns {
             self.first = self.spans.partition_point(|span| span.to_ns <= from_ns);
@@ -73,8 +73,8 @@ impl<'a> Sweep<'a> {
 }
 
 impl Overheads {
-    /// From the gaps that a loop saw which only reads the clock. A gap with one absence in it tells the head of what
-    /// came first and the tail of what came last.
+    /// Calibrates from the gaps of a loop that only reads the clock. A gap with a single absence shows the
+    /// head of its first event and the tail of its last one.
     pub fn calibrate(lines: &Timelines, roles: &TraceRoles) -> Self {
         let edges = lines.edges.values().len();
         let (mut heads, mut tails) = (vec![Vec::new(); edges], vec![Vec::new(); edges]);
@@ -108,12 +108,12 @@ impl Overheads {
         self.tails.get(usize::from(edge)).copied().unwrap_or_default()
     }
 
-    /// The longest head that is still usual, of those that are known, in ns.
+    /// Longest 95th percentile of the known heads, in ns.
     pub fn max_head_ns(&self) -> Option<u64> {
         self.heads.iter().filter(|head| head.gaps >= GAPS_MIN).map(|head| head.p95_ns).max()
     }
 
-    /// The costs as a table.
+    /// The overheads as a table.
     pub fn table(&self, lines: &Timelines, names: &dyn TraceNames) -> Vec<EventCost> {
         let name = |edge: &Edge| match edge {
             Edge::Vector(name) => names.name(*name).unwrap_or("an interrupt").to_owned(),
@@ -133,7 +133,7 @@ impl Overheads {
             .collect()
     }
 
-    /// The spans with their heads and tails, and what is between two spans of one absence.
+    /// Extends the spans by their heads and tails, and fills the time between two spans of one absence.
     pub fn widen(&self, spans: &[Span], lines: &Timelines) -> Vec<Span> {
         let mut wide: Vec<Span> = Vec::with_capacity(spans.len() * 2);
         for span in spans {
@@ -164,15 +164,15 @@ impl Overheads {
         wide
     }
 
-    /// Adds what a polling device's own loop saw: of a stall, the pieces without an event. Directly before an
-    /// interrupt, a piece that makes its head no longer than heads often are belongs to it; else the core was paused, by the
-    /// tick of the host where pauses keep to one.
+    /// Adds the parts of a polling device's logged stalls that have no event. If such a part directly
+    /// precedes an interrupt and makes its head no longer than heads often are, it belongs to that interrupt.
+    /// Otherwise the core was paused, by the host's tick if the pauses follow one.
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;
         let mut pieces: Vec<Span> = Vec::new();
         for stall in stalls {
-            // Of a log that is out of order, what does not overlap.
+            // If the log is out of order, use only the part that does not overlap.
             let from_ns = pieces.last().map_or(0, |last| last.to_ns).max(stall.from_ns);
             let to_ns = stall.to_ns.min(LATEST_NS);
             let inside = within(spans, from_ns, to_ns);
@@ -213,7 +213,7 @@ fn add(spans: &mut Vec<Span>, like: Span, from_ns: u64, to_ns: u64, certainty: C
     }
 }
 
-/// Two lists in order, none of whose spans overlap, as one.
+/// Merges two ordered lists of spans that do not overlap.
 pub fn merge(spans: &[Span], others: &[Span]) -> Vec<Span> {
     let mut all = Vec::with_capacity(spans.len() + others.len());
     let mut others = others.iter().peekable();

@@ -1,37 +1,36 @@
-//! Packets through a device that serves them in the order in which they came: when each one's turn began, which
-//! would have waited anyway, and what all delays would be without a cause (Lindley's recursion; D. V. Lindley, "The
-//! theory of queues with a single server", 1952).
+//! Packets in a first-come, first-served device: when each service interval began, which packets would have
+//! waited anyway, and all delays without a cause (Lindley's recursion; D. V. Lindley, "The theory of queues
+//! with a single server", 1952).
 
-/// A packet's times, in ns of the trace's clock.
+/// Times of a packet, in ns of the trace's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Residence {
     /// Position in the ingress capture.
     pub index: u64,
-    /// When it came.
+    /// Arrival time.
     pub in_ns: u64,
-    /// When it left.
+    /// Departure time.
     pub out_ns: u64,
-    /// When its turn began: when it came, or when the packet before it had left.
+    /// Start of its service: its arrival, or the departure of the previous packet if that is later.
     pub start_ns: u64,
-    /// It left before one that came earlier: it did not wait for that one.
+    /// Whether it left before an earlier packet, and so did not wait for that one.
     pub passed: bool,
-    /// Where the busy period begins that it belongs to: the place of the packet that found the device empty.
+    /// Position of the packet that found the device empty and began this busy period.
     pub busy_from: usize,
 }
 
 impl Residence {
-    /// Delay, in ns.
     pub fn delay_ns(&self) -> u64 {
         self.out_ns - self.in_ns
     }
 
-    /// From the beginning of its turn until it left, in ns.
+    /// Time from the start of service to the departure, in ns.
     pub fn service_interval_ns(&self) -> u64 {
         self.out_ns - self.start_ns
     }
 }
 
-/// The passages of packets `(index, in, out)` that are given in the order in which they came.
+/// Residence times of packets `(index, in, out)` in the order of arrival.
 pub fn residences(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Residence> {
     let mut all: Vec<Residence> = Vec::new();
     let (mut left_ns, mut busy_from) = (0, 0);
@@ -48,7 +47,7 @@ pub fn residences(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Res
     all
 }
 
-/// The delays if each packet's turn were shorter by `less_ns(place)`, in ns.
+/// Delays in ns, if each packet's service interval were shorter by `less_ns(place)`.
 pub fn delays_without(residences: &[Residence], mut less_ns: impl FnMut(usize) -> u64) -> Vec<u64> {
     let mut left_ns = 0;
     let mut delay = |(place, residence): (usize, &Residence)| {
@@ -67,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_waits_for_whom() {
+    fn computes_waiting_and_passing_packets() {
         let all = residences([(0, 100, 200), (1, 150, 260), (2, 300, 310), (3, 301, 305)]);
         let starts: Vec<u64> = all.iter().map(|residence| residence.start_ns).collect();
         assert_eq!(starts, [100, 200, 300, 301]);
@@ -76,10 +75,10 @@ mod tests {
     }
 
     proptest! {
-        /// Packets that a simulated server delays by known vacations have, without these, the delays of a server
-        /// without vacations.
+        /// A simulated server delays packets by known vacations. Without these vacations, the delays equal
+        /// those of a server without vacations.
         #[test]
-        fn without_its_vacations_a_server_serves_as_if_there_were_none(
+        fn removing_vacations_gives_delays_of_undisturbed_server(
             packets in prop::collection::vec((1..200u64, 1..100u64, 0..5000u64, 0..10u8), 1..300)
         ) {
             let (mut now, mut left, mut left_without) = (0, 0, 0);

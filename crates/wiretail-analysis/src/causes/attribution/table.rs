@@ -1,4 +1,4 @@
-//! Causes and senders by name, and what they add up to.
+//! Causes and senders by name, with their totals.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,26 +11,26 @@ use super::place_of;
 use super::timeline::{NOBODY, Raw, RawSender, Span, Timelines};
 use crate::causes::attribution::breakdown::RawPart;
 
-/// Function by which the kernel flushes another core's translations of addresses (x86, `arch/x86/mm/tlb.c`).
+/// Kernel function that flushes another core's TLB entries (x86, `arch/x86/mm/tlb.c`).
 const FLUSH: &str = "flush_tlb_func";
 
-/// All causes and senders of a trial. Indices are those of its own lists until [`Table::finish`] orders them.
+/// All causes and senders of a trial. Indices refer to its own lists until [`Table::finish`] orders them.
 pub struct Table<'a> {
     rows: Vec<CauseRow>,
     senders: Vec<CauseSender>,
-    /// Row of each cause of the timelines; none for what is unknown.
+    /// Row of each cause of the timelines; `None` for the unknown cause.
     row_of: Vec<Option<usize>>,
     lines: &'a Timelines,
     names: &'a dyn TraceNames,
-    /// Sender of the list by number in the timelines and row.
+    /// Index in `senders`, by the sender's number in the timelines and by row.
     sender_of: HashMap<(u32, usize), usize>,
 }
 
-/// Place in the list by cause, thread, core, function and system call.
+/// Index in the list of senders, by cause, thread, core, function and system call.
 type KnownSenders<'a> = HashMap<(usize, i32, u16, Option<String>, Option<&'a str>), usize>;
 
 impl<'a> Table<'a> {
-    /// Of all causes in the timelines; `sent` are the senders with what they caused.
+    /// Creates a table of all causes in the timelines. `sent` are the senders and the causes they triggered.
     pub fn new(
         lines: &'a Timelines,
         names: &'a dyn TraceNames,
@@ -65,7 +65,8 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// `known` are the senders of the list that differ by more than their stacks: several may be of one system call.
+    /// `known` maps distinguishable senders to their index. Senders that differ only in their stacks may
+    /// belong to one system call.
     fn add_sender(&mut self, number: u32, raw: RawSender, cause: usize, known: &mut KnownSenders<'a>) {
         let function = (raw.function != 0).then(|| self.function(raw.function));
         let system_call = self.names.system_call(raw.stack);
@@ -139,22 +140,22 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The row of a cause of the timelines; none for what is unknown.
+    /// Row of a cause of the timelines; `None` for the unknown cause.
     pub fn row_of(&self, cause: u16) -> Option<usize> {
         self.row_of.get(usize::from(cause)).copied().flatten()
     }
 
-    /// What a row is about: kind and name.
+    /// Kind and name of a row.
     pub fn cause(&self, row: usize) -> (CauseKind, &str) {
         (self.rows[row].kind, &self.rows[row].name)
     }
 
-    /// A sender of the list.
+    /// Sender by its index in the list.
     pub fn sender_at(&self, sender: usize) -> &CauseSender {
         &self.senders[sender]
     }
 
-    /// The sender of a span.
+    /// Sender of a span.
     pub fn sender_of(&self, span: &Span) -> Option<usize> {
         self.sender(span.sender, self.row_of(span.cause)?)
     }
@@ -163,7 +164,7 @@ impl<'a> Table<'a> {
         if sender == NOBODY { None } else { self.sender_of.get(&(sender, row)).copied() }
     }
 
-    /// A packet's parts by rows; those of unknown causes are added to what is unknown.
+    /// Converts a packet's parts to rows. Parts of unknown causes are added to the unknown time.
     pub fn tell(&self, raw: Vec<RawPart>, mut unknown_ns: u64) -> (Vec<Part>, u64) {
         let mut parts: Vec<Part> = Vec::new();
         for part in raw {
@@ -205,12 +206,12 @@ impl<'a> Table<'a> {
         senders.into_iter().for_each(|sender| self.senders[sender].tail_packets += 1);
     }
 
-    /// Adds what the device's core did while packets came.
+    /// Adds the activity of the device's core while packets arrived.
     pub fn count_spans(&mut self, spans: &[Span]) {
         let mut before: Option<(usize, u64)> = None;
         for span in spans {
             let Some(row) = self.row_of(span.cause) else { continue };
-            // Head, body and tail are one.
+            // Head, body and tail count as one event.
             let goes_on = before == Some((row, span.from_ns));
             self.rows[row].events += u64::from(!goes_on);
             self.rows[row].total_ns += span.to_ns - span.from_ns;
@@ -218,7 +219,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The rows with the largest shares of the tail.
+    /// Rows with the largest shares of the tail.
     pub fn largest(&self, most: usize) -> Vec<usize> {
         let mut rows: Vec<usize> =
             (0..self.rows.len()).filter(|row| self.rows[*row].tail_packets > 0).collect();
@@ -227,13 +228,13 @@ impl<'a> Table<'a> {
         rows
     }
 
-    /// Notes what the percentiles would be without a row.
+    /// Sets the percentiles without a row.
     pub fn set_without(&mut self, row: usize, without_ns: Vec<i64>) {
         self.rows[row].without_ns = without_ns;
     }
 
-    /// Puts causes and senders into their order, and the packets' indices with them. Those that delayed no packet and
-    /// are in no timeline are left out.
+    /// Orders causes and senders, and updates the packets' indices. Causes and senders without delayed
+    /// packets that appear in no timeline are left out.
     pub fn finish(&mut self, explanation: &mut TrialExplanation, mut packets: Vec<PacketExplanation>) {
         let (mut rows, mut senders) = (vec![false; self.rows.len()], vec![false; self.senders.len()]);
         for packet in &packets {
@@ -272,7 +273,7 @@ fn tail_ns(row: &CauseRow) -> u64 {
     row.tail_ns.iter().sum()
 }
 
-/// The kept ones in their order, and for each where it went.
+/// The kept items in order, and the new index of each item.
 fn ordered<K: Ord>(kept: &[bool], key: impl Fn(usize) -> K) -> (Vec<usize>, Vec<usize>) {
     let mut order: Vec<usize> = (0..kept.len()).filter(|place| kept[*place]).collect();
     order.sort_by_key(|place| key(*place));

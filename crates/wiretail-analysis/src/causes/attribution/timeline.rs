@@ -1,76 +1,77 @@
-//! From events to what a core did: spans of time, each with its innermost cause. What lies between spans is the
-//! device's own thread, at work or polling.
+//! Converts events to a core's activity: spans of time, each with its innermost cause. Between spans, the
+//! device's own thread works or polls.
 
 use std::collections::{HashMap, VecDeque};
 
 use wiretail_schema::causes::trace::{Event, Kind, TraceNames, TraceRoles};
 use wiretail_schema::causes::{CPU_LOAD_LATE, CPU_LOAD_NEIGHBOUR, Certainty};
 
-/// No sender.
+/// Number for "no sender".
 pub const NOBODY: u32 = u32::MAX;
 
-/// Priorities from here on are those of ordinary tasks; real-time ones are lower (the kernel's `prio`).
+/// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
-/// Between two spans of one absence no program runs for less than this, in ns: leaving an interrupt, the kernel goes
-/// on to softirqs, to the scheduler, or to the next interrupt.
+/// Minimum time that a program runs between two absences, in ns. Spans that are closer belong to one absence:
+/// on leaving an interrupt, the kernel goes on to softirqs, to the scheduler, or to the next interrupt.
 pub const JOIN_NS: u64 = 1_500;
-/// Later times are those of damaged traces, in ns: 36 years. Up to there sums of two do not overflow.
+/// Latest plausible time, in ns: 36 years. Later times come from damaged traces. Sums of two such times do
+/// not overflow.
 pub const LATEST_NS: u64 = 1 << 60;
-/// Sends that are kept until the call arrives; more than a core can have queued.
+/// Maximum number of sends kept until the call arrives. It exceeds the number that a core can have queued.
 const SENDS_MAX: usize = 4096;
 
-/// A cause, by the numbers of the trace.
+/// A cause, with the numbers of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Raw {
-    /// An interrupt of the processor's own, by its name's number.
+    /// A processor interrupt, by the number of its name.
     Vector(u32),
-    /// A device's, by its handler's name.
+    /// A device interrupt, by the number of its handler's name.
     Irq(u32),
-    /// A function that another core queued, by its address.
+    /// A function queued by another core, by its address.
     Call(u64),
-    /// By its name.
+    /// A softirq, by the number of its name.
     Softirq(u32),
     /// The non-maskable interrupt.
     Nmi,
-    /// Another task, by its number.
+    /// Another task, by its thread ID.
     Task(i32),
-    /// One that the fair server let in.
+    /// A task run by the fair server.
     FairServer(i32),
-    /// The idle task: the device's thread sleeps.
+    /// The idle task, while the device's thread sleeps.
     Asleep,
-    /// The same, but it was asked to wake: the interrupt is on its way.
+    /// The idle task after a wake-up was requested, until the interrupt arrives.
     Waking,
-    /// A page fault of the device's.
+    /// A page fault of the device's thread.
     PageFault,
-    /// The core stood still without an event.
+    /// A pause of the core without an event.
     Paused,
-    /// The same, by the tick of the host, of so many Hz.
+    /// A pause of the core by the host's tick, with its frequency in Hz.
     HostTick(u32),
     /// The device's own thread took longer than usual.
     Device,
-    /// Others that came before it and were not served yet, for this reason.
+    /// Packets that arrived earlier and have not been served yet, with the reason.
     Burst(CpuLoad),
-    /// The rest of its batch.
+    /// The other packets of the batch.
     Batch,
-    /// The core that packets are sent from, by what happened there.
+    /// Activity on the sending core, by the number of its cause.
     Feeding(u16),
-    /// Nobody knows.
+    /// An unknown cause.
     Unknown,
 }
 
-/// Why packets wait for each other though nothing happens to the device.
+/// Why packets wait for each other although nothing happens to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CpuLoad {
     /// They are sent together.
     Planned,
-    /// They should have come evenly, and came late and together.
+    /// They should have arrived evenly, but arrived late and together.
     Late,
-    /// They come as they should, and faster than the device serves them.
+    /// They arrive as planned, but faster than the device serves them.
     Load,
 }
 
 impl CpuLoad {
-    /// As causes are named.
+    /// Name of the cause.
     pub fn name(self) -> &'static str {
         match self {
             Self::Planned => "",
@@ -80,39 +81,38 @@ impl CpuLoad {
     }
 }
 
-/// What is at an end of an absence, and so decides what it costs besides.
+/// The event at an end of an absence, which determines its overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// An interrupt, by its name's number.
+    /// A processor interrupt, by the number of its name.
     Vector(u32),
-    /// A device's interrupt, which has no tracepoint around its handler.
+    /// A device interrupt, which has no tracepoint around its handler.
     Irq,
-    /// A switch of tasks.
+    /// A task switch.
     Switch,
-    /// A softirq outside an interrupt, as when the device itself sends.
+    /// A softirq outside an interrupt, for example when the device itself sends.
     Softirq,
-    /// Anything else.
     Other,
 }
 
-/// Time that was not the device's own, with its innermost cause.
+/// Time in which the device's thread did not run, with its innermost cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// In ns of the trace's clock.
+    /// Start, in ns of the trace's clock.
     pub from_ns: u64,
-    /// In ns of the trace's clock.
+    /// End, in ns of the trace's clock.
     pub to_ns: u64,
-    /// Number in [`Numbers`] of senders; [`NOBODY`].
+    /// Number of the sender in [`Numbers`], or [`NOBODY`].
     pub sender: u32,
-    /// Number in [`Numbers`] of causes.
+    /// Number of the cause in [`Numbers`].
     pub cause: u16,
-    /// Number in [`Numbers`] of edges.
+    /// Number of the edge in [`Numbers`].
     pub edge: u16,
-    /// How it is known.
+    /// How the span was determined.
     pub certainty: Certainty,
 }
 
-/// Values that were given numbers, in the order of their first appearance.
+/// Values numbered in the order of first appearance.
 #[derive(Debug, Clone)]
 pub struct Numbers<T> {
     known: HashMap<T, u32>,
@@ -126,7 +126,7 @@ impl<T> Default for Numbers<T> {
 }
 
 impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
-    /// The number of a value.
+    /// Number of a value. Adds the value if it is new.
     pub fn of(&mut self, value: T) -> u32 {
         let next = self.values.len() as u32;
         *self.known.entry(value).or_insert_with(|| {
@@ -135,45 +135,42 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
         })
     }
 
-    /// The values, by their numbers.
+    /// All values, indexed by number.
     pub fn values(&self) -> &[T] {
         &self.values
     }
 }
 
-/// Who had another core do something.
+/// The origin of a request to another core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RawSender {
-    /// The thread.
+    /// Thread ID of the sender.
     pub pid: i32,
-    /// The core that it ran on.
+    /// Core of the sender.
     pub cpu: u16,
-    /// The function that is to run; 0 for none.
+    /// Address of the function to run, or 0 if there is none.
     pub function: u64,
-    /// Its stack.
+    /// Number of the sender's stack.
     pub stack: u32,
 }
 
-/// What two cores did: that of the device, and that which feeds it.
+/// Activity of two cores: the device's core and the core that feeds it.
 #[derive(Debug, Default)]
 pub struct Timelines {
-    /// Of the device's core, in order, none overlapping another.
+    /// Spans of the device's core, in order and disjoint.
     pub device: Vec<Span>,
-    /// Of the feeding core.
+    /// Spans of the feeding core.
     pub feeding: Vec<Span>,
-    /// The causes.
     pub causes: Numbers<Raw>,
-    /// The edges.
     pub edges: Numbers<Edge>,
-    /// The senders.
     pub senders: Numbers<RawSender>,
-    /// How often each sent.
+    /// Number of sends per sender.
     pub sends: Vec<u64>,
-    /// Events taken.
+    /// Number of events taken.
     pub events: u64,
 }
 
-/// Takes events in order of time; [`Builder::finish`] gives the timelines.
+/// Takes events in order of time. [`Builder::finish`] returns the timelines.
 #[derive(Debug)]
 pub struct Builder<'a> {
     roles: &'a TraceRoles,
@@ -198,18 +195,18 @@ struct Frame {
     sender: u32,
 }
 
-/// An interrupt under way.
+/// An interrupt in progress.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
-    /// Spans before it.
+    /// Number of spans before it.
     first: usize,
-    /// Its own cause, which gives way to that of the first call or handler within.
+    /// The interrupt's own cause, which is replaced by the first call or handler within.
     cause: u16,
     edge: u16,
     principal: Option<(u16, u32)>,
 }
 
-/// A core while its events come.
+/// State of a core while events are processed.
 #[derive(Debug)]
 struct Core {
     cpu: u16,
@@ -218,18 +215,18 @@ struct Core {
     frames: Vec<Frame>,
     visit: Option<Visit>,
     task: Option<i32>,
-    /// Cause of the time of the task that runs; none for the device's own.
+    /// Cause of the running task's time; `None` for the device's own thread.
     task_cause: Option<u16>,
-    /// The device was taken off the core while it had something to do.
+    /// Whether the device was preempted while it had work to do.
     wants_core: bool,
     calls: HashMap<u64, VecDeque<u32>>,
     reschedule: u32,
-    /// Since when, and by whom, an idle core is asked to do something.
+    /// When and by which sender an idle core was requested to do something.
     asked: Option<(u64, u32)>,
 }
 
 impl<'a> Builder<'a> {
-    /// Of the cores and threads in `roles`.
+    /// Creates a builder for the cores and threads in `roles`.
     pub fn new(roles: &'a TraceRoles) -> Self {
         let page_fault_ns =
             roles.spin.as_ref().and_then(|spin| spin.page_fault_ns).unwrap_or(0).min(LATEST_NS);
@@ -242,7 +239,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes the next event of whichever core.
+    /// Takes the next event of any core.
     pub fn take(&mut self, event: &Event) {
         self.lines.events += 1;
         match event.kind {
@@ -264,7 +261,7 @@ impl<'a> Builder<'a> {
             Kind::IpiSendMask => target >> self.device.cpu.min(63) & 1 == 1,
             _ => target == u64::from(self.device.cpu),
         };
-        // An interrupt with a callback only makes the core look at its queue of calls.
+        // An interrupt with a callback only makes the core process its queue of calls.
         let is_call = event.kind == Kind::CsdQueue;
         if !to_device || !(is_call || event.args[1] == 0) {
             return;
@@ -288,9 +285,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The timelines; `names` says which vector asks a core to choose its task.
+    /// Returns the timelines. `names` identifies the vector that asks a core to reschedule.
     pub fn finish(mut self, names: &dyn TraceNames) -> Timelines {
-        // That interrupt has no call that could name its sender: the last one that was sent is its own.
+        // A rescheduling interrupt has no call that could name its sender, so the last one sent is used.
         let reschedule =
             |raw: &Raw| matches!(raw, Raw::Vector(name) if names.name(*name) == Some("reschedule"));
         let place = self.lines.causes.values().iter().position(reschedule);
@@ -307,8 +304,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A softirq that a call of another core's raised was sent by that core: its spans up to the end of the absence get
-/// the call's sender. The kernel calls such functions after what they do: `rps_trigger_softirq`, `trigger_rx_softirq`.
+/// A softirq raised by a call from another core was sent by that core. Its spans up to the end of the absence
+/// get the call's sender. The kernel names such functions after their effect: `rps_trigger_softirq`,
+/// `trigger_rx_softirq`.
 fn name_raisers(lines: &mut Timelines, names: &dyn TraceNames) {
     let raises = |raw: &Raw| match raw {
         Raw::Call(function) => names.function(*function).is_some_and(|name| name.contains("softirq")),
@@ -349,12 +347,12 @@ impl Core {
     }
 
     fn take(&mut self, event: &Event, roles: &TraceRoles, page_fault_ns: u64, lines: &mut Timelines) {
-        // A damaged trace may go back in time; what is known of a core does not.
+        // A damaged trace may go back in time; a core's state does not.
         let at = event.ts_ns.min(LATEST_NS).max(self.since_ns);
         if self.task.is_none() {
             self.since_ns = at;
         }
-        // Also behind a window of lost events: each event says which task it interrupts.
+        // Also after a window of lost events, because each event names the task it interrupts.
         if self.task != Some(event.pid) {
             self.run(event.pid, ORDINARY_PRIO, roles, lines);
         }
@@ -392,7 +390,7 @@ impl Core {
                 self.close(at, lines);
                 self.frames.clear();
                 self.visit = None;
-                // The state of a task that is only made to wait is 0; that of a preempted one has a bit of its own.
+                // A runnable task that is switched out has state 0. A preempted one has a separate bit.
                 let leaves_runnable = event.args[1] & 0xff == 0;
                 if is_device(event.pid, roles) {
                     self.wants_core = leaves_runnable;
@@ -433,7 +431,7 @@ impl Core {
         }
     }
 
-    /// Another task has the core from now on.
+    /// Switches the core to another task.
     fn run(&mut self, pid: i32, prio: u64, roles: &TraceRoles, lines: &mut Timelines) {
         self.task = Some(pid);
         self.task_cause = if is_device(pid, roles) {
@@ -467,23 +465,23 @@ impl Core {
         if let Some(visit) = self.visit.take()
             && let Some((cause, sender)) = visit.principal
         {
-            // What was entered and left around a call was for that call.
+            // Spans entered and left around a call belong to that call.
             for span in self.spans[visit.first..].iter_mut().filter(|span| span.cause == visit.cause) {
                 (span.cause, span.sender) = (cause, sender);
             }
         }
     }
 
-    /// A softirq that an interrupt left for later belongs to its absence; else the device itself raised it.
+    /// A softirq directly after an interrupt belongs to its absence; otherwise the device itself raised it.
     fn softirq_edge(&self, from_ns: u64, lines: &mut Timelines) -> u16 {
         let before = self.spans.last().filter(|before| from_ns - before.to_ns.min(from_ns) <= JOIN_NS);
         before.map_or_else(|| lines.edges.of(Edge::Softirq) as u16, |before| before.edge)
     }
 
-    /// Whatever was on top was so until now.
+    /// Ends the current activity at `at`.
     fn close(&mut self, at: u64, lines: &mut Timelines) {
         let asked = self.asked.take().filter(|_| self.task == Some(0) && self.frames.is_empty());
-        // The modelled end of a page fault may reach beyond the next event.
+        // The modelled end of a page fault may be later than the next event.
         if let Some(last) = self.spans.last_mut().filter(|last| last.to_ns > at) {
             last.to_ns = at.max(last.from_ns);
         }
@@ -496,7 +494,7 @@ impl Core {
             return;
         }
         if let Some((asked_ns, sender)) = asked {
-            // The rest of the idle time is that of the interrupt on its way.
+            // The rest of the idle time belongs to the pending interrupt.
             let asked_ns = asked_ns.clamp(from_ns, at);
             let edge = lines.edges.of(Edge::Switch) as u16;
             let certainty = Certainty::Observed;

@@ -1,11 +1,11 @@
-//! The discrete Fourier transform by Cooley and Tukey's method, radix 2, in place.
+//! Discrete Fourier transform by the Cooley-Tukey algorithm, radix 2, in place.
 
 use std::f64::consts::TAU;
 
 /// A complex number: real and imaginary part.
 pub type Complex = (f64, f64);
 
-/// Transforms `data`, whose length is a power of two: `X[k] = Σ x[j] exp(−2πi jk/n)`.
+/// Transforms `data` in place: `X[k] = Σ x[j] exp(−2πi jk/n)`. The length must be a power of two.
 pub fn transform(data: &mut [Complex]) {
     let n = data.len();
     if n < 2 {
@@ -19,7 +19,7 @@ pub fn transform(data: &mut [Complex]) {
             data.swap(place, mirrored);
         }
     }
-    // One table for all stages: the error stays at that of a single sine.
+    // All stages use one table, so the error stays at that of a single sine.
     let table: Vec<Complex> = (0..n / 2)
         .map(|k| {
             let (sin, cos) = (-TAU * k as f64 / n as f64).sin_cos();
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_sum_of_its_definition() {
+    fn transform_equals_definition() {
         for bits in 0..7 {
             let n = 1 << bits;
             let data: Vec<Complex> =

@@ -1,9 +1,9 @@
-//! Folding: late packets against all packets, by residue of a number or by phase of a frequency, and how far more of
-//! them one residue or one arc of the phase holds than its share.
+//! Folding: compares late packets with all packets, by residue of a number or by phase of a frequency. The
+//! result is how far one residue, or one arc of the phase, exceeds its share of late packets.
 
-/// n · KL(k/n ‖ share): minus this is a bound of the logarithm of the probability that `inside` or more of `late`
-/// packets, drawn at random, are among a `share` of all (Hoeffding 1963; for drawing without replacement Chvátal 1979,
-/// "The tail of the hypergeometric distribution"). 0 where there are no more than expected.
+/// n · KL(k/n ‖ share). Its negative bounds the logarithm of the probability that at least `inside` of `late`
+/// randomly drawn packets are among a `share` of all (Hoeffding 1963; for drawing without replacement Chvátal
+/// 1979, "The tail of the hypergeometric distribution"). 0 if there are no more than expected.
 pub fn gain(inside: u64, late: u64, share: f64) -> f64 {
     let (k, n) = (inside as f64, late as f64);
     let part = k / n;
@@ -17,18 +17,17 @@ pub fn gain(inside: u64, late: u64, share: f64) -> f64 {
 /// The best residue of one modulus.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestResidue {
-    /// Modulus.
     pub modulus: u64,
-    /// Residue.
     pub residue: u64,
-    /// Late packets that have it.
+    /// Number of late packets with this residue.
     pub inside: u64,
-    /// [`gain`] of that.
+    /// [`gain`] of this residue.
     pub gain: f64,
 }
 
-/// The modulus from 2 to `max` and its residue in which late packets gather most. `numbers` are those of all packets,
-/// `late` the places of the late ones. None where no residue holds more than three of them.
+/// The modulus from 2 to `max` and its residue with the strongest concentration of late packets. `numbers`
+/// are the numbers of all packets; `late` are the positions of the late ones. `None` if no residue has more
+/// than three late packets.
 pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestResidue> {
     let mut best: Option<BestResidue> = None;
     let mut held = vec![0_u64; max as usize];
@@ -42,7 +41,7 @@ pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestRes
         let Some((residue, inside)) = held.iter().copied().enumerate().max_by_key(|(_, count)| *count) else {
             continue;
         };
-        // Of numbers that follow one another, a residue holds this share, at most one packet more.
+        // For consecutive numbers, a residue has this share, plus one packet at most.
         let usual = gain(inside, late.len() as u64, (1.0 / modulus as f64) + 1.0 / all);
         if inside > 3 && best.is_none_or(|best| usual > best.gain) {
             let residue = residue as u64;
@@ -56,26 +55,26 @@ pub fn best_residue(numbers: &[u64], late: &[usize], max: u64) -> Option<BestRes
     best
 }
 
-/// Phases are counted in so many bins; an arc is a power of two of them.
+/// Number of bins of the phase. An arc is a power of two of them.
 const BINS: usize = 1024;
 
-/// The arc of a frequency's phase in which late packets gather most.
+/// The arc of a frequency's phase with the strongest concentration of late packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestArc {
-    /// Where it begins, in cycles.
+    /// Start of the arc, in cycles.
     pub begin: f64,
-    /// How long it is, in cycles.
+    /// Length of the arc, in cycles.
     pub len: f64,
-    /// Late packets in it.
+    /// Number of late packets in the arc.
     pub inside: u64,
-    /// Share of all packets in it.
+    /// Share of all packets in the arc.
     pub share: f64,
-    /// [`gain`] of that.
+    /// [`gain`] of this arc.
     pub gain: f64,
 }
 
 impl BestArc {
-    /// Whether a phase, in cycles, lies in it.
+    /// Whether a phase, in cycles, lies in the arc.
     pub fn contains(&self, phase: f64) -> bool {
         (phase - self.begin).rem_euclid(1.0) < self.len
     }
@@ -94,8 +93,8 @@ fn histogram(times: impl Iterator<Item = i64>, frequency_hz: f64) -> Vec<u32> {
     bins
 }
 
-/// The best arc of a frequency. `times` are those of all packets, `late` of the late ones; without `times`, all packets
-/// count as spread evenly over the phase.
+/// The best arc of a frequency. `times` are the times of all packets, `late` those of the late ones. Without
+/// `times`, all packets count as evenly spread over the phase.
 pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestArc {
     let late_bins = histogram(late.iter().copied(), frequency_hz);
     let all_bins = times.map(|times| histogram(times.iter().copied(), frequency_hz));
@@ -107,7 +106,7 @@ pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestA
         let mut packets: u32 = all_bins.as_ref().map_or(width as u32, |bins| bins[..width].iter().sum());
         for begin in 0..BINS {
             let end = (begin + width) % BINS;
-            // An arc between the phases that packets have at all holds none: it has no share to compare with.
+            // An arc without packets has no share to compare with.
             if packets > 0 {
                 let share = f64::from(packets) / all;
                 let gain = gain(u64::from(inside), late.len() as u64, share);
@@ -130,7 +129,7 @@ pub fn best_arc(times: Option<&[i64]>, late: &[i64], frequency_hz: f64) -> BestA
 mod tests {
     use super::*;
 
-    /// Probability that of `n` drawn from `all` without replacement, `k` or more are among `marked`.
+    /// Probability that at least `k` of `n` draws from `all` without replacement are among `marked`.
     fn hypergeometric_tail(all: u64, marked: u64, n: u64, k: u64) -> f64 {
         let ln_choose =
             |n: u64, k: u64| -> f64 { (1..=k).map(|i| ((n - k + i) as f64).ln() - (i as f64).ln()).sum() };
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gain_bounds_the_tail() {
+    fn gain_bounds_hypergeometric_tail() {
         for (all, marked, n) in [(100, 10, 20), (60, 30, 7), (1000, 31, 50), (40, 39, 5)] {
             for k in 0..=n.min(marked) {
                 let tail = hypergeometric_tail(all, marked, n, k);
@@ -150,13 +149,13 @@ mod tests {
                 assert!(tail <= bound * (1.0 + 1e-9), "{all} {marked} {n} {k}: {tail} {bound}");
             }
         }
-        // Not a loose one: all of five in a tenth has the probability 1e-5.
+        // The bound is tight: five of five in a tenth have the probability 1e-5.
         assert!((gain(5, 5, 0.1) - 1e5_f64.ln()).abs() < 1e-12);
         assert_eq!((gain(0, 0, 0.5), gain(2, 4, 0.5)), (0.0, 0.0));
     }
 
     #[test]
-    fn residues_and_arcs_are_those_that_were_injected() {
+    fn finds_injected_residues_and_arcs() {
         let numbers: Vec<u64> = (945..30_945).collect();
         let late: Vec<usize> =
             (0..30_000).filter(|place| numbers[*place] % 96 == 17 || place % 1009 == 5).collect();

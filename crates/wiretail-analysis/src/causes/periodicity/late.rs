@@ -1,17 +1,18 @@
-//! Which packets are late: against the median of their surroundings, so that a drift of the whole is none.
+//! Finds late packets relative to the median of their neighbors, so that a drift of all delays does not
+//! count.
 
 use wiretail_schema::units::Share;
 
 use crate::stats::list::{median, percentile};
 
-/// Packets of a surrounding.
+/// Number of packets in a neighborhood.
 const SURROUNDING: usize = 1000;
 
-/// Delay less the median of the thousand packets around, in ns.
+/// Delay minus the median of the surrounding thousand packets, in ns.
 pub fn excess(delays_ns: &[i64]) -> Vec<i64> {
     let mut excess = Vec::with_capacity(delays_ns.len());
     for block in delays_ns.chunks(SURROUNDING) {
-        // A short last block is measured by the packets before it, too.
+        // A short last block uses the packets before it as well.
         let begin = excess.len();
         let around = if block.len() < SURROUNDING { begin.saturating_sub(SURROUNDING) } else { begin };
         let median = median(delays_ns[around..begin + block.len()].iter().copied()).unwrap_or_default();
@@ -20,8 +21,8 @@ pub fn excess(delays_ns: &[i64]) -> Vec<i64> {
     excess
 }
 
-/// The places where runs of late packets begin, and the excess above which packets are late: this percentile.
-/// A stall delays all packets behind it until its queue is gone: it is one event.
+/// Positions at which runs of late packets begin, and the threshold of lateness: the percentile `share` of
+/// the excess. A stall delays all following packets until its queue is empty, so a run counts as one event.
 pub fn beginnings(excess: &[i64], share: Share) -> (Vec<usize>, i64) {
     let Some(threshold) = percentile(&mut excess.to_vec(), share) else { return (Vec::new(), i64::MAX) };
     let late = |place: usize| excess[place] > threshold;
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drift_is_not_late_and_a_run_is_one_event() {
+    fn drift_is_not_late_and_a_run_is_one_event() {
         let mut delays: Vec<i64> = (0..10_500).map(|place| 5000 + place / 10 + place % 3).collect();
         for place in [2000, 2001, 2002, 7777, 10_499] {
             delays[place] += 100_000;

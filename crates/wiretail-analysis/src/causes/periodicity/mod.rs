@@ -1,10 +1,11 @@
-//! Regular patterns among late packets: which period, and whether it follows a clock or the packets themselves.
+//! Finds regular patterns among late packets: their period, and whether they follow a clock or the packet
+//! count.
 //!
-//! 1. [`late`]: which packets are late, against their surroundings;
-//! 2. [`fold`]: late packets by the residue of their position, or of a number that they hold;
-//! 3. [`spectrum`]: by the phase of any frequency, and the clock behind an aliased one;
-//! 4. [`find`] takes the better explanation, says whether the other one is excluded, takes the late packets that it
-//!    explains away, and begins again.
+//! 1. [`late`] finds packets that are late relative to their neighbors.
+//! 2. [`fold`] groups late packets by the residue of their position, or of a number in the packet.
+//! 3. [`spectrum`] finds any frequency by its phase, and the clock that an aliased frequency comes from.
+//! 4. [`find`] selects the better explanation, reports whether the other one is excluded, removes the late packets that
+//!    it explains, and repeats.
 //!
 //! Formulas, sources and limits: `docs/kpi/periodicity.md`.
 
@@ -19,53 +20,54 @@ use wiretail_schema::units::Share;
 use fold::{BestResidue, best_residue, gain, phase};
 use spectrum::{CYCLES_MIN, Clock};
 
-/// A pattern counts as found where chance gives it less often than once in so many searches.
+/// Maximum probability per search that chance produces a pattern counted as found.
 pub const FALSE_ALARM: f64 = 1e-3;
-/// Shares of the packets that count as late, one search each.
+/// Thresholds above which packets count as late. Each one is a separate search.
 const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
-/// Longest period that is looked for by folding, in packets.
+/// Longest period found by folding, in packets.
 const PERIOD_MAX: u64 = 4096;
-/// At most so many patterns a search.
+/// Maximum number of patterns per search.
 const PATTERNS_MAX: usize = 6;
-/// An explanation is better than another where its gain, a logarithm of odds, is higher by this.
+/// Difference in gain (a logarithm of odds) above which an explanation is better than another.
 const DECISIVE: f64 = 10.0;
-/// Crystals differ from what is written on them by no more than this.
+/// Maximum relative deviation of a crystal from its nominal frequency.
 const CRYSTAL: f64 = 2e-4;
-/// A clock that is a whole number of packets by chance less often than this is none.
+/// Maximum probability that a clock's period is a whole number of packets by coincidence. Above it, a clock
+/// is not excluded.
 const COINCIDENCE: f64 = 0.01;
 
-/// Packets in the order in which they were sent; all of one length.
+/// Packets of equal length, in the order sent.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// When each was sent, in ns since the first.
+    /// Send times, in ns since the first packet.
     pub times_ns: Vec<i64>,
-    /// Its delay in ns.
+    /// Delays, in ns.
     pub delays_ns: Vec<i64>,
-    /// Numbers that each has: its position among all that were sent first, then what it holds.
+    /// Numbers of the packets: first the position among all packets sent, then numbers in the packets'
+    /// content.
     pub numbers: Vec<Numbers>,
 }
 
 /// A number of each packet.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
-    /// What it is, such as "position" or "payload bytes 0-3, little-endian".
+    /// Name of the number, such as "position" or "payload bytes 0-3, little-endian".
     pub name: String,
-    /// One for each packet.
+    /// One value per packet.
     pub values: Vec<u64>,
 }
 
-/// A clock that is known by name.
+/// A named clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownClock {
-    /// Its name, such as "kernel tick, HZ=250".
+    /// Name of the clock, such as "kernel tick, HZ=250".
     pub name: String,
-    /// Its frequency.
     pub frequency_hz: f64,
-    /// How well that is known, in Hz.
+    /// Uncertainty of the frequency, in Hz.
     pub error_hz: f64,
 }
 
-/// The ticks that Linux is built with.
+/// Tick frequencies that Linux can be built with.
 pub fn kernel_ticks() -> Vec<KnownClock> {
     [100.0, 250.0, 300.0, 1000.0]
         .map(|hz| KnownClock {
@@ -79,7 +81,7 @@ pub fn kernel_ticks() -> Vec<KnownClock> {
 /// Name of the number that counts packets.
 pub const POSITION: &str = "position";
 
-/// Finds regular patterns.
+/// Finds regular patterns among late packets.
 pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
     let packets = series.times_ns.len();
     let span_ns = match (series.times_ns.first(), series.times_ns.last()) {
@@ -106,16 +108,16 @@ pub fn find(series: &Series, clocks: &[KnownClock]) -> Periodicity {
     Periodicity { packets: packets as u64, packets_per_second: rate_hz, recurrences: found }
 }
 
-/// What a number of which all are multiples of the period says.
+/// Describes numbers in the packets that are all multiples of the period.
 fn multiple(residues: &[Residue]) -> String {
     let numbers = residues.iter().filter(|residue| residue.residue == 0 && residue.of != POSITION);
     let named: Vec<&str> = numbers.map(|residue| residue.of.as_str()).collect();
     let Some(residue) = residues.first().filter(|_| !named.is_empty()) else { return String::new() };
-    format!("; these packets hold multiples of {} in {}", residue.modulus, named.join(" and in "))
+    format!("; these packets contain multiples of {} in {}", residue.modulus, named.join(" and in "))
 }
 
-/// Whether two recurrences are one: of the same period, or one a part of the other, which is of a multiple of its period
-/// at the same residue.
+/// Whether two recurrences are the same: they have equal periods, or one has a multiple of the other's period
+/// and the matching residue.
 fn is_same(one: &Recurrence, other: &Recurrence) -> bool {
     let is_part = |part: &Residue, whole: &Residue| {
         part.of == whole.of
@@ -130,7 +132,7 @@ fn is_same(one: &Recurrence, other: &Recurrence) -> bool {
         || parts(other, one)
 }
 
-/// One search: late packets by one threshold.
+/// One search with one threshold of lateness.
 struct Search<'a> {
     series: &'a Series,
     clocks: &'a [KnownClock],
@@ -153,7 +155,7 @@ impl Search<'_> {
                 (Some((axis, residue, chance)), None) => self.packets(&late, axis, &residue, chance),
                 (None, Some((clock, chance))) => self.time(&late, &clock, chance, locked),
                 (Some((axis, residue, chance)), Some((clock, by_time))) => {
-                    // A period of a whole number of packets is better described by a residue.
+                    // If the period is a whole number of packets, a residue describes it better.
                     if locked.is_some() || residue.gain + DECISIVE >= clock.arc.gain {
                         self.packets(&late, axis, &residue, chance)
                     } else {
@@ -167,7 +169,8 @@ impl Search<'_> {
         found
     }
 
-    /// The best residue of any of the numbers, where chance is excluded: which number, what, how probable by chance.
+    /// The best residue over all numbers, unless chance explains it: index of the number, residue,
+    /// probability by chance.
     fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
         let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
         let mut best: Option<(usize, BestResidue)> = None;
@@ -191,15 +194,16 @@ impl Search<'_> {
         (chance < FALSE_ALARM).then(|| (clock(), chance))
     }
 
-    /// The whole number of packets that a clock's period, or a small multiple of it, is: the smallest for which the
-    /// late packets keep to the pattern as well as with the clock's own frequency.
+    /// The number of packets in a clock's period, or in a small multiple of it, if that is a whole number.
+    /// Returns the smallest one at which the late packets follow the pattern as well as at the clock's own
+    /// frequency.
     ///
-    /// A frequency is near enough where it drifts by less than the pattern's arc, or by less than a packet, over the
-    /// capture: for 300,000 packets, below one in a hundred of all frequencies is that near by chance.
+    /// A frequency is close enough if, over the capture, it drifts by less than the pattern's arc or by less
+    /// than a packet. For 300,000 packets, fewer than one in a hundred frequencies is that close by chance.
     fn locked(&self, clock: &Clock, times: &[i64]) -> Option<u64> {
         let bound = ((16.0 / clock.arc.len) as u64).min(1024);
         let drift_hz = |cycles: f64| cycles * 1e9 / self.span_ns as f64;
-        // Late packets that come and go let a clock that drifts a little fit a little better.
+        // If late packets come and go, a clock that drifts slightly can fit slightly better.
         let at_least = 0.8 * clock.arc.gain - DECISIVE;
         (1..=bound).find(|packets| {
             let step_hz = self.rate_hz / *packets as f64;
@@ -224,7 +228,7 @@ impl Search<'_> {
         let packets = self.series.times_ns.len() as f64;
         let period = residue.modulus as f64;
         let frequency_hz = self.rate_hz / period;
-        // Over the whole capture the pattern stays within a packet.
+        // Over the whole capture, the pattern shifts by less than a packet.
         let error_hz = frequency_hz / packets;
         let times: Vec<i64> = late.iter().map(|place| self.series.times_ns[*place]).collect();
         let by_time = fold::best_arc(Some(&self.series.times_ns), &times, frequency_hz);
@@ -232,18 +236,18 @@ impl Search<'_> {
         let coincidence = (2.0 * period / packets).min(1.0);
         let (follows, reason) = if residue.gain > by_time.gain + DECISIVE {
             let reason = format!(
-                "packets were not sent evenly, and their {} keeps to the pattern while time does not",
+                "packets were not sent evenly, and the pattern follows their {}, not time",
                 numbers.name
             );
             (Follows::Packets, reason)
         } else if let Some(name) = &named {
             let reason =
-                format!("the period is a whole number of packets, and it is that of a clock: {name}");
+                format!("the period is a whole number of packets, and also the period of a clock: {name}");
             (Follows::Indistinguishable, reason)
         } else if coincidence < COINCIDENCE {
             let reason = format!(
-                "the period is {} packets to within {:.1e}: a clock would come as close to a whole number of packets \
-                 with a probability of {coincidence:.1e}, and no known clock has this frequency",
+                "the period is {} packets to within {:.1e}: a clock's period would be as close to a whole number of \
+                 packets with a probability of {coincidence:.1e}, and no known clock has this frequency",
                 residue.modulus,
                 period / packets
             );
@@ -288,18 +292,18 @@ impl Search<'_> {
         let period_packets = self.rate_hz / hz;
         let (follows, reason) = match (&named, locked) {
             (None, Some(packets)) => {
-                (Follows::Packets, format!("the pattern comes again every {packets} packets exactly"))
+                (Follows::Packets, format!("the pattern recurs exactly every {packets} packets"))
             }
             (Some(name), Some(packets)) => {
                 let reason = format!(
-                    "the pattern comes again every {packets} packets exactly, and so does a clock: {name}"
+                    "the pattern recurs exactly every {packets} packets, and so does a clock: {name}"
                 );
                 (Follows::Indistinguishable, reason)
             }
             (_, None) => {
                 let reason = format!(
-                    "the period is {period_packets:.4} packets, which is no whole number: the pattern is there by time \
-                     and not by count"
+                    "the period is {period_packets:.4} packets, not a whole number: the pattern follows time, \
+                     not the packet count"
                 );
                 (Follows::Clock, reason)
             }
@@ -323,7 +327,8 @@ impl Search<'_> {
         (recurrence, rest)
     }
 
-    /// A known clock of this frequency; of one that is faster than half the packet rate, what packets see of it.
+    /// A known clock with this frequency. For a clock faster than half the packet rate, the aliased frequency
+    /// is compared.
     fn named(&self, frequency_hz: f64, error_hz: f64) -> Option<String> {
         let fits = |clock: &&KnownClock| {
             let rest = clock.frequency_hz.rem_euclid(self.rate_hz);
@@ -363,7 +368,7 @@ impl Search<'_> {
 
     fn mean_excess(&self, in_pattern: &impl Fn(usize) -> bool) -> f64 {
         let (mut inside, mut outside) = ((0_i128, 0_u64), (0_i128, 0_u64));
-        // One stall of a millisecond would outweigh all that recurs.
+        // Limits the excess, because one stall of a millisecond would outweigh all recurring delays.
         let cap = self.threshold.saturating_mul(4);
         for (place, excess) in self.excess.iter().enumerate() {
             let excess = &(*excess).clamp(-cap, cap);

@@ -1,8 +1,9 @@
-//! The spectrum of late packets' times, and the frequency behind a peak of it.
+//! Spectrum of the times of late packets, and the frequency that causes a peak in it.
 //!
-//! Rayleigh power of n times t at a frequency f: `|Σ exp(2πi f t)|² / n`. Of times at random it is distributed
-//! exponentially with mean 1 (Rayleigh 1880; Schuster 1898; Mardia and Jupp 2000, 6.3). Times that gather in clusters
-//! raise the low frequencies: each power is divided by that of its neighbourhood first (van der Klis 1989).
+//! The Rayleigh power of n times t at a frequency f is `|Σ exp(2πi f t)|² / n`. For random times it is
+//! exponentially distributed with mean 1 (Rayleigh 1880; Schuster 1898; Mardia and Jupp 2000, 6.3). Clustered
+//! times raise the low frequencies, so each power is first divided by the mean of its neighborhood (van der
+//! Klis 1989).
 
 use std::f64::consts::{LN_2, TAU};
 
@@ -10,25 +11,22 @@ use super::fft::{Complex, transform};
 use super::fold::{BestArc, best_arc, phase};
 use crate::stats::list::median;
 
-/// A neighbourhood of the spectrum.
+/// Number of powers in a neighborhood of the spectrum.
 const NEIGHBOURHOOD: usize = 1024;
-/// A clock is looked for behind a peak as far as the peak being its harmonic of this order.
+/// Highest harmonic order that a peak may have of the clock.
 const HARMONICS: u32 = 48;
-/// How many candidates for a clock are compared with all packets.
+/// Number of candidate clocks that are compared with all packets.
 const CANDIDATES: usize = 24;
-/// A period has to come again so often.
+/// Minimum number of cycles that a period must have in the capture.
 pub const CYCLES_MIN: f64 = 20.0;
 
-/// A peak of the spectrum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
-    /// Frequency.
     pub frequency_hz: f64,
-    /// Probability, at most, that a spectrum of times at random has as high a peak.
+    /// Upper bound of the probability that the spectrum of random times has such a high peak.
     pub false_alarm: f64,
 }
 
-/// Rayleigh power of times at one frequency.
 pub fn power(times_ns: &[i64], frequency_hz: f64) -> f64 {
     let (mut re, mut im) = (0.0, 0.0);
     for at_ns in times_ns {
@@ -38,14 +36,14 @@ pub fn power(times_ns: &[i64], frequency_hz: f64) -> f64 {
     (re * re + im * im) / times_ns.len() as f64
 }
 
-/// The highest peak between [`CYCLES_MIN`] cycles in the span and half the packet rate. None for fewer than ten times,
-/// or where there is no frequency between these two.
+/// The highest peak between [`CYCLES_MIN`] cycles in the span and half the packet rate. `None` for fewer than
+/// ten times, or if that range of frequencies is empty.
 pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
     if late_ns.len() < 10 || packets < 1000 || span_ns <= 0 {
         return None;
     }
-    // A bin a packet: of packets sent evenly, nothing is lost by them. As much again of zeros, so that no peak falls
-    // between two frequencies.
+    // One bin per packet loses nothing if packets are sent evenly. Zero padding to twice the length keeps
+    // peaks from falling between two frequencies.
     let bin_ns = span_ns as f64 / (packets - 1) as f64;
     let mut data: Vec<Complex> = vec![(0.0, 0.0); (2 * packets).next_power_of_two()];
     for at_ns in late_ns {
@@ -75,12 +73,12 @@ pub fn peak(late_ns: &[i64], span_ns: i64, packets: usize) -> Option<Peak> {
         }
     }
     let coarse_hz = (first + best) as f64 * step_hz;
-    // Neighbours of a spectrum with zeros behind the times are not independent; to count them all is on the safe side.
+    // Neighboring powers of a zero-padded spectrum are not independent. Counting all of them is conservative.
     let false_alarm = (powers.len() as f64 * (-best_power).exp()).min(1.0);
     Some(Peak { frequency_hz: sharpen(late_ns, coarse_hz, step_hz), false_alarm })
 }
 
-/// The highest power within a step of the frequency, to a thousandth of the step.
+/// The frequency of the highest power within a step of `coarse_hz`, to a thousandth of the step.
 fn sharpen(late_ns: &[i64], coarse_hz: f64, step_hz: f64) -> f64 {
     let (mut center, mut reach) = (coarse_hz, step_hz);
     for _ in 0..4 {
@@ -92,20 +90,19 @@ fn sharpen(late_ns: &[i64], coarse_hz: f64, step_hz: f64) -> f64 {
     center
 }
 
-/// A clock that explains late packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
-    /// Its frequency.
     pub frequency_hz: f64,
-    /// Standard error of that.
+    /// Standard error of the frequency.
     pub error_hz: f64,
-    /// When in its cycle packets are late.
+    /// The part of the clock's cycle in which packets are late.
     pub arc: BestArc,
 }
 
-/// The clock behind a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k: packets sent at a
-/// constant rate see no difference between p and what is mirrored at the rate. Of all these the one is taken in
-/// whose cycle late packets have the narrowest place, measured by how many packets in that place are not late.
+/// The clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k,
+/// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Of all
+/// candidates, the one is chosen in whose cycle late packets are most concentrated, measured by how many
+/// packets in that arc are not late.
 pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Clock {
     let lowest = CYCLES_MIN / (times_ns.last().map_or(1, |last| last - times_ns[0]).max(1) as f64 * 1e-9);
     let mut candidates: Vec<(f64, f64)> = Vec::new();
@@ -125,7 +122,7 @@ pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> C
     let mut best: Option<(f64, BestArc)> = None;
     for (_, hz) in candidates {
         let arc = best_arc(Some(times_ns), late_ns, hz);
-        // Where two explain it equally well, the lower frequency is the simpler one.
+        // If two explain it equally well, the lower frequency is simpler.
         let better = best.is_none_or(|(best_hz, best)| {
             arc.gain > best.gain * 1.01 || (arc.gain > best.gain * 0.99 && hz < best_hz)
         });
@@ -134,8 +131,8 @@ pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> C
         }
     }
     let (hz, arc) = best.unwrap_or_else(|| (peak_hz, best_arc(Some(times_ns), late_ns, peak_hz)));
-    // The arc of a frequency that is a little off cuts the pattern at its ends: the line through what is left is not
-    // steep enough, and the next one is nearer.
+    // The arc of a slightly wrong frequency cuts off the ends of the pattern, and a line through the
+    // remaining points is not steep enough. Each iteration comes closer.
     let (mut clock, mut around) = (Clock { frequency_hz: hz, error_hz: f64::INFINITY, arc }, arc);
     for _ in 0..4 {
         let (frequency_hz, error_hz) = regress(clock.frequency_hz, &around, late_ns);
@@ -150,7 +147,7 @@ pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> C
     clock
 }
 
-/// A straight line through the phases inside the arc over time: its slope is what the frequency is off by.
+/// Fits a straight line through the phases inside the arc over time. Its slope is the error of the frequency.
 fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     let points: Vec<(f64, f64)> = late_ns
         .iter()
@@ -172,8 +169,8 @@ fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     }
     let slope = tp / tt;
     let left = sum(&|t, p| (p - slope * t).powi(2)) / (n - 2.0);
-    // Neighbouring late packets see the same edge of the pattern: they are fewer than they seem. What is sure is that it
-    // stays within its arc.
+    // Neighboring late packets see the same edge of the pattern, so there are fewer independent points. The
+    // pattern's arc is a lower bound of the error.
     let span_s = points.last().map_or(0.0, |last| last.0 - points[0].0);
     let error_hz = (left / tt).sqrt().max(arc.len / (12_f64.sqrt() * span_s));
     (hz + slope, error_hz)

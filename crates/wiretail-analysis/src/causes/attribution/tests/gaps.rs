@@ -1,4 +1,4 @@
-//! Gaps of which it is known who made them.
+//! Gaps with known causes.
 
 use wiretail_schema::causes::CauseKind;
 use wiretail_schema::causes::trace::{Event, Gap, Spin, TraceRoles};
@@ -21,9 +21,10 @@ fn explained(gaps: &[Gap], events: &[Event], lost: &[Gap], wanted: &[usize]) -> 
     explain_gaps(lines, &roles, &Names, lost, wanted)
 }
 
-/// Twenty ticks with a head of 7 us, six shootdowns and one barrier of thread 9's, a hog, and a pause without an event.
+/// Twenty ticks with a head of 7 us, six shootdowns and one barrier by thread 9, a CPU hog, and a pause
+/// without an event.
 #[test]
-fn each_gap_is_put_down_to_who_made_it() {
+fn attributes_each_gap_to_its_cause() {
     let (mut gaps, mut events) = (Vec::new(), Vec::new());
     for number in 1..=20 {
         let at = number * 4_000_000;
@@ -35,7 +36,7 @@ fn each_gap_is_put_down_to_who_made_it() {
         events.extend(call(at - 1_000, FLUSH));
         gaps.push(gap(at - 4_000, at + 4_000));
     }
-    // Too rare to be calibrated: its head is longer than what its tracepoints see.
+    // Too rare to be calibrated. Its head is longer than the time between its tracepoints.
     let at = 41_500_000;
     events.extend(call(at, BARRIER));
     gaps.push(gap(at - 3_000, at + 5_000));
@@ -66,7 +67,7 @@ fn each_gap_is_put_down_to_who_made_it() {
         let (task, call) = (&*sender.task, sender.system_call.as_deref());
         assert_eq!((task, sender.cpu, call, sender.gaps), ("unmapper", 0, Some("munmap"), row.gaps));
     }
-    // The longest ones in parts, which are all of them.
+    // The longest gaps are listed with all their parts.
     let parts: Vec<(usize, u64)> =
         found.parts.iter().map(|parts| (parts[0].cause, parts.iter().map(|part| part.ns).sum())).collect();
     assert_eq!(parts, [(0, 1_001_000), (1, 300_000)]);
@@ -75,7 +76,7 @@ fn each_gap_is_put_down_to_who_made_it() {
 }
 
 #[test]
-fn where_events_are_missing_nobody_is_named() {
+fn names_no_cause_if_events_are_missing() {
     let gaps = [gap(1_000_000, 1_010_000), gap(2_000_000, 2_010_000)];
     let found = explained(&gaps, &timer(2_002_000, 2_009_000), &[gap(900_000, 1_005_000)], &[0, 1]);
     assert_eq!((found.causes.gaps_missing, found.causes.causes.len()), (1, 1));

@@ -1,4 +1,4 @@
-//! Traces of which every span is known, and a server that is simulated.
+//! Traces with known spans, and a simulated server.
 
 mod gaps;
 mod naive;
@@ -11,7 +11,7 @@ use wiretail_schema::causes::{CauseKind, Certainty, TrialExplanation};
 
 use super::{Builder, Inputs, PacketTime, explain};
 
-/// The device's core, and its thread.
+/// The device's core and thread.
 const CORE: u16 = 1;
 const DEVICE: i32 = 100;
 const TEXTS: [&str; 6] = ["", "local_timer", "call_function_single", "NET_RX", "reschedule", "eth0"];
@@ -52,7 +52,7 @@ fn timer(from_ns: u64, to_ns: u64) -> [Event; 2] {
     [event(from_ns, Kind::VectorEntry, 1, [0; 3]), event(to_ns, Kind::VectorExit, 1, [0; 3])]
 }
 
-/// A function that thread 9 on core 0 has the device's core run, in an interrupt around it.
+/// A function that thread 9 on core 0 runs on the device's core, within an interrupt.
 fn call(at_ns: u64, function: u64) -> [Event; 5] {
     let send = Event { pid: 9, cpu: 0, stack: 1, ..event(at_ns, Kind::CsdQueue, 0, [1, function, 0x30]) };
     [
@@ -80,7 +80,7 @@ fn roles() -> TraceRoles {
     }
 }
 
-/// Explains packets `(in, delay)`; clocks differ by a million seconds, as real ones do.
+/// Explains packets `(in, delay)`. The clocks differ by a million seconds, as on real hosts.
 fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost: &[Gap]) -> TrialExplanation {
     const OFFSET_NS: i64 = 1_000_000_000_000_000;
     let offset = ClockOffset { at_ns: 0, offset_ns: OFFSET_NS, uncertainty_ns: 20 };
@@ -134,14 +134,15 @@ fn explained(roles: &TraceRoles, events: &[Event], packets: &[(u64, u64)], lost:
     explain(builder.finish(&Names), &inputs)
 }
 
-/// A thousand packets, 100 us apart, each 2 us in the device; those at these places are later by so much.
+/// A thousand packets, 100 us apart, each 2 us in the device. Packets at the given positions are later by the
+/// given time.
 fn traffic(later: &[(usize, u64)]) -> Vec<(u64, u64)> {
     let mut packets: Vec<(u64, u64)> = (1..=1000).map(|number| (number * 100_000, 2_000)).collect();
     later.iter().for_each(|(place, ns)| packets[*place].1 += ns);
     packets
 }
 
-/// What the worst packet lost its time to: kind, name, ns, certainty.
+/// Parts of the worst packet: kind, name, ns, certainty.
 fn worst(found: &TrialExplanation) -> Vec<(CauseKind, &str, u64, Certainty)> {
     let row = |cause: usize| (found.causes[cause].kind, found.causes[cause].name.as_str());
     let parts = found.worst[0].parts.iter();
@@ -149,8 +150,8 @@ fn worst(found: &TrialExplanation) -> Vec<(CauseKind, &str, u64, Certainty)> {
 }
 
 #[test]
-fn a_shootdown_is_named_with_its_sender() {
-    // The packet comes at 50.1 ms; the interrupt's head is as long as in the calibration, 8 us.
+fn attributes_shootdown_to_its_sender() {
+    // The packet arrives at 50.1 ms. The interrupt's head is as long as in the calibration, 8 us.
     let mut roles = roles();
     let mut events = Vec::new();
     let mut spin = Spin { core: 1, thread: DEVICE, threshold_ns: 1000, ..Spin::default() };
@@ -178,15 +179,16 @@ fn a_shootdown_is_named_with_its_sender() {
         (overheads.event.as_str(), overheads.head_ns[0], overheads.tail_ns[0]),
         ("call_function_single", 8_000, 500)
     );
-    // Its own picture, too: the head, the interrupt, the tail.
+    // Its own timeline as well: the head, the interrupt, the tail.
     assert_eq!(found.worst[0].timeline.len(), 3);
     assert_eq!((found.worst[0].timeline[0].from_ns, found.worst[0].timeline[2].to_ns), (1_500, 12_500));
     assert_eq!(found.causes[0].without_ns.last(), Some(&2_000));
 }
 
 #[test]
-fn who_waits_behind_a_stall_lost_its_time_to_the_stall() {
-    // A hog from 50.1 ms on for 250 us; two more packets come meanwhile and 2 us each go by for each.
+fn attributes_waiting_after_a_stall_to_the_stall() {
+    // A CPU hog runs from 50.1 ms for 250 us. Two more packets arrive during that time, with 2 us of service
+    // each.
     let events = [
         switch(40_000_000, 8, DEVICE, 0, 40),
         switch(50_100_500, DEVICE, 7, 0, 30),
@@ -200,7 +202,8 @@ fn who_waits_behind_a_stall_lost_its_time_to_the_stall() {
         assert_eq!((known, packet.unknown_ns, packet.ahead), (packet.lost_ns, 0, ahead), "{packet:?}");
         assert!(packet.parts.iter().all(|part| part.cause == 0), "{packet:?}");
     }
-    // The second one came at 50.2 ms: the hog was there for 150.5 us more, 1.5 us are a debt of it.
+    // The second packet arrived at 50.2 ms. The hog ran for 150.5 us more; the other 1.5 us were queued by
+    // it.
     let queued: Vec<u64> =
         found.worst[1].parts.iter().filter(|part| part.queued).map(|part| part.ns).collect();
     assert_eq!(queued, [1_500]);
@@ -219,7 +222,7 @@ fn attributes_fair_server_separately_from_cpu_hog() {
 }
 
 #[test]
-fn an_interrupt_within_a_softirq_is_its_own() {
+fn separates_interrupt_from_enclosing_softirq() {
     let softirq = |at, kind| event(at, kind, 3, [3, 0, 0]);
     let mut events = vec![softirq(50_101_000, Kind::SoftirqEntry), softirq(50_141_000, Kind::SoftirqExit)];
     events.extend(timer(50_111_000, 50_121_000));
@@ -232,8 +235,8 @@ fn an_interrupt_within_a_softirq_is_its_own() {
 }
 
 #[test]
-fn what_happens_with_every_packet_is_baseline() {
-    // Each packet is sent in a softirq of 1 us; that of the worst one takes 31.
+fn counts_work_of_every_packet_as_baseline() {
+    // Each packet is sent in a softirq of 1 us; the softirq of the worst packet takes 31 us.
     let packets = traffic(&[(500, 30_000)]);
     let mut events = Vec::new();
     for (in_ns, delay_ns) in &packets {
@@ -246,9 +249,9 @@ fn what_happens_with_every_packet_is_baseline() {
 }
 
 #[test]
-fn time_without_an_event_is_told_by_who_can_tell() {
+fn attributes_time_without_events_by_logged_stalls() {
     let packets = traffic(&[(500, 300_000), (501, 202_000), (502, 104_000), (503, 6_000)]);
-    // The loop did not stand still: it was at work. One that stood still was paused.
+    // Without a logged stall, the loop was working. With one, the core was paused.
     let found = explained(&roles(), &[], &packets, &[]);
     assert_eq!(worst(&found)[0].0, CauseKind::Device);
     assert_eq!(found.tail_unknown_ns, 0);
@@ -256,14 +259,15 @@ fn time_without_an_event_is_told_by_who_can_tell() {
     let found = explained(&TraceRoles { stalls: vec![gap], ..roles() }, &[], &packets, &[]);
     assert_eq!(worst(&found)[0].0, CauseKind::Paused);
     assert_eq!(found.causes.len(), 1, "{:?}", found.causes);
-    // Of one that polls and says nothing, nobody knows: neither why it took long, nor why others waited behind it.
+    // For a loop that polls without logging stalls, neither the long service nor the wait of others has a
+    // known cause.
     let found = explained(&TraceRoles { logs_stalls: false, ..roles() }, &[], &packets, &[]);
     assert_eq!((found.tail_unknown_ns, found.tail_lost_ns), (502_000, 502_000));
     assert!(found.causes.is_empty() && found.worst[1].unknown_ns == 202_000, "{:?}", found.worst[1]);
 }
 
 #[test]
-fn a_page_fault_that_took_long_took_the_rest() {
+fn attributes_rest_of_service_to_long_page_fault() {
     let spin = Spin { page_fault_ns: Some(1_000), ..Spin::default() };
     let roles = TraceRoles { spin: Some(spin), ..roles() };
     let faults = [50_101_000, 50_102_500].map(|at| event(at, Kind::PageFaultUser, 0, [0; 3]));
@@ -273,7 +277,7 @@ fn a_page_fault_that_took_long_took_the_rest() {
 }
 
 #[test]
-fn where_events_are_missing_nothing_is_told() {
+fn explains_nothing_if_events_are_missing() {
     let lost = [Gap { from_ns: 50_105_000, to_ns: 50_106_000 }];
     let found = explained(&roles(), &timer(50_103_000, 50_123_000), &traffic(&[(500, 20_000)]), &lost);
     assert!(found.worst[0].events_missing && found.worst[0].parts.is_empty());
@@ -281,8 +285,8 @@ fn where_events_are_missing_nothing_is_told() {
 }
 
 #[test]
-fn packets_that_come_together_wait_for_each_other() {
-    // 100 bursts of ten, 1 ms apart; each packet takes 3 us, the first of a burst too.
+fn packets_of_a_burst_wait_for_each_other() {
+    // 100 bursts of ten packets, 1 ms apart. Each packet takes 3 us, including the first of a burst.
     let mut packets = Vec::new();
     for burst in 1..=100 {
         (1..=10).for_each(|place| packets.push((burst * 1_000_000, place * 3_000)));
@@ -294,10 +298,10 @@ fn packets_that_come_together_wait_for_each_other() {
 }
 
 proptest! {
-    /// A server that is interrupted now and then, by a timer or a hog: every packet that is late is late by what was
-    /// done to it, by all of it and by nothing else.
+    /// A server that is sometimes interrupted by a timer or a CPU hog. Every late packet's excess is
+    /// explained completely by its interruptions.
     #[test]
-    fn a_simulated_server_is_explained(
+    fn explains_simulated_server_completely(
         gaps in prop::collection::vec(3_000..40_000u64, 200..300),
         interruptions in prop::collection::vec((0..4_000_000u64, 1_000..90_000u64, any::<bool>()), 0..20),
     ) {
@@ -306,7 +310,7 @@ proptest! {
         let mut sorted = interruptions;
         sorted.sort_unstable();
         for (from, length, is_timer) in sorted {
-            // A real core does something else between two interruptions.
+            // A real core does other work between two interruptions.
             if away.last().is_none_or(|(_, to, _)| from > to + 5_000) {
                 away.push((from, from + length, is_timer));
             }
@@ -318,7 +322,7 @@ proptest! {
                 false => events.extend([switch(*from, DEVICE, 7, 0, 30), switch(*to, 7, DEVICE, 1, 40)]),
             }
         }
-        // Work goes on whenever the core is there.
+        // Work continues whenever the core is available.
         let finish = |mut at: u64| {
             let mut left = SERVICE_NS;
             for (from, to, _) in &away {
@@ -338,7 +342,7 @@ proptest! {
             packets.push((now, left_ns - now));
         }
         let found = explained(&roles(), &events, &packets, &[]);
-        // Most packets are not disturbed, or there is no usual one to compare with.
+        // The comparison needs a baseline, so most packets must be undisturbed.
         prop_assume!(found.baseline_ns as u64 == SERVICE_NS);
         let mut total = 0;
         for packet in &found.worst {

@@ -1,4 +1,4 @@
-//! The timeline, windows, lists and percentiles against what one would write without a thought of speed.
+//! Compares the timeline, windows, lists and percentiles with straightforward implementations.
 
 use proptest::prelude::*;
 use wiretail_schema::causes::Certainty;
@@ -8,17 +8,17 @@ use super::super::timeline::{Builder, NOBODY, Raw, Span};
 use super::{BARRIER, CORE, DEVICE, FLUSH, Names, event, roles, switch};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 
-/// A cause, and the thread that sent it.
+/// A cause and the thread that sent it.
 type At = Option<(Raw, Option<i32>)>;
 
-/// What a core is in, by walking its events: a stack, and for each ns what was on top.
+/// State of a core while walking its events: a stack, and the top of the stack for each ns.
 struct Walk {
     events: Vec<Event>,
     stack: Vec<(Kind, u32, u64, At)>,
     task: (i32, At),
     wants_core: bool,
     each_ns: Vec<At>,
-    /// The outermost interrupt of the processor's: since when, its own cause, and what it turned out to be for.
+    /// The outermost processor interrupt: its start, its own cause, and the cause it turned out to serve.
     outermost: Option<(usize, At, At)>,
     calls: i32,
 }
@@ -106,7 +106,7 @@ fn span(from_ns: u64, to_ns: u64, cause: u16) -> Span {
     Span { from_ns, to_ns, sender: NOBODY, cause, edge: 0, certainty: Certainty::Observed }
 }
 
-/// Spans that do not overlap, of gaps and lengths.
+/// Disjoint spans from gaps and lengths.
 fn spans(lengths: &[(u64, u64)]) -> Vec<Span> {
     let mut at = 0;
     let one = |(gap, length): &(u64, u64)| {
@@ -118,9 +118,9 @@ fn spans(lengths: &[(u64, u64)]) -> Vec<Span> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
-    /// Whatever is nested in whatever: each ns has the innermost cause, and calls their senders.
+    /// For any nesting, each ns has the innermost cause, and calls have their senders.
     #[test]
-    fn each_ns_has_its_innermost_cause(steps in prop::collection::vec((0..20u8, 0..6u64, 0..4u32), 1..80)) {
+    fn assigns_innermost_cause_to_each_ns(steps in prop::collection::vec((0..20u8, 0..6u64, 0..4u32), 1..80)) {
         let mut walk = Walk {
             events: vec![switch(0, 8, DEVICE, 0, 40)],
             stack: Vec::new(),
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_meets_what_overlaps_it(
+    fn window_returns_overlapping_spans(
         lengths in prop::collection::vec((0..5u64, 1..9u64), 0..40),
         windows in prop::collection::vec((0..300u64, 0..40u64), 1..20),
     ) {
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn two_lists_become_one(lengths in prop::collection::vec((0..5u64, 1..9u64), 0..60), of in any::<u64>()) {
+    fn merges_two_lists(lengths in prop::collection::vec((0..5u64, 1..9u64), 0..60), of in any::<u64>()) {
         let mut all = spans(&lengths);
         let is_first = |place: usize| of >> (place % 64) & 1 == 1;
         let half = |first: bool| -> Vec<Span> {
