@@ -2,14 +2,14 @@
 //! packets.
 //!
 //! It uses only the list of injected interference, the packets' timestamps and the reported causes, and no
-//! other results of the attribution. A packet *belongs* to an interference if it was in the device between
-//! [`BEFORE_NS`] before its start and its end; if there are several, to the one with the longest overlap. A
-//! packet that arrived after such a packet, before that one had left, also belongs to it, up to [`DRAIN_NS`]
-//! after the end, because it waited. A packet that arrived later found the device free again and was delayed
-//! by something else.
+//! other results of the attribution. A packet *belongs* to an interference event if it was in the device
+//! between [`BEFORE_NS`] before the event's start and its end. Among several events, the one with the longest
+//! overlap counts. If another packet arrives while such a packet is still in the device, it waits and also
+//! belongs to the event, up to [`DRAIN_NS`] after the end. A packet that arrived later found the device free
+//! again and was delayed by something else.
 //!
-//! Two kinds of packets are not judged: those whose overlap with the interference is less than half of their
-//! excess delay, and those that arrived so close after others that they had to wait anyway.
+//! Two kinds of packets are not judged: packets that overlap the event for less than half of their excess
+//! delay, and packets that arrived so close after others that they had to wait anyway.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use wiretail_schema::run::interference::{Confused, GroundTruthReport, Interferen
 pub const LATE_NS: u64 = 20_000;
 /// Time by which interference may reach the device before the injector has read the clock, in ns.
 pub const BEFORE_NS: i64 = 5_000;
-/// Time after an interference during which packets may still wait for delayed ones, in ns.
+/// Time after an interference event during which packets may still wait for delayed ones, in ns.
 pub const DRAIN_NS: i64 = 300_000;
-/// An interference that overlaps a packet's stay by less than 1 / `SHARE` of the excess delay is not its main
-/// cause.
+/// An interference event that overlaps a packet's stay by less than 1 / `SHARE` of the excess delay is not
+/// its main cause.
 const SHARE: u64 = 2;
 
 /// The reported cause of a packet.
@@ -58,7 +58,7 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
     let longest = injected.iter().map(|one| one.end_ns - one.start_ns).max().unwrap_or(0);
     let mut packets: Vec<&Judged> = packets.iter().collect();
     packets.sort_by_key(|packet| packet.in_ns);
-    // The previous packet, if it belongs to an interference: its departure and the interference.
+    // The previous packet, if it belongs to an interference event: its departure and the event.
     let mut before: Option<(i64, &Interference)> = None;
     // When a device that always takes the baseline time would be free.
     let mut free_ns = i64::MIN;
@@ -106,7 +106,7 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
     report
 }
 
-/// The interference that occurred while the packet was in the device, if any.
+/// The interference event that occurred while the packet was in the device, if any.
 fn meets<'a>(injected: &[&'a Interference], longest_ns: i64, packet: &Judged) -> Option<&'a Interference> {
     let behind = injected.partition_point(|one| one.start_ns - BEFORE_NS <= packet.out_ns);
     let candidates = injected[..behind].iter().rev();
@@ -117,7 +117,7 @@ fn meets<'a>(injected: &[&'a Interference], longest_ns: i64, packet: &Judged) ->
         .copied()
 }
 
-/// Overlap of an interference with a packet's stay, in ns.
+/// Overlap of an interference event with a packet's stay, in ns.
 fn overlap(interference: &Interference, packet: &Judged) -> i64 {
     (interference.end_ns.min(packet.out_ns) - interference.start_ns.max(packet.in_ns)).max(0)
 }
@@ -237,7 +237,7 @@ mod tests {
         let report = judge(&two(), &packets);
         let hog = &report.kinds[&InterferenceKind::Hog];
         assert_eq!((hog.packets, hog.found, report.not_injected), (3, 3, 2));
-        // None of the three packets overlaps it; they waited.
+        // The three packets do not overlap it; they waited.
         assert_eq!(report.doubtful, 0);
         let mut turned = packets.clone();
         turned.reverse();

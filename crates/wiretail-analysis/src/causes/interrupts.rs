@@ -228,7 +228,7 @@ impl Fitting<'_> {
 
     /// Probability that a counter that rises in `count` of the intervals, with all arrangements equally
     /// likely, has a best score of at least `score`. It is exact over all arrangements (Fisher's
-    /// randomisation test), or estimated from random ones as (1 + hits) / (1 + drawn) (Phipson and Smyth
+    /// randomization test), or estimated from random ones as (1 + hits) / (1 + drawn) (Phipson and Smyth
     /// 2010). The second value is true if it is exact.
     fn chance(&self, score: Score, count: usize, seed: u64) -> (f64, bool) {
         let intervals = self.at_s.len() - 1;

@@ -1,7 +1,7 @@
 //! The offered rate from which on a device under test no longer keeps up.
 //!
 //! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it,
-//! queues fill, so the delay rises to the length of the queue and the rest is lost. There is no standard
+//! queues fill, so the delay rises to the length of the queue and the rest is lost. No standard defines a
 //! threshold between the two (RFC 2544 requires zero loss, which a single lost packet in a million violates),
 //! so the rule is stated in full. A rate is overloaded if
 //!
@@ -39,8 +39,8 @@ struct Level {
     p50_ns: Option<f64>,
 }
 
-/// The lowest rate from which on loss or delay leaves the plateau. Returns `None` if there is no such rate,
-/// or if fewer than two rates were tried. The points may be in any order, with several per rate.
+/// The lowest rate from which on loss or delay leaves the plateau. Returns `None` if no rate qualifies, or if
+/// fewer than two rates were tried. The points may be in any order, with several per rate.
 pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     let levels = levels(points);
     (1..levels.len()).find_map(|at| {

@@ -13,13 +13,13 @@ use wiretail_schema::units::Share;
 
 /// Percentiles by which devices are ranked.
 const PERCENTILES: [f64; 2] = [99.9, 50.0];
-/// Factors that make trials comparable as a contest. Without one of them, all trials measure the same device.
+/// Factors that distinguish devices. If neither is a factor of the run, all trials measure the same device.
 const CONTEST: [&str; 2] = ["dut.kind", "dut.deployment"];
 /// Factors of the `dut` table that describe the path through the testbed, not the device.
 const WAY: [&str; 2] = ["dut.hops", "dut.switch"];
 
 /// Rankings of a run over the whole device under test in its valid trials, for each load and percentile.
-/// Empty if trials differ neither in the device nor in its deployment.
+/// Empty if all trials use the same device and deployment.
 pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
     if !run.factors.iter().any(|key| CONTEST.contains(&key.as_str())) {
         return Vec::new();

@@ -51,7 +51,7 @@ pub struct Matcher {
     passed: HashMap<u64, Sent, KeyHasher>,
     /// Entries of `passed` in the order sent; some have arrived since.
     passed_order: VecDeque<Sent>,
-    /// Sequence numbers of packets whose key was reused. They are lost, and are reported in the order sent.
+    /// Sequence numbers of lost packets with a reused key. They are reported in the order sent.
     superseded: HashSet<u64, KeyHasher>,
     /// Egress packets for which no ingress packet has been seen yet.
     early: HashMap<u64, Record, KeyHasher>,
@@ -287,7 +287,7 @@ impl Matcher {
     }
 
     /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that
-    /// was sent earlier is given up, because its key is reused.
+    /// was sent earlier is given up because its key is reused.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
         if queued && let Some(position) = self.queue_position(record.key) {
@@ -452,9 +452,9 @@ impl Filter {
 /// foreign packets and duplicates never needs a lookup.
 struct Recent {
     ring: Vec<u64>,
-    /// Number of keys pushed so far. The ring holds the last of them.
+    /// Number of keys pushed. The ring holds the last of them.
     pushed: u64,
-    /// Number of keys hashed so far.
+    /// Number of keys hashed.
     hashed: u64,
     /// Push count at which each key was last pushed.
     pushed_at: HashMap<u64, u64, KeyHasher>,

@@ -70,7 +70,7 @@ pub fn try_rule(rule: &str, pre: &[Sighting], post: &[Sighting]) -> Trial {
     Trial { report, suitable: problem.is_none(), delays_ns }
 }
 
-/// Explains why the captures cannot yield delays: what was observed, and what to do. `None` if they can.
+/// Explains why the captures cannot yield delays, with the observation and a remedy. `None` if they can.
 pub fn clock_problem(delays_ns: &[i64], window_ns: i64) -> Option<String> {
     let (first, last) = (*delays_ns.first()?, *delays_ns.last()?);
     let median = *Share::MEDIAN.of(delays_ns)?;

@@ -2,8 +2,8 @@
 //!
 //! Counters (RAPL) are read at the beginning and end of a state; the energy is the difference. A power meter
 //! is read in between, and the readings are joined by straight lines (trapezoidal rule). Before the first and
-//! after the last reading of a state, power is taken to be that reading. States therefore do not share
-//! readings.
+//! after the last reading of a state, power is taken to be that reading. A state's energy therefore does not
+//! depend on its neighbors.
 
 use wiretail_schema::run::energy::{
     DomainEnergy, Energy, EnergySource, EnergyState, Joules, Reading, Readings, StateEnergy, StateSpan,

@@ -45,7 +45,7 @@ impl Default for IntervalTally {
 }
 
 impl IntervalTally {
-    /// Creates a tally whose intervals are initially `length_ns` long.
+    /// Creates a tally with intervals that are initially `length_ns` long.
     pub fn with_length(length_ns: i64) -> Self {
         Self { length_ns: length_ns.max(1), ..Self::default() }
     }

@@ -13,10 +13,9 @@ use crate::stats::counts::Counts;
 
 /// Maximum number of events kept per kind.
 const EVENTS_MAX: u64 = 100;
-/// Number of lost packets whose timestamps are kept, to find those in flight when a capture ended.
+/// Number of kept timestamps of lost packets, to find packets in flight when a capture ended.
 const LOST_TIMESTAMPS: usize = 1 << 16;
-/// Number of flows whose delays are kept separately, by order of appearance. Later flows have only sums and
-/// extremes.
+/// Number of flows with separate delays, by order of appearance. Later flows have only sums and extremes.
 const FLOWS_WITH_DELAYS: usize = 32;
 /// Maximum number of flows that are distinguished, equal to the size of a tap's flow table.
 pub const FLOWS_MAX: usize = 4096;
@@ -38,7 +37,7 @@ pub struct FlowTally {
 pub enum FlowDelays {
     /// All delays.
     Each(Counts),
-    /// Only what a table shows; [`Measurement`] holds the delays together with those of other flows.
+    /// Only the values shown in a table; [`Measurement`] holds the delays together with those of other flows.
     Sums {
         /// Number of packets.
         count: u64,
@@ -140,7 +139,7 @@ impl Measurement {
     /// Creates empty tallies for delays up to `window_ns` that keep the `worst_max` highest delays.
     ///
     /// The caller leaves out the packets of the first `trim_ns`. `first_pre_ns` is the first ingress
-    /// timestamp; packets seen at egress before it are counted separately.
+    /// timestamp; packets seen earlier at egress are counted separately.
     pub fn new(window_ns: i64, trim_ns: i64, worst_max: usize, first_pre_ns: i64) -> Self {
         Self {
             matching: Matching { window_ns, trim_ns, ..Matching::default() },

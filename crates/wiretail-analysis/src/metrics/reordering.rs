@@ -96,7 +96,7 @@ impl ReorderingTally {
         overtaker.sequence
     }
 
-    /// The earliest arrival with a larger sequence number. At its arrival it was the largest so far.
+    /// The earliest arrival with a larger sequence number. It was larger than all arrivals before it.
     fn first_larger(&self, sequence: u64) -> Run {
         let i = self.largest.partition_point(|run| run.last_sequence() <= sequence);
         let run = self.largest[i.min(self.largest.len() - 1)];
@@ -127,7 +127,7 @@ impl ReorderingTally {
         }
     }
 
-    /// Returns the metrics so far.
+    /// Returns the current metrics.
     pub fn result(&self) -> Reordering {
         let counts = ReorderingCounts {
             reordered: self.reordered,
@@ -143,7 +143,7 @@ impl ReorderingTally {
         }
     }
 
-    /// Returns the counts since the last call and resets them. The order so far is kept.
+    /// Returns the counts since the last call and resets them. The order is kept.
     pub fn take_counts(&mut self) -> ReorderingCounts {
         ReorderingCounts {
             reordered: std::mem::take(&mut self.reordered),

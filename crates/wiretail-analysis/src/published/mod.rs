@@ -43,7 +43,7 @@ use std::num::NonZeroU64;
 pub use key::Key;
 use numeric::{Decimal, numeric_div};
 
-/// Latencies from here on count as unmatched, in ns.
+/// Latencies at or above this limit count as unmatched, in ns.
 const LATENCY_LIMIT_NS: i64 = 5_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -114,7 +114,7 @@ pub fn tables(pre: &[Packet], post: &[Packet], parameters: &Parameters) -> [(&'s
     ]
 }
 
-/// Egress packets whose key occurs exactly once at ingress, in the order of `post`.
+/// Egress packets with a key that occurs exactly once at ingress, in the order of `post`.
 fn matched(pre: &[Packet], post: &[Packet], trim_ns: i64) -> Vec<Match> {
     let mut unique: HashMap<&Key, Option<i64>> = HashMap::with_capacity(pre.len());
     for packet in pre {

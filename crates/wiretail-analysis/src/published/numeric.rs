@@ -106,7 +106,7 @@ fn increment(digits: &mut [u8]) {
     }
 }
 
-/// Inserts the decimal point before the last `scale` digits, with at least one digit before it.
+/// Inserts the decimal point before the last `scale` digits and after at least one digit.
 fn with_point(digits: &[u8], scale: usize) -> String {
     let digits: String = digits.iter().map(|digit| char::from(*digit)).collect();
     let digits = format!("{:0>width$}", digits.trim_start_matches('0'), width = scale + 1);

@@ -29,8 +29,7 @@ pub struct LogFacts {
 }
 
 impl SoakTotals {
-    /// Returns the document with its plots, and the delays it is based on. Returns `None` if no packet was
-    /// matched, because then there are no delays.
+    /// Returns the document with its plots, and the delays it is based on; `None` if no packet was matched.
     pub fn result(&self, log: LogFacts) -> Option<(Analysis, Counts)> {
         if self.matching.matched == 0 {
             return None;

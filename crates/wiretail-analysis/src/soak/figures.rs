@@ -1,4 +1,4 @@
-//! Plots of a soak: those of an analysis for which per-second records suffice.
+//! Plots of a soak: the plots of an analysis for which a soak's records suffice.
 
 use wiretail_schema::summary::Summary;
 use wiretail_schema::summary::figure::{Figure, Mark, Scale, Unit};

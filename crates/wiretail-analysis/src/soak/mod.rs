@@ -61,8 +61,8 @@ pub struct SoakTotals {
     min_ns: i64,
     max_ns: i64,
     sum_ns: u128,
-    /// Number of values, mean and sum of squared deviations so far, for the standard deviation (Chan, Golub
-    /// and LeVeque 1983).
+    /// Number of values, mean and sum of squared deviations, for the standard deviation (Chan, Golub and
+    /// LeVeque 1983).
     moments: (f64, f64, f64),
     buckets: Vec<u64>,
     over: Vec<u64>,
@@ -224,12 +224,12 @@ impl SoakTotals {
         &self.matching
     }
 
-    /// Largest delay so far, in ns; `None` if no packet was matched.
+    /// Largest delay, in ns; `None` if no packet was matched.
     pub fn max_ns(&self) -> Option<i64> {
         (self.matching.matched > 0).then_some(self.max_ns)
     }
 
-    /// Percentile (in billionths) of all delays so far, in ns, within [`RELATIVE_ERROR`].
+    /// Percentile (in billionths) of all delays, in ns, within [`RELATIVE_ERROR`].
     pub fn percentile_ns(&self, billionths: u64) -> Option<i64> {
         let filled = self.buckets.iter().copied().enumerate();
         percentile_ns(filled, billionths).map(|ns| ns.clamp(self.min_ns, self.max_ns))
@@ -263,7 +263,7 @@ impl SoakTotals {
 }
 
 /// Nearest-rank percentile (in billionths) of delays counted in buckets, in ns, within [`RELATIVE_ERROR`].
-/// `None` if there are no delays.
+/// `None` for empty buckets.
 pub fn percentile_ns(buckets: impl Iterator<Item = (usize, u64)> + Clone, billionths: u64) -> Option<i64> {
     let found = Share::from_billionths(billionths)?.of_counted(buckets)?;
     Some(bucket_middle(found))

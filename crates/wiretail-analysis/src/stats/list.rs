@@ -1,4 +1,4 @@
-//! Percentiles of lists. Like those of [`quantile`](super::quantile), they use the nearest rank
+//! Percentiles of lists. Like [`quantile`](super::quantile), this module uses the nearest rank
 //! ([`Share::rank`]): the result is always a value of the list, not an interpolation.
 
 use std::cmp::Ordering;
@@ -31,14 +31,14 @@ impl Number for u64 {
     }
 }
 
-/// Percentile of the values, or `None` if there are none. Reorders the slice, because copying millions of
-/// values would take most of the time.
+/// Percentile of the values, or `None` for an empty slice. Selects instead of sorting, which would dominate
+/// the time for millions of values, and so reorders the slice.
 pub fn percentile<T: Number>(values: &mut [T], share: Share) -> Option<T> {
     let place = share.rank(values.len() as u64).checked_sub(1)? as usize;
     Some(*values.select_nth_unstable_by(place, T::order).1)
 }
 
-/// Percentiles at ascending shares, like [`percentile`]; `None` if there are no values.
+/// Percentiles at ascending shares, like [`percentile`]; `None` for an empty slice.
 pub fn percentiles<T: Number, const N: usize>(values: &mut [T], shares: [Share; N]) -> Option<[T; N]> {
     let count = values.len() as u64;
     let (mut found, mut below) = ([*values.first()?; N], values);
@@ -65,7 +65,7 @@ pub fn median_estimate(values: &mut [f64]) -> Option<Estimate> {
     Some(Estimate { value, low: at(low).unwrap_or(0.0), high: high.and_then(at) })
 }
 
-/// Median and median absolute deviation (Hampel, JASA 69, 1974); `None` if there are no values.
+/// Median and median absolute deviation (Hampel, JASA 69, 1974); `None` for an empty slice.
 pub fn median_and_mad(values: &[f64]) -> Option<(f64, f64)> {
     let middle = median(values.iter().copied())?;
     Some((middle, median(values.iter().map(|value| (value - middle).abs()))?))

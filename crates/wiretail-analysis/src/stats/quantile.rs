@@ -45,15 +45,15 @@ const POINTS_PER_NINE: u32 = 30;
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
-    /// Smallest value, in ns; 0 if there are no values.
+    /// Smallest value, in ns; 0 for an empty multiset.
     pub min_ns: i64,
-    /// Largest value, in ns; 0 if there are no values.
+    /// Largest value, in ns; 0 for an empty multiset.
     pub max_ns: i64,
-    /// Arithmetic mean, in ns; 0 if there are no values.
+    /// Arithmetic mean, in ns; 0 for an empty multiset.
     pub mean_ns: f64,
     /// Standard deviation of the sample (n - 1), in ns; 0 for fewer than two values.
     pub stddev_ns: f64,
-    /// [`PERCENTILES`] by nearest rank; empty if there are no values.
+    /// [`PERCENTILES`] by nearest rank; empty for an empty multiset.
     pub percentiles: Vec<Percentile>,
 }
 
@@ -115,9 +115,9 @@ impl Ranks {
     }
 }
 
-/// Percentiles of the points of a curve over `n` values, in billionths: those of every table, and more in
-/// between for the shape, up to the last one that leaves a value beyond it. For another `n`, only the end
-/// differs.
+/// Percentiles of the points of a curve over `n` values, in billionths. They include the percentiles of every
+/// table, with more in between for the shape, and end at the last one that leaves a value beyond it. For
+/// another `n`, only the end differs.
 pub fn curve_shares(n: u64) -> Vec<u64> {
     let nines = (n as f64).log10().ceil().max(1.0) as u32;
     let between = (0..nines * POINTS_PER_NINE).map(|i| {
@@ -136,8 +136,8 @@ pub fn curve_shares(n: u64) -> Vec<u64> {
     shares
 }
 
-/// Nearest-rank percentiles at `shares` (in billionths) with 95 % confidence intervals; empty if there are no
-/// values.
+/// Nearest-rank percentiles at `shares` (in billionths) with 95 % confidence intervals; empty for an empty
+/// multiset.
 pub fn percentiles_at(counts: &Counts, shares: &[u64]) -> Vec<Percentile> {
     percentiles_with(counts, shares, Confidence::P95)
 }

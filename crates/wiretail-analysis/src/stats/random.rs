@@ -45,7 +45,8 @@ pub fn gamma(random: &mut Random, mean: f64, variance: f64) -> f64 {
     }
 }
 
-/// Poisson with this mean: by products of uniform numbers, and above 60 by rounding the normal distribution.
+/// Poisson with this mean, from products of uniform numbers, or above a mean of 60 from a rounded normal
+/// number.
 pub fn poisson(random: &mut Random, mean: f64) -> f64 {
     if mean > 60.0 {
         return (mean + mean.sqrt() * normal(random)).round().max(0.0);

@@ -13,7 +13,7 @@ use crate::matching::{Observer, Outcome};
 /// A span of time in which a core was not available: from, to, in ns since 1970.
 pub type Span = (i64, i64);
 
-/// Collects the delays of a trial whose device delays every Nth packet.
+/// Collects the delays of a trial in which the device delays every Nth packet.
 #[derive(Debug, Clone)]
 pub struct CalibrationTally {
     injected_ns: u64,
@@ -40,8 +40,8 @@ impl CalibrationTally {
         delayed.sort_unstable();
         others.sort_unstable();
         let recovered_ns = Share::MEDIAN.of(&delayed)? - Share::MEDIAN.of(&others)?;
-        // Compare the delayed packets with equally many highest delays. Other packets among those replace a
-        // delayed one.
+        // Take as many of the highest delays as there are delayed packets. Any other packet among them
+        // displaces one.
         let not_found = (0..delayed.len())
             .find(|&missed| {
                 let place = others.len() - missed.min(others.len());

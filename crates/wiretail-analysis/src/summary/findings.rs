@@ -1,4 +1,4 @@
-//! Findings: what a reader must know before trusting the numbers.
+//! Findings that qualify the numbers of a summary.
 
 use wiretail_schema::summary::{Capture, Finding, Severity, Summary};
 use wiretail_schema::units::thousands;
@@ -29,7 +29,7 @@ fn add(list: &mut Vec<Finding>, severity: Severity, code: &str, message: String)
 fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     if let Some(truncated) = &capture.truncated {
         let message = format!(
-            "the {tap} capture {} is incomplete from offset {} on ({}): only the part before it was analysed; packets \
+            "the {tap} capture {} is incomplete from offset {} on ({}): only the part before it was analyzed; packets \
              sent after the last packet at egress count as lost, but not against the budgets",
             capture.path, truncated.offset, truncated.detail,
         );
@@ -54,7 +54,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_without_key > 0 {
         let message = format!(
-            "{} of {} of the {tap} capture have no key under this rule and are not analysed",
+            "{} of {} of the {tap} capture have no key under this rule and are not analyzed",
             thousands(capture.packets_without_key),
             packets(capture.packets),
         );
@@ -62,7 +62,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
     }
     if capture.packets_without_time > 0 {
         let message = format!(
-            "{} of {} of the {tap} capture have no time in their trailer and are not analysed; they look like loss",
+            "{} of {} of the {tap} capture have no time in their trailer and are not analyzed; they look like loss",
             thousands(capture.packets_without_time),
             packets(capture.packets),
         );

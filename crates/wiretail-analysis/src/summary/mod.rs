@@ -66,8 +66,7 @@ pub struct Context {
     pub budgets: Vec<Budget>,
 }
 
-/// Builds the document and returns it with its delays. Returns `None` if no packet was matched, because then
-/// there are no delays.
+/// Builds the document and returns it with its delays; `None` if no packet was matched.
 pub fn summarize(
     context: Context,
     measurement: Measurement,

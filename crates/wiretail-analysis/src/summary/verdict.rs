@@ -5,7 +5,7 @@ use wiretail_schema::units::{Budget, Share, thousands};
 
 use crate::stats::quantile::share_bounds;
 
-/// Probability that the true share of failures exceeds each bound, at most.
+/// Maximum probability that the true share of failures lies beyond each bound.
 const RISK: f64 = 0.05;
 
 /// Verdict on one budget. Of `packets` sent, `failures` were lost or later than the limit.

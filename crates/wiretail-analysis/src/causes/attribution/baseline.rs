@@ -182,7 +182,7 @@ impl BaselineService {
             let turns = residences.iter().zip(own_ns);
             let turns: Vec<u64> =
                 turns.filter(|(p, _)| (p.start_ns > p.in_ns) == waited).map(|(_, own)| *own).collect();
-            // Too few packets have no meaningful median.
+            // A meaningful median needs at least ten packets.
             if turns.len() >= 10 { list::median(turns) } else { None }
         };
         let (empty, waited) = (median(false), median(true));

@@ -155,8 +155,8 @@ fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
     }
 }
 
-/// Reduces parts whose sum exceeds the excess delay. The least certain parts are reduced first: modelled,
-/// then inferred, then all alike.
+/// Reduces the parts if their sum exceeds the excess delay. The least certain parts are reduced first:
+/// modelled, then inferred, then all alike.
 fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
     let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
     for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {

@@ -29,8 +29,8 @@ pub struct ExplainedGaps {
 }
 
 /// Names the causes of each gap in [`TraceRoles::stalls`] of `roles`, which are also the gaps of its spin
-/// loop. `lost` are windows in which events are missing. `wanted` are the positions of gaps whose parts are
-/// returned.
+/// loop. `lost` are windows in which events are missing. `wanted` selects the gaps, by position, for which
+/// parts are returned.
 pub fn explain_gaps(
     mut lines: Timelines,
     roles: &TraceRoles,

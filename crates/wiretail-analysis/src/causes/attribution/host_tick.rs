@@ -45,7 +45,7 @@ impl HostTick {
         let mut best: Option<(usize, Self)> = None;
         let mut tried = 0.0;
         for hz in TICKS_HZ {
-            // Step at which phases move by a quarter of the window over the whole time.
+            // Step size for which phases move by a quarter of the window over the whole time.
             let step = (WINDOW / 4.0 / (f64::from(hz) * seconds)).min(DRIFT);
             let steps = (DRIFT / step).ceil() as i64;
             for drift in -steps..=steps {

@@ -325,7 +325,7 @@ impl Trial<'_> {
     }
 }
 
-/// Values at [`PERCENTILES`]; empty if there are no delays.
+/// Values at [`PERCENTILES`]; empty for an empty slice.
 fn percentile_values(delays: &mut [u64]) -> Vec<PercentileValue> {
     let packets = delays.len() as u64;
     let values = percentiles(delays, PERCENTILES).unwrap_or_default();

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         /// A simulated server delays packets by known vacations. Without these vacations, the delays equal
-        /// those of a server without vacations.
+        /// the delays of an undisturbed server.
         #[test]
         fn removing_vacations_gives_delays_of_undisturbed_server(
             packets in prop::collection::vec((1..200u64, 1..100u64, 0..5000u64, 0..10u8), 1..300)

@@ -198,7 +198,7 @@ struct Frame {
 /// An interrupt in progress.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
-    /// Number of spans before it.
+    /// Number of spans before the interrupt.
     first: usize,
     /// The interrupt's own cause, which is replaced by the first call or handler within.
     cause: u16,

@@ -3,7 +3,7 @@
 
 /// n · KL(k/n ‖ share). Its negative bounds the logarithm of the probability that at least `inside` of `late`
 /// randomly drawn packets are among a `share` of all (Hoeffding 1963; for drawing without replacement Chvátal
-/// 1979, "The tail of the hypergeometric distribution"). 0 if there are no more than expected.
+/// 1979, "The tail of the hypergeometric distribution"). Returns 0 for the expected number or fewer.
 pub fn gain(inside: u64, late: u64, share: f64) -> f64 {
     let (k, n) = (inside as f64, late as f64);
     let part = k / n;

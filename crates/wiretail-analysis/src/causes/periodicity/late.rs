@@ -12,7 +12,7 @@ const SURROUNDING: usize = 1000;
 pub fn excess(delays_ns: &[i64]) -> Vec<i64> {
     let mut excess = Vec::with_capacity(delays_ns.len());
     for block in delays_ns.chunks(SURROUNDING) {
-        // A short last block uses the packets before it as well.
+        // A short last block also uses the previous packets.
         let begin = excess.len();
         let around = if block.len() < SURROUNDING { begin.saturating_sub(SURROUNDING) } else { begin };
         let median = median(delays_ns[around..begin + block.len()].iter().copied()).unwrap_or_default();

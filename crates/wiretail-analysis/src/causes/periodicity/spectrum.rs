@@ -100,9 +100,9 @@ pub struct Clock {
 }
 
 /// The clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k,
-/// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Of all
-/// candidates, the one is chosen in whose cycle late packets are most concentrated, measured by how many
-/// packets in that arc are not late.
+/// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses
+/// the candidate for which late packets are most concentrated in its cycle, measured by the number of packets
+/// in that arc that are not late.
 pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Clock {
     let lowest = CYCLES_MIN / (times_ns.last().map_or(1, |last| last - times_ns[0]).max(1) as f64 * 1e-9);
     let mut candidates: Vec<(f64, f64)> = Vec::new();
@@ -170,7 +170,7 @@ fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     let slope = tp / tt;
     let left = sum(&|t, p| (p - slope * t).powi(2)) / (n - 2.0);
     // Neighboring late packets see the same edge of the pattern, so there are fewer independent points. The
-    // pattern's arc is a lower bound of the error.
+    // pattern's arc gives a lower bound of the error.
     let span_s = points.last().map_or(0.0, |last| last.0 - points[0].0);
     let error_hz = (left / tt).sqrt().max(arc.len / (12_f64.sqrt() * span_s));
     (hz + slope, error_hz)

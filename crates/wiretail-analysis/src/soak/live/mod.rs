@@ -1,12 +1,12 @@
-//! Live measurement: the matcher is fed in steps, and every second yields a record.
+//! Live measurement: the matcher is fed in steps and yields one record per half second.
 //!
 //! Each tap's packets come in order, but the taps are read one after the other, in chunks. A chunk waits
 //! until the caller declares both taps complete up to a time ([`LiveMeasurement::advance`]). Up to that time
 //! the packets are merged as in the offline analysis, so every packet has the same outcome.
 //!
-//! Seconds are whole seconds of the taps' clock. Memory holds the waiting packets, those in flight in the
-//! matcher (those of twice the window, up to the matcher's limit), and the buckets of one second. It does not
-//! grow with time, and there is no allocation per packet.
+//! Records start at multiples of their length on the taps' clock. Memory holds the waiting packets, the
+//! packets in flight in the matcher (sent within twice the window, up to the matcher's limit), and the
+//! buckets of one record. Memory does not grow with time, and packets cause no allocations.
 
 mod second;
 
@@ -16,8 +16,8 @@ use wiretail_schema::run::interval::IntervalRecord;
 use crate::matching::{Matcher, merge};
 use second::{SecondTally, TapSecond};
 
-/// Length of a record, in ns. A kill may cost one second of data. Half of a second is used, because a record
-/// is written only after the taps have delivered its packets.
+/// Length of a record, in ns. A kill may lose up to one second. A record takes half of that, because it is
+/// written only after the taps have delivered its packets.
 pub const INTERVAL_NS: i64 = 500_000_000;
 
 /// Maximum number of consecutive records without packets. Beyond it the log has a gap, so that a clock set
@@ -40,7 +40,7 @@ pub struct LiveSettings {
     pub trim_ns: i64,
     /// Limits of the budgets, in ns. Packets beyond each limit are counted exactly.
     pub limits_ns: Vec<i64>,
-    /// Number of worst packets to keep per second.
+    /// Number of worst packets to keep per record.
     pub worst: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct LiveMeasurement {
     tally: SecondTally,
     pre: Side,
     post: Side,
-    /// Start of the current second; `None` before the first packet.
+    /// Start of the current record; `None` before the first packet.
     start_ns: Option<i64>,
     empty: u32,
     closed: Vec<IntervalRecord>,
@@ -101,7 +101,7 @@ impl LiveMeasurement {
         }
     }
 
-    /// Counts a packet without a key, of `wire_len` bytes on the wire. It is not analysed.
+    /// Counts a packet without a key, of `wire_len` bytes on the wire. It is not analyzed.
     pub fn packet_without_key(&mut self, tap: Tap, wire_len: u32) {
         match tap {
             Tap::Pre => self.pre.second.without_key(wire_len),
@@ -144,7 +144,7 @@ impl LiveMeasurement {
         self.start_ns = Some(start_ns);
     }
 
-    /// Start of the next second: `end_ns`, or later after a long silence.
+    /// Start of the next record: `end_ns`, or later after a long silence.
     fn next_second(&self, end_ns: i64, complete_ns: i64) -> i64 {
         if self.empty < EMPTY_MAX {
             return end_ns;
@@ -183,13 +183,13 @@ impl LiveMeasurement {
         }
     }
 
-    /// Returns the records of the seconds that ended since the last call.
+    /// Returns the records that ended since the last call.
     pub fn take_closed(&mut self) -> std::vec::Drain<'_, IntervalRecord> {
         self.closed.drain(..)
     }
 
-    /// Ends the measurement. Returns the records of all seconds not taken yet. The last record ends with the
-    /// last packet and counts packets still in flight as lost.
+    /// Ends the measurement. Returns all records not taken yet. The last record ends with the last packet and
+    /// counts packets still in flight as lost.
     pub fn finish(mut self) -> Vec<IntervalRecord> {
         let waiting = self.pre.waiting.iter().chain(&self.post.waiting).map(|record| record.ts_ns).max();
         if let Some(last_ns) = waiting {

@@ -3,8 +3,8 @@
 //!
 //! For each packet, the devices' share is the sum of the delays over the devices, each from the tap upstream
 //! of the device to the tap downstream of it. The infrastructure's share is the rest of the path. Both are
-//! exact distributions of timestamp differences, not differences of distributions. Percentiles of the parts
-//! therefore do not add up to those of the whole, because their worst packets differ.
+//! exact distributions of timestamp differences, not differences of distributions. The percentiles of the
+//! parts therefore do not add up to the percentiles of the whole, because their worst packets differ.
 //!
 //! Packets are joined by their keys, because positions in two captures diverge once a packet is lost or
 //! overtaken. The whole path comes first and is sorted by key, at 24 bytes per packet; then each device adds
@@ -28,7 +28,7 @@ use crate::stats::quantile::{Confidence, curve_shares, distribution, percentiles
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
 /// Number of pages of each of the three multisets: 8 MiB.
 const PAGES: usize = 4096;
-/// Number of flows whose position in the order of keys is remembered.
+/// Number of flows with a remembered position in the order of keys.
 const FLOWS: usize = 4096;
 
 /// A packet of the whole path.
@@ -42,7 +42,7 @@ struct Packet {
 
 /// One device in [`Packet::inside`]. Sums of delays stay below 2^56 ns, which is two years.
 const SEEN: u64 = 1 << 56;
-/// Marks a packet whose key is not unique, or that seems to have passed a device twice.
+/// Marks a packet that has a repeated key or seems to have passed a device twice.
 const SPOILT: u64 = u64::MAX;
 
 /// Collects the packets of the whole path, in any order.

@@ -259,8 +259,8 @@ fn attributes_time_without_events_by_logged_stalls() {
     let found = explained(&TraceRoles { stalls: vec![gap], ..roles() }, &[], &packets, &[]);
     assert_eq!(worst(&found)[0].0, CauseKind::Paused);
     assert_eq!(found.causes.len(), 1, "{:?}", found.causes);
-    // For a loop that polls without logging stalls, neither the long service nor the wait of others has a
-    // known cause.
+    // If a loop polls without logging stalls, the cause of the long service and of the others' wait is
+    // unknown.
     let found = explained(&TraceRoles { logs_stalls: false, ..roles() }, &[], &packets, &[]);
     assert_eq!((found.tail_unknown_ns, found.tail_lost_ns), (502_000, 502_000));
     assert!(found.causes.is_empty() && found.worst[1].unknown_ns == 202_000, "{:?}", found.worst[1]);
