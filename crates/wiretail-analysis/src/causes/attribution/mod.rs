@@ -4,8 +4,8 @@
 //!
 //! 1. `timeline` converts events to spans of time in which the device's thread did not run, each with its
 //!    innermost cause and its sender.
-//! 2. `overhead` widens the spans by the overhead of an event before its first and after its last tracepoint, and
-//!    adds the stalls that a polling device's loop logged.
+//! 2. `overhead` widens the spans by the overhead of an event before its first and after its last
+//!    tracepoint, and adds the stalls that a polling device's loop logged.
 //! 3. `queue` computes service intervals: which packets waited for others, and all delays without a cause.
 //! 4. `baseline` finds service intervals that were longer than usual without an event.
 //! 5. `breakdown` splits a packet's excess delay; `table` assigns names.

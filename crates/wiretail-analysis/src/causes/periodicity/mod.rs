@@ -4,8 +4,8 @@
 //! 1. [`late`] finds packets that are late relative to their neighbors.
 //! 2. [`fold`] groups late packets by the residue of their position, or of a number in the packet.
 //! 3. [`spectrum`] finds any frequency by its phase, and the clock that an aliased frequency comes from.
-//! 4. [`find`] selects the better explanation, reports whether the other one is excluded, removes the late packets that
-//!    it explains, and repeats.
+//! 4. [`find`] selects the better explanation, reports whether the other one is excluded, removes the late
+//!    packets that it explains, and repeats.
 //!
 //! Formulas, sources and limits: `docs/kpi/periodicity.md`.
 
