@@ -149,7 +149,7 @@ fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usiz
             }
             "overload" => overload = Some(one()?.parse().map_err(|error: UnitError| at(error.to_string()))?),
             _ => {
-                return Err(at("unknown key; the known keys are name, dut-median, forwarder-median, interrupts, interrupt-time and \
+                return Err(at("unknown key; expected name, dut-median, forwarder-median, interrupts, interrupt-time or \
                                overload"
                     .to_owned()));
             }

@@ -104,7 +104,7 @@ impl Interference {
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let mut lines = text.lines();
         if lines.next() != Some(HEADER) {
-            return Err(format!("line 1: expected the header of a list of interference, {HEADER}"));
+            return Err(format!("line 1: expected the header of the interference list, {HEADER}"));
         }
         let row = |(at, line)| {
             Self::row(line)

@@ -217,7 +217,7 @@ pub struct Matching {
     pub events: Vec<Event>,
 }
 
-/// A packet with a fate other than a plain match.
+/// A packet that was lost, duplicated, reordered or otherwise not simply matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Kind of the event.
