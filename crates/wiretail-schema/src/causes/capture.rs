@@ -177,7 +177,8 @@ pub struct Recurrence {
     pub frequency_error_hz: f64,
     /// Period, in packets.
     pub period_packets: f64,
-    /// A packet is late if it exceeds the median of its surroundings by at least this much, in ns.
+    /// A packet is late if its delay exceeds the median of its surroundings by at least this much,
+    /// in ns.
     pub late_above_ns: i64,
     /// Number of late runs whose beginnings were analyzed.
     pub late: u64,

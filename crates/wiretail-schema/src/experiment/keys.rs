@@ -109,7 +109,7 @@ keys! {
         /// The skeleton sends 1 in N packets after its successor, chosen by the seed; N = 0 swaps none.
         "swap-every" swap_every: list u64 = "0", only where dut.kind is [DutKind::Skeleton];
         /// Interference injected into the skeleton at known times; see [injected
-        /// interference](run.md#planted-disturbances). With all, the kinds alternate.
+        /// interference](run.md#injected-interference). With all, the kinds alternate.
         "interference" interference: list InterferenceChoice {
             None = "none", Shootdown = "shootdown", Timer = "timer", Hog = "hog",
             PageFaults = "page-faults", Softirq = "softirq", Ipi = "ipi", Pause = "pause", All = "all",

@@ -80,7 +80,8 @@ fn full_name(table: &str, name: &str) -> String {
 /// /// Description of the key.
 /// "toml-name" field: one TYPE = "default";
 /// "toml-name" field: list TYPE(1..=64) = required, only where dut.kind is [DutKind::Skeleton];
-/// "toml-name" field: list NewEnum { First = "first", Second = "second" } = "first", only where dut.switch not [Switch::None];
+/// "toml-name" field: list NewEnum { First = "first", Second = "second" } = "first",
+///     only where dut.switch not [Switch::None];
 /// ```
 ///
 /// `list`: the key may hold a list, which makes it a factor. `required`: the key has no default; with a condition, it

@@ -80,7 +80,7 @@ pub struct OverloadMark {
 /// that the code that applies it and the code that explains it use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overload {
-    /// Lowest overloaded rate, in packets a second.
+    /// Lowest overloaded rate, in packets per second.
     pub rate_pps: u64,
     /// Sign of the overload at that rate.
     pub sign: OverloadSign,
