@@ -1,16 +1,19 @@
-//! What Wiretail writes down: units, packet records, results, figures. No I/O.
+//! Data types shared by all Wiretail crates: units, packet records, results and figures. No I/O.
 //!
-//! - [`units`]: durations, rates, percentiles, budgets, frame sizes, sets of cores: parsed from text with their unit,
-//!   never from a bare number;
-//! - [`packet`]: a packet record: timestamp, key, flow, length;
-//! - [`experiment`]: what is measured, under which load, how often; [`run`]: what was done, and whether it is valid;
-//! - [`summary`]: the results of an analysis, and the figures' data; [`causes`]: why packets were late;
-//! - [`prediction`] and [`search`]: other loads; [`host`]: a host's record, audit, plan, ablation;
-//! - [`random`]: the random numbers of a seed.
+//! - [`units`]: durations, rates, percentiles, budgets, frame sizes and sets of cores. They are parsed from
+//!   text with a unit, never from a bare number.
+//! - [`packet`]: a packet record: timestamp, key, flow and length.
+//! - [`experiment`]: the experiment file: devices, loads, repeats. [`run`]: the trials that were executed,
+//!   and their validity.
+//! - [`summary`]: the results of an analysis and the data of its figures. [`causes`]: explanations of late
+//!   packets.
+//! - [`prediction`] and [`search`]: results for other loads. [`host`]: a host's record, audit, plan and
+//!   ablation.
+//! - [`random`]: a seeded random number generator.
 //!
-//! Every crate of the workspace depends on this one, and this one on none of them.
+//! Every other crate of the workspace depends on this one. This crate depends on no other workspace crate.
 
-// The documentation of items becomes the descriptions in the JSON Schemas.
+// Doc comments of items become the descriptions in the JSON Schemas.
 #![warn(missing_docs)]
 
 pub mod causes;

@@ -1,26 +1,27 @@
-//! Seeded randomness: the same seed gives the same trial, simulation or test, on every machine.
+//! Seeded random numbers. A seed gives the same trial, simulation or test on every machine.
 
-/// From one state to the next: 2^64 by the golden ratio, made odd.
+/// State increment: 2^64 divided by the golden ratio, rounded to an odd number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+/// Random number generator SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The numbers of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self::behind(seed, 0)
     }
 
-    /// The numbers of a seed without the first `count` of them.
+    /// Creates a generator that skips the first `count` numbers of a seed.
     pub fn behind(seed: u64, count: u64) -> Self {
         Self { state: seed.wrapping_add(count.wrapping_mul(STEP)) }
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
@@ -30,20 +31,21 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, 0 where that is 0 (Lemire's multiplication; the bias is below 2^-32 for limits below 2^32).
+    /// Returns a number below `limit`, or 0 if `limit` is 0. Uses Lemire's multiplication; the bias is below
+    /// 2^-32 for limits below 2^32.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a number uniform in [0, 1).
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         fraction(self.bits())
     }
 }
 
-/// The upper 53 of 64 bits as a number in [0, 1).
+/// Converts the upper 53 of 64 bits to a number in [0, 1).
 #[inline]
 pub fn fraction(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_that_of_the_reference() {
+    fn matches_reference_sequence() {
         let mut random = Random::new(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([random.bits(), random.bits(), random.bits()], expected);
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_in_their_range() {
+    fn numbers_stay_in_range() {
         let mut random = Random::new(7);
         assert!((0..1000).all(|_| random.below(10) < 10));
         assert_eq!(random.below(0), 0);

@@ -1,6 +1,7 @@
-//! What a search found: how much load a device takes. Meaning and methods: `docs/kpi/search.md`.
+//! Results of a search for the highest load that a device sustains. Meaning and methods:
+//! `docs/kpi/search.md`.
 //!
-//! A load is a rate in packets a second, or a number of packets that come back to back: [`Over`] says which.
+//! A load is either a rate in packets per second or a burst size in packets, depending on [`Over`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,98 +12,100 @@ use serde::{Deserialize, Serialize};
 use crate::run::SettingRecord;
 use crate::units::{Budget, UnitError};
 
-/// Name and version of the document; the number rises when a reader of the old one would be misled.
+/// Schema name and version of the searches. The number increases if a reader of the old version would misread
+/// the new one.
 pub const SEARCH_SCHEMA: &str = "wiretail.search/1";
 
-/// All searches of an experiment: what `search.json` in a run directory holds.
+/// All searches of an experiment: the content of `search.json` in a run directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Searches {
-    /// Always [`SEARCH_SCHEMA`].
+    /// Schema name and version ([`SEARCH_SCHEMA`]).
     pub schema: String,
-    /// Version of the program.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The experiment's title.
+    /// Title of the experiment.
     pub title: String,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// When it began, in s since 1970.
+    /// Start time, in s since 1970.
     pub started_s: u64,
-    /// Full names of the keys that vary from search to search, in their order.
+    /// Full names of the keys that vary between searches, in order.
     pub factors: Vec<String>,
-    /// Searches that the experiment asks for; `searches` holds fewer while it runs.
+    /// Number of searches that the experiment defines. `searches` holds fewer while it runs.
     pub searches_planned: usize,
-    /// In the order they were done.
+    /// Searches in the order they were executed.
     pub searches: Vec<Search>,
 }
 
-/// One search: the load that one device takes, of one kind.
+/// A search for the load that one device sustains, with one kind of traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
     /// Position in the experiment, from 1.
     pub number: usize,
-    /// Which repeat it is, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u64,
-    /// Its factors: "skeleton-mlrsearch".
+    /// Name made of the factor values: "skeleton-mlrsearch".
     pub name: String,
     /// Every key of the experiment with its value in this search.
     pub settings: Vec<SettingRecord>,
-    /// How it was sought.
+    /// Method and limits of the search.
     pub effort: Effort,
-    /// What was sought, and what was found, in the order asked for.
+    /// Goals and their results, in the order requested.
     pub goals: Vec<GoalResult>,
-    /// Every trial, in the order they were done.
+    /// All trials, in the order they were executed.
     pub trials: Vec<SearchTrial>,
-    /// How long packets were sent for in all trials together, in s.
+    /// Total time during which packets were sent, over all trials, in s.
     pub sending_s: f64,
-    /// From its begin to its end, in s.
+    /// Duration of the search from start to end, in s.
     pub elapsed_s: f64,
-    /// Whether it ran to its end.
+    /// Whether the search ran to its end.
     pub complete: bool,
 }
 
-/// How rates are chosen and judged.
+/// Parameters of a search: how loads are chosen and judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effort {
-    /// The method.
+    /// Search method.
     pub method: Method,
-    /// What a load is.
+    /// Kind of load that is varied.
     #[serde(default)]
     pub over: Over,
     /// Lowest load that is tried.
     pub lowest: u64,
     /// Highest load that is tried.
     pub highest: u64,
-    /// How far apart the bounds of a result may be, in parts of the upper one; for the linear search in parts of the highest
-    /// rate.
+    /// Largest distance between the two bounds of a result, as a fraction of the upper bound. For the linear
+    /// search, a fraction of the highest rate.
     pub width: f64,
     /// Length of a full trial, in ns: the "goal final trial duration" of RFC 9971.
     pub full_ns: u64,
     /// Length of the first trials of MLRsearch, in ns: its "goal initial trial duration".
     pub first_ns: u64,
-    /// Full trials that a decision on a rate rests on: the "goal duration sum" of RFC 9971 in full trials. The binary search
-    /// has its `verify` instead.
+    /// Number of full trials that decide about a load: the "goal duration sum" of RFC 9971, in full trials.
+    /// The binary search uses `verify` instead.
     pub trials: u64,
-    /// Share of them, by time, that may miss the goal: the "goal exceed ratio" of RFC 9971.
+    /// Fraction of these trials, by time, that may miss the goal: the "goal exceed ratio" of RFC 9971.
     pub exceed: f64,
-    /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS NFV-TST 009.
+    /// How often the binary search repeats a trial that missed the goal: the loss verification of ETSI GS
+    /// NFV-TST 009.
     pub verify: u64,
-    /// By how much a trial may be stretched, in parts of its length, before it misses every goal.
+    /// How far a trial may be stretched, as a fraction of its length, before it misses every goal.
     pub stretch: f64,
 }
 
-/// What a load is.
+/// Kind of load that a search varies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// A rate, in packets a second.
+    /// A rate, in packets per second.
     #[default]
     Rate,
-    /// Packets that come back to back (RFC 2544, 26.4; RFC 9004), at the same mean rate.
+    /// Number of packets sent back to back (RFC 2544, 26.4; RFC 9004), at a constant mean rate.
     Burst,
 }
 
 impl Over {
-    /// The unit of a load, for people.
+    /// Returns the unit of a load, for display.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Rate => "pps",
@@ -111,98 +114,101 @@ impl Over {
     }
 }
 
-/// How loads are chosen.
+/// Method by which a search chooses loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Multiple loss ratio search, RFC 9971.
     Mlrsearch,
-    /// Binary search with loss verification, ETSI GS NFV-TST 009, for one goal after the other.
+    /// Binary search with loss verification, ETSI GS NFV-TST 009, for one goal after another.
     Binary,
-    /// Every rate from the lowest on, in steps of the width, until all goals are missed.
+    /// Linear search: every rate from the lowest, in steps of the width, until all goals are missed.
     Linear,
 }
 
-/// What is sought: the highest load at which this holds.
+/// Goal of a search: the highest load at which the condition holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Goal {
-    /// No more than this share of packets is lost: 0 is the non-drop rate (NDR), more a partial drop rate (PDR).
+    /// At most this fraction of packets is lost. 0 gives the non-drop rate (NDR), a higher value a partial
+    /// drop rate (PDR).
     Loss {
-        /// From 0 to less than 1.
+        /// Allowed loss ratio, from 0 to less than 1.
         ratio: f64,
     },
-    /// So large a share of the packets arrives within this time; a lost packet does not.
+    /// At least `percentile` percent of the packets arrive within `limit_ns`. A lost packet counts as a miss.
     Delay {
-        /// The budget: "100us@99.9%".
+        /// The budget as text: "100us@99.9%".
         budget: String,
-        /// The time, in ns.
+        /// Highest delay allowed, in ns.
         limit_ns: i64,
-        /// The share, in percent.
+        /// Percentage of packets that must arrive within the limit.
         percentile: f64,
     },
 }
 
-/// What was found for a goal.
+/// Result of a search for one goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalResult {
     /// The goal.
     pub goal: Goal,
-    /// How the search ended for it.
+    /// How the search for this goal ended.
     pub ending: Ending,
-    /// Highest load that meets the goal: the result.
+    /// Result: highest load that meets the goal; null if there is none.
     pub lower: Option<u64>,
-    /// Lowest load above it that misses the goal.
+    /// Lowest load above `lower` that misses the goal; null if there is none.
     pub upper: Option<u64>,
-    /// Of a rate, what the device forwarded at the lower one, in packets a second: the "conditional throughput" of RFC 9971.
+    /// Rate that the device forwarded at the load `lower`, in packets per second: the "conditional
+    /// throughput" of RFC 9971. Null in a search over bursts.
     pub forwarded_pps: Option<f64>,
-    /// Of a burst, packets of it that the device held when the last one came: the corrected buffer of RFC 9004, 6.4, in packets.
+    /// Packets of a burst that the device still held when the last one arrived: the corrected buffer of RFC
+    /// 9004, 6.4, in packets. Null in a search over rates.
     #[serde(default)]
     pub held: Option<f64>,
-    /// What the result rests on, or why there is none, in a sentence.
+    /// One sentence: the evidence for the result, or the reason why there is none.
     pub reason: String,
 }
 
-/// How a search ended for a goal.
+/// How the search for a goal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// Both bounds are there, and no further apart than asked for.
+    /// Both bounds are known and no further apart than requested.
     Found,
-    /// The highest rate meets the goal: the device takes more than was tried.
+    /// The highest load meets the goal: the device sustains more than was tried.
     AtHighest,
-    /// The lowest rate misses the goal.
+    /// The lowest load misses the goal.
     BelowLowest,
-    /// It ended before the bounds were close enough: interrupted, or trials were invalid.
+    /// The search ended before the bounds were close enough: it was interrupted, or trials were invalid.
     Open,
 }
 
 /// A trial of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchTrial {
-    /// Number of its record in the manifest, from 1.
+    /// Number of the trial's record in the manifest, from 1.
     pub number: usize,
     /// The load.
     pub load: u64,
-    /// How long it sent, in ns.
+    /// Sending time of the trial, in ns.
     pub duration_ns: u64,
-    /// Why its numbers may not be used; empty for a valid trial. An invalid one has no say.
+    /// Reasons why the trial is invalid; empty for a valid trial. Invalid trials are ignored.
     pub invalid: Vec<String>,
-    /// Packets that were sent, without those of the warm-up.
+    /// Number of packets sent, without the warm-up.
     pub sent: u64,
-    /// Packets that were lost.
+    /// Number of packets lost.
     pub lost: u64,
-    /// How much longer packets left the device than they came to it, in parts of the time in which they came: what it
-    /// had still to do at the end.
+    /// Time by which the device needed longer to send the packets than they took to arrive, as a fraction of
+    /// the arrival time: the backlog left at the end.
     pub stretch: f64,
-    /// For each goal the share of packets that missed it: lost, or lost or late.
+    /// For each goal, the fraction of packets that missed it: lost, or lost or late.
     pub missed: Vec<f64>,
-    /// For each goal whether the trial as a whole missed it.
+    /// For each goal, whether the trial as a whole missed it.
     pub poor: Vec<bool>,
 }
 
 impl Search {
-    /// The last valid trial at the load that was found for the goal in `place`, among those that met it.
+    /// Returns the last valid trial that met the goal at index `place`, at the load found for it.
     pub fn trial_found(&self, place: usize) -> Option<&SearchTrial> {
         let lower = self.goals.get(place)?.lower?;
         let met = |trial: &&SearchTrial| {
@@ -211,7 +217,7 @@ impl Search {
         self.trials.iter().rev().find(met)
     }
 
-    /// The rates that were found for goals of loss; none of a search over bursts.
+    /// Returns the results of the loss goals; empty for a search over bursts.
     pub fn rates_of_loss(&self) -> impl Iterator<Item = &GoalResult> {
         let over_rates = self.effort.over == Over::Rate;
         self.goals.iter().filter(move |result| over_rates && matches!(result.goal, Goal::Loss { .. }))
@@ -255,15 +261,15 @@ impl fmt::Display for Goal {
 }
 
 impl Goal {
-    /// The goals of a text with commas between them.
+    /// Parses a comma-separated list of goals.
     ///
     /// # Errors
-    /// One that is none, or none at all.
+    /// Returns an error if the list is empty or an entry is not a goal.
     pub fn list(text: &str) -> Result<Vec<Self>, UnitError> {
         text.split(',').map(str::parse).collect()
     }
 
-    /// Largest share of packets that may miss it: be lost, or lost or late.
+    /// Returns the largest fraction of packets that may miss the goal: be lost, or be lost or late.
     pub fn allowed(&self) -> f64 {
         match self {
             Self::Loss { ratio } => *ratio,
@@ -277,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_read_and_shown() {
+    fn parses_and_prints_goals() {
         let goals = Goal::list("ndr, PDR 0.5 %,100us@99.9%").unwrap();
         let shown: Vec<String> = goals.iter().map(Goal::to_string).collect();
         assert_eq!(shown, ["NDR", "PDR 0.5 %", "100us@99.9%"]);

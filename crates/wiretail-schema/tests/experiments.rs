@@ -1,5 +1,5 @@
-//! The experiments that come along, and wrong ones, before the parser and before the JSON Schema: both take
-//! the same files, so an editor that knows the schema promises nothing that the program does not keep.
+//! Checks valid and invalid experiments against both the parser and the JSON Schema. Both must accept the
+//! same files, so that an editor that uses the schema accepts only what the program accepts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 use wiretail_schema::experiment::{Experiment, KEYS, json_schema};
 
-/// TOML as JSON, as far as experiments use it.
+/// Converts TOML to JSON, for the types that occur in experiments.
 fn as_json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => json!(text.as_ref()),
@@ -31,8 +31,8 @@ fn table_as_json(table: &DeTable<'_>) -> Value {
     Value::Object(table.iter().map(entry).collect::<Map<_, _>>())
 }
 
-/// What a value has against a schema; the first fault. Knows the keywords that our schema uses, and refuses
-/// to guess at others.
+/// Returns the first violation of a schema by a value. Supports the keywords that our schema uses, and panics
+/// on others.
 fn fault(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<String> {
     let object = schema.as_object().expect("a schema is an object");
     object.iter().find_map(|(keyword, rule)| match keyword.as_str() {
@@ -50,11 +50,11 @@ fn fault(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<String
                 Some("integer") => value.is_i64() || value.is_u64(),
                 other => panic!("type {other:?}"),
             };
-            (!fits).then(|| format!("{at}: {value} is no {rule}"))
+            (!fits).then(|| format!("{at}: {value} is not of type {rule}"))
         }
         "enum" => {
             let fits = rule.as_array().is_some_and(|choices| choices.contains(value));
-            (!fits).then(|| format!("{at}: {value} is none of {rule}"))
+            (!fits).then(|| format!("{at}: {value} is not one of {rule}"))
         }
         "pattern" => {
             let pattern = Regex::new(rule.as_str().expect("a pattern")).expect("a pattern that parses");
@@ -88,7 +88,7 @@ fn fault(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<String
             let known = |name: &&String| schema["properties"].get(name.as_str()).is_some();
             names.find(|name| !known(name)).map(|name| format!("{at}: {name} is unknown"))
         }
-        other => panic!("{other}: a keyword that this test does not know"),
+        other => panic!("{other}: a keyword that this test does not support"),
     })
 }
 
@@ -98,7 +98,7 @@ fn schema_fault(text: &str) -> Option<String> {
     fault(&table_as_json(table.get_ref()), &schema, &schema, "experiment")
 }
 
-/// The experiment files below a folder.
+/// Collects the experiment files below a folder.
 fn experiment_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("experiments").flatten() {
         let path = entry.path();
@@ -128,7 +128,7 @@ fn shipped_experiments_parse() {
 const RIGHT: &str = "title = \"t\"\nseed = 1\n[dut]\nkind = \"skeleton\"\nbatch = 4\n[traffic]\nrate = \"1 kpps\"\nsize = \"100 B\"\n[trial]\nduration = \"2 s\"\nlate-share = \"1 %\"\nrepeats = 2\n[host]\nfifo = true\n";
 
 #[test]
-fn what_is_wrong_is_refused_by_both() {
+fn parser_and_schema_reject_invalid_experiments() {
     assert_eq!((Experiment::parse(RIGHT).err(), schema_fault(RIGHT)), (None, None));
     for (right, wrong) in [
         ("title = \"t\"", ""),
@@ -168,13 +168,13 @@ fn what_is_wrong_is_refused_by_both() {
     ] {
         assert!(RIGHT.contains(right), "{right}");
         let text = RIGHT.replacen(right, wrong, 1);
-        assert!(Experiment::parse(&text).is_err(), "the parser takes {wrong}");
-        assert!(schema_fault(&text).is_some(), "the schema takes {wrong}");
+        assert!(Experiment::parse(&text).is_err(), "the parser accepts {wrong}");
+        assert!(schema_fault(&text).is_some(), "the schema accepts {wrong}");
     }
 }
 
 #[test]
-fn both_take_every_way_to_write_a_value() {
+fn parser_and_schema_accept_all_notations() {
     for (right, other) in [
         ("\"1 kpps\"", "[\"1pps\", \"0.5 Mpps\", \"1.5kpps\"]"),
         (
@@ -186,14 +186,14 @@ fn both_take_every_way_to_write_a_value() {
         ("fifo = true", "fifo = [true, false]"),
         ("repeats = 2", "retries = 0"),
     ] {
-        // A duration is longer than the warm-up.
+        // The duration must be longer than the warm-up.
         let text = RIGHT.replacen(right, other, 1).replace("[trial]", "[trial]\nwarm-up = \"0 s\"");
         assert_eq!((Experiment::parse(&text).err(), schema_fault(&text)), (None, None), "{other}");
     }
 }
 
 #[test]
-fn the_schema_knows_every_key() {
+fn schema_contains_every_key() {
     let schema = json_schema();
     for row in KEYS {
         let place = match row.table {

@@ -1,8 +1,8 @@
-//! The JSON Schemas in `docs/formats/` and the table of keys in `docs/experiments.md` are generated from the
-//! types and from the table of keys, so that the documents and their descriptions cannot drift apart.
+//! Checks that the JSON Schemas in `docs/formats/` and the table of keys in `docs/experiments.md` match the
+//! types and the table of keys that they are generated from.
 //!
-//! After a change: `UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift`.
-//! Where a reader of the old document would be misled, the number in `SUMMARY_SCHEMA` or `RUN_SCHEMA` rises too.
+//! To regenerate them: `UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift`. If a reader of
+//! the old document would misread the new one, also increase the number in `SUMMARY_SCHEMA` or `RUN_SCHEMA`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use wiretail_schema::run::{RUN_SCHEMA, Run};
 use wiretail_schema::search::{SEARCH_SCHEMA, Searches};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
-/// Writes what is generated instead of comparing it.
+/// If this environment variable is set, the tests write the generated files instead of comparing them.
 const UPDATE: &str = "UPDATE_SCHEMA";
 
-/// Lines of `docs/experiments.md` between which the table of keys stands.
+/// Lines of `docs/experiments.md` that enclose the table of keys.
 const TABLE_BEGINS: &str =
     "<!-- Generated from KEYS: UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift -->\n";
 const TABLE_ENDS: &str = "<!-- End of what is generated. -->\n";
@@ -40,23 +40,27 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compares a file with what it should hold, or makes it hold that.
+/// Compares a file with its generated content, or writes the content to the file.
 fn compare(path: &Path, generated: &str) {
     if std::env::var_os(UPDATE).is_some() {
         fs::write(path, generated).expect("the file can be written");
     }
     let committed = read(path);
-    // The first line that differs says more than two documents of a thousand lines.
+    // Report the first differing line, because the documents have a thousand lines.
     let mut lines = committed.lines().zip(generated.lines()).zip(1..);
     if let Some(((old, new), number)) = lines.find(|((old, new), _)| old != new) {
         panic!(
-            "{}:{number}: has `{}`, the types give `{}`; write it anew with {UPDATE}=1",
+            "{}:{number}: has `{}`, the types give `{}`; regenerate it with {UPDATE}=1",
             path.display(),
             old.trim(),
             new.trim()
         );
     }
-    assert!(committed == generated, "{}: longer or shorter than generated; {UPDATE}=1", path.display());
+    assert!(
+        committed == generated,
+        "{}: longer or shorter than generated; regenerate it with {UPDATE}=1",
+        path.display()
+    );
 }
 
 fn pretty(schema: &impl serde::Serialize) -> String {
@@ -64,39 +68,39 @@ fn pretty(schema: &impl serde::Serialize) -> String {
 }
 
 #[test]
-fn the_schema_of_summaries_is_that_of_the_types() {
+fn summary_schema_is_current() {
     compare(&docs("formats/summary.schema.json"), &pretty(&schemars::schema_for!(Summary)));
 }
 
 #[test]
-fn the_schema_of_audits_is_that_of_the_types() {
+fn audit_schema_is_current() {
     compare(&docs("formats/audit.schema.json"), &pretty(&schemars::schema_for!(Audit)));
     assert_eq!(AUDIT_SCHEMA, "wiretail.audit/1");
 }
 
 #[test]
-fn the_schema_of_ablations_is_that_of_the_types() {
+fn ablation_schema_is_current() {
     compare(&docs("formats/ablation.schema.json"), &pretty(&schemars::schema_for!(Ablation)));
 }
 
 #[test]
-fn the_schema_of_plans_is_that_of_the_types() {
+fn plan_schema_is_current() {
     compare(&docs("formats/plan.schema.json"), &pretty(&schemars::schema_for!(TuningPlan)));
 }
 
 #[test]
-fn the_schema_of_recommendations_is_that_of_the_types() {
+fn recommendation_schema_is_current() {
     compare(&docs("formats/recommend.schema.json"), &pretty(&schemars::schema_for!(Recommendations)));
 }
 
 #[test]
-fn the_schema_of_noise_is_that_of_the_types() {
+fn noise_schema_is_current() {
     compare(&docs("formats/noise.schema.json"), &pretty(&schemars::schema_for!(Noise)));
     assert_eq!(NOISE_SCHEMA, "wiretail.noise/1");
 }
 
 #[test]
-fn the_schema_of_explanations_is_that_of_the_types() {
+fn capture_explanation_schema_is_current() {
     compare(
         &docs("formats/capture-explanation.schema.json"),
         &pretty(&schemars::schema_for!(CaptureExplanation)),
@@ -105,40 +109,40 @@ fn the_schema_of_explanations_is_that_of_the_types() {
 }
 
 #[test]
-fn the_schema_of_causes_is_that_of_the_types() {
+fn explanation_schema_is_current() {
     compare(&docs("formats/explanation.schema.json"), &pretty(&schemars::schema_for!(TrialExplanation)));
 }
 
 #[test]
-fn the_schema_of_tails_is_that_of_the_types() {
+fn tail_schema_is_current() {
     compare(&docs("formats/tail.schema.json"), &pretty(&schemars::schema_for!(TailPrediction)));
     assert_eq!(TAIL_SCHEMA, "wiretail.tail/1");
 }
 
 #[test]
-fn the_schemas_of_predictions_are_those_of_the_types() {
+fn prediction_schemas_are_current() {
     compare(&docs("formats/capacity.schema.json"), &pretty(&schemars::schema_for!(CapacityModel)));
     compare(&docs("formats/sampling.schema.json"), &pretty(&schemars::schema_for!(InterruptSampling)));
     compare(&docs("formats/queueing.schema.json"), &pretty(&schemars::schema_for!(QueueingPrediction)));
 }
 
 #[test]
-fn the_schema_of_manifests_is_that_of_the_types() {
+fn run_schema_is_current() {
     compare(&docs("formats/run.schema.json"), &pretty(&schemars::schema_for!(Run)));
 }
 
 #[test]
-fn the_schema_of_searches_is_that_of_the_types() {
+fn search_schema_is_current() {
     compare(&docs("formats/search.schema.json"), &pretty(&schemars::schema_for!(Searches)));
 }
 
 #[test]
-fn the_schema_of_experiments_is_that_of_the_keys() {
+fn experiment_schema_is_current() {
     compare(&docs("formats/experiment.schema.json"), &pretty(&json_schema()));
 }
 
 #[test]
-fn the_table_of_keys_is_that_of_the_parser() {
+fn key_table_is_current() {
     let path = docs("experiments.md");
     let page = read(&path);
     let missing = |marker| format!("{} has no line {marker}", path.display());
@@ -148,7 +152,7 @@ fn the_table_of_keys_is_that_of_the_parser() {
 }
 
 #[test]
-fn the_pages_name_the_versions_that_are_written() {
+fn pages_state_current_schema_versions() {
     for (page, version) in [
         ("formats/summary.md", SUMMARY_SCHEMA),
         ("formats/run.md", RUN_SCHEMA),

@@ -1,203 +1,209 @@
-//! What can be said about the causes of high delays without a trace of the kernel: interrupt counters that rose
-//! when packets were late, and regular patterns among late packets. Formulas and limits: `docs/kpi/weak-evidence.md`
-//! and `docs/kpi/periodicity.md`.
+//! Causes of high delays found without a kernel trace: interrupt counters that rose while packets were late,
+//! and regular patterns among late packets. Formulas and limits: `docs/kpi/weak-evidence.md` and
+//! `docs/kpi/periodicity.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of [`CaptureExplanation`].
+/// Schema name and version of [`CaptureExplanation`].
 pub const CAPTURE_EXPLANATION_SCHEMA: &str = "wiretail.capture-explanation/1";
 
-/// What `wiretail explain --json` prints.
+/// Output of `wiretail explain --json`: causes of high delays found in two captures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureExplanation {
-    /// [`CAPTURE_EXPLANATION_SCHEMA`].
+    /// Schema name and version ([`CAPTURE_EXPLANATION_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The ingress capture, as given.
+    /// Path of the ingress capture, as given.
     pub pre: String,
-    /// The egress capture, as given.
+    /// Path of the egress capture, as given.
     pub post: String,
-    /// Packets that were matched.
+    /// Number of matched packets.
     pub packets: u64,
-    /// From the first of them to the last, in ns.
+    /// Time from the first matched packet to the last, in ns.
     pub span_ns: i64,
-    /// Median delay, in ns.
+    /// Median delay of the matched packets, in ns.
     pub median_ns: i64,
-    /// Delay from which on a packet belongs to a stall, in ns.
+    /// Packets with this delay or more, in ns, belong to a stall.
     pub stall_above_ns: i64,
-    /// Stalls, in order of time: the largest 100 of them.
+    /// The largest stalls, up to 100, in order of time.
     pub stalls: Vec<Stall>,
-    /// What the interrupt counters say; null without `--irq`.
+    /// Analysis of the interrupt counters; null without `--irq`.
     pub interrupts: Option<Interrupts>,
     /// Regular patterns among late packets.
     pub periodicity: Periodicity,
 }
 
-/// Packets that stand out, less than 100 ms from one another.
+/// A group of outlier packets less than 100 ms apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
-    /// When the one with the highest delay was sent, in ns since the first packet.
+    /// Send time of the packet with the highest delay, in ns since the first packet.
     pub at_ns: i64,
-    /// How many.
+    /// Number of packets in the stall.
     pub packets: u64,
-    /// Their highest delay, in ns.
+    /// Highest delay in the stall, in ns.
     pub max_delay_ns: i64,
 }
 
-/// Interrupt counters of a machine over time, as read: the published `irq.csv`, or two readings of `/proc/interrupts`.
+/// Interrupt counters of a machine over time, read from the published `irq.csv` or from two readings of
+/// `/proc/interrupts`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterruptTable {
-    /// One for each CPU and vector.
+    /// One column per CPU and vector.
     pub columns: Vec<InterruptColumn>,
-    /// Readings in order of time; each as long as `columns`.
+    /// Readings in order of time. Each has one count per column.
     pub rows: Vec<InterruptRow>,
 }
 
-/// What a column of [`InterruptTable`] counts.
+/// A column of [`InterruptTable`]: one interrupt vector on one CPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterruptColumn {
-    /// CPU.
+    /// CPU number.
     pub cpu: u32,
     /// Vector with its description, such as "TLB shootdowns (TLB)" or "33 PCI-MSI virtio0-input.0".
     pub name: String,
 }
 
-/// One reading of all counters.
+/// One reading of all interrupt counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptRow {
-    /// When, in µs of the reader's own clock.
+    /// Time of the reading, in µs of the reader's own clock.
     pub at_us: i64,
-    /// Interrupts since boot.
+    /// Interrupts since boot, one count per column.
     pub counts: Vec<u64>,
 }
 
-/// What interrupt counters say.
+/// Interrupt counters and how well they fit the stalls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupts {
-    /// The file, as given.
+    /// Path of the file with the counters, as given.
     pub path: String,
-    /// Readings.
+    /// Number of readings.
     pub readings: usize,
-    /// From the first reading to the last, in s.
+    /// Time from the first reading to the last, in s.
     pub span_s: f64,
-    /// CPUs, and what rose on each; a CPU on which nothing rose has an empty list.
+    /// CPUs with the counters that rose on each; a CPU without rising counters has an empty list.
     pub cpus: Vec<CpuInterrupts>,
-    /// Counters that rose now and then and were compared with the stalls.
+    /// Number of intermittently rising counters that were compared with the stalls.
     pub compared: usize,
-    /// Those of them that explain at least one stall, the best first.
+    /// Compared counters that explain at least one stall, best fit first.
     pub alignments: Vec<Alignment>,
 }
 
-/// Interrupts of a CPU.
+/// Interrupts of one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuInterrupts {
-    /// CPU.
+    /// CPU number.
     pub cpu: u32,
-    /// Counters that rose, the most frequent first.
+    /// Counters that rose, most frequent first.
     pub rising: Vec<RisingCounter>,
 }
 
-/// A counter that rose.
+/// A counter that rose during the readings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RisingCounter {
     /// Vector with its description.
     pub name: String,
     /// Interrupts between the first reading and the last.
     pub interrupts: u64,
-    /// The same a second.
+    /// Mean number of interrupts per second.
     pub per_second: f64,
-    /// Intervals between readings in which it rose.
+    /// Number of intervals between readings in which the counter rose.
     pub intervals_risen: usize,
 }
 
-/// How well a counter's rises fit the stalls, with the best offset between the two clocks.
+/// How well the rises of a counter fit the stalls, at the best offset between the two clocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alignment {
-    /// CPU.
+    /// CPU number.
     pub cpu: u32,
     /// Vector with its description.
     pub name: String,
-    /// Stalls that fall into intervals in which it rose: their places in `stalls`.
+    /// Stalls that fall into intervals in which the counter rose, as indices into `stalls`.
     pub explained: Vec<usize>,
-    /// Intervals inside the capture in which it rose without a stall.
+    /// Intervals inside the capture in which the counter rose without a stall.
     pub unmatched: usize,
-    /// Lowest time of the counters' clock at which the capture can have begun, in s.
+    /// Earliest possible start of the capture on the counters' clock, in s.
     pub offset_low_s: f64,
-    /// Highest such time, in s.
+    /// Latest possible start of the capture on the counters' clock, in s.
     pub offset_high_s: f64,
-    /// How often the counter rose in the intervals that explain stalls.
+    /// Interrupts counted in the intervals that explain stalls.
     pub interrupts: u64,
-    /// Probability that a counter that rises in as many intervals, at random, fits at least as well at its best offset.
+    /// Probability that a counter that rises at random in as many intervals fits at least as well at its best
+    /// offset.
     pub chance: f64,
-    /// The same for the best of all that were compared, at most.
+    /// Upper bound on the same probability for the best of all compared counters.
     pub chance_of_any: f64,
-    /// Whether `chance` is exact; otherwise it is estimated from random permutations.
+    /// Whether `chance` is exact. If false, it is estimated from random permutations.
     pub exact: bool,
 }
 
 /// Regular patterns among late packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Periodicity {
-    /// Packets that were looked at.
+    /// Number of packets analyzed.
     pub packets: u64,
-    /// Packets sent a second, which sample whatever recurs: frequencies are known up to multiples of it.
+    /// Packets sent per second. They sample any recurring process, so its frequency is known only up to
+    /// multiples of this rate.
     pub packets_per_second: f64,
-    /// Patterns, the most certain first.
+    /// Regular patterns, most certain first.
     pub recurrences: Vec<Recurrence>,
 }
 
-/// What a recurrence follows.
+/// Reference that a regular pattern is tied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follows {
-    /// Time: a timer of whatever machine.
+    /// Time: a timer on any machine.
     Clock,
-    /// The packets: their count, or what they hold.
+    /// The packets: their count or their content.
     Packets,
-    /// Both explain it equally.
+    /// Time and packets explain the pattern equally well.
     Indistinguishable,
 }
 
 /// A regular pattern among late packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recurrence {
-    /// What it follows.
+    /// What the pattern is tied to: time or packets.
     pub follows: Follows,
-    /// Why that is said.
+    /// Reason for the choice in `follows`.
     pub reason: String,
-    /// Frequency, in Hz; of a process that is sampled by packets sent at a constant rate: the lowest that explains it.
+    /// Frequency, in Hz. For a process sampled by packets sent at a constant rate, the lowest frequency that
+    /// explains the pattern.
     pub frequency_hz: f64,
     /// Standard error of the frequency, in Hz.
     pub frequency_error_hz: f64,
-    /// Period in packets.
+    /// Period, in packets.
     pub period_packets: f64,
-    /// Packets count as late from this excess over their surroundings' median on, in ns.
+    /// A packet is late if its delay exceeds the median of its surroundings by at least this much,
+    /// in ns.
     pub late_above_ns: i64,
-    /// Beginnings of late runs that were looked at.
+    /// Number of late runs whose beginnings were analyzed.
     pub late: u64,
-    /// Those that keep to the pattern.
+    /// Number of these beginnings that follow the pattern.
     pub late_inside: u64,
-    /// Those that would by chance.
+    /// Number expected to follow the pattern by chance.
     pub expected_inside: f64,
-    /// Mean delay of packets inside the pattern, less that of the others, in ns.
+    /// Mean delay of packets inside the pattern minus mean delay of the others, in ns.
     pub mean_excess_ns: f64,
-    /// Probability, at most, that as strong a pattern of any period is found among late packets that come at random.
+    /// Upper bound on the probability that late packets at random times show a pattern of any period that is
+    /// as strong.
     pub false_alarm: f64,
-    /// A clock known by name that has this frequency or a multiple of it.
+    /// Name of a known clock that has this frequency or a multiple of it; null if there is none.
     pub clock: Option<String>,
-    /// Position and numbers in the packets that keep to the same residue wherever the pattern falls.
+    /// Packet position and packet fields that have a constant residue wherever the pattern occurs.
     pub residues: Vec<Residue>,
 }
 
-/// A number that is the same, modulo the period, in all packets of a pattern.
+/// A number with the same value, modulo the period, in all packets of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Residue {
-    /// Which number.
+    /// Name of the number: the packet position or a field of the packet.
     pub of: String,
-    /// Modulo this.
+    /// Modulus of the residue.
     pub modulus: u64,
-    /// The residue.
+    /// Value of the number modulo `modulus`.
     pub residue: u64,
 }

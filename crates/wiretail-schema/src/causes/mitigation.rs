@@ -1,26 +1,26 @@
-//! What helps against a cause of delay, as pages and terminals show it.
+//! Mitigations of a cause of delay, as shown in reports and in the terminal.
 
 use super::CauseKind;
 
-/// What helps against a cause: of this kind, with this name.
+/// Returns the mitigation of a cause, given its kind and name.
 pub type Mitigations = fn(CauseKind, &str) -> Mitigation;
 
-/// What a cause is and what helps.
+/// Description of a cause, and its mitigations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mitigation {
-    /// What happens, in a sentence.
+    /// One sentence that describes the cause.
     pub what: &'static str,
-    /// What to do, the most effective first: a boot parameter, a setting, a habit of the application.
+    /// Mitigations, most effective first: a boot parameter, a setting, a change of the application.
     pub steps: Vec<String>,
-    /// Where that is documented.
+    /// Documents that describe the mitigations.
     pub sources: &'static [Source],
 }
 
-/// A document.
+/// A document to cite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// What it is called.
+    /// Title of the document.
     pub title: &'static str,
-    /// Where it is.
+    /// URL of the document.
     pub url: &'static str,
 }

@@ -1,7 +1,8 @@
-//! What delayed the worst packets of a traced trial: the document `explanation.json` in a trial's directory.
+//! Causes that delayed the worst packets of a traced trial: the document `explanation.json` in a trial's
+//! directory.
 //!
-//! A packet's *lost time* is its delay less the usual one, the median of the trial. It is split into *parts*, each
-//! with its cause, and what is left without one. Formulas: `docs/kpi/attribution.md`.
+//! The *excess delay* of a packet is its delay minus the baseline, the median of the trial. It is split into
+//! *parts*, each with its cause, and a remainder without a known cause. Formulas: `docs/kpi/attribution.md`.
 
 pub mod capture;
 pub mod mitigation;
@@ -13,188 +14,190 @@ use serde::{Deserialize, Serialize};
 use crate::causes::capture::Periodicity;
 use crate::run::interference::GroundTruthReport;
 
-/// Name and version of [`TrialExplanation`].
+/// Schema name and version of [`TrialExplanation`].
 pub const EXPLANATION_SCHEMA: &str = "wiretail.explanation/1";
-/// Name of the document in a trial's directory.
+/// File name of the explanation in a trial's directory.
 pub const EXPLANATION_FILE: &str = "explanation.json";
 
-/// Name and version of [`RunExplanation`].
+/// Schema name and version of [`RunExplanation`].
 pub const RUN_EXPLANATION_SCHEMA: &str = "wiretail.run-explanation/1";
 
-/// What `wiretail explain RUN --json` prints.
+/// Output of `wiretail explain RUN --json`: explanations of all trials of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunExplanation {
-    /// [`RUN_EXPLANATION_SCHEMA`].
+    /// Schema name and version ([`RUN_EXPLANATION_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The trials that were analysed, in their order.
+    /// The analyzed trials, in the order of the run.
     pub trials: Vec<TrialFindings>,
 }
 
-/// What is known of the late packets of a trial.
+/// Findings about the late packets of one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialFindings {
-    /// The trial's position in the experiment, from 1.
+    /// Number of the trial in the experiment, from 1.
     pub number: usize,
-    /// Its name.
+    /// Name of the trial.
     pub name: String,
-    /// By its trace; null where it was not traced.
+    /// Explanation derived from the kernel trace; null if the trial was not traced.
     pub causes: Option<TrialExplanation>,
-    /// What was planted against what was told; null where nothing was planted.
+    /// Comparison of injected and attributed interference; null if none was injected.
     pub ground_truth: Option<GroundTruthReport>,
-    /// Regular patterns among its late packets.
+    /// Regular patterns among the trial's late packets.
     pub periodicity: Periodicity,
 }
 
-/// Beginning of the name of [`CauseKind::Paused`] by the tick of the host's kernel: "host tick, 250 Hz".
+/// Prefix of the name of [`CauseKind::Paused`] if the tick of the host's kernel is the cause: "host tick, 250
+/// Hz".
 pub const HOST_TICK: &str = "host tick";
-/// Name of [`CauseKind::Asleep`] while the interrupt that wakes the core is on its way.
+/// Name of [`CauseKind::Asleep`] while the interrupt that wakes the core is in flight.
 pub const WAKING: &str = "waking";
-/// Name of [`CauseKind::Burst`] where packets should have come evenly, and came late and together.
+/// Name of [`CauseKind::Burst`] if packets were to be sent evenly but arrived late and together.
 pub const CPU_LOAD_LATE: &str = "late sender";
-/// Name of [`CauseKind::Burst`] where packets came as they should, and faster than the device serves them.
+/// Name of [`CauseKind::Burst`] if packets arrived as planned, but faster than the device serves them.
 pub const CPU_LOAD_NEIGHBOUR: &str = "load";
 
-/// What delayed the worst packets of a trial.
+/// Causes that delayed the worst packets of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialExplanation {
-    /// [`EXPLANATION_SCHEMA`].
+    /// Schema name and version ([`EXPLANATION_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The trial's name.
+    /// Name of the trial.
     pub trial: String,
-    /// The segment: "forward".
+    /// Name of the segment: "forward".
     pub segment: String,
-    /// When the first of its packets came, in ns since 1970.
+    /// Arrival of the segment's first packet, in ns since 1970.
     #[serde(default)]
     pub first_ns: i64,
-    /// Packets that were matched, behind the warm-up.
+    /// Number of packets matched after the warm-up.
     pub packets: u64,
-    /// The usual delay: the median, in ns.
+    /// Baseline: the median delay, in ns.
     pub baseline_ns: i64,
-    /// Packets of the tail: those at and above [`TrialExplanation::tail_above_ns`].
+    /// Number of tail packets: packets with a delay of at least [`TrialExplanation::tail_above_ns`].
     pub tail_packets: u64,
-    /// The 99.9th percentile, in ns.
+    /// The 99.9th percentile of the delay, in ns.
     pub tail_above_ns: i64,
-    /// Time that the tail's packets lost together, in ns.
+    /// Sum of the excess delays of all tail packets, in ns.
     pub tail_lost_ns: u64,
-    /// Of that, without a cause.
+    /// Part of `tail_lost_ns` without a known cause, in ns.
     pub tail_unknown_ns: u64,
-    /// Percentiles as measured, and those that [`without_ns`](CauseRow) has, in the same order.
+    /// Measured percentiles, in the same order as [`without_ns`](CauseRow) of each cause.
     pub percentiles: Vec<PercentileValue>,
-    /// Causes, the largest share of the tail first.
+    /// Causes, largest share of the tail first.
     pub causes: Vec<CauseRow>,
-    /// Who sent interrupts and calls that packets of the tail waited for, the largest first.
+    /// Senders of the interrupts and function calls that tail packets waited for, largest first.
     pub senders: Vec<CauseSender>,
-    /// The worst packets, the worst first.
+    /// The worst packets, highest delay first.
     pub worst: Vec<PacketExplanation>,
-    /// What it rests on.
+    /// Evidence that the explanation is based on.
     pub evidence: Evidence,
 }
 
-/// The explanation of one trial of a run.
+/// Explanation of one trial of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedTrial {
-    /// [`TrialRecord::number`](crate::run::TrialRecord::number), from 1.
+    /// Number of the trial, from 1; see [`TrialRecord::number`](crate::run::TrialRecord::number).
     pub trial: usize,
-    /// What delayed its worst packets.
+    /// Causes that delayed the trial's worst packets.
     pub explanation: TrialExplanation,
 }
 
 /// A percentile of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PercentileValue {
-    /// Which: 99.999; 100 for the maximum.
+    /// Percentile, in percent: 99.999; 100 for the maximum.
     pub percentile: f64,
-    /// In ns.
+    /// Delay at this percentile, in ns.
     pub value_ns: i64,
-    /// Whether at least ten packets are beyond it.
+    /// Whether at least ten packets are beyond the percentile.
     pub supported: bool,
 }
 
-/// What kind of thing took the time.
+/// Kind of a cause of delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseKind {
-    /// The local timer's interrupt, with what runs in it.
+    /// The local timer interrupt and the work done in it.
     Timer,
-    /// Translations of addresses were flushed at the request of another core (TLB shootdown).
+    /// Another core requested a flush of address translations (TLB shootdown).
     TlbShootdown,
-    /// Another core had a function run here by an interrupt; name: the function.
+    /// Another core ran a function on this core by an interrupt. Name: the function.
     FunctionCall,
-    /// Another core asked this one to choose its task anew.
+    /// Another core requested that this core reschedule.
     Reschedule,
-    /// Another interrupt of the processor's own; name: its vector.
+    /// Another interrupt raised by the processor. Name: the vector.
     Vector,
-    /// A device's interrupt; name: its handler.
+    /// Interrupt of a device. Name: the handler.
     Irq,
-    /// Work that an interrupt left for later; name: the softirq.
+    /// Work that an interrupt deferred. Name: the softirq.
     Softirq,
     /// The non-maskable interrupt.
     Nmi,
-    /// Another task ran; name: the task.
+    /// Another task ran. Name: the task.
     Task,
-    /// The kernel let an ordinary task run in a real-time thread's stead so that it is not starved (fair server, or
-    /// throttling); name: the task.
+    /// The kernel ran an ordinary task in place of a real-time thread so that the task does not starve (fair
+    /// server or throttling). Name: the task.
     FairServer,
-    /// The program touched memory that was not there yet.
+    /// The program touched memory that was not mapped yet.
     PageFault,
-    /// The device's thread slept though a packet was there: it had to be woken, or waited for something else; name:
-    /// [`WAKING`] from when it was sent the interrupt that wakes it.
+    /// The device's thread slept although a packet was waiting: it had to be woken, or it waited for
+    /// something else. Name: [`WAKING`] from the moment the wake-up interrupt was sent.
     Asleep,
-    /// The core stood still and the kernel knows nothing of it: the hypervisor or firmware took it; name: begins with
-    /// [`HOST_TICK`] where short pauses keep to the frequency of a tick.
+    /// The core stood still and the kernel has no record of it: the hypervisor or the firmware took the core.
+    /// Name: starts with [`HOST_TICK`] if short pauses follow the frequency of a tick.
     Paused,
-    /// The device's own thread ran, and nothing else did.
+    /// Only the device's own thread ran.
     Device,
-    /// The packet waited behind others that came with it or shortly before; name: [`CPU_LOAD_LATE`], [`CPU_LOAD_NEIGHBOUR`], or
-    /// empty where they were to be sent together.
+    /// The packet queued behind packets that arrived with it or shortly before it. Name: [`CPU_LOAD_LATE`],
+    /// [`CPU_LOAD_NEIGHBOUR`], or empty if the packets were meant to be sent together.
     Burst,
-    /// The packet was done, and left only with the others of its batch.
+    /// The device had finished the packet but sent it only with the rest of its batch.
     Batch,
-    /// The core that sends packets was taken before the device could see the packet; name: by what.
+    /// The sending core was interrupted before the device could see the packet. Name: the interruption.
     Feeding,
 }
 
-/// How it is known.
+/// How the duration of a cause is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// Between two stamps of the kernel's.
+    /// Measured between two kernel timestamps.
     Observed,
-    /// Before the first tracepoint or behind the last one: what such an event usually costs there, by calibration.
+    /// Before the first or after the last tracepoint: the usual cost of such an event there, from the
+    /// calibration.
     Modelled,
-    /// By exclusion, or by a regular pattern.
+    /// Concluded by exclusion or from a regular pattern.
     Inferred,
 }
 
-/// A cause, and what it did to the tail.
+/// A cause and its effect on the tail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseRow {
-    /// What kind.
+    /// Kind of the cause.
     pub kind: CauseKind,
-    /// What exactly, where the kind says so; else empty.
+    /// Name within the kind, such as a task or a handler; empty if the kind has no names.
     pub name: String,
-    /// How often it was there in the whole trial.
+    /// Number of occurrences in the whole trial.
     pub events: u64,
-    /// How long together, in ns.
+    /// Total duration in the whole trial, in ns.
     pub total_ns: u64,
-    /// Packets of the tail that it delayed.
+    /// Number of tail packets that the cause delayed.
     pub tail_packets: u64,
-    /// How much it delayed them together, in ns: observed, modelled, inferred.
+    /// Delay of all tail packets by this cause, in ns: observed, modelled, inferred.
     pub tail_ns: [u64; 3],
-    /// Of that, time in which the packet waited behind another one that it had delayed.
+    /// Part of `tail_ns` in which the packet queued behind another packet that the cause had delayed, in ns.
     pub tail_queued_ns: u64,
-    /// The most that one packet lost by it, in ns.
+    /// Largest excess delay of one packet by this cause, in ns.
     pub longest_ns: u64,
-    /// The percentiles without it, in the order of [`TrialExplanation::percentiles`], in ns.
+    /// Percentiles of the delay without this cause, in ns, in the order of [`TrialExplanation::percentiles`].
     pub without_ns: Vec<i64>,
 }
 
 impl CauseRow {
-    /// One that was not seen yet.
+    /// Returns a row with all counts zero.
     pub fn blank(kind: CauseKind, name: String) -> Self {
         Self {
             kind,
@@ -210,123 +213,124 @@ impl CauseRow {
     }
 }
 
-/// Who sent what packets of the tail waited for.
+/// Sender of an interrupt or function call that tail packets waited for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseSender {
-    /// The cause: an index of [`TrialExplanation::causes`].
+    /// The cause, as an index into [`TrialExplanation::causes`].
     pub cause: usize,
-    /// The sending thread; 0 is the idle one.
+    /// Thread ID of the sender; 0 is the idle thread.
     pub pid: i32,
-    /// Its name.
+    /// Name of the sending thread.
     pub task: String,
-    /// The core that it ran on.
+    /// Core that the sender ran on.
     pub cpu: u32,
-    /// The kernel's function that ran here at its request.
+    /// Kernel function that ran on the device's core at the sender's request; null if unknown.
     pub function: Option<String>,
-    /// The system call that it was in, where stacks were recorded.
+    /// System call that the sender was in; null if stacks were not recorded.
     pub system_call: Option<String>,
-    /// How often in the whole trial.
+    /// Number of sends in the whole trial.
     pub sends: u64,
-    /// Packets of the tail that were delayed by it.
+    /// Number of tail packets that this sender delayed.
     pub tail_packets: u64,
-    /// How much, in ns.
+    /// Delay of all tail packets by this sender, in ns.
     pub tail_ns: u64,
 }
 
-/// A packet, and what delayed it.
+/// A packet and the causes of its delay.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketExplanation {
-    /// Its position in the ingress capture, from 0.
+    /// Position of the packet in the ingress capture, from 0.
     pub index: u64,
-    /// When it came, in ns since [`TrialExplanation::first_ns`].
+    /// Arrival of the packet, in ns since [`TrialExplanation::first_ns`].
     pub at_ns: i64,
-    /// Its delay, in ns.
+    /// Delay of the packet, in ns.
     pub delay_ns: i64,
-    /// Time it lost: its delay less the usual one, in ns.
+    /// Excess delay of the packet: its delay minus the baseline, in ns.
     pub lost_ns: u64,
-    /// What it lost it to, the largest first.
+    /// Parts of the excess delay, largest first.
     pub parts: Vec<Part>,
-    /// Lost without a known cause, in ns.
+    /// Excess delay without a known cause, in ns.
     pub unknown_ns: u64,
-    /// Packets that were in the device when it came.
+    /// Number of packets inside the device when this one arrived.
     pub ahead: u64,
-    /// Which incident it belongs to: the position in the ingress capture of the packet that found the device empty, and
-    /// behind which all of the incident's have waited.
+    /// Incident that the packet belongs to. The number is the position in the ingress capture of the packet
+    /// that found the device empty and that all packets of the incident queued behind.
     #[serde(default)]
     pub incident: u64,
-    /// Whether events are missing in its time: nothing is attributed then.
+    /// Whether trace events are missing while the packet was inside the device. If so, nothing is attributed.
     pub events_missing: bool,
-    /// What the device's core did from shortly before the packet came until it left; only of those worst packets that
-    /// are shown one by one.
+    /// Activity of the device's core from shortly before the packet's arrival to its departure. Filled only
+    /// for the worst packets that are shown individually.
     #[serde(default)]
     pub timeline: Vec<TimelineSpan>,
 }
 
-/// A share of a packet's lost time.
+/// Part of a packet's excess delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// The cause: an index of [`TrialExplanation::causes`].
+    /// The cause, as an index into [`TrialExplanation::causes`].
     pub cause: usize,
-    /// In ns.
+    /// Duration, in ns.
     pub ns: u64,
-    /// How that is known.
+    /// How the duration is known.
     pub certainty: Certainty,
-    /// Who sent it: an index of [`TrialExplanation::senders`].
+    /// The sender, as an index into [`TrialExplanation::senders`]; null if there is none.
     pub sender: Option<usize>,
-    /// It delayed a packet ahead of this one, which waited behind it.
+    /// Whether the cause delayed a packet ahead of this one, which then queued behind it.
     pub queued: bool,
 }
 
-/// What the device's core did.
+/// Activity of the device's core during a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineSpan {
-    /// Since the packet came, in ns; may be before.
+    /// Start, in ns since the packet's arrival; may be negative.
     pub from_ns: i64,
-    /// Since the packet came, in ns.
+    /// End, in ns since the packet's arrival.
     pub to_ns: i64,
-    /// The cause: an index of [`TrialExplanation::causes`]; none for the device's own work.
+    /// The cause, as an index into [`TrialExplanation::causes`]; null for the device's own work.
     pub cause: Option<usize>,
-    /// How that is known.
+    /// How the span is known.
     pub certainty: Certainty,
-    /// Who sent it: an index of [`TrialExplanation::senders`].
+    /// The sender, as an index into [`TrialExplanation::senders`]; null if there is none.
     pub sender: Option<usize>,
 }
 
-/// What an explanation rests on.
+/// Evidence that an explanation is based on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// The device's core.
+    /// Core of the device.
     pub core: u32,
-    /// Events of the trace.
+    /// Number of trace events.
     pub events: u64,
-    /// How long it was recorded, in ns.
+    /// Duration of the trace, in ns.
     pub duration_ns: u64,
-    /// How exactly its clock and the packets' are known against each other, in ns.
+    /// Uncertainty of the offset between the trace clock and the packet clock, in ns.
     pub clock_uncertainty_ns: u64,
-    /// Windows in which events are missing.
+    /// Number of time windows in which trace events are missing.
     pub windows_lost: u64,
-    /// Packets of the tail in such windows, to which nothing is attributed.
+    /// Tail packets in windows with missing events; nothing is attributed to them.
     pub packets_in_lost: u64,
-    /// Whether senders' stacks were recorded.
+    /// Whether the stacks of senders were recorded.
     pub stacks: bool,
-    /// What events cost before their first and behind their last tracepoint.
+    /// Cost of events before their first and after their last tracepoint.
     pub calibration: Vec<EventCost>,
-    /// Whether the device's loop says when it stood still.
+    /// Whether the device's loop logs its own stalls.
     pub logs_stalls: bool,
-    /// Events that the device's core had in the calibration without a gap to see: the processor took them while it
-    /// was asleep, or they cost less than the threshold.
+    /// Events on the device's core during the calibration that left no visible gap: the processor handled
+    /// them while it was asleep, or they cost less than the threshold.
     pub remarks: Vec<String>,
 }
 
-/// What events of a kind cost besides the time between their tracepoints, by a loop that only reads the clock.
+/// Cost of one kind of event beyond the time between its tracepoints, measured by a loop that only reads the
+/// clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventCost {
-    /// "local_timer", "call_function_single", "switch".
+    /// Name of the event: "local_timer", "call_function_single", "switch".
     pub event: String,
-    /// Gaps with that event alone.
+    /// Number of gaps that contain only this event.
     pub gaps: u64,
-    /// From the gap's beginning to the first tracepoint: median and 95th percentile, in ns.
+    /// Time from the start of the gap to the first tracepoint: median and 95th percentile, in ns.
     pub head_ns: [u64; 2],
-    /// From the last tracepoint to the gap's end: median and 95th percentile, in ns.
+    /// Time from the last tracepoint to the end of the gap: median and 95th percentile, in ns.
     pub tail_ns: [u64; 2],
 }

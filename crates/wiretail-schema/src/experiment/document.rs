@@ -1,31 +1,35 @@
-//! The table of [`KEYS`] for people and for editors: rows of a page, and a JSON Schema.
+//! Documentation of [`KEYS`]: a Markdown table for readers and a JSON Schema for editors.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{KEYS, KeyRow};
 use super::value::Kind;
 
-/// Kinds that are texts with a unit: name, how they are written, what they are.
+/// Kinds of values with a unit: name, pattern, description.
 ///
-/// The patterns tell how a value is written, as far as a pattern can; which values there are (a rate of
-/// at least 1 pps, a frame of at least 60 bytes) is for the parser. It takes a little more than they do,
-/// such as blanks at either end.
+/// The patterns check the notation as far as a pattern can. The limits of a value (a rate of at least 1 pps,
+/// a frame of at least 60 bytes) are left to the parser. The parser also accepts a little more, such as
+/// blanks at either end.
 const WRITTEN: [(&str, &str, &str); 4] = [
-    ("rate", "^[0-9]+(\\.[0-9]+)? *[kM]?pps$", "Packets a second, with the unit pps, kpps or Mpps: 10 kpps."),
+    (
+        "rate",
+        "^[0-9]+(\\.[0-9]+)? *[kM]?pps$",
+        "Packets per second, with the unit pps, kpps or Mpps: 10 kpps.",
+    ),
     (
         "duration",
         "^[0-9]+(\\.[0-9]+)? *(ns|us|µs|ms|s|min|h)$",
-        "A span of time, with the unit ns, us, ms, s, min or h: 1.5 s.",
+        "A duration, with the unit ns, us, ms, s, min or h: 1.5 s.",
     ),
     (
         "size",
         "^([0-9]+ *B|imix-csit|imix-trex|[0-9]+ *x *[0-9]+( *B)?(, *[0-9]+ *x *[0-9]+( *B)?)*)$",
-        "Bytes of a frame without the frame check sequence, 60 to 9000, or a mix: 100 B, imix-csit, 7x60,4x566,1x1514.",
+        "Frame size without the frame check sequence, 60 to 9000 bytes, or a mix: 100 B, imix-csit, 7x60,4x566,1x1514.",
     ),
-    ("percent", "^[0-9]+(\\.[0-9]+)? *%$", "A share of at most 100 %: 1 %."),
+    ("percent", "^[0-9]+(\\.[0-9]+)? *%$", "A percentage of at most 100 %: 1 %."),
 ];
 
-/// The definition of a kind that is a text with a unit; None for other kinds.
+/// Returns the name of the definition for a kind with a unit; `None` for other kinds.
 fn written(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Rate => Some("rate"),
@@ -36,14 +40,14 @@ fn written(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// All keys as a table in Markdown, a row a key, in the order in which factors multiply.
+/// Formats all keys as a Markdown table, one row per key, in the order in which factors multiply.
 pub fn key_table() -> String {
     let mut text =
-        String::from("| key | value | default | list | only where | meaning |\n|---|---|---|---|---|---|\n");
+        String::from("| key | value | default | list | only if | meaning |\n|---|---|---|---|---|---|\n");
     for row in KEYS {
         let default = match row.default {
-            None if row.needs.is_some() => "**must be there then**".to_owned(),
-            None => "**must be there**".to_owned(),
+            None if row.needs.is_some() => "**required in that case**".to_owned(),
+            None => "**required**".to_owned(),
             Some("") => "none".to_owned(),
             Some(default) => format!("`{default}`"),
         };
@@ -61,7 +65,7 @@ pub fn key_table() -> String {
     text
 }
 
-/// What a key holds, in words.
+/// Describes the values of a key in words.
 fn value(row: &KeyRow) -> String {
     match row.kind {
         Kind::Text => "text".to_owned(),
@@ -83,7 +87,7 @@ fn words(words: &[impl AsRef<str>], between: &str) -> String {
     words.iter().map(|word| format!("`{}`", word.as_ref())).collect::<Vec<_>>().join(between)
 }
 
-/// The JSON Schema (2020-12) of an experiment file, read as JSON: a table of TOML is an object.
+/// Returns the JSON Schema (2020-12) of an experiment file, with TOML tables read as JSON objects.
 pub fn json_schema() -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -105,7 +109,7 @@ pub fn json_schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Experiment",
-        "description": "An experiment file of Wiretail, TOML read as JSON. A key that may hold a list is a factor: the trials are the cross product of all lists.",
+        "description": "A Wiretail experiment file: TOML, read as JSON. A key that may hold a list is a factor: the trials are the cross product of all lists.",
         "type": "object",
         "required": required,
         "additionalProperties": false,
@@ -114,7 +118,7 @@ pub fn json_schema() -> Value {
     })
 }
 
-/// A table without its keys.
+/// Returns the schema of a table without its keys.
 fn table(name: &str) -> Value {
     let required = KEYS.iter().filter(|row| row.table == name && row.is_required());
     let required: Vec<&str> = required.map(|row| row.name).collect();
@@ -125,7 +129,7 @@ fn table(name: &str) -> Value {
     table
 }
 
-/// The schema of one key.
+/// Returns the schema of one key.
 fn property(row: &KeyRow) -> Value {
     let one = match row.kind {
         Kind::Text | Kind::File | Kind::Goals => json!({ "type": "string" }),
@@ -141,7 +145,7 @@ fn property(row: &KeyRow) -> Value {
     };
     let only = row.needs.as_ref().map_or_else(String::new, |needs| {
         let (other, values) = (needs.full_name(), (needs.values)().join(" or "));
-        format!(" Has an effect only where {other} {} {values}.", is(needs.is))
+        format!(" Has an effect only if {other} {} {values}.", is(needs.is))
     });
     property["description"] = json!(format!("{}{only}", row.about));
     if let Some(default) = row.default {

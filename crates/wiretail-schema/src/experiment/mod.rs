@@ -1,8 +1,9 @@
-//! An experiment: what is measured, under which load, how often. Written in TOML.
+//! An experiment: devices under test, loads and repeats. Written in TOML.
 //!
-//! Every key stands in one table, [`keys`], with its type, its limits, its default and what it means: [`KEYS`]. The typed
-//! values of a trial ([`Settings`]), parsing, the errors, the documentation and the JSON Schema all come from there. A key that is a
-//! *factor* may hold a list: the trials are the cross product of all lists, in the order of the table.
+//! The table [`keys`] defines every key with its type, limits, default and meaning: [`KEYS`]. The typed
+//! values of a trial ([`Settings`]), the parser, its errors, the documentation and the JSON Schema are all
+//! generated from it. A key that is a *factor* may hold a list. The trials are the cross product of all
+//! lists, in the order of the table.
 
 mod document;
 mod keys;
@@ -24,12 +25,12 @@ pub use trial::Trial;
 use trial::{Combination, word};
 pub use value::{FileName, Goals, Kind, RuleSet};
 
-/// What is wrong with an experiment file, and where.
+/// An error in an experiment file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExperimentError {
-    /// Line in the file, from 1; 0 where the fault is that something is missing.
+    /// Line in the file, from 1; 0 if a required key is missing.
     pub line: usize,
-    /// What was found, what was expected, what to do.
+    /// What was found, what was expected, and what to do.
     pub message: String,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for ExperimentError {
 
 impl std::error::Error for ExperimentError {}
 
-/// An experiment: for every row of [`KEYS`], the values to try.
+/// An experiment: the values to try for every row of [`KEYS`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     texts: Vec<Vec<String>>,
@@ -52,10 +53,11 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment from TOML text.
+    /// Parses an experiment from TOML.
     ///
     /// # Errors
-    /// Names the line, what was found, what was expected; for an unknown key the nearest known one.
+    /// Returns an error that names the line, the text found and the expected value; for an unknown key, the
+    /// nearest known key.
     pub fn parse(text: &str) -> Result<Self, ExperimentError> {
         let line_at = |offset: usize| {
             text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
@@ -87,7 +89,7 @@ impl Experiment {
         }
         let texts = KEYS.iter().zip(found).map(|(row, found)| match found {
             Some(texts) => Ok(texts),
-            // Where it has an effect, `fault` asks for it.
+            // If the key has an effect, `fault` reports that it is missing.
             None if !row.is_required() => Ok(vec![row.default.unwrap_or_default().to_owned()]),
             None => Err(ExperimentError { line: 0, message: missing(row) }),
         });
@@ -103,7 +105,7 @@ impl Experiment {
         Self { texts, first: first.settings }
     }
 
-    /// What is wrong though every value by itself is right, and with which key.
+    /// Finds an error in the combination of valid values, and returns it with the index of its key.
     fn fault(&self) -> Option<(usize, String)> {
         for (place, (row, texts)) in KEYS.iter().zip(&self.texts).enumerate() {
             let Some(needs) = &row.needs else { continue };
@@ -116,7 +118,7 @@ impl Experiment {
                 let (name, values) = (row.full_name(), (needs.values)().join(" or "));
                 let no_trial = if needs.is { "no trial has" } else { "every trial has" };
                 let message = format!(
-                    "{name} has no effect: {no_trial} {other} = {values}; change that, or leave {name} out"
+                    "{name} has no effect: {no_trial} {other} = {values}; change {other} or remove {name}"
                 );
                 return Some((place, message));
             }
@@ -128,7 +130,7 @@ impl Experiment {
         Some((place(DURATION), message))
     }
 
-    /// The first value of every key, but each value of this one.
+    /// Returns combinations with the first value of every key, one for each value of `key`.
     fn each(&self, key: &str) -> impl Iterator<Item = Combination> {
         let first: Vec<String> = self.texts.iter().map(|texts| texts[0].clone()).collect();
         let place = place(key);
@@ -139,8 +141,8 @@ impl Experiment {
         })
     }
 
-    /// The experiment as a file that says everything: each key with its value, also where that is the
-    /// default. It parses to the same experiment.
+    /// Formats the experiment as a complete file: each key with its value, including defaults. The file
+    /// parses to the same experiment.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut table = "";
@@ -159,12 +161,12 @@ impl Experiment {
         text
     }
 
-    /// The first value of every key: of one that is not a factor, the value in all trials.
+    /// Returns the first value of every key. For a key that is not a factor, this is the value in all trials.
     pub fn first(&self) -> &Settings {
         &self.first
     }
 
-    /// Changes the names of the files that the experiment names, as when they become absolute.
+    /// Changes the file names in the experiment, for example to absolute paths.
     pub fn rebase(&mut self, change: impl Fn(&str) -> String) {
         let mut texts = std::mem::take(&mut self.texts);
         for (row, texts) in KEYS.iter().zip(&mut texts).filter(|(row, _)| row.kind == Kind::File) {
@@ -175,8 +177,8 @@ impl Experiment {
         *self = Self::of(texts);
     }
 
-    /// Full names of the keys with several values, and of the device's kind, in the order of the table; whether a
-    /// trial is traced, too, where there are twins.
+    /// Returns the full names of the keys with several values and of the device's kind, in the order of the
+    /// table. Includes `trace.record` if there are control trials.
     pub fn factors(&self) -> Vec<String> {
         let rows = KEYS.iter().zip(&self.texts);
         let names = rows.map(|(row, texts)| (row.full_name(), texts.len() > 1));
@@ -187,19 +189,20 @@ impl Experiment {
             .collect()
     }
 
-    /// Whether traced trials have twins that are not: all are traced, and it is asked for.
+    /// Returns whether traced trials have untraced controls: all trials are traced, and controls are
+    /// requested.
     fn has_controls(&self) -> bool {
         self.first.trace.control && self.each(RECORD).all(|one| one.settings.trace.record)
     }
 
-    /// The trials, in the order they are done: all combinations, then all again for each repeat, so
-    /// that what changes on the machine meanwhile falls on all combinations alike. Where a key has no
-    /// effect (the batch of a bridge), its values make no further trials. A traced trial is followed by its untraced
-    /// twin, so that both have the same machine. Trials that share a device follow one another.
+    /// Returns the trials in the order of execution: all combinations, then all again for each repeat, so
+    /// that changes of the machine over time affect all combinations alike. If a key has no effect (the batch
+    /// of a bridge), its values add no trials. A traced trial is followed by its untraced control, so that
+    /// both run under the same conditions. Trials that share a device are consecutive.
     pub fn trials(&self) -> Vec<Trial> {
         let mut combinations = self.combinations();
         if self.first.trial.device == DeviceLifetime::Kept {
-            // Those that share a device, one behind the other.
+            // Combinations that share a device become consecutive.
             let all = combinations.clone();
             combinations
                 .sort_by_cached_key(|one| all.iter().position(|other| other.of_device() == one.of_device()));
@@ -221,7 +224,7 @@ impl Experiment {
         trials
     }
 
-    /// A trial; `more` is a word that its name gets.
+    /// Creates a trial; `more` is an additional word for its name.
     fn trial(&self, number: usize, repeat: u64, combination: Combination, more: Option<&str>) -> Trial {
         let rows = KEYS.iter().zip(&self.texts).zip(&combination.texts);
         let mut words: Vec<String> = rows
@@ -236,7 +239,7 @@ impl Experiment {
         Trial { number, repeat, name: words.join("-"), like: number, combination }
     }
 
-    /// Every value with every other, in the order of the table.
+    /// Returns every combination of values, in the order of the table.
     fn cross_product(&self) -> Vec<Combination> {
         let mut product: Vec<Vec<String>> = vec![Vec::new()];
         for texts in &self.texts {
@@ -248,7 +251,7 @@ impl Experiment {
         product.into_iter().map(Combination::of).collect()
     }
 
-    /// The combinations that differ in what has an effect.
+    /// Returns the combinations that differ in keys with an effect.
     fn combinations(&self) -> Vec<Combination> {
         let mut seen = HashSet::new();
         let mut distinct = self.cross_product();
@@ -266,21 +269,21 @@ impl Experiment {
     }
 }
 
-/// What names every trial.
+/// Key that is part of every trial's name.
 const KIND: &str = "dut.kind";
-/// By which a traced trial and its twin differ.
+/// Key that distinguishes a traced trial from its control.
 const RECORD: &str = "trace.record";
 const DURATION: &str = "trial.duration";
 const WARM_UP: &str = "trial.warm-up";
-/// The word that a twin's name has.
+/// Word in the name of a control trial.
 const UNTRACED: &str = "untraced";
 
-/// Place of a key in [`KEYS`].
+/// Returns the index of a key in [`KEYS`].
 fn place(key: &str) -> usize {
     KEYS.iter().position(|row| row.full_name() == key).expect("a key of the table")
 }
 
-/// The message where a key must be there, and is not.
+/// Returns the message for a missing required key.
 fn missing(row: &KeyRow) -> String {
     format!("{} is missing; expected {}: {}", row.full_name(), row.kind.expected(), row.about)
 }
@@ -294,7 +297,7 @@ mod tests {
     const FILE: &str = "title = \"t\"\nseed = 1\n\n[dut]\nkind = [\"wire\", \"skeleton\"]\n[traffic]\nrate = [\"1 kpps\", \"0.5 Mpps\"]\n";
 
     #[test]
-    fn factors_multiply() {
+    fn factors_multiply_to_trials() {
         let experiment = Experiment::parse(&format!("{FILE}[trial]\nrepeats = 2\n")).unwrap();
         let trials = experiment.trials();
         assert_eq!(trials.len(), 8);
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_its_own_name() {
+    fn trial_name_uses_file_name_without_path() {
         let kind = "kind = [\"wire\", \"skeleton\"]";
         let text =
             FILE.replace(kind, "kind = \"suricata\"\nrules = [\"none\", \"/some/where/else/my.rules\"]");
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn booleans_name_trials() {
+    fn trial_name_contains_booleans() {
         let names = |host: &str| -> Vec<String> {
             let text = FILE.replace("[\"wire\", \"skeleton\"]", "\"wire\"").replace(", \"0.5 Mpps\"", "");
             let experiment = Experiment::parse(&format!("{text}[host]\n{host}\n")).unwrap();
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_values_have_their_own_texts() {
+    fn changed_values_have_new_texts() {
         let trials = Experiment::parse(FILE).unwrap().trials();
         let changed = trials[3].with(9, 1, "x".to_owned(), |settings| {
             settings.traffic.rate = Rate { pps: 1500 };
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_name_keys_and_values_that_exist() {
+    fn conditions_refer_to_existing_keys_and_values() {
         for needs in KEYS.iter().filter_map(|row| row.needs.as_ref()) {
             let row = &KEYS[place(&needs.full_name())];
             assert!((needs.values)().iter().all(|value| (row.takes)(value)), "{}", row.full_name());
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_what_is_right() {
+    fn errors_name_line_and_expectation() {
         let error = |text: &str| Experiment::parse(text).unwrap_err().to_string();
         assert_eq!(
             error(&FILE.replace("kind", "kynd")),
@@ -372,7 +375,7 @@ mod tests {
         assert!(error(&FILE.replace("wire", "router")).contains("expected one of wire, bridge, skeleton"));
         assert!(error("title = \"t\"").contains("seed is missing"));
         assert!(error("title = ").starts_with("line 1: "));
-        assert!(error(&FILE.replace("seed = 1", "seed = [1, 2]")).contains("can't be a list"));
+        assert!(error(&FILE.replace("seed = 1", "seed = [1, 2]")).contains("cannot be a list"));
         assert!(error(&format!("{FILE}[trial]\nduration = \"2\"\n")).starts_with("line 9: trial.duration"));
         let host = |line: &str| error(&format!("{FILE}[host]\n{line}\n"));
         assert_eq!(
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_makes_no_trials() {
+    fn values_without_effect_add_no_trials() {
         let text = FILE.replace("[traffic]", "batch = [1, 4, 32]\n[traffic]");
         let experiment = Experiment::parse(&text).unwrap();
         let names: Vec<String> = experiment.trials().into_iter().map(|trial| trial.name).collect();
@@ -421,7 +424,7 @@ mod tests {
         assert_eq!(numbers[..4], [(1, 1), (2, 1), (3, 3), (4, 3)]);
         assert!(trials[2].trace.record && !trials[3].trace.record);
         assert_eq!(factors, ["dut.kind", "traffic.rate", "trace.record"]);
-        // All else is the same, but for what has no effect without a trace.
+        // All other settings are equal, except those without effect in an untraced trial.
         let mut same = trials[2].records();
         same.retain(|record| !record.key.starts_with("trace."));
         let mut controls = trials[3].records();
@@ -441,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
+    fn rejects_contradictions() {
         let error = |text: &str| Experiment::parse(text).unwrap_err().to_string();
         assert!(error(&FILE.replace("wire", "command")).contains("dut.command is missing"));
         let replay = FILE.replace("rate", "pattern = \"replay\"\nrate");
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn the_resolved_file_is_the_same_experiment() {
+    fn resolved_file_round_trips() {
         let text = FILE.replace("\"t\"", "'a \"quoted\" \\ title\u{7f}'").replace("\u{7f}", "");
         let experiment = Experiment::parse(&text).unwrap();
         let resolved = experiment.to_toml();

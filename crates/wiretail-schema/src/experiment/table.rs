@@ -1,69 +1,70 @@
-//! From the table of keys to types: [`keys!`] makes a struct of each table of an experiment file, an enum of each list of
-//! words, and the rows that parsing and documents read.
+//! The macro [`keys!`] generates types from the table of keys: a struct for each table of an experiment file,
+//! an enum for each list of words, and the rows used by the parser and the documentation.
 
 use super::value::Kind;
 
-/// What a key must meet to have an effect: another key with, or without, one of these values.
+/// Condition for a key to have an effect: another key has, or does not have, one of these values.
 #[derive(Debug)]
 pub struct Needs<S> {
     /// Table of the other key.
     pub table: &'static str,
-    /// Its name.
+    /// Name of the other key.
     pub name: &'static str,
-    /// Whether it must have one of the values; else it must have another one.
+    /// Whether the other key must have one of the values. If false, it must have none of them.
     pub is: bool,
     /// The values, as texts.
     pub values: fn() -> Vec<String>,
-    /// Whether these settings meet it.
+    /// Returns whether the settings meet the condition.
     pub met: fn(&S) -> bool,
 }
 
-/// A key of an experiment file; `S` holds a value of every key.
+/// A key of an experiment file; `S` holds a value for every key.
 #[derive(Debug)]
 pub struct Row<S> {
-    /// The table it stands in; empty for the top.
+    /// Table of the key; empty for the top level.
     pub table: &'static str,
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// What it holds, with its limits.
+    /// Kind of value, with its limits.
     pub kind: Kind,
-    /// Its value where the file has none; None where the file must have one.
+    /// Default value; `None` if the key is required.
     pub default: Option<&'static str>,
-    /// Whether it may hold a list.
+    /// Whether the key may hold a list.
     pub factor: bool,
-    /// Where it has an effect; None: everywhere.
+    /// Condition for the key to have an effect; `None` if it always has one.
     pub needs: Option<Needs<S>>,
-    /// What it means.
+    /// Description of the key.
     pub about: &'static str,
-    /// Whether a text is a value of it, within its limits.
+    /// Returns whether a text is a valid value of the key.
     pub takes: fn(&str) -> bool,
-    /// Whether a text, which is a value of it, names a file.
+    /// Returns whether a valid text names a file.
     pub is_file: fn(&str) -> bool,
-    /// Its value in some settings, as a text.
+    /// Returns the value in some settings, as text.
     pub text: fn(&S) -> String,
-    /// The same in its base unit: packets a second, ns, bytes, or the number itself; 0 for texts.
+    /// Returns the value in some settings in its base unit: packets per second, ns, bytes, or the plain
+    /// number; 0 for texts.
     pub number: fn(&S) -> u64,
 }
 
 impl<S> Row<S> {
-    /// Its name with its table: "traffic.rate".
+    /// Returns the name with its table: "traffic.rate".
     pub fn full_name(&self) -> String {
         full_name(self.table, self.name)
     }
 
-    /// Whether a file without it is wrong, whatever else is in it.
+    /// Returns whether every file must contain the key.
     pub fn is_required(&self) -> bool {
         self.default.is_none() && self.needs.is_none()
     }
 
-    /// Whether it has an effect in these settings.
+    /// Returns whether the key has an effect in these settings.
     pub fn applies(&self, settings: &S) -> bool {
         self.needs.as_ref().is_none_or(|needs| (needs.met)(settings))
     }
 }
 
 impl<S> Needs<S> {
-    /// The other key's name with its table.
+    /// Returns the other key's name with its table.
     pub fn full_name(&self) -> String {
         full_name(self.table, self.name)
     }
@@ -73,17 +74,19 @@ fn full_name(table: &str, name: &str) -> String {
     if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
 }
 
-/// Makes `Settings`, its structs and enums, and `KEYS` of the table of keys. A row is
+/// Generates `Settings`, its structs and enums, and `KEYS` from the table of keys. Syntax of a row:
 ///
 /// ```text
-/// /// What it means.
+/// /// Description of the key.
 /// "toml-name" field: one TYPE = "default";
 /// "toml-name" field: list TYPE(1..=64) = required, only where dut.kind is [DutKind::Skeleton];
-/// "toml-name" field: list NewEnum { First = "first", Second = "second" } = "first", only where dut.switch not [Switch::None];
+/// "toml-name" field: list NewEnum { First = "first", Second = "second" } = "first",
+///     only where dut.switch not [Switch::None];
 /// ```
 ///
-/// `list`: it may hold a list, and is a factor then. `required`: there is no default; with a condition, the key must be there
-/// where it has an effect. The comment is the text in the documentation, too.
+/// `list`: the key may hold a list, which makes it a factor. `required`: the key has no default; with a condition, it
+/// is required only if it has an effect. The doc comment is also the text in the documentation and in the JSON
+/// Schema.
 macro_rules! keys {
     (
         top { $($top:tt)+ }
@@ -112,7 +115,7 @@ macro_rules! keys {
             $($(keys! { @choice concat!("Values of `", stringify!($table), ".", $name, "`."), $Type { $($variants)+ } })?)+
         )+
 
-        /// Every key there is. The order is that of the trials: the last factor changes fastest.
+        /// All keys, in the order of the trials: the last factor changes fastest.
         pub const KEYS: &[KeyRow] = keys! {
             @rows [] { $($top)+ } $($(
                 stringify!($table), $name, ($table.$field), $arity $Type [$($limits)?] $default,
@@ -131,7 +134,7 @@ macro_rules! keys {
         { $($(#[doc = $about:literal])+ $name:literal $top:ident: $arity:ident $Top:ident = required;)+ }
         $($table:ident: $Table:ident { $($field:ident: $Type:ident,)+ })+
     ) => {
-        /// A value of every key of an experiment.
+        /// Values of all keys of an experiment.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Settings {
             $($(#[doc = $about])+ pub $top: $Top,)+
@@ -139,7 +142,8 @@ macro_rules! keys {
         }
 
         impl Settings {
-            /// Reads a text for each of [`KEYS`], in their order; None where one is not a value of its key.
+            /// Parses one text for each of [`KEYS`], in their order; `None` if a text is not a value of its
+            /// key.
             pub(super) fn read<'a>(mut texts: impl Iterator<Item = &'a str>) -> Option<Self> {
                 Some(Self {
                     $($top: <$Top as $crate::experiment::value::Value>::parse(texts.next()?)?,)+
@@ -158,7 +162,7 @@ macro_rules! keys {
         }
 
         impl $Type {
-            /// As files write it.
+            /// Returns the name used in experiment files.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$Variant => $word,)+ }
             }

@@ -1,4 +1,4 @@
-//! From the values of an experiment file to texts that are right for their keys, and the messages where they are not.
+//! Converts the values of an experiment file to checked texts, and composes error messages.
 
 use toml::de::DeValue;
 
@@ -6,23 +6,23 @@ use super::keys::{KEYS, KeyRow};
 use super::value::Kind;
 use crate::search::Goal;
 
-/// The values of a key: one, or those of a list where the key is a factor.
+/// Returns the values of a key: a single value, or those of a list if the key is a factor.
 pub(super) fn values(row: &KeyRow, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     match value {
         DeValue::Array(list) if row.factor && !list.is_empty() => {
             list.iter().map(|value| one(row, value.get_ref())).collect()
         }
         DeValue::Array(_) => Err(format!(
-            "{} can't be a list{}; expected {}",
+            "{} cannot be {}; expected {}",
             row.full_name(),
-            if row.factor { " without values" } else { "" },
+            if row.factor { "an empty list" } else { "a list" },
             row.kind.expected()
         )),
         single => Ok(vec![one(row, single)?]),
     }
 }
 
-/// One value of a key.
+/// Returns one value of a key.
 fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
     let (name, expected) = (row.full_name(), row.kind.expected());
     match value {
@@ -31,7 +31,7 @@ fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
         }
         DeValue::String(text) if (row.takes)(text) => Ok(text.to_string()),
         DeValue::String(text) => Err(match Goal::list(text) {
-            // Which of them is wrong.
+            // Report the goal that is wrong.
             Err(error) if row.kind == Kind::Goals => format!("{name}: {error}"),
             _ => format!("{name} = \"{text}\"; expected {expected}"),
         }),
@@ -47,14 +47,14 @@ fn one(row: &KeyRow, value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// The message for an unknown key, with the nearest known one.
+/// Returns the message for an unknown key, with the nearest known key.
 pub(super) fn unknown(table: &str, name: &str) -> String {
     let shown = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
     let nearest = KEYS.iter().map(KeyRow::full_name).min_by_key(|known| distance(known, &shown));
     format!("unknown key {shown}; did you mean {}?", nearest.unwrap_or_default())
 }
 
-/// Edits that turn one text into the other (Levenshtein).
+/// Returns the number of edits that turn one text into the other (Levenshtein distance).
 fn distance(a: &str, b: &str) -> usize {
     let mut before: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -68,7 +68,7 @@ fn distance(a: &str, b: &str) -> usize {
     before[b.len()]
 }
 
-/// A basic string of TOML.
+/// Formats text as a TOML basic string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

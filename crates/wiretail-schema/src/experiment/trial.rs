@@ -1,4 +1,4 @@
-//! A trial: one combination of the values that an experiment lists, typed, beside the texts that the file has.
+//! A trial: one combination of the values of an experiment, typed, with the texts from the file.
 
 use std::ops::Deref;
 
@@ -6,23 +6,23 @@ use super::keys::{DeviceLifetime, KEYS, KeyRow, Settings, TrafficKeys};
 use super::value::Kind;
 use crate::run::SettingRecord;
 
-/// A value of every key, with its text.
+/// A value and its text for every key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Combination {
-    /// The values.
+    /// Typed values.
     pub settings: Settings,
-    /// Their texts in the order of [`KEYS`]: as the file has them, which keeps its unit.
+    /// Texts in the order of [`KEYS`], as written in the file, with their unit.
     pub texts: Vec<String>,
 }
 
 impl Combination {
-    /// Of texts that their rows take.
+    /// Creates a combination from valid texts.
     pub fn of(texts: Vec<String>) -> Self {
         let settings = Settings::read(texts.iter().map(String::as_str));
         Self { settings: settings.expect("texts that the rows of the table take"), texts }
     }
 
-    /// Changes values, and the texts of those that are changed.
+    /// Changes values, and the texts of those that changed.
     pub fn change(&mut self, change: impl FnOnce(&mut Settings)) {
         let before = self.settings.clone();
         change(&mut self.settings);
@@ -34,8 +34,8 @@ impl Combination {
         }
     }
 
-    /// What a device of this combination is made and measured by: all but what the load generator alone knows of. Whoever
-    /// adds a key of traffic decides here which of the two it is.
+    /// Returns everything that the device and its measurement depend on: all keys except those that only
+    /// concern the load generator. A new traffic key must be assigned to one of the two groups here.
     pub fn of_device(&self) -> impl PartialEq + '_ {
         let Settings { title: _, seed: _, dut, traffic, trial, host, trace, search, energy } = &self.settings;
         let TrafficKeys {
@@ -60,7 +60,7 @@ impl Combination {
     }
 }
 
-/// One combination of the factors, done once. Its values are the fields of [`Settings`]: `trial.dut.batch`.
+/// One combination of the factors, executed once. Its values are the fields of [`Settings`]: `trial.dut.batch`.
 ///
 /// ```
 /// use wiretail_schema::experiment::{SkeletonSocket, Trial};
@@ -86,7 +86,7 @@ impl Combination {
 /// }
 /// ```
 ///
-/// Nor does code that leaves out a value:
+/// A `match` that omits a value does not compile either:
 ///
 /// ```compile_fail,E0004
 /// use wiretail_schema::experiment::{SkeletonSocket, Trial};
@@ -101,12 +101,12 @@ impl Combination {
 pub struct Trial {
     /// Position in the experiment, from 1.
     pub number: usize,
-    /// Which repeat it is, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u64,
-    /// Its factors, for people and for directory names: "skeleton-10kpps".
+    /// Name made of the factor values, for display and for directory names: "skeleton-10kpps".
     pub name: String,
-    /// Position of the trial that it is to be like, packet for packet: of a twin that of its traced partner, else its
-    /// own.
+    /// Number of the trial with the same packets: for a control trial, its traced partner; otherwise the
+    /// trial itself.
     pub like: usize,
     pub(super) combination: Combination,
 }
@@ -120,13 +120,14 @@ impl Deref for Trial {
 }
 
 impl Trial {
-    /// Whether the device of this trial may be kept for the other one: it is asked for, and they differ in nothing but what is sent.
+    /// Returns whether the device of this trial may be kept for the other one: this is requested, and the
+    /// trials differ only in the packets sent.
     pub fn shares_device(&self, other: &Self) -> bool {
         self.trial.device == DeviceLifetime::Kept
             && self.combination.of_device() == other.combination.of_device()
     }
 
-    /// Every key that has an effect, with its value.
+    /// Returns every key that has an effect, with its value.
     pub fn records(&self) -> Vec<SettingRecord> {
         let rows = KEYS.iter().zip(&self.combination.texts);
         let record = |(row, text): (&KeyRow, &String)| SettingRecord {
@@ -137,7 +138,8 @@ impl Trial {
         rows.filter(|(row, _)| row.applies(self)).map(record).collect()
     }
 
-    /// The same trial with other values, as a search or an ablation does it, under a number, repeat and name of its own.
+    /// Returns the trial with other values and with its own number, repeat and name, as needed by a search or
+    /// an ablation.
     #[must_use]
     pub fn with(&self, number: usize, repeat: u64, name: String, change: impl FnOnce(&mut Settings)) -> Self {
         let mut trial = Self { number, repeat, name, like: number, ..self.clone() };
@@ -146,13 +148,14 @@ impl Trial {
     }
 }
 
-/// Longest word that a factor gives to a directory's name, in characters.
+/// Longest word that a factor adds to a directory name, in characters.
 const WORD_MAX: usize = 24;
 
-/// A word for a directory's name: "10kpps"; with the key where the value alone says nothing: "batch32", "isolate", "no-isolate".
+/// Returns a word for a directory name: "10kpps". Includes the key if the value alone is unclear: "batch32",
+/// "isolate", "no-isolate".
 pub(super) fn word(row: &KeyRow, text: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    // Of the path of a file, its own name.
+    // For a file, the file name without its path.
     let named = if row.kind == Kind::File { text.rsplit('/').next() } else { None };
     let short: String = named.unwrap_or(text).chars().filter(plain).take(WORD_MAX).collect();
     match row.kind {

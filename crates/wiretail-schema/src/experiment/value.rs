@@ -1,4 +1,4 @@
-//! What a key may hold: the kinds of values, as files write them, and the types that the program reads them as.
+//! Kinds of values that a key may hold, in the notation of the file, and their types in the program.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,40 +9,40 @@ use crate::units::Duration;
 use crate::units::rate::{Percent, Rate};
 use crate::units::sizes::FrameSizes;
 
-/// What kind of value a key holds.
+/// Kind of value that a key holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Free text.
     Text,
-    /// The name of a file, or a word that stands for one.
+    /// A file name, or a word in place of one.
     File,
     /// `true` or `false`.
     Bool,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number from the first to the second; [`u64::MAX`] stands for no upper limit.
+    /// A whole number from the first to the second; [`u64::MAX`] means no upper limit.
     Count(u64, u64),
-    /// Packets a second: "10 kpps".
+    /// Packets per second: "10 kpps".
     Rate,
-    /// A span of time: "2 s".
+    /// A duration: "2 s".
     Duration,
-    /// Bytes of a frame on the wire, without the frame check sequence, or a mix of sizes: "100 B".
+    /// Frame size in bytes, without the frame check sequence, or a mix of sizes: "100 B".
     Size,
-    /// A share in percent: "1 %".
+    /// A percentage: "1 %".
     Percent,
-    /// What a search looks for: "ndr, pdr 0.5%".
+    /// Goals of a search: "ndr, pdr 0.5%".
     Goals,
 }
 
 impl Kind {
-    /// What is expected, with an example.
+    /// Returns the expected notation, with an example.
     pub fn expected(self) -> String {
         let fixed = match self {
             Self::Text => "a text in quotes",
             Self::File => "the name of a file in quotes",
             Self::Bool => "true or false",
             Self::Choice(words) => return format!("one of {}", words.join(", ")),
-            Self::Count(least, u64::MAX) => return format!("a whole number of {least} or more"),
+            Self::Count(least, u64::MAX) => return format!("a whole number of at least {least}"),
             Self::Count(least, most) => return format!("a whole number from {least} to {most}"),
             Self::Rate => "a rate in quotes, with its unit, such as \"10 kpps\"",
             Self::Duration => "a duration in quotes, with its unit, such as \"2 s\"",
@@ -50,17 +50,17 @@ impl Kind {
                 "a frame size in quotes, such as \"100 B\", \"imix-csit\", \"imix-trex\" or \"7x60,4x566,1x1514\""
             }
             Self::Percent => "a share in quotes, with its unit, such as \"1 %\"",
-            Self::Goals => "goals in quotes, with commas between, such as \"ndr, pdr 0.5%, 100us@99.9%\"",
+            Self::Goals => "goals in quotes, separated by commas, such as \"ndr, pdr 0.5%, 100us@99.9%\"",
         };
         fixed.to_owned()
     }
 
-    /// Whether files write it without quotes.
+    /// Returns whether the value is written without quotes.
     pub fn is_bare(self) -> bool {
         matches!(self, Self::Bool | Self::Count(..))
     }
 
-    /// Numbers of this range instead of all.
+    /// Returns the kind with limits on the number.
     pub(super) const fn within(self, limits: RangeInclusive<u64>) -> Self {
         match self {
             Self::Count(..) => Self::Count(*limits.start(), *limits.end()),
@@ -69,29 +69,30 @@ impl Kind {
     }
 }
 
-/// The type of a key's value.
+/// Type of a key's value.
 pub(super) trait Value: Sized {
-    /// How files write it.
+    /// Kind of the value.
     const KIND: Kind;
 
-    /// Reads it; None for a text that is not such a value.
+    /// Parses a value; `None` if the text is not valid.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Writes it so that it reads as the same value.
+    /// Formats the value as text that parses to the same value.
     fn text(&self) -> String;
 
-    /// In its base unit: packets a second, ns, bytes, millionths, the number itself, the position among choices; 0 for texts.
+    /// Returns the value in its base unit: packets per second, ns, bytes, millionths, the plain number, or
+    /// the index of the choice; 0 for texts.
     fn number(&self) -> u64 {
         0
     }
 
-    /// Whether it names a file.
+    /// Returns whether the value names a file.
     fn is_file(&self) -> bool {
         false
     }
 }
 
-/// Whether a text is a value of this type, within the limits of its key.
+/// Returns whether a text is a value of this type, within the limits of its key.
 pub(super) fn takes<T: Value>(kind: Kind, text: &str) -> bool {
     let is_within = match kind {
         Kind::Count(least, most) => text.parse().is_ok_and(|number: u64| (least..=most).contains(&number)),
@@ -128,7 +129,7 @@ impl Value for bool {
     }
 }
 
-/// The types that are written as Rust's own `parse` and `to_string` have them: with the kind, and their number.
+/// Implements [`Value`] for types that use Rust's own `parse` and `to_string`, given their kind and number.
 macro_rules! plain_values {
     ($($Type:ty: $kind:expr, |$value:ident| $number:expr;)+) => {$(
         impl Value for $Type {
@@ -175,7 +176,7 @@ impl Value for Duration {
     }
 }
 
-/// A file that an experiment names; empty for none.
+/// A file named in an experiment; empty if there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileName(pub String);
 
@@ -195,16 +196,16 @@ impl Value for FileName {
     }
 }
 
-/// The rules that an intrusion detection system filters by.
+/// Rules that an intrusion detection system filters by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleSet {
-    /// None.
+    /// No rules.
     None,
     /// Suricata's own event rules.
     Packaged,
     /// A cached Emerging Threats set.
     Emerging,
-    /// Those of a file.
+    /// Rules from a file.
     File(String),
 }
 
@@ -252,7 +253,7 @@ impl Value for Rules {
     }
 }
 
-/// What a search looks for, in order.
+/// Goals of a search, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goals(pub Vec<Goal>);
 
@@ -268,7 +269,7 @@ impl Value for Goals {
     }
 }
 
-/// Reads and writes an enum by its words, in the order of its variants.
+/// Implements [`Value`] for an enum, given its words in the order of its variants.
 macro_rules! choice_value {
     ($Type:ident { $($Variant:ident = $word:literal),+ }) => {
         impl $crate::experiment::value::Value for $Type {

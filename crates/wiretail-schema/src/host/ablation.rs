@@ -1,136 +1,138 @@
-//! What the settings of a profile are worth: `ablation.json` in a run directory. Method: `docs/ablation.md`.
+//! Effect of the settings of a profile: `ablation.json` in a run directory. Method: `docs/ablation.md`.
 //!
-//! Every trial belongs to an *arm*: the host as it is, with all settings, with all but one, or with one alone. All arms are
-//! done once in each repeat, in an order that is drawn; effects are differences between two arms of the same repeat.
+//! Every trial belongs to a *configuration*: the host as it is, with all settings, with all but one, or with
+//! one alone. Each repeat runs all configurations once, in random order. Effects are differences between two
+//! configurations of the same repeat.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Profile;
 
-/// Name and version of the document; the number rises when a reader of the old one would be misled.
+/// Schema name and version of the ablation. The number increases if a reader of the old version would misread
+/// the new one.
 pub const ABLATION_SCHEMA: &str = "wiretail.ablation/1";
 
-/// A proof: what was compared, every trial's numbers, and what follows.
+/// An ablation: the configurations, the numbers of every trial, and the results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ablation {
-    /// Always [`ABLATION_SCHEMA`].
+    /// Schema name and version ([`ABLATION_SCHEMA`]).
     pub schema: String,
-    /// Version of the program.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The experiment's title.
+    /// Title of the experiment.
     pub title: String,
-    /// Seed of everything random, the order of the arms among it.
+    /// Seed of all random numbers, including the order of the configurations.
     pub seed: u64,
-    /// When it began, in s since 1970.
+    /// Start time, in s since 1970.
     pub started_s: u64,
-    /// The profile.
+    /// Profile whose settings are compared.
     pub profile: Profile,
-    /// The cores that it leaves alone: "1-3".
+    /// Cores that the profile isolates: "1-3".
     pub cores: String,
-    /// How often each arm is done under each load.
+    /// Number of repeats of each configuration under each load.
     pub repeats: u64,
-    /// What is compared, in the order of its numbers from 0: the host as it is, all settings, then the others.
+    /// Configurations, indexed from 0: the host as it is, all settings, then the others.
     pub configurations: Vec<Configuration>,
-    /// What of the profile can't be tried: words of the boot line, services.
+    /// Parts of the profile that cannot be tried: words of the boot line, services.
     pub not_tried: Vec<String>,
-    /// Names of the loads, in the experiment's order: its trials without repeats.
+    /// Names of the loads, in the order of the experiment: its trials without repeats.
     pub loads: Vec<String>,
-    /// Every trial so far, in the order they were done.
+    /// All trials so far, in the order they were executed.
     pub trials: Vec<AblationTrial>,
-    /// What follows, one a load.
+    /// Results, one entry per load.
     pub results: Vec<LoadResult>,
-    /// Whether all trials were done.
+    /// Whether all trials were executed.
     pub complete: bool,
 }
 
-/// One state of the host.
+/// One configuration of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Configuration {
-    /// What is in effect.
+    /// Kind of the configuration.
     pub kind: ConfigurationKind,
-    /// The lever that it is about; None of the first two kinds.
+    /// Factor that the configuration is about; null for the first two kinds.
     pub factor: Option<Factor>,
 }
 
-/// What is in effect in an arm.
+/// Kind of a configuration: which factors are in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfigurationKind {
-    /// Nothing: the host as it was found.
+    /// No factor: the host as it was found.
     AsIs,
-    /// All levers.
+    /// All factors.
     All,
-    /// All levers but one.
+    /// All factors but one.
     Without,
-    /// One lever.
+    /// A single factor.
     Alone,
 }
 
-/// Something that is switched as a whole: all settings of a rule, or a key of the experiment.
+/// A factor that is switched as a whole: all settings of an audit rule, or a key of the experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Factor {
-    /// The rule of the audit, or the key's name: "irq-affinity", "host.fifo".
+    /// Name of the audit rule or of the key: "irq-affinity", "host.fifo".
     pub name: String,
-    /// What it does, in a few words.
+    /// Short description of its effect.
     pub title: String,
-    /// What it costs; empty where nothing is known.
+    /// Drawback of the factor; empty if none is known.
     pub cost: String,
-    /// What it changes: "/proc/sys/vm/swappiness 60 -> 10".
+    /// Changes made by the factor: "/proc/sys/vm/swappiness 60 -> 10".
     pub changes: Vec<String>,
 }
 
-/// A trial of a proof.
+/// A trial of an ablation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AblationTrial {
-    /// Number of its record in the manifest, from 1.
+    /// Number of the trial's record in the manifest, from 1.
     pub number: usize,
-    /// Which load, an index into [`Ablation::loads`].
+    /// Load, as an index into [`Ablation::loads`].
     pub load: usize,
-    /// Which arm, an index into [`Ablation::configurations`].
+    /// Configuration, as an index into [`Ablation::configurations`].
     pub configuration: usize,
-    /// Which repeat, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u64,
-    /// Why its numbers may not be used; empty for a valid trial. An invalid one has no say.
+    /// Reasons why the trial is invalid; empty for a valid trial. Invalid trials are ignored.
     pub invalid: Vec<String>,
-    /// Packets that its numbers rest on.
+    /// Number of packets in the delay statistics.
     pub packets: u64,
-    /// Packets that were lost: they are in no percentile.
+    /// Number of packets lost. They are not part of any percentile.
     pub lost: u64,
-    /// Its percentiles and its maximum.
+    /// Percentiles and maximum of the delay.
     pub levels: Vec<Level>,
 }
 
-/// A number of a trial.
+/// Value of one statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
-    /// Which.
+    /// The statistic.
     pub statistic: Statistic,
-    /// In ns.
+    /// Value, in ns.
     pub value_ns: i64,
-    /// Whether at least ten packets are beyond it; of a maximum never.
+    /// Whether at least ten packets are beyond the value; always false for a maximum.
     pub supported: bool,
 }
 
-/// What trials are compared by.
+/// Statistic by which trials are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
     /// The median delay.
     P50,
-    /// 99 %.
+    /// The 99th percentile of the delay.
     P99,
-    /// 99.9 %: what settings are ranked by.
+    /// The 99.9th percentile of the delay, which settings are ranked by.
     P999,
-    /// The largest delay: what settings are ranked by, too.
+    /// The largest delay, which settings are ranked by as well.
     Max,
 }
 
 impl Statistic {
-    /// All of them.
+    /// All statistics.
     pub const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -140,7 +142,7 @@ impl Statistic {
         }
     }
 
-    /// In percent; None of the maximum.
+    /// Returns the percentile in percent; `None` for the maximum.
     pub fn percentile(self) -> Option<f64> {
         match self {
             Self::P50 => Some(50.0),
@@ -151,84 +153,87 @@ impl Statistic {
     }
 }
 
-/// What follows under one load.
+/// Results under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResult {
-    /// An index into [`Ablation::loads`].
+    /// Load, as an index into [`Ablation::loads`].
     pub load: usize,
-    /// The median of each statistic over the valid trials of each arm.
+    /// Median of each statistic over the valid trials of each configuration.
     pub configurations: Vec<ConfigurationMedians>,
-    /// What all settings together are worth: the host as it is less the host with all of them.
+    /// Effect of all settings together: the host as it is minus the host with all settings.
     pub whole: Vec<Effect>,
-    /// What each lever is worth.
+    /// Effect of each factor.
     pub factors: Vec<FactorEffect>,
 }
 
-/// The median of an arm's trials.
+/// Medians over the trials of one configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationMedians {
-    /// An index into [`Ablation::configurations`].
+    /// Configuration, as an index into [`Ablation::configurations`].
     pub configuration: usize,
-    /// Valid trials.
+    /// Number of valid trials.
     pub trials: usize,
-    /// The median of each statistic, in ns; empty without trials.
+    /// Median of each statistic, in ns; empty without trials.
     pub medians: Vec<Level>,
 }
 
-/// What a lever is worth.
+/// Effect of one factor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
-    /// The arm, an index into [`Ablation::configurations`]: without the lever it is held against all settings, alone against none.
+    /// Configuration that was measured, as an index into [`Ablation::configurations`]. A configuration
+    /// without the factor is compared with all settings; the factor alone is compared with the host as it is.
     pub configuration: usize,
-    /// Its effect on each statistic.
+    /// Effect on each statistic.
     pub effects: Vec<Effect>,
 }
 
-/// By how much a statistic is larger without something than with it, packets and repeat being the same.
+/// Increase of a statistic when something is removed, for the same packets and the same repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// Of what.
+    /// The statistic.
     pub statistic: Statistic,
-    /// Repeats in which both arms have a valid trial.
+    /// Number of repeats in which both configurations have a valid trial.
     pub pairs: usize,
-    /// What the differences within repeats are about, in ns: the median of the means of all pairs of them (Hodges, Lehmann). More than 0
-    /// where it helps. None without pairs.
+    /// Estimated difference, in ns: the median of the means of all pairs of differences within repeats
+    /// (Hodges-Lehmann estimator). Positive if the setting helps. Null without pairs.
     pub difference_ns: Option<i64>,
-    /// The interval of that, in ns; None where there are too few pairs for one.
+    /// Confidence interval of the difference, in ns; null if there are too few pairs.
     pub interval_ns: Option<(i64, i64)>,
-    /// With which confidence, in percent, at least: so that all intervals of the same statistic and load hold together with 95 %.
+    /// Minimum confidence of the interval, in percent, chosen so that all intervals of the same statistic and
+    /// load hold together with 95 %.
     pub confidence: f64,
-    /// What follows.
+    /// Conclusion from the interval.
     pub verdict: EffectVerdict,
-    /// The places that its interval allows among the settings with an effect, from 1; None of the others, and of the whole.
+    /// Best and worst rank that the interval allows among the settings with an effect, from 1; null for the
+    /// others, and for all settings together.
     pub ranks: Option<(usize, usize)>,
-    /// Whether every number that it rests on has at least ten packets beyond it.
+    /// Whether every value used has at least ten packets beyond it.
     pub supported: bool,
 }
 
-/// What an effect's interval says.
+/// Conclusion from the confidence interval of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectVerdict {
-    /// Without it the statistic is larger.
+    /// The statistic is larger without the setting.
     Helps,
-    /// Without it the statistic is smaller.
+    /// The statistic is smaller without the setting.
     Harms,
-    /// The interval has 0 in it.
+    /// The interval includes 0.
     NotSeen,
     /// There are too few pairs for an interval.
     TooFew,
 }
 
 impl EffectVerdict {
-    /// Whether there is an effect.
+    /// Returns whether there is an effect.
     pub fn is_seen(self) -> bool {
         matches!(self, Self::Helps | Self::Harms)
     }
 }
 
 impl Configuration {
-    /// In words: "without irq-affinity".
+    /// Returns the display name: "without irq-affinity".
     pub fn name(&self) -> String {
         let factor = self.factor.as_ref().map_or("", |factor| factor.name.as_str());
         match self.kind {
@@ -241,7 +246,7 @@ impl Configuration {
 }
 
 impl Effect {
-    /// Of this statistic among others.
+    /// Returns the effect on `statistic`.
     pub fn of(effects: &[Self], statistic: Statistic) -> Option<&Self> {
         effects.iter().find(|effect| effect.statistic == statistic)
     }

@@ -1,59 +1,59 @@
-//! What an audit of a host found: `wiretail host audit --json`.
+//! Result of a host audit: the output of `wiretail host audit --json`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the document.
+/// Schema name and version of the audit.
 pub const AUDIT_SCHEMA: &str = "wiretail.audit/1";
 
-/// An audit.
+/// Result of a host audit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
-    /// [`AUDIT_SCHEMA`].
+    /// Schema name and version ([`AUDIT_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The kernel's release.
+    /// Kernel release; null if unknown.
     pub kernel: Option<String>,
-    /// The processor.
+    /// Processor model; null if unknown.
     pub processor: Option<String>,
-    /// What the host is.
+    /// Role of the host.
     pub role: HostRole,
-    /// The cores that are to be left alone: "1-3".
+    /// Cores to be isolated: "1-3".
     pub cores: String,
-    /// How it is known which cores those are.
+    /// Source of the list of cores.
     pub cores_from: String,
-    /// A finding a rule, in the order of the rules.
+    /// Findings, one per rule, in the order of the rules.
     pub findings: Vec<Finding>,
-    /// What is there and could not be read, whichever rules would have wanted it; by name.
+    /// Existing files that could not be read, for any rule, by name.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// What is there and could not be read.
+/// A file that exists but could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreadable {
-    /// A file, or another name of a host record.
+    /// Path of the file, or another name used in host records.
     pub name: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// What a host is for the packets.
+/// Role of a host with respect to the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostRole {
-    /// The device under test runs on it, without a hypervisor.
+    /// The device under test runs directly on the host, without a hypervisor.
     Bare,
-    /// The device under test runs in a virtual machine on it.
+    /// The device under test runs in a virtual machine on the host.
     VmHost,
-    /// A virtual machine.
+    /// The host is a virtual machine.
     Vm,
-    /// A container.
+    /// The host is a container.
     Container,
 }
 
 impl HostRole {
-    /// As it is written on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -64,48 +64,48 @@ impl HostRole {
     }
 }
 
-/// What a rule found.
+/// Result of one audit rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// The rule's name.
+    /// Name of the rule.
     pub rule: String,
-    /// What it is about.
+    /// Group of the rule.
     pub group: RuleGroup,
-    /// What is checked, in a few words.
+    /// Short description of the check.
     pub title: String,
-    /// How it is.
+    /// Verdict of the rule.
     pub verdict: Verdict,
-    /// What was asked for, as it is written there; None where nobody asked.
+    /// Requested setting as written in its source; null if nothing was requested.
     pub requested: Option<String>,
-    /// What is in effect; None where it is not known.
+    /// Setting in effect; null if unknown.
     pub effective: Option<String>,
-    /// What is wrong, or could not be seen and why; empty where nothing is.
+    /// Description of the problem, or of what could not be read and why; empty if there is none.
     pub detail: String,
-    /// Why it matters.
+    /// Reason for the rule.
     pub why: String,
-    /// How much it is worth where somebody measured it, and who.
+    /// Measured effect, with its source; null if there is no measurement.
     pub effect: Option<String>,
-    /// Where the reason is from.
+    /// Source of the reason.
     pub source: String,
-    /// What to do.
+    /// Recommended action.
     pub mitigation: String,
-    /// What that costs: power, sharing, security.
+    /// Drawback of the action: power, sharing, security.
     pub cost: String,
 }
 
-/// What a rule is about.
+/// Group of audit rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleGroup {
-    /// The boot line and the kernel's configuration.
+    /// Boot command line and kernel configuration.
     Boot,
     /// Processors.
     Processor,
-    /// The kernel at run time.
+    /// Kernel settings at run time.
     Kernel,
     /// Memory.
     Memory,
-    /// Network cards.
+    /// NICs.
     Network,
     /// Services.
     Services,
@@ -114,7 +114,7 @@ pub enum RuleGroup {
 }
 
 impl RuleGroup {
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Boot => "boot line and kernel",
@@ -128,29 +128,29 @@ impl RuleGroup {
     }
 }
 
-/// How it is.
+/// Verdict of an audit rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It was asked for and is not in effect, or contradicts itself.
+    /// The setting was requested but is not in effect, or contradicts another one.
     Ineffective,
-    /// It takes time from the cores that are to be left alone.
+    /// The setting takes time from the cores that should be isolated.
     Harmful,
-    /// It could be better; nobody asked for it.
+    /// The setting could be better, but nothing was requested.
     Improvable,
-    /// As it should be.
+    /// The setting is as recommended.
     Good,
-    /// It could not be seen.
+    /// The setting could not be read.
     Unseen,
-    /// There is no such thing on this host.
+    /// The host lacks what the rule is about.
     NotHere,
 }
 
 impl Verdict {
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Ineffective => "BROKEN",
+            Self::Ineffective => "INEFFECTIVE",
             Self::Harmful => "harmful",
             Self::Improvable => "improvable",
             Self::Good => "good",
@@ -159,7 +159,7 @@ impl Verdict {
         }
     }
 
-    /// Whether something is to be done.
+    /// Returns whether the verdict calls for action.
     pub fn is_problem(self) -> bool {
         matches!(self, Self::Ineffective | Self::Harmful | Self::Improvable)
     }

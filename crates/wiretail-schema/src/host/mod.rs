@@ -1,5 +1,11 @@
-//! Hosts: [`record`], all that an audit reads of one, as one text; [`audit`], what it found; [`plan`], how one is to be set up;
-//! [`noise`], how long its cores are taken away; [`ablation`], what each setting is worth; [`recommendation`], what follows for its user.
+//! Documents about a host.
+//!
+//! - [`record`]: everything that an audit reads from a host, as one text.
+//! - [`audit`]: the findings of an audit.
+//! - [`plan`]: the settings to change.
+//! - [`noise`]: measured interruptions of its cores.
+//! - [`ablation`]: the effect of each setting.
+//! - [`recommendation`]: recommendations for its user.
 
 pub mod ablation;
 pub mod audit;

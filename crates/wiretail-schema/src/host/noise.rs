@@ -1,4 +1,4 @@
-//! How long cores are taken away, and by whom: `wiretail host noise --json`.
+//! Interruptions of CPU cores and their causes: the output of `wiretail host noise --json`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,174 +6,174 @@ use serde::{Deserialize, Serialize};
 use crate::causes::{CauseKind, EventCost};
 use crate::run::InterruptDelta;
 
-/// Name and version of the document.
+/// Schema name and version of the document.
 pub const NOISE_SCHEMA: &str = "wiretail.noise/1";
 
-/// What was seen on some cores.
+/// Interruptions measured on some cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
-    /// [`NOISE_SCHEMA`].
+    /// Schema name and version ([`NOISE_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// Real-time priority of the loops (SCHED_FIFO); none for the ordinary scheduler.
+    /// Real-time priority of the measuring loops (SCHED_FIFO); null for the ordinary scheduler.
     pub fifo: Option<u8>,
-    /// Each time so long, in ns, a loop rested behind each [`Noise::watch_ns`]; 0 for loops that never did.
+    /// Rest of a loop after each [`Noise::watch_ns`], in ns; 0 for loops without rests.
     pub rest_ns: u64,
-    /// How long a loop watched between two rests, in ns; 0 for loops that never rested.
+    /// Time that a loop measured between two rests, in ns; 0 for loops without rests.
     pub watch_ns: u64,
-    /// Gaps below this belong to the reading of the clock, in ns.
+    /// Gaps below this threshold, in ns, are attributed to reading the clock.
     pub threshold_ns: u64,
-    /// Whether the kernel was traced meanwhile, which makes its interrupts a little longer.
+    /// Whether the kernel was traced during the measurement, which makes its interrupts slightly longer.
     pub traced: bool,
-    /// What was planted on purpose, by name.
+    /// Names of the kinds of injected interference.
     pub injected: Vec<String>,
-    /// A core each, in ascending order.
+    /// Results per core, in ascending order.
     pub cores: Vec<CoreNoise>,
-    /// What other programs measured right afterwards.
+    /// Results of other programs that ran right afterwards.
     pub peers: Vec<PeerNoise>,
-    /// What could not be done, and what limits the rest; one sentence each.
+    /// Steps that failed and limits of the results; one sentence each.
     pub remarks: Vec<String>,
 }
 
-/// What was seen on a core by a loop that only reads the clock.
+/// Interruptions of one core, measured by a loop that only reads the clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreNoise {
-    /// The core.
+    /// Core number.
     pub core: u32,
-    /// How long it was watched, gaps included, rests and the work of [`CoreNoise::speed`] excluded; in ns.
+    /// Measured time, in ns, including gaps, without rests and the work of [`CoreNoise::speed`].
     pub watched_ns: u64,
-    /// Median time between two readings of the clock, in ns.
+    /// Median time between two clock readings, in ns.
     pub step_ns: u64,
-    /// Gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// How long together, in ns.
+    /// Total length of the gaps, in ns.
     pub total_ns: u64,
-    /// The longest, in ns; 0 without any.
+    /// Longest gap, in ns; 0 without gaps.
     pub longest_ns: u64,
-    /// Gaps in which the scheduler gave the core to another thread.
+    /// Number of gaps in which the scheduler ran another thread on the core.
     pub preempted: u64,
-    /// What its hypervisor gave of this core to others in the meantime, as the kernel was told (steal time), in ns, in
-    /// steps of 10 ms; none where it is not told.
+    /// Time that the hypervisor took from this core (steal time), in ns, in steps of 10 ms; null if the
+    /// hypervisor does not report it.
     pub steal_ns: Option<u64>,
-    /// Gaps by their length: those buckets that have some, in ascending order.
+    /// Histogram of gap lengths: the non-empty buckets, in ascending order.
     pub histogram: Vec<GapBucket>,
-    /// The longest ones, the longest first.
+    /// The longest gaps, longest first.
     pub longest: Vec<LongGap>,
-    /// What a packet that comes at a random time waits at least.
+    /// Lower bound on the wait of a packet that arrives at a random time.
     pub floor: Vec<FloorValue>,
-    /// Who took the core; none without a trace.
+    /// Causes of the gaps; null without a trace.
     pub causes: Option<GapCauses>,
-    /// Counters of interrupts that rose meanwhile, on this core.
+    /// Interrupt counters of this core that rose during the measurement.
     pub interrupts: Vec<InterruptDelta>,
-    /// How long the same work took again and again; none where it was not asked for.
+    /// Duration of a fixed computation, repeated many times; null if not requested.
     pub speed: Option<Speed>,
 }
 
-/// Gaps of about the same length.
+/// Histogram bucket of gaps with similar length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapBucket {
-    /// The shortest that belongs to it, in ns.
+    /// Lower end of the bucket, in ns (inclusive).
     pub from_ns: u64,
-    /// The shortest that belongs to the next one, in ns.
+    /// Upper end of the bucket, in ns (exclusive).
     pub to_ns: u64,
-    /// How many.
+    /// Number of gaps.
     pub gaps: u64,
-    /// How long together, in ns.
+    /// Total length of the gaps, in ns.
     pub total_ns: u64,
 }
 
 /// A long gap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LongGap {
-    /// When it began, in ns since the core's loop did.
+    /// Start of the gap, in ns since the start of the core's loop.
     pub at_ns: u64,
-    /// How long it was, in ns.
+    /// Length of the gap, in ns.
     pub duration_ns: u64,
-    /// The scheduler gave the core to another thread.
+    /// Whether the scheduler ran another thread on the core.
     pub preempted: bool,
-    /// What it was made of, the longest part first; empty without a trace, or where events are missing.
+    /// Parts of the gap, longest first; empty without a trace, or if trace events are missing.
     pub parts: Vec<GapPart>,
 }
 
 /// A part of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapPart {
-    /// The cause: an index of [`GapCauses::causes`].
+    /// The cause, as an index into [`GapCauses::causes`].
     pub cause: usize,
-    /// In ns.
+    /// Length of the part, in ns.
     pub ns: u64,
 }
 
-/// A percentile of the time that a packet waits for its core, if it comes at a random time.
+/// A percentile of the time that a packet waits for its core if it arrives at a random time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FloorValue {
-    /// Which: 99.999; 100 for the maximum.
+    /// Percentile, in percent: 99.999; 100 for the maximum.
     pub percentile: f64,
-    /// In ns.
+    /// Wait, in ns.
     pub wait_ns: u64,
-    /// Gaps that are longer: what it rests on.
+    /// Number of longer gaps, which the value is based on.
     pub gaps_beyond: u64,
-    /// Whether these are at least ten; the maximum is what it is.
+    /// Whether there are at least ten longer gaps. For the maximum, this is not a criterion.
     pub supported: bool,
 }
 
-/// Who took a core.
+/// Causes of the gaps of one core.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCauses {
-    /// Each gap is counted under what took the most of it; the largest sum of time first. One without a gap is there for
-    /// [`LongGap::parts`].
+    /// Causes, largest total time first. Each gap counts for the cause that took most of it. A cause without
+    /// gaps is listed if [`LongGap::parts`] refers to it.
     pub causes: Vec<GapCause>,
-    /// Gaps in whose time events are missing, to which nothing is attributed.
+    /// Gaps with missing trace events; nothing is attributed to them.
     pub gaps_missing: u64,
-    /// Gaps of pieces that are too short to be told from the reading of the clock.
+    /// Gaps made of pieces too short to be distinguished from reading the clock.
     pub gaps_unnamed: u64,
-    /// Gaps that were only counted by their length, and have no cause here.
+    /// Gaps that were only counted in the histogram and have no cause here.
     pub gaps_not_kept: u64,
-    /// Events of the trace.
+    /// Number of trace events.
     pub events: u64,
-    /// What events cost besides the time between their tracepoints, by the gaps themselves.
+    /// Cost of events beyond the time between their tracepoints, computed from the gaps.
     pub calibration: Vec<EventCost>,
 }
 
-/// What took a core.
+/// A cause of gaps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// What kind.
+    /// Kind of the cause.
     pub kind: CauseKind,
-    /// What exactly, where the kind says so; else empty.
+    /// Name within the kind, such as a task or a handler; empty if the kind has no names.
     pub name: String,
-    /// Gaps of which it took the most.
+    /// Number of gaps in which this cause took the most time.
     pub gaps: u64,
-    /// How long these were together, in ns.
+    /// Total length of these gaps, in ns.
     pub total_ns: u64,
-    /// The longest of them, in ns.
+    /// Longest of these gaps, in ns.
     pub longest_ns: u64,
-    /// Whose work that was, where another thread asked for it: the one of most gaps first.
+    /// Threads that requested the work, most gaps first; empty if no thread requested it.
     pub senders: Vec<GapSender>,
 }
 
-/// Who asked for what took a core.
+/// A thread that requested the work that took the core.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapSender {
-    /// The thread; 0 is the idle one.
+    /// Thread ID; 0 is the idle thread.
     pub pid: i32,
-    /// Its name.
+    /// Name of the thread.
     pub task: String,
-    /// The core that it ran on.
+    /// Core that the thread ran on.
     pub cpu: u32,
-    /// The system call that it was in, where stacks were recorded.
+    /// System call that the thread was in; null if stacks were not recorded.
     pub system_call: Option<String>,
-    /// Gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// How long these were together, in ns.
+    /// Total length of these gaps, in ns.
     pub total_ns: u64,
 }
 
-/// How long a fixed computation took: several independent chains of operations on bytes in the first cache.
+/// Duration of a fixed computation: several independent chains of operations on bytes in the L1 cache.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
-    /// How often it was done.
+    /// Number of runs of the computation.
     pub runs: u64,
     /// 10th percentile, in ns.
     pub p10_ns: u64,
@@ -181,25 +181,26 @@ pub struct Speed {
     pub p50_ns: u64,
     /// 90th percentile, in ns.
     pub p90_ns: u64,
-    /// Whether the 90th percentile is more than 1.2 times the 10th: the core itself has more than one speed.
+    /// Whether the 90th percentile exceeds 1.2 times the 10th. If so, the core itself runs at more than one
+    /// speed.
     pub varies: bool,
 }
 
-/// What another program measured on one of the cores.
+/// Measurement of another program on one of the cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeerNoise {
-    /// Its name: "cyclictest".
+    /// Name of the program: "cyclictest".
     pub program: String,
-    /// How it was called.
+    /// Command line of the program.
     pub command: String,
-    /// The core.
+    /// Core number.
     pub core: u32,
-    /// What it measures, in a few words.
+    /// Short description of what the program measures.
     pub measures: String,
-    /// How many measurements it made.
+    /// Number of measurements.
     pub samples: u64,
-    /// Its 99.9th percentile, in ns; none where it is beyond the program's histogram.
+    /// 99.9th percentile, in ns; null if it is beyond the program's histogram.
     pub p999_ns: Option<u64>,
-    /// Its longest, in ns.
+    /// Longest measurement, in ns.
     pub longest_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! How a host is to be set up for packets: `wiretail host plan --json`.
+//! Tuning plan of a host for packet processing: the output of `wiretail host plan --json`.
 
 use std::borrow::Cow;
 
@@ -7,44 +7,44 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::HostRole;
 
-/// Name and version of the document.
+/// Schema name and version of the plan.
 pub const PLAN_SCHEMA: &str = "wiretail.plan/1";
 
-/// What is to be set on a host, and how each of it is now.
+/// Settings to apply on a host, with their current values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TuningPlan {
-    /// [`PLAN_SCHEMA`].
+    /// Schema name and version ([`PLAN_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// How far it goes.
+    /// Profile of the plan.
     pub profile: Profile,
-    /// What the host is for the packets.
+    /// Role of the host.
     pub role: HostRole,
-    /// The cores that are to be left alone: "1-3".
+    /// Cores to be isolated: "1-3".
     pub cores: String,
-    /// The other cores that are online, which do everything else.
+    /// The other online cores, which do all other work.
     pub housekeeping: String,
-    /// Every setting of the profile, those that are in effect already among them.
+    /// All settings of the profile, including those already in effect.
     pub settings: Vec<Setting>,
-    /// What the reader must know besides.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// The boot modes of the papers.
+/// Profile of a host: the boot modes described in the papers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// As the distribution has it: no core is isolated.
+    /// The distribution's defaults: no core is isolated.
     Regular,
-    /// The cores are isolated, and may sleep and slow down while there is nothing to do.
+    /// The cores are isolated. They may sleep and reduce their frequency while idle.
     EnergySaving,
-    /// The cores are isolated, never sleep and never slow down.
+    /// The cores are isolated, never sleep and never reduce their frequency.
     Optimized,
 }
 
 impl Profile {
-    /// As it is written on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Regular => "regular",
@@ -54,17 +54,18 @@ impl Profile {
     }
 }
 
-/// Which settings of a profile are meant, by the rules of the audit that ask for them: `all`, `thp, workqueue`, `all but thp`.
+/// Selection of a profile's settings by the audit rules that require them: `all`, `thp, workqueue`, `all but
+/// thp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rules {
-    /// Of these rules.
+    /// Settings of these rules only.
     Only(Vec<String>),
-    /// Of all rules but these.
+    /// Settings of all rules except these.
     AllBut(Vec<String>),
 }
 
 impl Rules {
-    /// Whether the settings of a rule are meant.
+    /// Returns whether the settings of a rule are selected.
     pub fn has(&self, rule: &str) -> bool {
         match self {
             Self::Only(rules) => rules.iter().any(|one| one == rule),
@@ -72,7 +73,7 @@ impl Rules {
         }
     }
 
-    /// The rules that it names.
+    /// Returns the rules named in the selection.
     pub fn names(&self) -> &[String] {
         let (Self::Only(rules) | Self::AllBut(rules)) = self;
         rules
@@ -102,59 +103,60 @@ impl std::fmt::Display for Rules {
     }
 }
 
-/// One thing that a profile sets.
+/// A setting of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
-    /// What is set.
+    /// Target of the setting.
     pub target: Target,
-    /// What for, in a few words.
+    /// Short description of its purpose.
     pub title: String,
-    /// The rule of the audit that asks for it; None where none does.
+    /// Audit rule that requires the setting; null if there is none.
     pub rule: Option<String>,
-    /// How it is; None where it is not there, or not known.
+    /// Current value; null if absent or unknown.
     pub now: Option<String>,
-    /// How it shall be; None for a boot word that is to be taken away.
+    /// Value to set; null for a boot parameter to remove.
     pub wanted: Option<String>,
-    /// What is between the two.
+    /// State of the setting: current value compared with the value to set.
     pub state: SettingState,
-    /// Why it is so: what this host lacks, what could not be read; empty where there is nothing to say.
+    /// Reason for the state, such as a missing feature or an unreadable file; empty if there is nothing to
+    /// add.
     pub detail: String,
     /// When a change takes effect.
     pub takes_effect: TakesEffect,
-    /// What it costs: power, sharing, security.
+    /// Drawback of the setting: power, sharing, security.
     pub cost: String,
 }
 
-/// What is set.
+/// Target of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Target {
-    /// A word of the kernel's boot line.
+    /// A parameter of the kernel command line.
     BootWord {
-        /// Before its `=`.
+        /// Name of the parameter, the part before `=`.
         name: String,
     },
-    /// A file of /proc or /sys.
+    /// A file in /proc or /sys.
     File {
-        /// Which, whole path.
+        /// Absolute path of the file.
         path: String,
     },
-    /// A setting of a network card, set by ethtool.
+    /// A setting of a NIC, set by ethtool.
     Nic {
-        /// Which card.
+        /// Name of the network link.
         link: String,
-        /// Which setting, by its name in a host record: "rx-usecs".
+        /// Name of the setting in a host record: "rx-usecs".
         setting: String,
     },
-    /// A service that is to be on or off.
+    /// A service to enable or disable.
     Service {
-        /// Of its unit, without `.service`.
+        /// Name of the systemd unit, without `.service`.
         name: String,
     },
 }
 
 impl Target {
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(&self) -> Cow<'_, str> {
         match self {
             Self::BootWord { name } | Self::Service { name } => name.into(),
@@ -164,29 +166,29 @@ impl Target {
     }
 }
 
-/// What is between how a setting is and how it shall be.
+/// State of a setting: current value compared with the value to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingState {
-    /// It is as it shall be.
+    /// The setting already has this value.
     InEffect,
-    /// It is to be changed.
+    /// The setting must be changed.
     Change,
-    /// It was asked for, and the audit says that it is not in effect.
+    /// The setting was requested, but is not in effect according to the audit.
     Ineffective,
-    /// This host has no such thing, or it is not this host's to set.
+    /// The host lacks the setting, or the setting is not under this host's control.
     NotHere,
-    /// It could not be read.
+    /// The setting could not be read.
     Unseen,
 }
 
 impl SettingState {
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::InEffect => "in effect",
             Self::Change => "change",
-            Self::Ineffective => "BROKEN",
+            Self::Ineffective => "INEFFECTIVE",
             Self::NotHere => "not here",
             Self::Unseen => "not seen",
         }
@@ -197,9 +199,9 @@ impl SettingState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TakesEffect {
-    /// At once.
+    /// Immediately.
     Now,
-    /// When the machine is started again.
+    /// After a reboot.
     Reboot,
 }
 
@@ -208,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_as_they_are_shown() {
+    fn rules_round_trip() {
         for (text, has_thp, has_ksm) in [
             ("all", true, true),
             ("thp", true, false),

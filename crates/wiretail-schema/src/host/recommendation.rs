@@ -1,106 +1,107 @@
-//! What the papers recommend, given from one's own runs and audit: `wiretail host recommend --json`.
+//! Recommendations of the papers, evaluated with the user's own runs and audit: the output of `wiretail host
+//! recommend --json`.
 //!
-//! Nothing in it is a score. A recommendation [stands](Stand) as the evidence has it, each [`Evidence`] says [where it is
-//! from](Origin), and where there is none, what would give some.
+//! There are no scores. Each recommendation has a [`Stand`] that depends on the evidence. Each [`Evidence`]
+//! names its [`Origin`]. Without evidence, the document shows how to obtain it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::audit::{HostRole, Verdict};
 
-/// Name and version of the document.
+/// Schema name and version of the recommendations.
 pub const RECOMMEND_SCHEMA: &str = "wiretail.recommend/1";
 
 /// Five recommendations and a matrix of deployments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendations {
-    /// [`RECOMMEND_SCHEMA`].
+    /// Schema name and version ([`RECOMMEND_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The audited host.
+    /// Host that was audited.
     pub host: AuditedHost,
-    /// The runs that were looked at.
+    /// Runs that were evaluated.
     pub runs: Vec<RunLooked>,
-    /// In the papers' order.
+    /// Recommendations, in the order of the papers.
     pub recommendations: Vec<Recommendation>,
-    /// What each deployment costs and gives.
+    /// Costs and benefits of each deployment.
     pub matrix: Matrix,
-    /// What limits all of it; one sentence each.
+    /// Limits of all recommendations; one sentence each.
     pub notes: Vec<String>,
 }
 
 /// The host that was audited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditedHost {
-    /// The kernel's release.
+    /// Kernel release; null if unknown.
     pub kernel: Option<String>,
-    /// The processor.
+    /// Processor model; null if unknown.
     pub processor: Option<String>,
-    /// What the host is.
+    /// Role of the host.
     pub role: HostRole,
-    /// The cores that are to be left alone: "1-3".
+    /// Cores to be isolated: "1-3".
     pub cores: String,
-    /// How it is known which cores those are.
+    /// Source of the list of cores.
     pub cores_from: String,
 }
 
-/// A run that was looked at.
+/// A run that was evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunLooked {
-    /// Its directory, as it was given.
+    /// Run directory, as given.
     pub directory: String,
-    /// The experiment's title.
+    /// Title of the experiment.
     pub title: String,
-    /// Trials that were done.
+    /// Number of executed trials.
     pub trials: usize,
-    /// Those whose numbers may be used and were analysed: all evidence rests on these.
+    /// Number of valid and analyzed trials. All evidence is based on these.
     pub valid: usize,
-    /// Searches in it.
+    /// Number of searches in the run.
     pub searches: usize,
-    /// Trials of which it is explained what delayed their worst packets.
+    /// Number of trials with an explanation of their worst packets.
     pub explained: usize,
 }
 
 /// One recommendation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendation {
-    /// Which.
+    /// Which recommendation this is.
     pub kind: Advice,
-    /// What is recommended, in a few words.
+    /// Short title.
     pub title: String,
-    /// What is recommended, and why.
+    /// The recommendation and its reason.
     pub advice: String,
-    /// Whether it is to be followed here.
+    /// Whether the recommendation should be followed here.
     pub stand: Stand,
-    /// What it means here, in a sentence or two.
+    /// Meaning for this host, in one or two sentences.
     pub says: String,
-    /// What that rests on; empty where there is nothing.
+    /// Evidence for the stand; empty if there is none.
     pub evidence: Vec<Evidence>,
-    /// How to get more of it.
+    /// Steps to obtain more evidence.
     pub next: Vec<NextStep>,
-    /// Where the recommendation is from.
+    /// Source of the recommendation.
     pub source: String,
 }
 
-/// The five.
+/// The five recommendations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
-    /// Measure with stamps of the network card.
+    /// Measure with hardware timestamps of the NIC.
     HardwareTimestamps,
-    /// Leave capacity unused.
+    /// Keep spare capacity.
     SpareCapacity,
-    /// Choose the kernel by how the application waits for packets.
+    /// Choose the kernel according to how the application waits for packets.
     KernelByArchitecture,
-    /// Choose and set the network card.
+    /// Choose and configure the NIC.
     Nic,
-    /// Virtualise where walls are wanted, on cores of their own.
+    /// Virtualize if isolation is required, on dedicated cores.
     Virtualisation,
 }
 
 impl Advice {
-    /// As it is written in the document.
+    /// Returns the name used in the document.
     pub fn name(self) -> &'static str {
         match self {
             Self::HardwareTimestamps => "hardware-timestamps",
@@ -112,22 +113,22 @@ impl Advice {
     }
 }
 
-/// Whether a recommendation is to be followed.
+/// Whether a recommendation should be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stand {
-    /// There is something to do.
+    /// An action is required.
     Follow,
-    /// It is as recommended.
+    /// The host already follows the recommendation.
     AlreadySo,
-    /// There is nothing here that it is about, or the user's own trials say otherwise.
+    /// Nothing here is affected, or the user's own trials contradict the recommendation.
     DoesNotApply,
-    /// Neither the runs nor the audit tell.
+    /// Neither the runs nor the audit provide evidence.
     NoEvidenceYet,
 }
 
 impl Stand {
-    /// As it is shown.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Follow => "follow",
@@ -138,125 +139,129 @@ impl Stand {
     }
 }
 
-/// A statement, and what it rests on.
+/// A statement and the data that support it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The statement.
     pub says: String,
-    /// Where it is from.
+    /// Origin of the statement.
     pub from: Origin,
-    /// Delays that it rests on.
+    /// Delays that support the statement.
     pub delays: Vec<DelayOf>,
-    /// Rates that it rests on.
+    /// Rates that support the statement.
     pub rates: Vec<RateOf>,
 }
 
-/// Where a statement is from.
+/// Origin of a statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Origin {
-    /// Trials of one's own runs.
+    /// Trials of the user's own runs.
     Trials {
-        /// Which.
+        /// The trials.
         trials: Vec<TrialsOf>,
     },
-    /// A search of one's own.
+    /// A search of the user's own runs.
     Search {
-        /// The run's directory.
+        /// Run directory.
         run: String,
-        /// [`Search::number`](crate::search::Search::number), from 1.
+        /// Number of the search, from 1; see [`Search::number`](crate::search::Search::number).
         search: usize,
     },
     /// A rule of the audit.
     Rule {
-        /// Its name.
+        /// Name of the rule.
         rule: String,
-        /// How it found the host.
+        /// Verdict of the rule on the host.
         verdict: Verdict,
     },
-    /// What a device is deployed with, whoever does it.
+    /// A property of the deployment itself, independent of any measurement.
     Deployment,
 }
 
 /// Trials of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialsOf {
-    /// The run's directory.
+    /// Run directory.
     pub run: String,
-    /// [`TrialRecord::number`](crate::run::TrialRecord::number) of each, from 1.
+    /// Numbers of the trials, from 1; see [`TrialRecord::number`](crate::run::TrialRecord::number).
     pub trials: Vec<usize>,
 }
 
-/// A percentile of the delay of some trials under one load.
+/// A percentile of the delay under one load, over one or more trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayOf {
-    /// Of what: "bare".
+    /// Subject of the delay: "bare".
     pub of: String,
-    /// Which: 99.9; 100 for the maximum.
+    /// Percentile, in percent: 99.9; 100 for the maximum.
     pub percentile: f64,
-    /// In ns: of several trials the median, of an even number the lower middle one; of maxima the highest.
+    /// Delay, in ns: the median over the trials, or the lower middle value for an even number of trials; for
+    /// maxima, the highest.
     pub value_ns: i64,
-    /// The lowest lower bound of the trials' 95 % confidence intervals, in ns; None for the maximum, which has none.
+    /// Lowest lower bound of the trials' 95 % confidence intervals, in ns; null for the maximum, which has no
+    /// interval.
     pub low_ns: Option<i64>,
-    /// The highest upper bound, in ns; None where one of them has none.
+    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of them has none.
     pub high_ns: Option<i64>,
-    /// Packets of all these trials together.
+    /// Number of packets in all trials.
     pub packets: u64,
-    /// Whether the percentile is supported in every one of them: ten packets are beyond it. The maximum is what it is.
+    /// Whether the percentile is supported in every trial: at least ten packets are beyond it. For the
+    /// maximum, this is not a criterion.
     pub supported: bool,
     /// The trials.
     pub trials: Vec<TrialsOf>,
 }
 
-/// A rate.
+/// A packet rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateOf {
-    /// Of what: "NDR, met at".
+    /// Subject of the rate: "NDR, met at".
     pub of: String,
-    /// In packets a second.
+    /// Rate, in packets per second.
     pub pps: u64,
 }
 
-/// How to get evidence.
+/// A step to obtain evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NextStep {
-    /// What it is for.
+    /// Purpose of the step.
     pub what: String,
-    /// The command; `experiments/` is the folder that comes along.
+    /// Command to run. `experiments/` is the folder shipped with Wiretail.
     pub command: String,
 }
 
-/// Latency, security and resources of each deployment: facts and numbers, no score.
+/// Latency, security and resources of each deployment: facts and numbers without a score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
-    /// Those seen in the runs first; behind them those of which there is no evidence yet.
+    /// Deployments with measurements first, then those without evidence.
     pub rows: Vec<MatrixRow>,
-    /// What the audit says of the host that is part of every row's security.
+    /// Audit findings about the host's security that apply to every row.
     pub host_security: Vec<Evidence>,
-    /// The same of its resources.
+    /// Audit findings about the host's resources that apply to every row.
     pub host_resources: Vec<Evidence>,
 }
 
-/// A deployment.
+/// A deployment of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixRow {
-    /// What is around the device.
+    /// Kind of the deployment.
     pub deployment: Deployment,
-    /// How its host or guest was started: "cores isolated", "tuned boot"; empty where none was seen.
+    /// Profile that the host or guest was booted with: "cores isolated", "tuned boot"; empty without
+    /// measurements.
     pub profile: String,
-    /// Trials of it, all loads together.
+    /// Number of trials, over all loads.
     pub trials: usize,
-    /// What was measured, a load each; empty: no evidence yet. Loads that most rows have come first.
+    /// Measured latency, one entry per load; empty without evidence. Loads that most rows share come first.
     pub latency: Vec<Latency>,
-    /// What is between the device and the others.
+    /// Isolation between the device and the rest of the system.
     pub security: Vec<Evidence>,
-    /// What it takes.
+    /// Resources that the deployment needs.
     pub resources: Vec<Evidence>,
-    /// How to get evidence, where there is none.
+    /// How to obtain evidence; null if there is evidence.
     pub next: Option<NextStep>,
 }
 
-/// What is around a device.
+/// Environment of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deployment {
@@ -269,7 +274,7 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// As it is shown, and as `dut.deployment` has it.
+    /// Returns the display name, which is also the value of `dut.deployment`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -279,14 +284,14 @@ impl Deployment {
     }
 }
 
-/// The delay of a deployment under one load.
+/// Delay of a deployment under one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Device and load: "skeleton, 2 kpps".
     pub load: String,
-    /// The 99.9th and 99.99th percentile and the maximum.
+    /// The 99.9th and 99.99th percentile and the maximum of the delay.
     pub delays: Vec<DelayOf>,
-    /// Whether the processor of the virtual machine was emulated in software, so that its delays say nothing of hardware;
-    /// None where it is no virtual machine, or the run does not say.
+    /// Whether the processor of the virtual machine was emulated in software. If so, its delays do not
+    /// describe hardware. Null if the deployment is not a virtual machine, or if the run does not record it.
     pub emulated: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! What a host says of itself, as one text: the files that an audit reads, read twice where they count.
+//! Record of a host as one text: the files that an audit reads. Files with counters are read twice.
 //!
 //! ```text
 //! wiretail.host/1
@@ -9,54 +9,55 @@
 //! Permission denied (os error 13)
 //! ```
 //!
-//! A name that begins with `/` is a file's; others are put together by who records (`tasks`). `@later` behind a name is the second
-//! reading. A line of a file that begins with `=` or `\` has a `\` before it.
+//! A name that begins with `/` is the path of a file. Other names, such as `tasks`, are composed by the recording
+//! program. A name with the suffix `@later` is the second reading. A content line that begins with `=` or `\` is
+//! escaped by a leading `\`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// First line of the text.
+/// First line of a host record: schema name and version.
 pub const HOST_SCHEMA: &str = "wiretail.host/1";
-/// Behind a name: the second reading.
+/// Suffix of a name: the second reading.
 pub const LATER: &str = "@later";
-/// The name of the table of tasks.
+/// Name of the table of tasks.
 pub const TASKS: &str = "tasks";
-/// The process that recorded, which is no disturbance.
+/// Name of the entry for the recording process, which does not count as interference.
 pub const SELF: &str = "self";
-/// Before a core and a register: `msr/1/0x34`, a decimal number.
+/// Prefix of a model-specific register of a core: `msr/1/0x34`, a decimal number.
 pub const MSR: &str = "msr/";
-/// Before a link: `ethtool/eth0`, lines of a setting and its value.
+/// Prefix of the settings of a network link: `ethtool/eth0`, lines with a setting and its value.
 pub const ETHTOOL: &str = "ethtool/";
-/// The name of the kernel's configuration: lines `CONFIG_A=y`.
+/// Name of the kernel configuration: lines such as `CONFIG_A=y`.
 pub const KERNEL_CONFIG: &str = "kernel-config";
 
-/// One file as it was read.
+/// Result of reading one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
-    /// Its text, without the line end at its end.
+    /// Content of the file, without the final line end.
     Text(String),
-    /// It is there and can't be read: why.
+    /// The file exists but cannot be read; holds the reason.
     Unreadable(String),
 }
 
-/// All readings of a host, by name. What is not in it is not there.
+/// All readings of a host, by name. Files that are not listed do not exist on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostRecord {
-    /// From the first to the second reading, in ns; 0 without a second one.
+    /// Time between the first and the second reading, in ns; 0 without a second reading.
     pub interval_ns: u64,
-    /// By name.
+    /// Readings by name.
     pub readings: BTreeMap<String, Reading>,
 }
 
 impl HostRecord {
-    /// Reads the text.
+    /// Parses a host record.
     ///
     /// # Errors
-    /// The first line that is none of it, counted from 1, and what was expected.
+    /// Returns an error that names the first invalid line, counted from 1, and the expected content.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().zip(1..);
         if lines.next().map(|(line, _)| line) != Some(HOST_SCHEMA) {
-            return Err(format!("line 1: is no record of a host; expected {HOST_SCHEMA}"));
+            return Err(format!("line 1: not a host record; expected {HOST_SCHEMA}"));
         }
         let interval = lines.next().and_then(|(line, _)| line.strip_prefix("interval_ns ")?.parse().ok());
         let interval_ns = interval.ok_or("line 2: expected interval_ns and a number of ns")?;
@@ -69,7 +70,7 @@ impl HostRecord {
                 (Some((name, text)), _) => {
                     record.close(open.take());
                     if record.readings.contains_key(name) {
-                        return Err(format!("line {place}: {name} stands there for the second time"));
+                        return Err(format!("line {place}: {name} appears twice"));
                     }
                     open = Some((name.to_owned(), text, Vec::new()));
                 }
@@ -91,7 +92,7 @@ impl HostRecord {
         self.readings.insert(name, reading);
     }
 
-    /// Adds a file's text.
+    /// Adds the content of a file.
     pub fn add(&mut self, name: &str, text: &str) {
         self.readings.insert(name.to_owned(), Reading::Text(text.trim_end_matches(['\n', '\0']).to_owned()));
     }
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn record_round_trips() {
         let mut record = HostRecord { interval_ns: 1_000_000_000, ..HostRecord::default() };
         record.add("/proc/cmdline", "quiet isolcpus=1\n");
         record.add("/a", "=== no heading\n\\slash\n\nlast");
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_line() {
+    fn rejects_invalid_record_with_line() {
         let begin = format!("{HOST_SCHEMA}\ninterval_ns 0\n");
         for (text, expected) in [
             (String::new(), "line 1"),

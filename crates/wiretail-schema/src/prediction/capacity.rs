@@ -1,181 +1,182 @@
-//! The capacity model's document. Formulas: `docs/kpi/capacity.md`.
+//! Document of the capacity model. Formulas: `docs/kpi/capacity.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::search::Goal;
 
-/// Name and version of [`CapacityModel`].
+/// Schema name and version of [`CapacityModel`].
 pub const CAPACITY_SCHEMA: &str = "wiretail.capacity/1";
 
-/// What `wiretail predict capacity --json` prints.
+/// Output of `wiretail predict capacity --json`: highest rates predicted by the capacity model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityModel {
-    /// [`CAPACITY_SCHEMA`].
+    /// Schema name and version ([`CAPACITY_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The deployments, in the order given.
+    /// Deployments, in the order given.
     pub deployments: Vec<Deployment>,
 }
 
-/// A device in an environment: what is known of it, and what follows.
+/// A device in an environment: its inputs and its predicted capacity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deployment {
-    /// What it was computed from.
+    /// Inputs of the model.
     pub inputs: CapacityInputs,
-    /// What the model says.
+    /// Result of the model.
     pub capacity: Capacity,
-    /// Against the overload that was measured; null where none was given.
+    /// Comparison with the measured overload; null if none was given.
     pub against: Option<CapacityValidation>,
-    /// Against what a search of the same device found, for each goal of loss; empty where the run has none.
+    /// Comparison with a search of the same device, one entry per loss goal; empty if the run has none.
     #[serde(default)]
     pub searched: Vec<SearchValidation>,
 }
 
-/// What the model takes.
+/// Inputs of the capacity model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityInputs {
-    /// The deployment's name.
+    /// Name of the deployment.
     pub name: String,
     /// Median delay through the device under test, in ns.
     pub dut_median_ns: Estimate,
-    /// Median delay through a forwarder in its place that does no work, in ns.
+    /// Median delay through a forwarder in the device's place that does no work, in ns.
     pub forwarder_median_ns: Estimate,
-    /// What interrupts the device's core.
+    /// Interrupts on the device's core.
     pub interrupts: Vec<InterruptLoad>,
-    /// The overload as measured: the highest rate that was carried and the lowest that was not, in packets a second.
+    /// Measured overload: highest rate carried and lowest rate not carried, in packets per second. Null if
+    /// none was given.
     pub overload_pps: Option<[u64; 2]>,
-    /// What the medians rest on; null where they were given as numbers.
+    /// Measurements behind the medians; null if the medians were given as numbers.
     #[serde(default)]
     pub basis: Option<CapacityBasis>,
 }
 
-/// What both medians rest on.
+/// Measurements behind both medians.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityBasis {
-    /// Of the device.
+    /// Measurement of the device.
     pub dut: MedianBasis,
-    /// Of the forwarder.
+    /// Measurement of the forwarder.
     pub forwarder: MedianBasis,
 }
 
-/// What a median rests on.
+/// Measurement behind a median.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MedianBasis {
-    /// The trial: "2 (suricata-10kpps)".
+    /// Trial that was measured: "2 (suricata-10kpps)".
     pub trial: String,
-    /// Packets matched.
+    /// Number of matched packets.
     pub packets: u64,
-    /// Where the stamps come from: that of the ingress, and of the egress where it is another.
+    /// Source of the timestamps at ingress, and of those at egress if it differs.
     pub clock: String,
-    /// Finest step that their difference has, in ns.
+    /// Granularity of the delay, in ns.
     pub granularity_ns: f64,
 }
 
-/// A value with the bounds of its 95 % confidence interval; both equal the value where it is taken as exact.
+/// A value with its 95 % confidence interval. Both bounds equal the value if it is assumed to be exact.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
     /// Lower bound.
     pub low: f64,
-    /// Upper bound; null where there is none.
+    /// Upper bound; null if there is none.
     pub high: Option<f64>,
 }
 
 impl Estimate {
-    /// A value that is taken as exact.
+    /// Returns a value that is assumed to be exact.
     pub const fn exact(value: f64) -> Self {
         Self { value, low: value, high: Some(value) }
     }
 
-    /// Value and bounds times `factor`, which is not negative.
+    /// Returns value and bounds times `factor`, which must not be negative.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, low: self.low * factor, high: self.high.map(|high| high * factor) }
     }
 
-    /// Whether it has a width.
+    /// Returns whether the interval has zero width.
     pub fn is_exact(self) -> bool {
         self.low == self.value && self.high == Some(self.value)
     }
 }
 
-/// Interrupts of a kind.
+/// Load caused by one kind of interrupt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptLoad {
-    /// What: "LOC", "TLB shootdowns (TLB)", or "all together".
+    /// Name of the interrupt: "LOC", "TLB shootdowns (TLB)", or "all together".
     pub name: String,
-    /// How often a second; null where only their time is known.
+    /// Interrupts per second; null if only their total time is known.
     pub rate_hz: Option<Estimate>,
-    /// How long each time on average, in ns; null where only their time is known.
+    /// Mean duration of an interrupt, in ns; null if only their total time is known.
     pub length_ns: Option<f64>,
-    /// Time that they take of each second, in ns.
+    /// Time spent in these interrupts per second, in ns.
     pub time_ns: Estimate,
 }
 
 impl InterruptLoad {
-    /// Their time by rate times length.
+    /// Creates a load with the time computed as rate times length.
     pub fn new(name: String, rate_hz: Estimate, length_ns: f64) -> Self {
         Self { name, time_ns: rate_hz.times(length_ns), rate_hz: Some(rate_hz), length_ns: Some(length_ns) }
     }
 
-    /// All interrupts together, of which only the time in each second is known.
+    /// Creates a load for all interrupts together, given only their total time per second.
     pub fn together(time_ns: f64) -> Self {
         let name = "all together".to_owned();
         Self { name, rate_hz: None, length_ns: None, time_ns: Estimate::exact(time_ns) }
     }
 }
 
-/// What the model says.
+/// Capacity predicted by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// Time of the device's core for a packet, in ns: median of the device less that of the forwarder.
+    /// CPU time per packet, in ns: median of the device minus median of the forwarder.
     pub cpu_ns: Estimate,
-    /// Time that interrupts take of each second, in ns.
+    /// Time spent in interrupts per second, in ns.
     pub interrupts_ns: Estimate,
-    /// Highest rate, in packets a second; its upper bound is null where the medians' intervals overlap.
+    /// Highest rate, in packets per second. Its upper bound is null if the intervals of the medians overlap.
     pub max_pps: Estimate,
 }
 
-/// The model against what was measured.
+/// Comparison of the predicted capacity with a measured overload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityValidation {
-    /// The answer.
+    /// Position of the prediction relative to the measured bounds.
     pub judgement: Judgement,
-    /// The answer in a sentence.
+    /// The judgement in one sentence.
     pub reason: String,
-    /// How far R_max is from the nearer of both bounds, in parts of that bound: below 0 too low, above 0 too high, 0 between
-    /// them.
+    /// Distance of R_max from the nearer measured bound, as a fraction of that bound: negative if too low,
+    /// positive if too high, 0 between the bounds.
     pub error: f64,
 }
 
-/// The model against what a search found for a goal.
+/// Comparison of the predicted capacity with the result of a search for one goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchValidation {
-    /// The search: "skeleton-mlrsearch".
+    /// Name of the search: "skeleton-mlrsearch".
     pub search: String,
-    /// What was sought.
+    /// Goal of the search.
     pub goal: Goal,
-    /// Highest rate that meets the goal, in packets a second; null where none does.
+    /// Highest rate that meets the goal, in packets per second; null if there is none.
     pub lower_pps: Option<u64>,
-    /// Lowest rate above it that misses the goal, in packets a second; null where none does.
+    /// Lowest rate above `lower_pps` that misses the goal, in packets per second; null if there is none.
     pub upper_pps: Option<u64>,
-    /// The answer; null where the bounds that were found don't tell.
+    /// Position of the prediction relative to these bounds; null if they do not decide.
     pub judgement: Option<Judgement>,
-    /// As of [`CapacityValidation`]; null where the bounds that were found don't tell.
+    /// Error, as in [`CapacityValidation`]; null if the bounds do not decide.
     pub error: Option<f64>,
 }
 
-/// Where a predicted capacity lies.
+/// Position of a predicted capacity relative to the measured bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// Between the highest rate carried and the lowest that was not.
+    /// Between the highest rate carried and the lowest rate not carried.
     Inside,
-    /// Below: the device carries more than predicted, at least what the model says.
+    /// Below the bounds: the device carries more than predicted, so the prediction is a lower bound.
     LowerBound,
-    /// Above: the device was overloaded at a rate that it should carry.
+    /// Above the bounds: the device was overloaded at a rate that the model expects it to carry.
     Off,
 }

@@ -1,8 +1,9 @@
-//! Deployments for the capacity model, from a TOML file: a table `[[deployment]]` for each.
+//! Parser for deployments of the capacity model: a TOML file with one table `[[deployment]]` each.
 //!
-//! A median is a duration, or a list of three: value, lower and upper bound of its confidence interval. `interrupts` is a
-//! list of texts as [`InterruptSpec`] has them, `interrupt-time` what all together take of a second, `overload` two
-//! rates `A..B`: the highest that was carried, the lowest that was not.
+//! A median is a duration, or a list of three durations: value, lower and upper bound of its confidence
+//! interval. `interrupts` is a list of texts as parsed by [`InterruptSpec`]. `interrupt-time` is the total
+//! time per second spent in all interrupts. `overload` is two rates `A..B`: the highest rate carried and the
+//! lowest rate not carried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,29 +15,29 @@ use super::interrupt::InterruptSpec;
 use crate::units::rate::Rate;
 use crate::units::{Duration, UnitError};
 
-/// A deployment as it is given by hand or in a file.
+/// A deployment given by hand or in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeploymentSpec {
-    /// Its name.
+    /// Name of the deployment.
     pub name: String,
     /// Median delay through the device under test, in ns.
     pub dut_median_ns: Estimate,
-    /// Median delay through a forwarder without work, in ns.
+    /// Median delay through a forwarder that does no work, in ns.
     pub forwarder_median_ns: Estimate,
-    /// What interrupts the device's core.
+    /// Interrupts on the device's core.
     pub interrupts: Vec<InterruptSpec>,
-    /// What further interrupts take of a second, all together.
+    /// Total time per second spent in further interrupts.
     pub interrupt_time: Option<Duration>,
-    /// The overload as measured.
+    /// Measured overload.
     pub overload: Option<OverloadBounds>,
 }
 
-/// The overload as measured, in packets a second.
+/// Bounds of a measured overload, in packets per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverloadBounds {
-    /// The highest rate that was carried.
+    /// Highest rate carried.
     pub carried_pps: u64,
-    /// The lowest rate that was not.
+    /// Lowest rate not carried.
     pub overloaded_pps: u64,
 }
 
@@ -44,7 +45,7 @@ impl FromStr for OverloadBounds {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let expected = "the bounds of an overload: the highest rate that was carried and the lowest that was not, such as 80kpps..90kpps";
+        let expected = "the bounds of an overload: the highest rate carried and the lowest rate not carried, such as 80kpps..90kpps";
         let error = || UnitError { text: text.to_owned(), expected };
         let (low, high) = text.split_once("..").ok_or_else(error)?;
         let bounds = Self {
@@ -55,12 +56,12 @@ impl FromStr for OverloadBounds {
     }
 }
 
-/// What is wrong with a file of deployments, and where.
+/// An error in a file of deployments, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentsError {
-    /// Line in the file, from 1; 0 where the fault is that something is missing.
+    /// Line in the file, from 1; 0 if a required part is missing.
     pub line: usize,
-    /// What, and what was expected.
+    /// Description of the error, and the expected content.
     pub message: String,
 }
 
@@ -75,10 +76,10 @@ impl fmt::Display for DeploymentsError {
 
 impl std::error::Error for DeploymentsError {}
 
-/// Reads deployments from TOML.
+/// Parses deployments from TOML.
 ///
 /// # Errors
-/// Not TOML; a key that is unknown, missing, or whose value is none.
+/// Returns an error if the text is not TOML, a key is unknown or missing, or a value is invalid.
 pub fn parse_deployments(text: &str) -> Result<Vec<DeploymentSpec>, DeploymentsError> {
     let error = |offset: usize, message: String| {
         let line = text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1;
@@ -113,7 +114,7 @@ pub fn parse_deployments(text: &str) -> Result<Vec<DeploymentSpec>, DeploymentsE
     Ok(found)
 }
 
-/// One table, which begins at `start`; an error has the place that it is about.
+/// Parses one table, which begins at `start`. An error has the offset of the key that it refers to.
 fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usize, String)> {
     let (mut name, mut dut, mut forwarder) = (None, None, None);
     let (mut interrupts, mut interrupt_time, mut overload) = (Vec::new(), None, None);
@@ -148,7 +149,7 @@ fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usiz
             }
             "overload" => overload = Some(one()?.parse().map_err(|error: UnitError| at(error.to_string()))?),
             _ => {
-                return Err(at("unknown key; known are name, dut-median, forwarder-median, interrupts, interrupt-time and \
+                return Err(at("unknown key; expected name, dut-median, forwarder-median, interrupts, interrupt-time or \
                                overload"
                     .to_owned()));
             }
@@ -165,7 +166,7 @@ fn deployment(table: &DeTable<'_>, start: usize) -> Result<DeploymentSpec, (usiz
     })
 }
 
-/// A median with its interval, from one text or three.
+/// Parses a median with its interval from one or three durations.
 fn estimate(texts: &[String]) -> Result<Estimate, String> {
     let expected = "expected a duration such as \"14.5us\", or a list of three: value, lower and upper bound";
     let values = texts.iter().map(|text| text.parse::<Duration>()).collect::<Result<Vec<_>, _>>();
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_holds_deployments() {
+    fn parses_deployments() {
         let text = r#"
 [[deployment]]
 name = "bare metal"
@@ -209,7 +210,7 @@ forwarder-median = "1us"
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn reports_errors_with_line() {
         let wrong = |text: &str| parse_deployments(text).unwrap_err().to_string();
         assert!(wrong("").contains("[[deployment]]"));
         assert!(wrong("[[deployments]]\nname = \"x\"").contains("unknown key deployments"));

@@ -1,33 +1,33 @@
-//! An interrupt as it is given by hand: `LOC 250/s 3.2us`.
+//! Text notation of a recurring interrupt: `LOC 250/s 3.2us`.
 
 use std::str::FromStr;
 
 use crate::units::{Duration, UnitError};
 
-/// An interrupt that recurs: how often, and how long it takes the core each time.
+/// A recurring interrupt: rate, duration and optional phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptSpec {
-    /// Its name; empty where none was given.
+    /// Name of the interrupt; empty if not given.
     pub name: String,
-    /// How often.
+    /// Rate of the interrupt.
     pub rate: InterruptRate,
-    /// How long each time.
+    /// Duration of each interrupt.
     pub length: Duration,
-    /// When it comes first; None where that was not given.
+    /// Time of the first interrupt; `None` if not given.
     pub phase: Option<Duration>,
 }
 
-/// How often an interrupt comes.
+/// Rate of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterruptRate {
-    /// Millionths of an interrupt a second: taken as exact.
+    /// Exact rate, in millionths of an interrupt per second.
     Exact(u64),
-    /// So many were counted in that time: their rate is as uncertain as a Poisson count.
+    /// Number of interrupts counted in a time. The rate has the uncertainty of a Poisson count.
     Counted(u64, Duration),
 }
 
 impl InterruptRate {
-    /// Interrupts a second.
+    /// Returns the rate in interrupts per second.
     pub fn hz(self) -> f64 {
         match self {
             Self::Exact(uhz) => uhz as f64 / 1e6,
@@ -35,7 +35,7 @@ impl InterruptRate {
         }
     }
 
-    /// Millionths of an interrupt a second.
+    /// Returns the rate in millionths of an interrupt per second.
     pub fn uhz(self) -> u64 {
         match self {
             Self::Exact(uhz) => uhz,
@@ -44,11 +44,11 @@ impl InterruptRate {
     }
 }
 
-/// Interrupts a second that are believed.
+/// Highest rate accepted, in interrupts per second.
 const RATE_HZ_MAX: f64 = 1e7;
 
-const EXPECTED: &str = "an interrupt: a name, how often, how long, and (to predict interrupts only) when first, such as 'LOC \
-                        250/s 3.2us', 'IWI 7500/90s 4us' (7500 were counted in 90 s) or '250Hz 12us 0us'";
+const EXPECTED: &str = "an interrupt: a name, a rate, a length and (only to predict interrupts) a phase, such as 'LOC \
+                        250/s 3.2us', 'IWI 7500/90s 4us' (7500 counted in 90 s) or '250Hz 12us 0us'";
 
 impl FromStr for InterruptSpec {
     type Err = UnitError;
@@ -59,14 +59,14 @@ impl FromStr for InterruptSpec {
         let mut length: Duration = words.pop().ok_or_else(error)?.parse().map_err(|_| error())?;
         let mut phase = None;
         let mut word = words.pop().ok_or_else(error)?;
-        // Two durations: the length, and when it comes first.
+        // If both words are durations, the first is the length and the second the phase.
         if let Ok(before) = word.parse::<Duration>() {
             phase = Some(length);
             length = before;
             word = words.pop().ok_or_else(error)?;
         }
         let rate = match word {
-            // A space before the unit.
+            // The unit follows after a space.
             "Hz" => rate(&format!("{}Hz", words.pop().ok_or_else(error)?)),
             word => rate(word),
         };
@@ -79,7 +79,7 @@ impl FromStr for InterruptSpec {
     }
 }
 
-/// `250Hz`, `250/s`, `3/min`: exact; `7500/30s`: counted.
+/// Parses a rate: `250Hz`, `250/s` and `3/min` are exact, `7500/30s` is counted.
 fn rate(text: &str) -> Option<InterruptRate> {
     let exact = |number: &str, per_s: f64| {
         let number: f64 = number.parse().ok()?;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupt_has_a_rate_and_a_length_with_their_units() {
+    fn parses_interrupts_with_units() {
         let read = |text: &str| text.parse::<InterruptSpec>().unwrap();
         let timer = read("LOC 250/s 3.2us");
         assert_eq!(

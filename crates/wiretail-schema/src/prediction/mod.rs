@@ -1,7 +1,11 @@
-//! What another load would do to a device, as far as a model says it: [`capacity`], the highest rate by a formula, of
-//! [`deployments`] by hand; [`sampling`], which packets meet interrupts. Both take an [`interrupt`] as text.
-//! And what the highest delays say about those to come: [`tail`].
-//! [`queueing`] is a simulation of the path; [`calibration`](queueing::calibration) says what its model rests on, and how right it was.
+//! Predictions of a device's behavior under other loads.
+//!
+//! - [`capacity`]: the highest rate, from a formula. [`deployments`] parses its inputs.
+//! - [`sampling`]: a simulation of the packets that meet interrupts.
+//! - [`interrupt`]: the text notation of an interrupt, used by both.
+//! - [`tail`]: extrapolation from the highest measured delays to delays not yet measured.
+//! - [`queueing`]: a simulation of the path. [`calibration`](queueing::calibration) documents how its model
+//!   was obtained and how accurate it was.
 
 pub mod capacity;
 pub mod deployments;

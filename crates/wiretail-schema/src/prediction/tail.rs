@@ -1,256 +1,261 @@
-//! What the highest delays of a measurement say about those that were not measured. Formulas, sources and limits:
-//! `docs/kpi/extreme-values.md`.
+//! Extrapolation from the highest measured delays to delays that were not measured. Formulas, sources and
+//! limits: `docs/kpi/extreme-values.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of [`TailPrediction`].
+/// Schema name and version of [`TailPrediction`].
 pub const TAIL_SCHEMA: &str = "wiretail.tail/1";
 
-/// What `wiretail predict tail --json` prints.
+/// Output of `wiretail predict tail --json`: extrapolation of the tail of the delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TailPrediction {
-    /// [`TAIL_SCHEMA`].
+    /// Schema name and version ([`TAIL_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The ingress capture, as given.
+    /// Path of the ingress capture, as given.
     pub pre: String,
-    /// The egress capture, as given.
+    /// Path of the egress capture, as given.
     pub post: String,
-    /// Where the stamps come from: that of the ingress, and of the egress where it is another.
+    /// Source of the timestamps at ingress, and of those at egress if it differs.
     #[serde(default)]
     pub clock: String,
-    /// Packets sent in this first part were left out, in ns.
+    /// Length of the initial part that was excluded, in ns.
     pub trim_ns: i64,
-    /// Share of the packets that was fitted, between 0 and 1; null where all were, and nothing was kept to compare with.
+    /// Fraction of the packets that was fitted, between 0 and 1; null if all were fitted and none were kept
+    /// for a comparison.
     pub calibrate: Option<f64>,
-    /// What the packets that were fitted say.
+    /// Tail of the fitted packets.
     pub tail: Tail,
 }
 
-/// The tail of a series of delays.
+/// Tail of a series of delays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tail {
-    /// Packets that were looked at, in the order in which they were sent.
+    /// Number of packets analyzed, in the order sent.
     pub packets: u64,
-    /// From the first of them to the last, in ns.
+    /// Time from the first of these packets to the last, in ns.
     pub span_ns: i64,
-    /// Packets a second.
+    /// Packets per second.
     pub rate_pps: f64,
-    /// Grid of the delays, in ns: equal delays are spread at random over one step of it.
+    /// Granularity of the delays, in ns. Equal delays are spread at random over one step.
     pub granularity_ns: f64,
-    /// Exceedances with fewer packets than this between them are one event.
+    /// Exceedances with fewer packets than this between them belong to one event.
     pub run_packets: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Why nothing is predicted; null where something is.
+    /// Reason why nothing is predicted; null if there is a prediction.
     pub refused: Option<Refusal>,
-    /// The thresholds that were tried, the lowest first.
+    /// Thresholds that were tried, lowest first.
     pub candidates: Vec<Candidate>,
-    /// The chosen threshold's distribution; null where none was accepted. There may be one beside a refusal: the fit that
-    /// the refusal is about.
+    /// Distribution fitted above the chosen threshold; null if no threshold was accepted. After a refusal
+    /// this may hold the refused fit.
     pub fit: Option<Fit>,
-    /// Delays that are exceeded once in a span of time; empty after a refusal.
+    /// Delays that are exceeded once in a given time; empty after a refusal.
     pub return_levels: Vec<ReturnLevel>,
-    /// Events above some levels in the packets that follow; null after a refusal.
+    /// Predicted events above some levels in the packets that follow; null after a refusal.
     pub forecast: Option<Forecast>,
-    /// How long a measurement must run to support a percentile.
+    /// Length of a measurement needed to support each percentile.
     pub support: Vec<Support>,
 }
 
-/// Why nothing is predicted.
+/// Reason why nothing is predicted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
-    /// What kind of reason.
+    /// Kind of the reason.
     pub kind: RefusalKind,
-    /// The reason with its numbers.
+    /// The reason in words, with numbers.
     pub reason: String,
 }
 
-/// Kinds of reasons.
+/// Kind of reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// No packets, too few exceedances, or no two delays that differ.
+    /// There are no packets, too few exceedances, or no two different delays.
     TooFew,
-    /// No generalised Pareto distribution fits above any threshold.
+    /// No generalized Pareto distribution fits above any threshold.
     BadFit,
-    /// High delays come more often, or are higher, at some times than at others.
+    /// High delays are more frequent or higher at some times than at others.
     NonStationary,
-    /// Neither mean nor variance of what comes can be relied on, or the highest delay is none that the rest foretells.
+    /// Neither mean nor variance of future delays is reliable, or the highest delay is inconsistent with the
+    /// distribution of the others.
     HeavyTailed,
 }
 
 /// A threshold that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Candidate {
-    /// The threshold, in ns; it lies between two steps of the grid.
+    /// Threshold, in ns; it lies between two steps of the granularity.
     pub threshold_ns: f64,
-    /// Packets above.
+    /// Number of packets above the threshold.
     pub exceedances: u64,
-    /// Events: exceedances that are close together count once, with the highest delay.
+    /// Number of events. Exceedances that are close together count as one event, with the highest delay.
     pub events: u64,
-    /// Mean of the events' excess, in ns (mean residual life).
+    /// Mean excess of the events, in ns (mean residual life).
     pub mean_excess_ns: f64,
-    /// Shape of the fit.
+    /// Shape parameter of the fit.
     pub shape: f64,
-    /// Lower end of its 95 % confidence interval (profile likelihood).
+    /// Lower bound of the shape's 95 % confidence interval (profile likelihood).
     pub shape_low: f64,
-    /// Upper end.
+    /// Upper bound of the shape's 95 % confidence interval (profile likelihood).
     pub shape_high: f64,
-    /// Scale of the fit less shape times threshold, in ns: the same at all thresholds above the first that fits.
+    /// Scale of the fit minus shape times threshold, in ns. It is the same at all thresholds above the first
+    /// one that fits.
     pub modified_scale_ns: f64,
     /// Anderson-Darling statistic of the fit.
     pub anderson_darling: f64,
-    /// Probability of as bad a fit by chance; where it is more than 0.05, only that is known.
+    /// Probability of an equally bad fit by chance. Above 0.05, only that fact is known.
     pub fit_chance: f64,
-    /// Probability of as uneven counts over time by chance.
+    /// Probability that event counts are as uneven over time by chance.
     pub counts_chance: f64,
-    /// Probability of as uneven sizes over time by chance.
+    /// Probability that event sizes are as uneven over time by chance.
     pub sizes_chance: f64,
 }
 
-/// A generalised Pareto distribution of the excess over a threshold.
+/// A generalized Pareto distribution fitted to the excess over a threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fit {
-    /// The threshold, in ns.
+    /// Threshold, in ns.
     pub threshold_ns: f64,
-    /// Packets above.
+    /// Number of packets above the threshold.
     pub exceedances: u64,
-    /// Events that were fitted.
+    /// Number of fitted events.
     pub events: u64,
     /// Whether there are fewer than the 100 events that a fit should have.
     pub thin: bool,
-    /// Shape (xi): below 0 delays have an upper end, above 0 a power law.
+    /// Shape (xi). Below 0, delays have an upper end; above 0, they follow a power law.
     pub shape: f64,
-    /// Lower end of its 95 % confidence interval (profile likelihood).
+    /// Lower bound of the shape's 95 % confidence interval (profile likelihood).
     pub shape_low: f64,
-    /// Upper end.
+    /// Upper bound of the shape's 95 % confidence interval (profile likelihood).
     pub shape_high: f64,
-    /// Shape by probability-weighted moments, another estimate of the same; null where they give none.
+    /// Shape estimated by probability-weighted moments, for comparison; null if they give no estimate.
     pub shape_by_moments: Option<f64>,
     /// Scale (sigma), in ns.
     pub scale_ns: f64,
-    /// Where the distribution ends, in ns; null where it does not.
+    /// Upper end of the distribution, in ns; null if there is none.
     pub end_ns: Option<f64>,
-    /// Variance of the events' counts over time against that of a Poisson process.
+    /// Variance of the event counts over time, relative to a Poisson process.
     pub dispersion: f64,
-    /// Probability that the fit of the other events brings forth an event as high as the highest, as a rank among
-    /// simulated measurements.
+    /// Probability that the distribution fitted to the other events produces an event as high as the highest,
+    /// given by its rank among simulated measurements.
     pub maximum_chance: f64,
-    /// The events against the distribution, the lowest first: all, or some where they are many, the highest among them.
+    /// Events compared with the distribution, lowest first. A subset if there are many events; the highest
+    /// are always included.
     #[serde(default)]
     pub quantiles: Vec<FittedQuantile>,
-    /// Delays below the threshold that are a heap of their own; null where 100 events and more are above the threshold, or two
-    /// heaps do not fit.
+    /// Lower component of a two-component mixture, which describes delays below the threshold; null if at
+    /// least 100 events are above the threshold, or if a mixture does not fit.
     #[serde(default)]
     pub below: Option<Component>,
 }
 
-/// The lower one of two heaps of delays: from its threshold up to that of the fit. Both together are tested as one distribution.
+/// Lower component of a two-component mixture of delays, from its own threshold up to the threshold of the
+/// fit. Both components are tested as one distribution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Component {
-    /// Its threshold, in ns.
+    /// Threshold of this component, in ns.
     pub threshold_ns: f64,
-    /// Packets above, those of the upper heap among them.
+    /// Packets above this threshold, including those of the upper component.
     pub exceedances: u64,
-    /// Events above, of both heaps.
+    /// Events above this threshold, of both components.
     pub events: u64,
-    /// Share of the events that is in this heap, between 0 and 1.
+    /// Fraction of the events that belongs to this component, between 0 and 1.
     pub share: f64,
-    /// Shape of this heap's distribution.
+    /// Shape of this component's distribution.
     pub shape: f64,
-    /// Its scale, in ns.
+    /// Scale of this component's distribution, in ns.
     pub scale_ns: f64,
-    /// Anderson-Darling statistic of both heaps.
+    /// Anderson-Darling statistic of the mixture.
     pub anderson_darling: f64,
-    /// Probability of as bad a fit of both by chance; where it is more than 0.05, only that is known.
+    /// Probability of an equally bad fit of the mixture by chance. Above 0.05, only that fact is known.
     pub fit_chance: f64,
 }
 
-/// An event and the delay that the distribution has in its place.
+/// An event and the delay at the same rank of the fitted distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FittedQuantile {
     /// Delay of the event, in ns.
     pub observed_ns: f64,
-    /// Of the i-th of n events: the delay that the distribution stays below with probability i/(n + 1), in ns.
+    /// Delay that the distribution stays below with probability i/(n + 1) for the i-th of n events, in ns.
     pub fitted_ns: f64,
-    /// Lower bound of the delay in this place in 95 % of samples drawn from the distribution, in ns.
+    /// Lower bound of the delay at this rank in 95 % of samples drawn from the distribution, in ns.
     pub low_ns: f64,
-    /// Upper bound.
+    /// Upper bound of the delay at this rank in 95 % of samples drawn from the distribution, in ns.
     pub high_ns: f64,
 }
 
-/// A delay that is exceeded once in a span of time, on average.
+/// A delay that is exceeded once in a given time, on average.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReturnLevel {
-    /// The span, in ns.
+    /// Length of that time, in ns.
     pub once_in_ns: i64,
-    /// The packets in it, at this rate.
+    /// Number of packets in that time, at the measured rate.
     pub once_in_packets: f64,
-    /// The delay, in ns.
+    /// Delay, in ns.
     pub delay_ns: f64,
-    /// Lower end of its 95 % confidence interval.
+    /// Lower bound of the delay's 95 % confidence interval, in ns.
     pub low_ns: f64,
-    /// Upper end.
+    /// Upper bound of the delay's 95 % confidence interval, in ns.
     pub high_ns: f64,
 }
 
-/// What is to be expected of packets that follow.
+/// Prediction for packets that follow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
-    /// How many packets.
+    /// Number of packets that follow.
     pub packets: u64,
-    /// Probability that all bands hold together.
+    /// Probability that all intervals hold together.
     pub confidence: f64,
-    /// Levels, the lowest first.
+    /// Levels, lowest first.
     pub levels: Vec<LevelForecast>,
-    /// Whether every observed number lies in its band; null where nothing was observed.
+    /// Whether every observed number lies in its interval; null if nothing was observed.
     pub holds: Option<bool>,
 }
 
-/// Events above a level.
+/// Predicted number of events above a level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelForecast {
-    /// The level, in ns.
+    /// Level, in ns.
     pub level_ns: f64,
-    /// Where the number comes from.
+    /// Source of the expected number.
     pub basis: Basis,
-    /// Events above it among the packets that were fitted.
+    /// Number of events above the level among the fitted packets.
     pub seen: u64,
-    /// Events to be expected among those that follow.
+    /// Expected number of events among the packets that follow.
     pub expected: f64,
-    /// Fewest.
+    /// Smallest number of events in the interval.
     pub low: u64,
-    /// Most.
+    /// Largest number of events in the interval.
     pub high: u64,
-    /// Events that were observed; null where nothing was.
+    /// Observed number of events; null if nothing was observed.
     pub observed: Option<u64>,
-    /// Expected over observed number, less 1; null where none was observed.
+    /// Expected over observed number, minus 1; null if no event was observed.
     #[serde(default)]
     pub error: Option<f64>,
 }
 
-/// Where a predicted number comes from.
+/// Source of a predicted number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// How many there were.
+    /// The number of events counted so far.
     Counted,
     /// The fitted distribution.
     Fitted,
 }
 
-/// How long a measurement must run to support a percentile: at least ten packets above it.
+/// Length of a measurement that supports a percentile, with at least ten packets above it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Support {
-    /// The percentile, in percent.
+    /// Percentile, in percent.
     pub percentile: f64,
-    /// Packets that it needs.
+    /// Number of packets needed.
     pub packets: u64,
-    /// How long that takes at this rate, in s; null where there is no rate.
+    /// Time needed at the measured rate, in s; null if the rate is unknown.
     pub seconds: Option<f64>,
-    /// Whether the packets that were looked at are enough.
+    /// Whether the analyzed packets are enough.
     pub supported: bool,
 }

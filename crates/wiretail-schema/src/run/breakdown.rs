@@ -1,96 +1,98 @@
-//! Whose the delay is: the devices' own (the VNFs'), or that of what carries packets to them and from them
-//! (the infrastructure's). Formula and limits: `docs/kpi/breakdown.md`.
+//! Latency breakdown: how much of a delay belongs to the devices (the VNFs), and how much to the switches and
+//! links around them (the infrastructure). Formula and limits: `docs/kpi/breakdown.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::summary::Percentile;
 
-/// The delay of one direction of a trial, packet by packet divided between the devices and the infrastructure.
+/// Breakdown of the delay in one direction of a trial into devices and infrastructure, packet by packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakdown {
-    /// Which direction: the segment of the whole way, "forward" or "back".
+    /// Name of the segment from the first tap to the last, "forward" or "back", which gives the direction.
     pub segment: String,
-    /// Devices that each packet crossed.
+    /// Number of devices that each packet crossed.
     pub devices: usize,
-    /// Packets that all three distributions rest on: those that were seen before and behind every device.
+    /// Number of packets in all three distributions: those seen by the taps on both sides of every device.
     pub packets: u64,
-    /// Packets of the whole way that were not, or whose key came more than once.
+    /// Packets of the whole path that were not seen by every tap, or that had a repeated key.
     pub left_out: u64,
-    /// Packets whose stamps say that the devices took longer than the whole way: left out, too.
+    /// Packets with timestamps that make the devices' delay larger than the delay of the whole path. They are
+    /// excluded as well.
     pub contradictory: u64,
-    /// From the first tap to the last.
+    /// Delay from the first tap to the last.
     pub whole: BreakdownDelays,
-    /// What is left of it: switch, links, and their queues.
+    /// Delay outside the devices: switch, links and their queues.
     pub infrastructure: BreakdownDelays,
-    /// In the devices, from the tap before each to the tap behind it, all of them together.
+    /// Delay inside the devices, summed over all devices, each measured between the taps on its two sides.
     pub vnf: BreakdownDelays,
 }
 
-/// One distribution of [`Breakdown`].
+/// Delay distribution of one part of a [`Breakdown`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakdownDelays {
     /// Arithmetic mean, in ns. Means add up, percentiles do not.
     pub mean_ns: f64,
-    /// Largest, in ns.
+    /// Largest delay, in ns.
     pub max_ns: i64,
-    /// 50, 99, 99.9 and 99.99 %, with their 95 % confidence intervals; empty where no packet is left.
+    /// Percentiles 50, 99, 99.9 and 99.99 %, with 95 % confidence intervals; empty if no packets remain.
     pub percentiles: Vec<Percentile>,
 }
 
-/// The three distributions at so many percentiles that they can be drawn and held against another trial's;
-/// `breakdown.json` in a trial's directory holds one a direction. The percentiles are the same in every trial, up to
-/// the last that its packets reach.
+/// The three distributions at enough percentiles to plot them and to compare them between trials.
+/// `breakdown.json` in a trial's directory holds one entry per direction. The percentiles are the same in
+/// every trial, up to the highest that the number of packets supports.
 ///
-/// The intervals are of 97.5 %, not of 95 %, so that those of two trials together hold with 95 %.
+/// The confidence intervals are 97.5 % rather than 95 %, so that the intervals of two trials hold together
+/// with 95 %.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakdownCurves {
-    /// As in [`Breakdown`].
+    /// Name of the segment, as in [`Breakdown`].
     pub segment: String,
-    /// From the first tap to the last.
+    /// Percentiles of the delay from the first tap to the last.
     pub whole: Vec<Percentile>,
-    /// Switch, links, and their queues.
+    /// Percentiles of the delay in switch, links and their queues.
     pub infrastructure: Vec<Percentile>,
-    /// In the devices.
+    /// Percentiles of the delay inside the devices.
     pub vnf: Vec<Percentile>,
 }
 
-/// The curves of a trial.
+/// Breakdown curves of one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialCurves {
-    /// [`TrialRecord::number`](crate::run::TrialRecord::number), from 1.
+    /// Number of the trial, from 1; see [`TrialRecord::number`](crate::run::TrialRecord::number).
     pub trial: usize,
-    /// One a direction.
+    /// Curves, one entry per direction.
     pub curves: Vec<BreakdownCurves>,
 }
 
-/// What the devices of one trial take beyond those of another, in which the skeleton application takes their
-/// place: the difference of the two distributions of the VNFs' share, percentile by percentile.
+/// Delay that the devices of one trial add compared to a trial with the skeleton application in their place:
+/// the difference between the two VNF distributions, percentile by percentile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Addition {
     /// Number of the trial.
     pub trial: usize,
     /// Number of the trial with the skeleton.
     pub skeleton: usize,
-    /// As in [`Breakdown`].
+    /// Name of the segment, as in [`Breakdown`].
     pub segment: String,
     /// The difference at each percentile that both trials have, in ascending order.
     pub points: Vec<AddedDelay>,
-    /// Difference of the largest delays, in ns: single packets, so without an interval.
+    /// Difference between the largest delays, in ns. It has no interval, because each is a single packet.
     pub max_ns: i64,
 }
 
-/// The difference at one percentile.
+/// Added delay at one percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AddedDelay {
     /// p in percent: 99.9.
     pub percentile: f64,
-    /// The percentile of the device less that of the skeleton, in ns.
+    /// Percentile of the device minus percentile of the skeleton, in ns.
     pub value_ns: i64,
-    /// Lower bound of an interval of at least 95 %, in ns; None where no packet of the skeleton's bounds it.
+    /// Lower bound of an interval of at least 95 %, in ns; null if no packet of the skeleton bounds it.
     pub low_ns: Option<i64>,
-    /// Upper bound, in ns; None where no packet of the device's bounds it.
+    /// Upper bound of the interval, in ns; null if no packet of the device bounds it.
     pub high_ns: Option<i64>,
-    /// Whether both percentiles are supported, n (1 - p) >= 10.
+    /// Whether both percentiles are supported: n (1 - p) >= 10.
     pub supported: bool,
 }

@@ -1,34 +1,36 @@
-//! What a trial with known delays or known faults says about the measurement itself.
+//! Calibration of the measurement by trials with known delays or known faults.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A device delayed every so many packets by a known time: what of it was measured.
+/// Comparison of an injected delay with the measured one. The device delays every n-th packet by a known
+/// time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
-    /// The delay that the device added, in ns.
+    /// Delay added by the device, in ns.
     pub injected_ns: u64,
-    /// Every how many packets.
+    /// Interval between delayed packets, in packets.
     pub every: u64,
-    /// Packets that were delayed and arrived, outside of stalls and of the warm-up.
+    /// Number of delayed packets that arrived, outside of stalls and of the warm-up.
     pub delayed: u64,
-    /// Those that were not delayed, under the same conditions.
+    /// Number of packets that were not delayed, under the same conditions.
     pub others: u64,
-    /// Difference of the medians of both, in ns.
+    /// Median of the delayed packets minus median of the others, in ns.
     pub recovered_ns: i64,
-    /// Of the delayed ones, those among as many highest delays.
+    /// Number of delayed packets among the `delayed` highest delays.
     pub found: u64,
-    /// Packets that were left out, because a named stall fell into their way.
+    /// Packets excluded because a recorded stall fell into their time in the device.
     pub in_stalls: u64,
 }
 
 impl Calibration {
-    /// How far the recovered delay is from the injected one, in ns.
+    /// Returns the recovered delay minus the injected one, in ns.
     pub fn error_ns(&self) -> i64 {
         self.recovered_ns - self.injected_ns as i64
     }
 
-    /// Whether the error is within 1 us + 1 % of the injected delay, and every delayed packet was found.
+    /// Returns whether the error is within 1 us + 1 % of the injected delay, and every delayed packet was
+    /// found.
     pub fn holds(&self) -> bool {
         self.delayed > 0
             && self.found == self.delayed
@@ -36,49 +38,50 @@ impl Calibration {
     }
 }
 
-/// A device dropped, duplicated and swapped packets on purpose: what it did, and what of it was measured.
+/// Comparison of deliberate faults with the measured ones. The device drops, duplicates and swaps packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Accounting {
-    /// Packets sent to the device, as seen at the ingress tap.
+    /// Packets sent to the device, as seen by the ingress tap.
     pub packets: u64,
-    /// Packets that the device did not send: dropped on purpose, for want of room, or refused by the kernel.
+    /// Packets that the device did not send: dropped on purpose, dropped because a ring was full, or refused
+    /// by the kernel.
     pub dropped: u64,
-    /// Packets that were lost, as measured.
+    /// Measured number of lost packets.
     pub lost: u64,
     /// Packets that the device sent twice.
     pub duplicated: u64,
-    /// Further copies at the egress tap, as measured.
+    /// Measured number of further copies at the egress tap.
     pub duplicates: u64,
-    /// Packets that the device sent behind their successor.
+    /// Packets that the device sent after their successor.
     pub swapped: u64,
-    /// Reordered packets (RFC 4737), as measured: of two that are swapped, one.
+    /// Measured number of reordered packets (RFC 4737): one per swapped pair.
     pub reordered: u64,
 }
 
 impl Accounting {
-    /// Whether the measurement equals what the device did, packet for packet.
+    /// Returns whether the measured numbers equal the device's own, packet for packet.
     pub fn holds(&self) -> bool {
         (self.dropped, self.duplicated, self.swapped) == (self.lost, self.duplicates, self.reordered)
     }
 }
 
-/// A device filtered by a text that some packets carry: which packets were lost.
+/// Test of a device that filters packets with a certain text: which packets were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filtering {
-    /// One packet in so many was marked.
+    /// Interval between marked packets, in packets.
     pub every: u64,
-    /// Packets at the ingress tap, those of the warm-up left out.
+    /// Packets at the ingress tap, without the warm-up.
     pub packets: u64,
-    /// Those of them that carried the text.
+    /// Packets that carried the text.
     pub marked: u64,
-    /// Of these, those that were lost.
+    /// Packets with the text that were lost.
     pub marked_lost: u64,
-    /// Packets that were lost without carrying it.
+    /// Packets without the text that were lost.
     pub others_lost: u64,
 }
 
 impl Filtering {
-    /// Whether exactly the marked packets were lost.
+    /// Returns whether exactly the marked packets were lost.
     pub fn holds(&self) -> bool {
         self.marked > 0 && self.marked_lost == self.marked && self.others_lost == 0
     }

@@ -1,64 +1,67 @@
-//! What a trial took of energy, by what a meter said: counters of the processor (RAPL), or a command that prints watts.
+//! Energy used during a trial, measured by processor counters (RAPL) or by a command that prints watts.
 //!
-//! The host is in one of three *states*: idle (nothing of the trial runs), available (the device runs and waits), processing
-//! (packets cross it). What a meter said is [`Readings`]; what follows for each state is [`Energy`].
+//! The host is in one of three *states*: idle (no part of the trial runs), available (the device runs and
+//! waits), processing (packets cross the device). [`Readings`] holds the raw meter readings; [`Energy`] holds
+//! the result for each state.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name of the file in a trial's directory that holds what the meter said.
+/// File name of the meter readings in a trial's directory.
 pub const ENERGY_FILE: &str = "energy.csv";
 
-/// What a trial took of energy.
+/// Energy used during a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Energy {
-    /// What measured it.
+    /// Source of the readings.
     pub source: EnergySource,
-    /// Why there is no source, or why not every state has numbers; None where all is there.
+    /// Why there is no source, or why some states have no numbers; null if all numbers are present.
     pub reason: Option<String>,
-    /// How exactly a reading is known to belong to its moment, in ns: RAPL's counters are written anew about every
-    /// millisecond, a command is read at its interval. None without a source.
+    /// Uncertainty of the time of a reading, in ns: RAPL updates its counters about every millisecond; a
+    /// command is read at its interval. Null without a source.
     pub resolution_ns: Option<u64>,
-    /// What each state took, in their order; those that were not measured are left out.
+    /// Energy of each state, in order of the states; states that were not measured are omitted.
     pub states: Vec<StateEnergy>,
-    /// Packets that the load generator sent while the state was processing.
+    /// Packets sent by the load generator in the processing state.
     pub packets: u64,
-    /// What a million packets took, all that the host takes meanwhile included.
+    /// Energy per million packets, including all other consumption of the host at that time; null if not
+    /// measured.
     pub per_million_packets: Option<Joules>,
-    /// What they took beyond a device that runs and waits for as long.
+    /// Energy per million packets beyond that of a device that runs and waits for the same time; null if not
+    /// measured.
     pub per_million_packets_above_available: Option<Joules>,
 }
 
 /// An amount of energy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Joules {
-    /// In J.
+    /// Energy, in J.
     pub joules: f64,
-    /// How far it may be off by the times of the readings, in J. The meter's own error is not in it.
+    /// Uncertainty caused by the times of the readings, in J. Excludes the error of the meter itself.
     pub uncertainty_j: f64,
 }
 
-/// What measures energy.
+/// Source of energy readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EnergySource {
-    /// Counters of the processor: running average power limit, as the kernel's powercap tells them.
+    /// Processor counters: running average power limit (RAPL), read through the kernel's powercap interface.
     Rapl,
-    /// A command that prints watts: a metered outlet, a BMC.
+    /// A command that prints watts, such as one for a metered outlet or a BMC.
     Command,
-    /// Nothing.
+    /// No source.
     None,
 }
 
-/// What the host does.
+/// State of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EnergyState {
-    /// Nothing of the trial runs.
+    /// No part of the trial runs.
     Idle,
-    /// The device runs, and no packet comes.
+    /// The device runs, but receives no packets.
     Available,
     /// Packets are sent through the device.
     Processing,
@@ -74,38 +77,40 @@ impl fmt::Display for EnergyState {
     }
 }
 
-/// What a state took.
+/// Energy used in one state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateEnergy {
-    /// Which.
+    /// State of the host.
     pub state: EnergyState,
-    /// How long it was measured, in s.
+    /// Duration of the measurement, in s.
     pub seconds: f64,
-    /// Readings that its numbers rest on.
+    /// Number of readings.
     pub readings: u64,
-    /// All domains that are counted, together.
+    /// Total energy of all counted domains.
     pub total: Joules,
-    /// The same for each second, in W.
+    /// Mean power, in W.
     pub watts: f64,
-    /// What the meter tells apart.
+    /// Energy by domain of the meter.
     pub domains: Vec<DomainEnergy>,
 }
 
-/// What a part of the host took.
+/// Energy used by one domain of the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DomainEnergy {
-    /// Which: "package", "dram", "core", "uncore", "psys"; of a command "metered". All sockets together.
+    /// Name of the domain, over all sockets: "package", "dram", "core", "uncore" or "psys"; "metered" for a
+    /// command.
     pub domain: String,
-    /// In J.
+    /// Energy, in J.
     pub joules: f64,
-    /// For each second, in W.
+    /// Mean power, in W.
     pub watts: f64,
-    /// Whether it is in the total: cores are a part of their package, and psys holds what the others do.
+    /// Whether the domain is part of the total. Cores are part of their package, and psys includes the other
+    /// domains.
     pub counted: bool,
 }
 
 impl Energy {
-    /// Where there is no source, and why.
+    /// Returns a result without a source, with the reason.
     pub fn none(reason: String) -> Self {
         Self {
             source: EnergySource::None,
@@ -118,43 +123,43 @@ impl Energy {
         }
     }
 
-    /// What a state took; None where it was not measured.
+    /// Returns the energy of a state; `None` if it was not measured.
     pub fn state(&self, state: EnergyState) -> Option<&StateEnergy> {
         self.states.iter().find(|measured| measured.state == state)
     }
 }
 
-/// What a meter said in the course of a trial.
+/// Raw meter readings of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readings {
-    /// What it is.
+    /// Source of the readings.
     pub source: EnergySource,
-    /// As in [`Energy`].
+    /// Uncertainty of the time of a reading, in ns, as in [`Energy`].
     pub resolution_ns: u64,
-    /// Names of its domains, and whether each is counted.
+    /// Names of the domains, and whether each is part of the total.
     pub domains: Vec<(String, bool)>,
-    /// In the order of their times.
+    /// Readings in order of time.
     pub readings: Vec<Reading>,
-    /// When it gave up, in ns, and why.
+    /// Time at which the meter failed, in ns, and the reason; `None` if it did not fail.
     pub ended: Option<(u64, String)>,
 }
 
-/// What a meter said at a moment.
+/// One reading of the meter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// When, in ns of the monotonic clock.
+    /// Time of the reading, in ns of the monotonic clock.
     pub at_ns: u64,
-    /// For each domain: of RAPL the joules since the meter began, of a command the watts.
+    /// One value per domain: joules since the start of the meter for RAPL, watts for a command.
     pub values: Vec<f64>,
 }
 
-/// From when to when the host was in a state, in ns of the monotonic clock.
+/// Time span that the host spent in one state, in ns of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateSpan {
-    /// Which.
+    /// State of the host.
     pub state: EnergyState,
-    /// Its begin.
+    /// Start of the span, in ns.
     pub from_ns: u64,
-    /// Its end.
+    /// End of the span, in ns.
     pub to_ns: u64,
 }

@@ -1,5 +1,5 @@
-//! Disturbances that a device under test was given on purpose: what its trace is judged against. The list is
-//! `interferences.csv` in a trial's directory.
+//! Interference injected into a device under test: the ground truth for judging its explanation. The list is
+//! `interference.csv` in a trial's directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,37 +7,38 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Name of the list in a trial's directory.
+/// File name of the list in a trial's directory.
 pub const INTERFERENCE_FILE: &str = "interference.csv";
-/// Its first line.
+/// First line of the list.
 const HEADER: &str = "kind,start_ns,end_ns,pid,task,start_monotonic_ns,end_monotonic_ns";
 
-/// What is done to the device's core, or by its own loop.
+/// Kind of interference injected on the device's core or by its own loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterferenceKind {
-    /// Another thread of the device's process gives memory back, page by page: its core has to forget addresses.
+    /// Another thread of the device's process releases memory page by page, which forces TLB shootdowns on
+    /// the device's core.
     Shootdown,
-    /// Timers expire on its core.
+    /// Timers expire on the device's core.
     Timer,
-    /// A thread of a higher real-time priority computes on its core.
+    /// A thread with a higher real-time priority computes on the device's core.
     Hog,
-    /// Its loop touches memory that is not there yet.
+    /// The device's loop touches memory that is not mapped yet.
     PageFaults,
-    /// Packets of somebody else's are received on its core.
+    /// Unrelated packets are received on the device's core.
     Softirq,
-    /// Another core has it run a function that does next to nothing, again and again.
+    /// Another core repeatedly makes the device's core run a function that does almost nothing.
     Ipi,
-    /// Its loop does something else for a while.
+    /// The device's loop does other work for a while.
     Pause,
 }
 
 impl InterferenceKind {
-    /// All kinds, in the order in which they take turns.
+    /// All kinds, in the order of injection.
     pub const ALL: [Self; 7] =
         [Self::Shootdown, Self::Timer, Self::Hog, Self::PageFaults, Self::Softirq, Self::Ipi, Self::Pause];
 
-    /// As it is written in experiments and lists.
+    /// Returns the name used in experiments and lists.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shootdown => "shootdown",
@@ -50,38 +51,38 @@ impl InterferenceKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether the device's loop does it itself.
+    /// Returns whether the device's own loop injects it.
     pub fn is_own(self) -> bool {
         matches!(self, Self::PageFaults | Self::Pause)
     }
 }
 
-/// A disturbance that took place: a line of the list.
+/// One injected interference: a line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interference {
-    /// What.
+    /// Kind of the interference.
     pub kind: InterferenceKind,
-    /// When it began, in ns since 1970: the clock of the packets' stamps.
+    /// Start, in ns since 1970: the clock of the packet timestamps.
     pub start_ns: i64,
-    /// When it ended, in ns since 1970.
+    /// End, in ns since 1970.
     pub end_ns: i64,
-    /// The thread that did it; of timers, the one that armed them.
+    /// Thread that injected it; for timers, the thread that armed them.
     pub pid: i32,
-    /// Its name.
+    /// Name of the thread.
     pub task: String,
-    /// When it began, CLOCK_MONOTONIC in ns: the clock of a trace.
+    /// Start, CLOCK_MONOTONIC in ns: the clock of the trace.
     pub start_monotonic_ns: u64,
-    /// When it ended, CLOCK_MONOTONIC in ns.
+    /// End, CLOCK_MONOTONIC in ns.
     pub end_monotonic_ns: u64,
 }
 
 impl Interference {
-    /// The list as CSV. Commas and line ends of a thread's name become underscores.
+    /// Formats the list as CSV. Commas and line ends in thread names become underscores.
     pub fn list(interferences: &[Self]) -> String {
         let mut text = format!("{HEADER}\n");
         for row in interferences {
@@ -96,18 +97,18 @@ impl Interference {
         text
     }
 
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// The first line that is none of it, counted from 1, and what was expected there.
+    /// Returns an error that names the first invalid line, counted from 1, and the expected format.
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let mut lines = text.lines();
         if lines.next() != Some(HEADER) {
-            return Err(format!("line 1: expected the header of a list of disturbances, {HEADER}"));
+            return Err(format!("line 1: expected the header of the interference list, {HEADER}"));
         }
         let row = |(at, line)| {
             Self::row(line)
-                .ok_or_else(|| format!("line {}: \"{line}\" is no disturbance; expected {HEADER}", at + 2))
+                .ok_or_else(|| format!("line {}: \"{line}\" is not a valid entry; expected {HEADER}", at + 2))
         };
         lines.enumerate().map(row).collect()
     }
@@ -127,65 +128,69 @@ impl Interference {
     }
 }
 
-/// How well one kind was told.
+/// How well one kind of interference was attributed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KindGroundTruth {
-    /// Disturbances of that kind.
+    /// Number of injected interferences of this kind.
     pub injected: u64,
-    /// Late packets that belong to one of them.
+    /// Number of late packets that belong to one of them.
     pub packets: u64,
-    /// Of these, those of which that was said.
+    /// Number of these packets that were attributed to this kind.
     pub found: u64,
-    /// Late packets within any planted window of which that was said; some of them belong to others.
+    /// Number of late packets within any injected window that were attributed to this kind, including those
+    /// that belong to other kinds.
     pub said: u64,
-    /// Who was named as a sender where that was said rightly.
+    /// Senders named in correct attributions.
     pub senders: BTreeSet<String>,
-    /// Who planted it.
+    /// Threads that injected it.
     pub injectors: BTreeSet<String>,
 }
 
 impl KindGroundTruth {
-    /// Share of the packets that it delayed of which that was said; None without any.
+    /// Returns the fraction of the packets delayed by this kind that were attributed to it; `None` if there
+    /// are none.
     pub fn recall(&self) -> Option<f64> {
         share(self.found, self.packets)
     }
 
-    /// Share of the packets of which that was said that it delayed; None where it was never said.
+    /// Returns the fraction of the packets attributed to this kind that it delayed; `None` if none were
+    /// attributed to it.
     pub fn precision(&self) -> Option<f64> {
         share(self.found, self.said)
     }
 
-    /// Whether everybody who planted it was named. True for a kind that is told without a sender.
+    /// Returns whether every injector was named as a sender. True for a kind that is attributed without a
+    /// sender.
     pub fn is_every_sender_named(&self) -> bool {
         self.injectors.is_subset(&self.senders)
     }
 }
 
-/// How well planted disturbances were told.
+/// How well injected interference was attributed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroundTruthReport {
-    /// By kind; those that were planted, or said.
+    /// Results for each kind that was injected or attributed.
     pub kinds: BTreeMap<InterferenceKind, KindGroundTruth>,
-    /// Late packets outside of every planted window: this machine's own interruptions.
+    /// Late packets outside of all injected windows: interruptions caused by the machine itself.
     pub not_injected: u64,
-    /// Late packets that are not judged: they came so close behind others that by more than half of what they lost they
-    /// would have waited anyway, in a device that always takes the usual time.
+    /// Late packets that are not judged because they followed others too closely: they would have queued for
+    /// more than half of their excess delay even in a device that always takes the baseline.
     pub crowded: u64,
-    /// Late packets that are not judged: the disturbance was there for less than half of what they lost, so that
-    /// something else delayed them in the main.
+    /// Late packets that are not judged because the interference covers less than half of their excess delay:
+    /// something else was the main cause.
     pub doubtful: u64,
-    /// Where what was said is not what was planted.
+    /// Mismatches between injected and attributed causes.
     pub confused: Vec<Confused>,
 }
 
-/// Packets of which something else was said than what was planted.
+/// Packets attributed to another cause than the injected one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confused {
-    /// What was planted.
+    /// Injected kind.
     pub injected: InterferenceKind,
-    /// What was said; empty where no cause was named.
+    /// Attributed cause; empty if no cause was named.
     pub said: String,
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
 }
 
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_as_it_was_written() {
+    fn list_round_trips() {
         let list: Vec<_> = InterferenceKind::ALL.into_iter().map(one).collect();
         assert_eq!(Interference::parse(&Interference::list(&list)), Ok(list));
         let named = Interference { task: "a,b\nc".to_owned(), ..one(InterferenceKind::Hog) };
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lists_are_refused_by_line() {
+    fn rejects_other_lists_by_line() {
         assert!(Interference::parse("kind\n").unwrap_err().starts_with("line 1: expected"));
         let text = format!("{}nap,1,2,3,x,4,5\n", Interference::list(&[one(InterferenceKind::Pause)]));
         assert!(Interference::parse(&text).unwrap_err().starts_with("line 3: \"nap,"));

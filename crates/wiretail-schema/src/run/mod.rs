@@ -1,7 +1,8 @@
-//! A run: what `manifest.json` in a run directory holds.
+//! A run: the content of `manifest.json` in a run directory.
 //!
-//! A run is the trials of one experiment; a trial is one load on one device under test. A trial's taps
-//! bound *segments*: from one tap to another, each with an analysis of its own ([`Summary`](crate::summary::Summary)). The first segment is the whole device under test.
+//! A run consists of the trials of one experiment. A trial is one load on one device under test. The taps of
+//! a trial bound *segments*, each from one tap to another and with its own analysis
+//! ([`Summary`](crate::summary::Summary)). The first segment is the whole device under test.
 
 pub mod breakdown;
 pub mod calibration;
@@ -19,81 +20,85 @@ use crate::run::breakdown::Breakdown;
 use crate::run::calibration::{Accounting, Calibration, Filtering};
 use crate::run::energy::Energy;
 
-/// Name and version of the document; the number rises when a reader of the old one would be misled.
+/// Schema name and version of the manifest. The number increases if a reader of the old version would misread
+/// the new one.
 pub const RUN_SCHEMA: &str = "wiretail.run/1";
 
-/// In the notes of a trial whose device ran in a virtual machine: the processor ran its instructions (KVM).
+/// Note of a trial with a device in a virtual machine: the guest's instructions ran on the processor (KVM).
+/// Recommendations compare the note's exact text, so a change would disable them for older runs.
 pub const GUEST_ON_PROCESSOR: &str = "the virtual machine ran on the processor (kvm)";
-/// In the same place: QEMU ran them, in software.
+/// Note of a trial with a device in a virtual machine: QEMU emulated the guest's processor. Compared by its
+/// exact text as well.
 pub const GUEST_EMULATED: &str =
     "the virtual machine's processor was emulated in software (tcg): its delays say little about hardware";
 
-/// A run of an experiment: what was done, on which host, with which outcome.
+/// A run of an experiment: the host, the trials and their outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
-    /// Always [`RUN_SCHEMA`].
+    /// Schema name and version ([`RUN_SCHEMA`]).
     pub schema: String,
-    /// Version of the program.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// The experiment's title.
+    /// Title of the experiment.
     pub title: String,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// When it began, in s since 1970.
+    /// Start time, in s since 1970.
     pub started_s: u64,
-    /// Trials that the experiment asks for; `trials` holds fewer while it runs, or where it was interrupted.
+    /// Number of trials that the experiment defines. `trials` holds fewer while the run is in progress or if
+    /// it was interrupted.
     pub trials_planned: usize,
-    /// Full names of the keys that vary from trial to trial, in their order: "dut.kind", "traffic.rate".
+    /// Full names of the keys that vary between trials, in order: "dut.kind", "traffic.rate".
     pub factors: Vec<String>,
-    /// The machine.
+    /// Host that the trials ran on.
     pub host: HostSnapshot,
-    /// The trials done, in their order.
+    /// Executed trials, in order.
     pub trials: Vec<TrialRecord>,
 }
 
-/// Facts of a host. None or empty is what the machine does not say.
+/// Facts about a host. A field is null or empty if the machine does not report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSnapshot {
-    /// Release of the kernel: `6.18.0`.
+    /// Kernel release: `6.18.0`.
     pub kernel: Option<String>,
-    /// How it was built, with its preemption model.
+    /// Kernel build information, with the preemption model.
     pub kernel_build: Option<String>,
-    /// What it was started with: `isolcpus`, `nohz_full`, `idle`, …
+    /// Kernel command line: `isolcpus`, `nohz_full`, `idle`, …
     pub command_line: Option<String>,
-    /// Whether it is a real-time kernel (PREEMPT_RT).
+    /// Whether the kernel is a real-time kernel (PREEMPT_RT).
     pub realtime_kernel: bool,
     /// Model of the processor.
     pub cpu_model: Option<String>,
-    /// Cores that are online, as a list.
+    /// List of online cores.
     pub cores_online: Option<String>,
-    /// Cores that are isolated, as a list.
+    /// List of isolated cores.
     pub cores_isolated: Option<String>,
-    /// Cores without a periodic tick, as a list.
+    /// List of cores without a periodic tick.
     pub cores_nohz_full: Option<String>,
-    /// Whether two threads share a physical core.
+    /// Whether two hardware threads share a physical core.
     pub smt_active: Option<bool>,
-    /// Whether the processor says that it runs under a hypervisor.
+    /// Whether the processor reports that it runs under a hypervisor.
     pub hypervisor: bool,
-    /// Maker and model of the machine, as its firmware says: names the hypervisor, too.
+    /// Manufacturer and model of the machine as reported by its firmware, which also identifies a hypervisor.
     pub machine: Option<String>,
-    /// Clock that timestamps come from: `tsc` is the fast and steady one.
+    /// Clock source of timestamps; `tsc` is fast and steady.
     pub clocksource: Option<String>,
     /// Frequency governor of the first core.
     pub governor: Option<String>,
-    /// Driver of idle states; deep ones add wake-up latency.
+    /// Driver of the CPU idle states. Deep states add wake-up latency.
     pub idle_driver: Option<String>,
-    /// Transparent huge pages: the line with the choice in brackets.
+    /// Transparent huge pages setting: the kernel's line with the active choice in brackets.
     pub transparent_hugepages: Option<String>,
-    /// Huge pages of 2 MiB that are reserved.
+    /// Number of reserved huge pages of 2 MiB.
     pub hugepages: Option<u64>,
-    /// Microseconds of a period that real-time threads may take; -1 for all.
+    /// Time per period that real-time threads may run, in µs; -1 for no limit.
     pub realtime_runtime_us: Option<i64>,
-    /// Microseconds of that period.
+    /// Length of that period, in µs.
     pub realtime_period_us: Option<i64>,
-    /// Memory, in bytes.
+    /// Memory size, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Mitigations of the processor's vulnerabilities that are in force, `name: what`.
+    /// Active mitigations of processor vulnerabilities, as `name: mitigation`.
     pub mitigations: Vec<String>,
 }
 
@@ -102,140 +107,145 @@ pub struct HostSnapshot {
 pub struct TrialRecord {
     /// Position in the experiment, from 1.
     pub number: usize,
-    /// Which repeat it is, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u64,
-    /// Its factors: "skeleton-10kpps".
+    /// Name made of the factor values: "skeleton-10kpps".
     pub name: String,
-    /// Its directory below the run's: "trials/0001-skeleton-10kpps".
+    /// Directory of the trial, relative to the run directory: "trials/0001-skeleton-10kpps".
     pub directory: String,
-    /// What became of it.
+    /// Outcome of the trial.
     pub state: TrialState,
-    /// Why it is invalid, failed or interrupted; empty otherwise.
+    /// Reasons why the trial is invalid, failed or interrupted; empty otherwise.
     pub reasons: Vec<String>,
-    /// What the reader should know though it is valid; empty in most trials.
+    /// Notes about a valid trial; usually empty.
     pub notes: Vec<String>,
-    /// How often it was repeated because an earlier attempt failed or was invalid; 0 for a trial that was right at once.
+    /// Number of retries after failed or invalid executions; 0 if the first execution succeeded.
     pub retries: u32,
     /// Every key of the experiment with its value in this trial.
     pub settings: Vec<SettingRecord>,
-    /// What the load generator did; None where it did not start.
+    /// Counters of the load generator; null if it did not start.
     pub generator: Option<GeneratorRecord>,
-    /// What the device under test says of itself; None where it does not count.
+    /// Counters reported by the device under test; null if it reports none.
     pub dut: Option<DutRecord>,
-    /// What each device counted of the trial's packets, beside what the taps around it saw; empty where none counts.
+    /// Packet counts reported by each device, next to those of the taps around it; empty if no device reports
+    /// counts.
     #[serde(default)]
     pub devices: Vec<DeviceCounts>,
-    /// What was tapped.
+    /// Taps of the trial.
     pub taps: Vec<TapRecord>,
-    /// From which tap to which tap delays were taken; the first is the whole device under test.
+    /// Segments between which delays were measured. The first is the whole device under test.
     pub segments: Vec<SegmentRecord>,
-    /// Times at which a role's core was taken from it.
+    /// Stalls: times at which a role's core was taken from it.
     pub stalls: StallsRecord,
-    /// What the known delays of the device say about the measurement; None where it adds none.
+    /// Calibration by known delays of the device; null if the device adds none.
     pub calibration: Option<Calibration>,
-    /// Whether the known faults of the device were measured exactly; None where it commits none.
+    /// Comparison of deliberate faults with the measured ones; null if the device makes none.
     pub accounting: Option<Accounting>,
-    /// Whose the delay is, one entry a direction; empty where there is no switch, and of a soak.
+    /// Breakdown of the delay into devices and infrastructure, one entry per direction; empty without a
+    /// switch, and for a soak.
     #[serde(default)]
     pub breakdown: Vec<Breakdown>,
-    /// Whether a filter took exactly the packets that carry its text; None where there is none.
+    /// Whether a filter dropped exactly the packets that carry its text; null if the device does not filter.
     #[serde(default)]
     pub filtering: Option<Filtering>,
-    /// Interrupts of the device's and the load generator's core from the first packet to the last, by the kernel's
-    /// counters: those that came at all. Empty where it is not known which cores those are.
+    /// Interrupts on the cores of the device and the load generator, from the first packet to the last,
+    /// according to the kernel's counters. Only counters that increased. Empty if these cores are not known.
     #[serde(default)]
     pub interrupts: Vec<InterruptDelta>,
-    /// What it took of energy; None where nobody asked (`energy.source = "none"`), or it did not run.
+    /// Energy used during the trial; null if it was not requested (`energy.source = "none"`) or the trial did
+    /// not run.
     #[serde(default)]
     pub energy: Option<Energy>,
 }
 
-/// How often a core was interrupted for one reason.
+/// Number of interrupts of one kind on one core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptDelta {
-    /// The core.
+    /// Core number.
     pub cpu: u32,
-    /// The interrupt, as in `/proc/interrupts`: "TLB shootdowns (TLB)".
+    /// Name of the interrupt, as in `/proc/interrupts`: "TLB shootdowns (TLB)".
     pub name: String,
-    /// How often.
+    /// Number of interrupts.
     pub count: u64,
 }
 
-/// A key's value in a trial.
+/// Value of an experiment key in a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingRecord {
-    /// Full name: "traffic.rate".
+    /// Full name of the key: "traffic.rate".
     pub key: String,
-    /// As the experiment has it: "10 kpps".
+    /// Value as written in the experiment: "10 kpps".
     pub text: String,
-    /// In its base unit: packets a second, ns, bytes, or the number itself; 0 for texts.
+    /// Value in its base unit: packets per second, ns, bytes or the plain number; 0 for texts.
     pub number: u64,
 }
 
-/// What the load generator did.
+/// Counters of the load generator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratorRecord {
-    /// Offered load asked for, in packets a second.
+    /// Requested load, in packets per second.
     pub offered_pps: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Their bytes, without frame check sequences.
+    /// Sum of the lengths of sent packets in bytes, without frame check sequences.
     pub sent_bytes: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel did not accept.
     pub failed: u64,
-    /// Packets that left later than the limit after their intended departure.
+    /// Packets that left later than planned by more than the limit.
     pub late: u64,
-    /// That limit, in ns.
+    /// Limit for `late`, in ns.
     pub late_limit_ns: u64,
-    /// Actual minus intended departure, in ns: median, 99th, 99.9th percentile, maximum.
+    /// Actual minus planned departure, in ns: median, 99th and 99.9th percentile, maximum.
     pub lateness_ns: [u64; 4],
 }
 
-/// What the device under test says of itself.
+/// Counters reported by the device under test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DutRecord {
-    /// Packets that it took.
+    /// Number of packets received.
     pub received: u64,
-    /// Packets that it sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets that found its receiving ring full.
+    /// Packets dropped because its receive ring was full.
     pub dropped: u64,
-    /// Packets that could not be sent.
+    /// Packets that the device failed to send.
     pub failed: u64,
-    /// Packets that it dropped on purpose.
+    /// Packets dropped on purpose.
     pub faults_dropped: u64,
-    /// Packets that it sent twice on purpose.
+    /// Packets sent twice on purpose.
     pub faults_duplicated: u64,
-    /// Packets that it sent behind their successor on purpose.
+    /// Packets sent after their successor on purpose.
     pub faults_swapped: u64,
 }
 
-/// What a device counted between the first and the last packet of a trial, all its directions together, and what
-/// the taps around it saw.
+/// Packet counts reported by a device between the first and the last packet of a trial, over all directions,
+/// and the counts of the taps around it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceCounts {
-    /// Which: "dut1", "switch".
+    /// Name of the device: "dut1", "switch".
     pub device: String,
-    /// Packets that it says it took.
+    /// Packets received, as reported by the device.
     pub received: u64,
-    /// Packets that it says it sent.
+    /// Packets sent, as reported by the device.
     pub sent: u64,
-    /// Packets that it says it lost before it took them, or dropped for another reason than a rule.
+    /// Packets lost before the device received them, or dropped for another reason than a rule, as reported
+    /// by the device.
     pub dropped: u64,
-    /// Of those that it took, packets that it says a rule of its made it drop.
+    /// Packets received and then dropped by a rule of the device, as reported by the device.
     #[serde(default)]
     pub filtered: u64,
-    /// Packets that it says it could not send.
+    /// Packets that the device failed to send, as reported by the device.
     pub failed: u64,
-    /// Packets that the taps saw enter it; None where not every way in has one.
+    /// Packets that the taps saw enter the device; null if an input has no tap.
     pub tapped_in: Option<u64>,
-    /// Packets that the taps saw leave it; None where not every way out has one.
+    /// Packets that the taps saw leave the device; null if an output has no tap.
     pub tapped_out: Option<u64>,
 }
 
 impl DeviceCounts {
-    /// Whether the device counted what the taps saw: everything that it took or dropped came in, and
-    /// everything that it sent came out; one that filters has done one or the other with everything it took.
+    /// Returns whether the device's counts agree with the taps: all packets that it received or dropped came
+    /// in, and all packets that it sent came out. A device that filters must have sent, filtered or failed to
+    /// send every packet that it received.
     pub fn agrees(&self) -> bool {
         let came = self
             .tapped_in
@@ -245,70 +255,71 @@ impl DeviceCounts {
     }
 }
 
-/// One tap.
+/// A tap of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TapRecord {
-    /// Its name, also that of its interface in the capture file: "pre", "post".
+    /// Name of the tap and of its interface in the capture file: "pre", "post".
     pub name: String,
-    /// Where on the wire, in words: "in of the device under test, arriving".
+    /// Position on the wire, in words: "in of the device under test, arriving".
     pub place: String,
-    /// Where its stamps come from: "kernel software".
+    /// Source of the timestamps: "kernel software".
     pub timestamp_source: String,
-    /// Packets recorded.
+    /// Number of packets recorded.
     pub packets: u64,
-    /// Packets that the capture dropped: not the device's loss.
+    /// Packets that the capture dropped. They do not count as loss of the device.
     pub drops: u64,
 }
 
-/// From one tap to another.
+/// A segment: the path from one tap to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SegmentRecord {
-    /// Its name: "forward", "back", "hop 1".
+    /// Name of the segment: "forward", "back", "hop 1".
     pub name: String,
-    /// Tap of its ingress wire.
+    /// Tap at the ingress of the segment.
     pub pre: String,
-    /// Tap of its egress wire.
+    /// Tap at the egress of the segment.
     pub post: String,
-    /// Directory of its analysis below the run's: that of the trial for the first segment.
+    /// Directory of the analysis, relative to the run directory. For the first segment, the directory of the
+    /// trial.
     pub directory: String,
-    /// Whether it was analysed: summary.json and report.html are there.
+    /// Whether the segment was analyzed; if so, summary.json and report.html exist.
     pub analysed: bool,
 }
 
-/// Times at which a role's core was taken from it.
+/// Stalls: times at which a role's core was taken from it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StallsRecord {
-    /// Shorter ones are not told apart from the work itself, in ns.
+    /// Shortest recorded stall, in ns. Shorter ones cannot be distinguished from the work itself.
     pub threshold_ns: u64,
-    /// How many of each cause, and how long together; causes that did not occur are left out.
+    /// Number and total duration of stalls by cause; causes that did not occur are omitted.
     pub causes: Vec<StallCauseRecord>,
-    /// The longest ones, longest first.
+    /// The longest stalls, longest first.
     pub longest: Vec<StallRecord>,
 }
 
-/// All stalls of one cause.
+/// Stalls of one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StallCauseRecord {
-    /// The cause.
+    /// Cause of the stalls.
     pub cause: StallCause,
-    /// How many.
+    /// Number of stalls.
     pub count: u64,
-    /// How long together, in ns.
+    /// Total duration of the stalls, in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// Longest stall, in ns.
     pub longest_ns: u64,
 }
 
-/// One stall.
+/// A stall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StallRecord {
-    /// When it began, in ns since 1970.
+    /// Start, in ns since 1970.
     pub start_ns: i64,
-    /// How long it was, in ns.
+    /// Duration, in ns.
     pub duration_ns: u64,
-    /// Who was stalled: "load generator", "device under test", or both.
+    /// Stalled role: "load generator", "device under test", or both.
     pub role: String,
-    /// Why, as far as can be told.
+    /// Cause of the stall, as far as it can be determined.
     pub cause: StallCause,
 }
 
@@ -316,30 +327,31 @@ pub struct StallRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StallCause {
-    /// All busy cores stood still at the same time: the hypervisor or firmware paused them.
+    /// All busy cores stood still at the same time: the hypervisor or the firmware paused them.
     AllCoresPaused,
-    /// The scheduler gave the core to others: the fair server against a real-time thread, or another task.
+    /// The scheduler ran another thread on the core: the fair server in place of a real-time thread, or
+    /// another task.
     Scheduler,
-    /// One core stood still and the scheduler did not run anybody else: interrupts, or the hypervisor.
+    /// One core stood still while the scheduler ran no other thread: interrupts or the hypervisor.
     OneCorePaused,
 }
 
-/// What became of a trial.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// Its numbers may be used.
+    /// The trial's numbers may be used.
     Valid,
-    /// It ran, but its numbers say nothing about the device under test.
+    /// The trial ran, but its numbers do not characterize the device under test.
     Invalid,
-    /// It did not run to its end, and left no numbers.
+    /// The trial did not finish and left no numbers.
     Failed,
-    /// It did not run to its end; its numbers are those up to there.
+    /// The trial did not finish; its numbers cover the time until then.
     Interrupted,
 }
 
 impl TrialRecord {
-    /// A record without settings or numbers.
+    /// Returns a record without settings or numbers.
     pub fn blank(number: usize, repeat: u64, name: &str, state: TrialState) -> Self {
         Self {
             number,
@@ -366,7 +378,7 @@ impl TrialRecord {
         }
     }
 
-    /// The value of a key by its full name, such as "traffic.rate".
+    /// Returns the value of a key, given its full name such as "traffic.rate".
     pub fn setting(&self, key: &str) -> Option<&SettingRecord> {
         self.settings.iter().find(|setting| setting.key == key)
     }

@@ -1,60 +1,61 @@
-//! What tracing a trial changes of it: traced trials against untraced ones that are alike in all else. Formula and
-//! limits: `docs/kpi/overhead.md`.
+//! Overhead of tracing: traced trials compared with untraced control trials that are otherwise identical.
+//! Formula and limits: `docs/kpi/overhead.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::scenario::Scenario;
 
-/// Traced trials and their untraced twins, of one scenario.
+/// Overhead of tracing in one scenario: traced trials and their untraced controls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overhead {
-    /// What they have in common of the factors.
+    /// Factors that the trials have in common.
     pub scenario: Scenario,
-    /// The traced trials, by their numbers: repeats.
+    /// Numbers of the traced trials, which are repeats.
     pub traced: Vec<usize>,
-    /// The untraced ones.
+    /// Numbers of the untraced trials.
     pub untraced: Vec<usize>,
-    /// The median delay and a percentile of the tail.
+    /// Overhead at the median delay and at a percentile of the tail.
     pub percentiles: Vec<OverheadAt>,
 }
 
-/// What tracing changes of one percentile of the delay.
+/// Overhead of tracing at one percentile of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverheadAt {
     /// p in percent: 99.9.
     pub percentile: f64,
-    /// With tracing, in ns: of several trials the median, of an even number the lower middle one.
+    /// Percentile with tracing, in ns: the median over the traced trials, or the lower middle value for an
+    /// even number of trials.
     pub traced_ns: i64,
-    /// Without, likewise.
+    /// Percentile without tracing, in ns, computed in the same way.
     pub untraced_ns: i64,
-    /// With less without, in ns.
+    /// `traced_ns` minus `untraced_ns`, in ns.
     pub difference_ns: i64,
-    /// The lowest among the untraced trials, in ns.
+    /// Lowest value among the untraced trials, in ns.
     pub lowest_ns: i64,
-    /// The highest among them, in ns.
+    /// Highest value among the untraced trials, in ns.
     pub highest_ns: i64,
-    /// Whether the percentile is supported in all of these trials, n (1 - p) >= 10.
+    /// Whether the percentile is supported in all of these trials: n (1 - p) >= 10.
     pub supported: bool,
-    /// What follows.
+    /// Conclusion from the difference and the range.
     pub verdict: OverheadVerdict,
 }
 
 impl OverheadAt {
-    /// How far apart untraced trials are, that nothing distinguishes, in ns.
+    /// Returns the range of the untraced trials, which differ only by chance, in ns.
     pub fn range_ns(&self) -> i64 {
         self.highest_ns.saturating_sub(self.lowest_ns)
     }
 }
 
-/// Whether tracing can be told from what differs between trials anyway.
+/// Whether the effect of tracing is distinguishable from the variation between trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverheadVerdict {
-    /// The difference is no larger than the range of the untraced trials.
+    /// The difference does not exceed the range of the untraced trials.
     Within,
-    /// It is larger.
+    /// The difference exceeds the range of the untraced trials.
     Beyond,
-    /// There is one untraced trial only: nobody knows how far apart two of them would be.
+    /// There is only one untraced trial, so the variation between trials is unknown.
     Unknown,
 }

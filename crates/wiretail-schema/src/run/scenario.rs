@@ -1,5 +1,5 @@
-//! Trials side by side: which of them measure the same under another load, and from which load on a
-//! device no longer keeps up.
+//! Comparison of trials: which trials measure the same scenario under different loads, and the load at which
+//! a device no longer keeps up.
 
 use std::fmt;
 
@@ -9,122 +9,127 @@ use serde::{Deserialize, Serialize};
 use crate::run::{Run, SettingRecord, TrialRecord};
 use crate::summary::Summary;
 
-/// Full name of the factor that is the load.
+/// Full name of the factor that sets the load.
 pub const RATE: &str = "traffic.rate";
 
-/// The analysis of one segment of one trial.
+/// Analysis of one segment of one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SegmentResult {
-    /// [`TrialRecord::number`], from 1.
+    /// Number of the trial, from 1; see [`TrialRecord::number`].
     pub trial: usize,
     /// Index in [`TrialRecord::segments`]; 0 is the whole device under test.
     pub segment: usize,
-    /// Its numbers.
+    /// Summary of the segment.
     pub summary: Summary,
 }
 
-/// What tells a trial from others of its run: its factors, without some of them. Repeats of a trial
-/// share theirs. Shown as words: "skeleton, batch 32, 100 B".
+/// Factors that distinguish a trial from others of its run, without some of them. Repeats of a trial share a
+/// scenario. Displayed as words: "skeleton, batch 32, 100 B".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scenario {
-    /// The factors left, in the order of the experiment's keys; a key without effect is not among them.
+    /// The remaining factors, in the order of the experiment's keys, without keys that have no effect.
     pub settings: Vec<SettingRecord>,
 }
 
-/// Devices under the same load, in the order of one percentile of their delay.
+/// Devices under the same load, ordered by one percentile of their delay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranking {
-    /// What they have in common of the factors: the load.
+    /// Factors that the devices have in common: the load.
     pub load: Scenario,
-    /// The percentile they are ranked by: 99.9.
+    /// Percentile used for the ranking: 99.9.
     pub percentile: f64,
-    /// The devices, by rising delay.
+    /// Devices in order of increasing delay.
     pub places: Vec<Place>,
 }
 
-/// A device's place among others. Where the intervals of two overlap, neither is told to be faster.
+/// Place of a device in a ranking. If the intervals of two devices overlap, neither ranks as faster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
-    /// The device: its factors.
+    /// The device, given by its factors.
     pub device: Scenario,
-    /// Valid trials that it rests on, by their numbers: repeats.
+    /// Numbers of the valid trials used, which are repeats.
     pub trials: Vec<usize>,
-    /// The percentile, in ns: of several trials the median, of an even number the lower middle one.
+    /// The percentile, in ns: the median over the trials, or the lower middle value for an even number of
+    /// trials.
     pub value_ns: i64,
-    /// The lowest lower bound of the trials' 95 % confidence intervals, in ns.
+    /// Lowest lower bound of the trials' 95 % confidence intervals, in ns.
     pub low_ns: i64,
-    /// The highest upper bound, in ns; None where one of them has none.
+    /// Highest upper bound of the trials' 95 % confidence intervals, in ns; null if one of them has none.
     pub high_ns: Option<i64>,
-    /// Whether the percentile is supported in every one of these trials.
+    /// Whether the percentile is supported in every trial used.
     pub supported: bool,
-    /// The best rank that the intervals allow, from 1: one more than there are devices that are faster for sure.
+    /// Best rank that the intervals allow, from 1: one more than the number of devices that are certainly
+    /// faster.
     pub best: usize,
-    /// The worst rank that they allow.
+    /// Worst rank that the intervals allow.
     pub worst: usize,
-    /// Positions in [`Ranking::places`] of those that it is not told apart from.
+    /// Devices that cannot be distinguished from this one, as indices into [`Ranking::places`].
     pub alike: Vec<usize>,
 }
 
-/// The load from which on a scenario leaves its plateau.
+/// Load above which a scenario leaves its plateau.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverloadMark {
-    /// The trials meant: their factors without [`RATE`].
+    /// Factors of the trials, without [`RATE`].
     pub scenario: Scenario,
-    /// From where on, and why.
+    /// Rate and sign of the overload.
     pub overload: Overload,
 }
 
-/// Where a curve over the offered rate leaves its plateau. The limits of the rule stand here, so that
-/// who applies it and who explains it have the same.
+/// Rate at which a curve over the offered load leaves its plateau. The limits of the rule are defined here so
+/// that the code that applies it and the code that explains it use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overload {
-    /// Lowest overloaded rate, in packets a second.
+    /// Lowest overloaded rate, in packets per second.
     pub rate_pps: u64,
-    /// What gave it away there.
+    /// Sign of the overload at that rate.
     pub sign: OverloadSign,
 }
 
-/// What gives an overload away.
+/// Sign by which an overload is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadSign {
-    /// More packets were lost than the limit allows.
+    /// The loss ratio exceeds the limit.
     Loss {
-        /// Share of packets lost at the rate.
+        /// Loss ratio at the rate.
         ratio: f64,
-        /// Highest share that still counts as the plateau.
+        /// Highest loss ratio that still counts as the plateau.
         limit: f64,
     },
-    /// The median delay is higher than the limit allows.
+    /// The median delay exceeds the limit.
     Delay {
         /// Median delay at the rate, in ns.
         p50_ns: i64,
-        /// Highest one that still counts as the plateau, in ns.
+        /// Highest median delay that still counts as the plateau, in ns.
         limit_ns: i64,
     },
 }
 
 impl Overload {
-    /// Loss up to this share is no overload.
+    /// Loss up to this fraction is not overload.
     pub const LOSS_MIN: f64 = 1e-3;
-    /// Nor is loss of up to so many times that of the lower rates, unless it exceeds [`Self::LOSS_STEP`].
+    /// Loss up to this multiple of the loss at lower rates is not overload either, unless it exceeds
+    /// [`Self::LOSS_STEP`].
     pub const LOSS_FACTOR: f64 = 10.0;
-    /// This much more loss than at the lower rates is overload, however much they lose.
+    /// A loss ratio that exceeds the ratio at lower rates by this much is overload, however high that ratio
+    /// is.
     pub const LOSS_STEP: f64 = 0.1;
-    /// A median delay of up to so many times that of the lower rates is no overload.
+    /// A median delay up to this multiple of the median at lower rates is not overload.
     pub const DELAY_FACTOR: f64 = 3.0;
-    /// Lower rates that the delay is held against: fewer are no plateau, as one of them may be odd.
+    /// Minimum number of lower rates to compare the delay with. Fewer do not form a plateau, because one of
+    /// them may be an outlier.
     pub const DELAY_RATES: usize = 2;
 }
 
 impl Scenario {
-    /// The factors of `trial` except those in `without`, by their full names.
+    /// Returns the factors of `trial` except those in `without`, given by their full names.
     pub fn of(run: &Run, trial: &TrialRecord, without: &[&str]) -> Self {
         let kept = run.factors.iter().filter(|key| !without.contains(&key.as_str()));
         Self { settings: kept.filter_map(|key| trial.setting(key)).cloned().collect() }
     }
 
-    /// The value of a factor by its full name.
+    /// Returns the value of a factor, given its full name.
     pub fn get(&self, key: &str) -> Option<&SettingRecord> {
         self.settings.iter().find(|setting| setting.key == key)
     }
@@ -144,7 +149,7 @@ impl fmt::Display for Scenario {
 }
 
 impl SettingRecord {
-    /// The value in words; with its key where the value alone says nothing: "skeleton", "batch 32".
+    /// Formats the value in words, with its key if the value alone is unclear: "skeleton", "batch 32".
     pub fn words(&self) -> String {
         let name = self.key.rsplit('.').next().unwrap_or_default();
         match self.key.as_str() {
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_reads_as_words() {
+    fn formats_scenario_as_words() {
         let settings = [
             ("dut.kind", "skeleton"),
             ("dut.batch", "32"),

@@ -1,18 +1,18 @@
-//! `stalls.csv`: when the core of a loop that never sleeps was taken from it, stall by stall.
+//! List of stalls, `stalls.csv`: times at which a polling loop lost its core.
 
 use std::fmt::Write as _;
 
-/// The list's name in a trial's directory.
+/// File name of the list in a trial's directory.
 pub const STALLS_FILE: &str = "stalls.csv";
 
 const HEADER: &str = "role,start_ns,end_ns,preempted";
 
-/// Whose loop it was.
+/// Role with a stalled loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StalledRole {
-    /// The load generator's.
+    /// The load generator.
     Generator,
-    /// The device's.
+    /// The device under test.
     Device,
 }
 
@@ -28,18 +28,18 @@ impl StalledRole {
 /// A stall: a line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallSpan {
-    /// Whose core it was.
+    /// Role that lost its core.
     pub role: StalledRole,
-    /// The loop's last reading of the clock before it, in ns since 1970: the clock of the packets' stamps.
+    /// Last clock reading of the loop before the stall, in ns since 1970: the clock of the packet timestamps.
     pub start_ns: i64,
-    /// The first one behind it.
+    /// First clock reading of the loop after the stall, in ns since 1970.
     pub end_ns: i64,
     /// Whether the scheduler gave the core to another thread.
     pub preempted: bool,
 }
 
 impl StallSpan {
-    /// The list as CSV.
+    /// Formats the list as CSV.
     pub fn list(stalls: &[Self]) -> String {
         let mut text = format!("{HEADER}\n");
         for stall in stalls {
@@ -49,10 +49,10 @@ impl StallSpan {
         text
     }
 
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// The first line that is none of it, counted from 1, and what was expected there.
+    /// Returns an error that names the first invalid line, counted from 1, and the expected format.
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let mut lines = text.lines();
         if lines.next() != Some(HEADER) {
@@ -60,7 +60,7 @@ impl StallSpan {
         }
         let row = |(at, line)| {
             Self::row(line)
-                .ok_or_else(|| format!("line {}: \"{line}\" is no stall; expected {HEADER}", at + 2))
+                .ok_or_else(|| format!("line {}: \"{line}\" is not a valid entry; expected {HEADER}", at + 2))
         };
         lines.enumerate().map(row).collect()
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn list_round_trips() {
         let stall =
             |role, start_ns, preempted| StallSpan { role, start_ns, end_ns: start_ns + 5000, preempted };
         let stalls = [stall(StalledRole::Device, 7, true), stall(StalledRole::Generator, 9, false)];

@@ -1,20 +1,19 @@
-//! The data behind a plot.
+//! Data of a plot.
 //!
-//! One type for every figure: the analysis fills it, the report draws it, the CSV writer prints it.
-//! A figure holds the numbers as they are (ns, packets, seconds); how they are scaled for the eye
-//! is the report's business.
+//! All figures share one type: the analysis fills it, the report draws it, the CSV writer prints it. A figure
+//! holds plain values (ns, packets, seconds); the report scales them for display.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One plot with everything needed to draw it and to write it as CSV.
+/// A plot, with everything needed to draw it and to write it as CSV.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// Stable name: part of file names and of links, lower-case with dashes.
+    /// Stable identifier, lower case with dashes. Part of file names and links.
     pub id: String,
-    /// Heading for people.
+    /// Heading of the figure.
     pub title: String,
-    /// What the reader should look for, in one or two sentences, and what the figure rests on.
+    /// Caption of one or two sentences: what to look for, and the data that the figure is based on.
     pub caption: String,
     /// Horizontal axis.
     pub x: Axis,
@@ -22,22 +21,22 @@ pub struct Figure {
     pub y: Axis,
     /// How the points are drawn.
     pub mark: Mark,
-    /// The data, one entry a curve.
+    /// Curves of the figure.
     pub series: Vec<Series>,
     /// Horizontal or vertical reference lines, such as latency budgets.
     pub lines: Vec<ReferenceLine>,
 }
 
-/// An axis: what it shows, in which unit, on which scale.
+/// An axis: label, unit and scale.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Axis {
-    /// What is shown, for people: "one-way delay".
+    /// Label of the axis: "one-way delay".
     pub label: String,
-    /// Column name in the CSV, with its unit: `delay_ns`.
+    /// Column name in the CSV file, with its unit: `delay_ns`.
     pub column: String,
     /// Unit of the values.
     pub unit: Unit,
-    /// How values are spread over the axis.
+    /// Scale of the axis.
     pub scale: Scale,
 }
 
@@ -45,15 +44,15 @@ pub struct Axis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Nanoseconds; shown as ns, µs, ms or s.
+    /// Nanoseconds; displayed as ns, µs, ms or s.
     Nanoseconds,
     /// Seconds since the start of the measurement.
     Seconds,
     /// A number of packets.
     Packets,
-    /// Packets a second.
+    /// Packets per second.
     PacketsPerSecond,
-    /// A share between 0 and 1.
+    /// A ratio between 0 and 1.
     Ratio,
     /// A percentile p in percent, between 0 and 100.
     Percentile,
@@ -61,15 +60,15 @@ pub enum Unit {
     Number,
 }
 
-/// How values are spread over an axis.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Even.
+    /// Linear.
     Linear,
-    /// Logarithmic to base 10.
+    /// Logarithmic, base 10.
     Log,
-    /// For percentiles: position log10(1/(1-p)), so that each further nine takes the same space.
+    /// For percentiles: the position is log10(1/(1-p)), so that each further nine takes the same space.
     Nines,
 }
 
@@ -77,36 +76,36 @@ pub enum Scale {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
-    /// A line from point to point.
+    /// A line through the points.
     Line,
-    /// A line that keeps each value up to the next point.
+    /// A step line that keeps each value until the next point.
     Step,
-    /// Points alone.
+    /// Points only.
     Point,
-    /// Bars from zero, of width `Series::bar_width`.
+    /// Bars from zero with width `Series::bar_width`.
     Bar,
 }
 
-/// One curve.
+/// A curve of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
-    /// Name in the legend and in the CSV.
+    /// Name in the legend and in the CSV file.
     pub name: String,
     /// Horizontal values.
     pub x: Vec<f64>,
-    /// Vertical values, as many as `x`.
+    /// Vertical values, one per value of `x`.
     pub y: Vec<f64>,
-    /// Lower bound of the confidence interval at each point, or empty.
+    /// Lower bound of the confidence interval at each point; empty if there are no intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
-    /// Upper bound of the confidence interval at each point, or empty.
+    /// Upper bound of the confidence interval at each point; empty if there are no intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
-    /// Whether the value at each point rests on enough packets, or empty where all do; points that
-    /// do not are drawn faint.
+    /// Whether enough packets support the value at each point; empty if all points are supported. Unsupported
+    /// points are drawn faint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported: Vec<bool>,
-    /// Width of each bar in the unit of `x`; `x` is its left edge. None for other marks.
+    /// Width of each bar in the unit of `x`, which is the left edge of the bar. Null for other marks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bar_width: Option<f64>,
 }
@@ -114,11 +113,11 @@ pub struct Series {
 /// A reference line with its label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferenceLine {
-    /// Which axis the value lies on.
+    /// Axis that the value belongs to.
     pub on: AxisName,
-    /// Where.
+    /// Position of the line on that axis.
     pub value: f64,
-    /// Text beside the line.
+    /// Text next to the line.
     pub label: String,
 }
 

@@ -1,16 +1,16 @@
-//! Sets of cores, as the kernel writes them.
+//! Sets of CPU cores, in the kernel's notation.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of cores, written as the kernel writes it: `0-3,8`.
+/// A set of CPU cores in the kernel's notation: `0-3,8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CoreSet(Vec<u32>);
 
 impl CoreSet {
-    /// Of these cores.
+    /// Creates a set from core numbers in any order.
     pub fn new(cores: impl IntoIterator<Item = u32>) -> Self {
         let mut cores: Vec<u32> = cores.into_iter().collect();
         cores.sort_unstable();
@@ -18,12 +18,12 @@ impl CoreSet {
         CoreSet(cores)
     }
 
-    /// Parses `0-3,8`; blank is none.
+    /// Parses a list such as `0-3,8`. Blank text gives an empty set.
     ///
     /// # Errors
-    /// A message with what was expected.
+    /// Returns a message with the expected format if the text is not a list of cores.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fault = || format!("{text:?} is no list of cores; expected one like 0-3,8");
+        let fault = || format!("{text:?} is not a list of cores; expected one like 0-3,8");
         let mut cores = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -38,37 +38,37 @@ impl CoreSet {
         Ok(CoreSet::new(cores))
     }
 
-    /// In ascending order.
+    /// Returns the cores in ascending order.
     pub fn cores(&self) -> &[u32] {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `core` is in it.
+    /// Returns whether the set contains `core`.
     pub fn contains(&self, core: u32) -> bool {
         self.0.binary_search(&core).is_ok()
     }
 
-    /// Those that are not in `other`.
+    /// Returns the cores that are not in `other`.
     pub fn without(&self, other: &CoreSet) -> CoreSet {
         CoreSet(self.0.iter().copied().filter(|core| !other.contains(*core)).collect())
     }
 
-    /// Those that are in either.
+    /// Returns the union of both sets.
     pub fn or(&self, other: &CoreSet) -> CoreSet {
         CoreSet::new(self.0.iter().chain(&other.0).copied())
     }
 
-    /// Those that are in both.
+    /// Returns the intersection of both sets.
     pub fn and(&self, other: &CoreSet) -> CoreSet {
         CoreSet(self.0.iter().copied().filter(|core| other.contains(*core)).collect())
     }
 
-    /// As the kernel's masks are written: hexadecimal words of 32 cores, the highest first.
+    /// Formats the set as a kernel CPU mask: hexadecimal words of 32 cores, highest first.
     pub fn mask(&self) -> String {
         let words = self.0.last().map_or(1, |last| last / 32 + 1);
         let word = |number: u32| {
@@ -88,15 +88,15 @@ impl CoreSet {
         text.join(",")
     }
 
-    /// Parses a mask: `3`, `ff,00000000`.
+    /// Parses a kernel CPU mask: `3`, `ff,00000000`.
     ///
     /// # Errors
-    /// A message with what was expected.
+    /// Returns a message with the expected format if the text is not a mask.
     pub fn parse_mask(text: &str) -> Result<Self, String> {
         let mut cores = Vec::new();
         for (number, word) in text.trim().rsplit(',').enumerate() {
             let word = u32::from_str_radix(word, 16).map_err(|_| {
-                format!("{text:?} is no mask of cores; expected hexadecimal words like ff,00000003")
+                format!("{text:?} is not a mask of cores; expected hexadecimal words like ff,00000003")
             })?;
             let first = 32 * u32::try_from(number).unwrap_or(u32::MAX / 32);
             cores.extend((0..32).filter(|bit| word >> bit & 1 == 1).map(|bit| first + bit));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_masks() {
+    fn lists_and_masks_round_trip() {
         for text in ["", "0", "0-1", "0-3,8", "1,3,5-7,64"] {
             assert_eq!(set(text).to_string(), text);
             assert_eq!(CoreSet::parse_mask(&set(text).mask()), Ok(set(text)), "{text}");

@@ -1,5 +1,5 @@
-//! Durations, rates, percentiles and budgets: parsed from text with their unit, printed so that the text
-//! parses to the same value.
+//! Durations, percentiles and budgets, parsed from text with a unit. The printed text parses to the same
+//! value.
 
 pub mod cores;
 pub mod rate;
@@ -8,12 +8,13 @@ pub mod sizes;
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that is not a value of the expected kind: what it was, what would have been right.
+/// Error for text that is not a value of the expected kind. The message shows the text and the expected
+/// format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitError {
     /// The text as given.
     pub text: String,
-    /// What was expected, with an example.
+    /// Expected format, with an example.
     pub expected: &'static str,
 }
 
@@ -25,34 +26,34 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// A signed span of time in nanoseconds.
+/// A signed time span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration {
-    /// Length in ns.
+    /// Length, in ns.
     pub ns: i64,
 }
 
 const DURATION: &str = "a duration: a number and its unit (ns, us, ms, s, min, h), such as 350us or 1.5s";
 
 impl Duration {
-    /// A span of `ns` nanoseconds.
+    /// Creates a span of `ns` nanoseconds.
     pub const fn from_ns(ns: i64) -> Self {
         Self { ns }
     }
 
-    /// A span of `s` seconds.
+    /// Creates a span of `s` seconds.
     pub const fn from_s(s: i64) -> Self {
         Self { ns: s * 1_000_000_000 }
     }
 
-    /// Length in ns; 0 if the span is negative.
+    /// Returns the length in ns; 0 if the span is negative.
     pub fn ns_unsigned(self) -> u64 {
         u64::try_from(self.ns).unwrap_or(0)
     }
 }
 
 impl From<Duration> for std::time::Duration {
-    /// The same span; none if it is negative.
+    /// Converts the span; a negative one becomes zero.
     fn from(span: Duration) -> Self {
         Self::from_nanos(span.ns_unsigned())
     }
@@ -85,7 +86,7 @@ impl FromStr for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// The largest unit that needs no more than three decimals, without trailing zeros.
+    /// Prints the span in the largest unit that needs at most three decimals, without trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, size) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
             if self.ns.abs() >= size && self.ns % (size / 1000) == 0 {
@@ -96,8 +97,8 @@ impl fmt::Display for Duration {
     }
 }
 
-/// A share in billionths: percentiles are kept exact, because 0.99999 is no binary fraction and a
-/// nearest rank computed from one can be off by one.
+/// A fraction in billionths. Percentiles are stored exactly, because 0.99999 has no exact binary
+/// representation and a nearest rank computed from it can be off by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share {
     billionths: u64,
@@ -106,17 +107,17 @@ pub struct Share {
 const PERCENTILE: &str = "a percentile: above 0 and below 100 %, at most seven decimals, such as 99.999%";
 
 impl Share {
-    /// All of it, in billionths.
+    /// The whole, in billionths.
     pub const ONE: u64 = 1_000_000_000;
 
-    /// Half: the percentile that is the median. Of an even number of values it is the lower of the two in the middle, as
-    /// every percentile is a value that was measured.
+    /// The median. For an even number of values, the lower of the two middle ones, because every percentile
+    /// is a measured value.
     pub const MEDIAN: Self = Self { billionths: 500_000_000 };
     /// 5 %.
     pub const P5: Self = Self { billionths: 50_000_000 };
-    /// 25 %: the lower quartile.
+    /// 25 %, the lower quartile.
     pub const P25: Self = Self { billionths: 250_000_000 };
-    /// 75 %: the upper quartile.
+    /// 75 %, the upper quartile.
     pub const P75: Self = Self { billionths: 750_000_000 };
     /// 95 %.
     pub const P95: Self = Self { billionths: 950_000_000 };
@@ -129,43 +130,44 @@ impl Share {
     pub const P99_99: Self = Self { billionths: 999_900_000 };
     /// 99.999 %.
     pub const P99_999: Self = Self { billionths: 999_990_000 };
-    /// 100 %: the maximum.
+    /// 100 %, the maximum.
     pub const ALL: Self = Self { billionths: Self::ONE };
 
-    /// `billionths` of the whole; None above the whole.
+    /// Creates a fraction of `billionths`; `None` if it exceeds the whole.
     pub const fn from_billionths(billionths: u64) -> Option<Self> {
         if billionths <= Self::ONE { Some(Self { billionths }) } else { None }
     }
 
-    /// The share in billionths.
+    /// Returns the fraction in billionths.
     pub const fn billionths(self) -> u64 {
         self.billionths
     }
 
-    /// The share as a fraction between 0 and 1.
+    /// Returns the fraction as a number from 0 to 1.
     pub fn fraction(self) -> f64 {
         self.billionths as f64 / Self::ONE as f64
     }
 
-    /// The share in percent, between 0 and 100.
+    /// Returns the fraction in percent, from 0 to 100.
     pub fn percent(self) -> f64 {
         self.billionths as f64 / 1e7
     }
 
-    /// The nearest rank of this percentile among `count` values: ceil(p n), from 1 to `count`.
-    /// (Hyndman and Fan 1996, definition 1.) 0 where `count` is 0.
+    /// Returns the nearest rank of this percentile among `count` values: ceil(p n), from 1 to `count`, or 0
+    /// if `count` is 0. (Hyndman and Fan 1996, definition 1.)
     pub fn rank(self, count: u64) -> u64 {
         let product = u128::from(self.billionths) * u128::from(count);
         let rank = product.div_ceil(u128::from(Self::ONE)) as u64;
         rank.clamp(count.min(1), count)
     }
 
-    /// The value at this percentile of values in ascending order; None of none.
+    /// Returns the value at this percentile of values in ascending order; `None` if there are no values.
     pub fn of<T>(self, ascending: &[T]) -> Option<&T> {
         ascending.get(self.rank(ascending.len() as u64).checked_sub(1)? as usize)
     }
 
-    /// The same of values that come in ascending order, each with how often it is there.
+    /// Returns the value at this percentile of values in ascending order, each with its number of
+    /// occurrences; `None` if there are no values.
     pub fn of_counted<T>(self, ascending: impl Iterator<Item = (T, u64)> + Clone) -> Option<T> {
         let count = ascending.clone().fold(0_u64, |sum, (_, times)| sum.saturating_add(times));
         let mut left = self.rank(count).checked_sub(1)?;
@@ -180,7 +182,7 @@ impl Share {
             .map(|(value, _)| value)
     }
 
-    /// Whether at least ten of `count` values are expected above: n (1 - p) >= 10.
+    /// Returns whether at least ten of `count` values are expected above this percentile: n (1 - p) >= 10.
     pub fn is_supported_by(self, count: u64) -> bool {
         u128::from(Self::ONE - self.billionths) * u128::from(count) >= 10 * u128::from(Self::ONE)
     }
@@ -189,7 +191,7 @@ impl Share {
 impl FromStr for Share {
     type Err = UnitError;
 
-    /// Reads a percentile in percent, with or without the sign: `99.999%`.
+    /// Parses a percentile in percent, with or without the percent sign: `99.999%`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let error = || UnitError { text: text.to_owned(), expected: PERCENTILE };
         let trimmed = text.trim();
@@ -208,12 +210,12 @@ impl fmt::Display for Share {
     }
 }
 
-/// A latency budget: this share of the packets sent must arrive within this time.
+/// A latency budget: a given fraction of the packets sent must arrive within a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Highest delay allowed.
     pub limit: Duration,
-    /// Share of packets that must keep to it.
+    /// Fraction of packets that must arrive within the limit.
     pub share: Share,
 }
 
@@ -237,15 +239,15 @@ impl fmt::Display for Budget {
     }
 }
 
-/// Between thousands: narrow and never a line break.
+/// Thousands separator: a narrow no-break space.
 pub const THIN: char = '\u{202f}';
 
-/// A count with its thousands apart.
+/// Formats a count with separated thousands.
 pub fn thousands(count: u64) -> String {
     group(&count.to_string())
 }
 
-/// Digits in groups of three from the right, [`THIN`] between groups (ISO 80000-1, 7.3.1).
+/// Groups digits by three from the right, separated by [`THIN`] (ISO 80000-1, 7.3.1).
 pub fn group(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 2);
     for (place, digit) in digits.chars().enumerate() {
@@ -257,14 +259,15 @@ pub fn group(digits: &str) -> String {
     text
 }
 
-/// Splits `350us` into `350` and `us`; white space between them is allowed.
+/// Splits `350us` into `350` and `us`, with optional white space between them.
 fn split_unit(text: &str) -> (&str, &str) {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
-/// The decimal number times 10^`decimals`, exactly; None where it is no number or has more decimals.
+/// Returns the decimal number times 10^`decimals`, exactly; `None` if it is not a number or has more
+/// decimals.
 fn parse_decimal(text: &str, decimals: usize) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_with_their_unit_only() {
+    fn parses_durations_only_with_unit() {
         let ns = |text: &str| text.parse::<Duration>().map(|d| d.ns);
         assert_eq!(ns("350us"), Ok(350_000));
         assert_eq!(ns("1.5 s"), Ok(1_500_000_000));
@@ -307,16 +310,16 @@ mod tests {
     }
 
     #[test]
-    fn durations_print_as_they_parse() {
+    fn durations_round_trip() {
         for text in ["350us", "1ms", "5s", "12.5us", "1.001s", "1234.567us", "0ns", "-3ms"] {
             assert_eq!(text.parse::<Duration>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn ranks_are_exact_where_binary_fractions_are_not() {
+    fn ranks_are_exact_for_decimal_fractions() {
         let rank = |p: &str, n| p.parse::<Share>().unwrap().rank(n);
-        // 0.99999 * 300000 is 299997 exactly; in f64 it is 299996.99999999994.
+        // 0.99999 * 300000 is exactly 299997; in f64 it is 299996.99999999994.
         assert_eq!(rank("99.999", 300_000), 299_997);
         assert_eq!(rank("99.9%", 1000), 999);
         assert_eq!(rank("99.9", 1001), 1000);
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_apart() {
+    fn separates_thousands() {
         assert_eq!(thousands(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((thousands(12).as_str(), thousands(123_456).as_str()), ("12", "123\u{202f}456"));
     }

@@ -1,4 +1,4 @@
-//! Packet rates and shares in percent, as experiment files and the command line write them.
+//! Packet rates and percentages in experiment files and on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use super::{UnitError, parse_decimal};
 /// A packet rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
-    /// Packets a second.
+    /// Packets per second.
     pub pps: u64,
 }
 
 const RATE: &str = "a rate: a number and its unit (pps, kpps, Mpps), such as 10 kpps";
-/// The highest rate, in packets a second.
+/// Highest rate, in packets per second.
 const PPS_MAX: i128 = 1_000_000_000;
 
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads a number with its unit, pps, kpps or Mpps; at least 1 pps.
+    /// Parses a number with the unit pps, kpps or Mpps; at least 1 pps.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let error = || UnitError { text: text.to_owned(), expected: RATE };
         let number = text.trim().strip_suffix("pps").ok_or_else(error)?;
@@ -42,20 +42,20 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A share of 0 to 100 %.
+/// A percentage from 0 to 100 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent {
-    /// The share in millionths: 10,000 is 1 %.
+    /// The fraction in millionths: 10,000 is 1 %.
     pub millionths: u64,
 }
 
 const PERCENT: &str = "a share of 0 to 100 %, at most four decimals, such as 1 %";
 
 impl Percent {
-    /// The whole.
+    /// The whole, 100 %.
     pub const ALL: Self = Self { millionths: 1_000_000 };
 
-    /// The share as a fraction from 0 to 1.
+    /// Returns the fraction as a number from 0 to 1.
     pub fn fraction(self) -> f64 {
         self.millionths as f64 / 1e6
     }
@@ -89,7 +89,7 @@ mod tests {
         let pps = |text: &str| text.parse::<Rate>().map(|rate| rate.pps);
         assert_eq!(pps("1pps"), Ok(1));
         assert_eq!(pps(" 0.5 Mpps "), Ok(500_000));
-        // In binary fractions 1.001 × 1000 is 1000.9999999999999.
+        // In binary floating point, 1.001 × 1000 is 1000.9999999999999.
         assert_eq!(pps("1.001 kpps"), Ok(1001));
         for wrong in ["", "10", "0 pps", "1.5 pps", "0.0001 kpps", "-1 kpps", "1001 Mpps", "1 kbps", "pps"] {
             assert!(pps(wrong).is_err(), "{wrong}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_end_at_the_whole() {
+    fn rejects_percentages_above_100() {
         let millionths = |text: &str| text.parse::<Percent>().map(|share| share.millionths);
         assert_eq!(millionths("1 %"), Ok(10_000));
         assert_eq!(millionths("0.0001%"), Ok(1));
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_parses(pps in 1..=PPS_MAX as u64, millionths in 0..=1_000_000u64) {
+        fn rates_and_percentages_round_trip(pps in 1..=PPS_MAX as u64, millionths in 0..=1_000_000u64) {
             prop_assert_eq!(Rate { pps }.to_string().parse(), Ok(Rate { pps }));
             prop_assert_eq!(Percent { millionths }.to_string().parse(), Ok(Percent { millionths }));
         }

@@ -1,42 +1,42 @@
-//! Sizes of the frames of synthetic traffic: one length, or a mix of several.
+//! Frame sizes of synthetic traffic: a single length, or a mix of several.
 //!
-//! The same words stand in experiment files and on the command line. Lengths are without the frame
-//! check sequence of 4 bytes: what is commonly called a 64-byte packet has 60 here.
+//! Experiment files and the command line use the same notation. Lengths exclude the frame check sequence of 4
+//! bytes: a packet commonly called 64 bytes long has 60 here.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::units::UnitError;
 
-/// Shortest frame in bytes: the shortest of Ethernet.
+/// Shortest frame in bytes, the minimum of Ethernet.
 pub const SIZE_MIN: u16 = 60;
 
 /// Longest frame in bytes. Load generators and links may allow less.
 pub const SIZE_MAX: u16 = 9000;
 
-/// Most frames in a cycle of a mix.
+/// Largest number of frames in one cycle of a mix.
 pub const CYCLE_MAX: u32 = 4096;
 
-/// The mixes that have a name: lengths in bytes, and how many frames of each make a cycle.
+/// Named mixes: lengths in bytes, and the number of frames of each per cycle.
 ///
 /// - `imix-csit`: "IMIX" of FD.io CSIT, 7 of 64, 4 of 570 and 1 of 1518 bytes with frame check sequence
-///   (CSIT's methodology, "Packet sizes": `IMIX_v4_1`);
-/// - `imix-trex`: that of Cisco's TRex, `imix_table` in its `scripts/stl/imix.py`: 28, 16 and 4 packets
-///   of 60, 590 and 1514 bytes, to which the network card adds the frame check sequence. (Some versions
-///   of that file have 20 in place of 16.)
+///   (CSIT's methodology, "Packet sizes": `IMIX_v4_1`).
+/// - `imix-trex`: the mix of Cisco's TRex, `imix_table` in its `scripts/stl/imix.py`: 28, 16 and 4 packets of
+///   60, 590 and 1514 bytes, to which the NIC adds the frame check sequence. (Some versions of that file have
+///   20 instead of 16.)
 pub const NAMED_MIXES: [(&str, [(u16, u32); 3]); 2] =
     [("imix-csit", [(60, 7), (566, 4), (1514, 1)]), ("imix-trex", [(60, 28), (590, 16), (1514, 4)])];
 
 /// Sizes of frames, in bytes without the frame check sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameSizes {
-    /// All the same.
+    /// All frames have the same length.
     Fixed(u16),
-    /// Several.
+    /// A mix of several lengths.
     Mix {
-        /// Lengths, and how many frames of each make a cycle.
+        /// Lengths, and the number of frames of each per cycle.
         parts: Vec<(u16, u32)>,
-        /// What it is called, if it is one of [`NAMED_MIXES`] and was asked for by name.
+        /// Name of the mix if it is one of [`NAMED_MIXES`] and was given by name.
         name: Option<&'static str>,
     },
 }
@@ -45,7 +45,7 @@ const SIZES: &str = "a frame size of 60 to 9000 bytes such as 100B, imix-csit, i
                      4096 frames such as 7x60,4x566,1x1514 (sizes without the frame check sequence)";
 
 impl FrameSizes {
-    /// Lengths in bytes, and how many frames of each make a cycle.
+    /// Returns the lengths in bytes, and the number of frames of each per cycle.
     pub fn parts(&self) -> Vec<(u16, u32)> {
         match self {
             Self::Fixed(len) => vec![(*len, 1)],
@@ -53,7 +53,7 @@ impl FrameSizes {
         }
     }
 
-    /// The mean length in bytes.
+    /// Returns the mean length in bytes.
     pub fn mean(&self) -> f64 {
         let (mut bytes, mut frames) = (0.0, 0.0);
         for (len, count) in self.parts() {
@@ -74,7 +74,7 @@ impl FromStr for FrameSizes {
             return Ok(Self::Mix { parts: parts.to_vec(), name: Some(name) });
         }
         if !trimmed.contains('x') {
-            // A bare number could be anything: here, and only here, the unit is asked for.
+            // A bare number is ambiguous, so a single length requires a unit.
             let number = trimmed.strip_suffix('B').ok_or_else(error)?;
             return length(number).map(Self::Fixed).ok_or_else(error);
         }
@@ -90,12 +90,12 @@ impl FromStr for FrameSizes {
     }
 }
 
-/// A frame's length, if there are frames of that length.
+/// Parses a frame length and checks its limits.
 fn length(text: &str) -> Option<u16> {
     u16::try_from(whole(text)?).ok().filter(|len| (SIZE_MIN..=SIZE_MAX).contains(len))
 }
 
-/// A whole number without a sign.
+/// Parses a whole number without a sign.
 fn whole(text: &str) -> Option<u32> {
     let digits = text.trim();
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_with_their_unit_or_their_name() {
+    fn parses_sizes_with_unit_or_by_name() {
         let sizes = |text: &str| text.parse::<FrameSizes>();
         assert_eq!(sizes("100B"), Ok(FrameSizes::Fixed(100)));
         assert_eq!(sizes(" 100 B "), Ok(FrameSizes::Fixed(100)));
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn named_mixes_are_those_of_their_sources() {
+    fn named_mixes_match_their_sources() {
         let csit: FrameSizes = "imix-csit".parse().unwrap();
         assert_eq!((csit.to_string().as_str(), csit.parts().len()), ("imix-csit", 3));
-        // CSIT gives 353.83 bytes, with frame check sequence.
+        // CSIT states 353.83 bytes, with frame check sequence.
         assert!((csit.mean() + 4.0 - 353.833).abs() < 0.001, "{}", csit.mean());
         let trex: FrameSizes = "imix-trex".parse().unwrap();
         assert_eq!(trex.parts(), [(60, 28), (590, 16), (1514, 4)]);
@@ -168,21 +168,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in any::<String>()) {
+        fn never_panics(text in any::<String>()) {
             if let Ok(sizes) = text.parse::<FrameSizes>() {
                 prop_assert!(sizes.parts().iter().all(|(len, count)| *len >= SIZE_MIN && *count > 0));
             }
         }
 
         #[test]
-        fn nearly_right_texts_never_go_out_of_range(text in "[0-9xB, ]{0,24}") {
+        fn nearly_valid_text_stays_in_range(text in "[0-9xB, ]{0,24}") {
             if let Ok(sizes) = text.parse::<FrameSizes>() {
                 prop_assert_eq!(sizes.to_string().parse(), Ok(sizes));
             }
         }
 
         #[test]
-        fn what_is_printed_parses(parts in prop::collection::vec((SIZE_MIN..=SIZE_MAX, 1..=512u32), 1..=8)) {
+        fn mixes_round_trip(parts in prop::collection::vec((SIZE_MIN..=SIZE_MAX, 1..=512u32), 1..=8)) {
             let mix = FrameSizes::Mix { parts, name: None };
             prop_assert_eq!(mix.to_string().parse(), Ok(mix));
         }

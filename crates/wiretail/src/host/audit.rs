@@ -63,7 +63,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
     let count = |verdict| audit.findings.iter().filter(|finding| finding.verdict == verdict).count();
     writeln!(
         out,
-        "\n  {} rules: {} broken, {} harmful, {} improvable, {} good, {} not here, {} not seen",
+        "\n  {} rules: {} ineffective, {} harmful, {} improvable, {} good, {} not here, {} not seen",
         audit.findings.len(),
         count(Verdict::Ineffective),
         count(Verdict::Harmful),

@@ -95,7 +95,7 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
     let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
     writeln!(
         out,
-        "  {} settings: {} to change, {} broken, {} in effect, {} not here, {} not seen",
+        "  {} settings: {} to change, {} ineffective, {} in effect, {} not here, {} not seen",
         plan.settings.len(),
         count(SettingState::Change),
         count(SettingState::Ineffective),

@@ -1,76 +1,76 @@
-//! The events of a trace, typed: what reading one gives, and attribution takes.
+//! Typed events of a trace: the output of the trace reader and the input of the attribution.
 
-/// What an event says. What its [`args`](Event::args) and its [`name`](Event::name) are stands at each.
+/// Kind of an event. Each variant documents its [`args`](Event::args) and its [`name`](Event::name).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// An interrupt of the processor's own begins (`irq_vectors`). `[vector]`; name: `local_timer`.
+    /// An interrupt raised by the processor begins (`irq_vectors`). `[vector]`; name: `local_timer`.
     VectorEntry,
-    /// It ends. As [`Kind::VectorEntry`].
+    /// The interrupt ends. Arguments as for [`Kind::VectorEntry`].
     VectorExit,
-    /// A device's interrupt handler begins. `[number]`; name: the handler's.
+    /// The interrupt handler of a device begins. `[number]`; name: the handler.
     IrqEntry,
-    /// It ends. `[number, handled]`.
+    /// The interrupt handler ends. `[number, handled]`.
     IrqExit,
     /// A softirq begins. `[vector]`; name: `NET_RX`.
     SoftirqEntry,
-    /// It ends. As [`Kind::SoftirqEntry`].
+    /// The softirq ends. Arguments as for [`Kind::SoftirqEntry`].
     SoftirqExit,
-    /// Another task gets the processor. `[next pid, previous state, next priority]`; name: the next task's. The
-    /// event's pid is that of the task that leaves.
+    /// The processor switches to another task. `[next pid, previous state, next priority]`; name: the next
+    /// task. The pid of the event is the task that leaves.
     Switch,
     /// A function call is queued for another processor. `[target, function, call site]`.
     CsdQueue,
-    /// A queued function begins. `[function]`.
+    /// A queued function call begins. `[function]`.
     CsdEntry,
-    /// It ends. `[function]`.
+    /// The function call ends. `[function]`.
     CsdExit,
-    /// An interrupt is sent to a processor. `[target, callback, call site]`.
+    /// An inter-processor interrupt is sent to one processor. `[target, callback, call site]`.
     IpiSend,
-    /// An interrupt is sent to several processors. `[mask of the first 64, callback, call site]`; name: the mask in
-    /// hexadecimal, if there are more.
+    /// An inter-processor interrupt is sent to several processors. `[mask of the first 64, callback, call
+    /// site]`; name: the full mask in hexadecimal, if there are more than 64.
     IpiSendMask,
-    /// Translations are flushed. `[reason, pages]`; name: the reason.
+    /// Address translations are flushed. `[reason, pages]`; name: the reason.
     TlbFlush,
-    /// A handler of the non-maskable interrupt has run. `[function, its ns, handled]`.
+    /// A handler of the non-maskable interrupt has run. `[function, duration in ns, handled]`.
     Nmi,
-    /// A page fault in a program. `[address, instruction, error code]`.
+    /// A page fault in user mode. `[address, instruction, error code]`.
     PageFaultUser,
-    /// A page fault in the kernel. As [`Kind::PageFaultUser`].
+    /// A page fault in the kernel. Arguments as for [`Kind::PageFaultUser`].
     PageFaultKernel,
 }
 
-/// An event, 48 bytes.
+/// A trace event. Takes 48 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// In ns of the trace's clock.
+    /// Timestamp, in ns of the trace clock.
     pub ts_ns: u64,
-    /// What its kind says.
+    /// Arguments of the event; see [`Kind`].
     pub args: [u64; 3],
-    /// The thread that the processor ran; 0 is the idle one.
+    /// Thread that the processor ran; 0 is the idle thread.
     pub pid: i32,
-    /// A text of [`TraceNames::name`]; 0 is none.
+    /// Number of the event's name, for [`TraceNames::name`]; 0 if it has none.
     pub name: u32,
-    /// A stack of [`TraceNames::stack`]; 0 is none.
+    /// Number of the event's stack, for [`TraceNames::stack`]; 0 if it has none.
     pub stack: u32,
-    /// The processor that it happened on.
+    /// Processor that the event happened on.
     pub cpu: u16,
-    /// What it is.
+    /// Kind of the event.
     pub kind: Kind,
 }
 
-/// What the numbers in events stand for.
+/// Resolves the numbers in events to names and stacks.
 pub trait TraceNames {
-    /// The text of an event's name; none for 0.
+    /// Returns the text of an event's name; `None` for 0.
     fn name(&self, number: u32) -> Option<&str>;
-    /// The addresses of an event's stack, the innermost first; none for 0.
+    /// Returns the addresses of an event's stack, innermost first; `None` for 0.
     fn stack(&self, number: u32) -> Option<&[u64]>;
-    /// The name of a thread, if it is known.
+    /// Returns the name of a thread, if known.
     fn task(&self, pid: i32) -> Option<&str>;
-    /// The function that an address is in.
+    /// Returns the name of the function that contains an address, if known.
     fn function(&self, address: u64) -> Option<&str>;
 
-    /// The system call that a stack comes from: `munmap` of `__x64_sys_munmap`.
+    /// Returns the system call that a stack comes from: `munmap` for `__x64_sys_munmap`.
     fn system_call(&self, stack: u32) -> Option<&str> {
         let mut names = self.stack(stack)?.iter().filter_map(|address| self.function(*address));
         names

@@ -1,4 +1,4 @@
-//! What stands beside a recorded kernel trace: all that reading it needs, years later, on another machine.
+//! Description of a recorded kernel trace: everything needed to read it years later on another machine.
 //!
 //! `trace.json` in the trace's folder is a [`TraceInfo`]; docs/formats/trace.md describes the folder.
 
@@ -10,106 +10,107 @@ use serde::{Deserialize, Serialize};
 pub use event::{Event, Kind, TraceNames};
 pub use roles::{Gap, ROLES_FILE, ROLES_SCHEMA, Spin, TraceRoles};
 
-/// Of `trace.json`; another number for another layout.
+/// Schema name and version of `trace.json`. The number changes with the layout.
 pub const TRACE_SCHEMA: &str = "wiretail.trace/1";
-/// Name of the document in the folder of a trace.
+/// File name of the description in a trace's folder.
 pub const TRACE_FILE: &str = "trace.json";
 
-/// A recorded trace.
+/// Description of a recorded trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// Always [`TRACE_SCHEMA`].
+    /// Schema name and version ([`TRACE_SCHEMA`]).
     pub schema: String,
-    /// Version of the program.
+    /// Version of Wiretail that recorded the trace.
     pub wiretail_version: String,
-    /// Release of the kernel: `6.18.0`.
+    /// Kernel release: `6.18.0`.
     pub kernel: String,
-    /// What the processors are: `x86_64`. Traces of big-endian machines are not read.
+    /// Machine architecture: `x86_64`. Traces of big-endian machines cannot be read.
     pub machine: String,
-    /// The kernel's name of the clock of all stamps: `mono`.
+    /// The kernel's name for the clock of all trace timestamps: `mono`.
     pub clock: String,
-    /// When all events were enabled, in ns of that clock.
+    /// Time at which all events were enabled, in ns of the trace clock.
     pub start_ns: u64,
-    /// When they were disabled, in ns of that clock.
+    /// Time at which the events were disabled, in ns of the trace clock.
     pub end_ns: u64,
-    /// CLOCK_REALTIME against the trace's clock before the recording: packets are stamped by CLOCK_REALTIME.
+    /// Offset from the trace clock to CLOCK_REALTIME before the recording. Packets are timestamped by
+    /// CLOCK_REALTIME.
     pub clock_before: ClockOffset,
-    /// The same after it.
+    /// The same offset after the recording.
     pub clock_after: ClockOffset,
-    /// Whether the two differ by more than they are uncertain: CLOCK_REALTIME was set meanwhile, and the
-    /// trace can't be aligned with packets.
+    /// Whether the two offsets differ by more than their uncertainty. If so, CLOCK_REALTIME was set during
+    /// the recording, and the trace cannot be aligned with packets.
     pub clock_stepped: bool,
     /// Cores whose events were recorded.
     pub watched: Vec<u32>,
-    /// Whether senders' stacks were recorded.
+    /// Whether the stacks of senders were recorded.
     pub stacks: bool,
-    /// Bytes of a page of the ring buffer, its header included.
+    /// Size of a ring buffer page with its header, in bytes.
     pub page_bytes: u32,
     /// The kernel's `events/header_page`.
     pub header_page: String,
-    /// Formats of the events that were enabled, and of the kernel's own that may stand between them.
+    /// Formats of the enabled events, and of the kernel's own events that may appear between them.
     pub events: Vec<EventFormat>,
-    /// What was asked for and is not in this kernel, and what it refused; one sentence each.
+    /// Requested events that this kernel lacks, and requests that it refused; one sentence each.
     pub remarks: Vec<String>,
-    /// The files with the pages.
+    /// The files that hold the raw pages.
     pub streams: Vec<TraceStream>,
-    /// Names of tasks, as far as the kernel and /proc knew them: a thread's number and its name.
+    /// Thread IDs and names, as far as the kernel and /proc provided them.
     pub tasks: Vec<(i32, String)>,
-    /// Names of addresses, ascending: where a function starts, and what it is called. An excerpt of
-    /// /proc/kallsyms with what the trace's addresses need.
+    /// Function start addresses and function names, in ascending order. An excerpt of /proc/kallsyms with the
+    /// addresses that occur in the trace.
     #[serde(default)]
     pub symbols: Vec<(u64, String)>,
 }
 
-/// What to add to the trace's clock to get CLOCK_REALTIME: from the narrowest of many readings of one between two of
-/// the other.
+/// Offset to add to the trace clock to get CLOCK_REALTIME. Taken from the narrowest of many readings of one
+/// clock between two readings of the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// When, in ns of the trace's clock.
+    /// Time of the reading, in ns of the trace clock.
     pub at_ns: u64,
-    /// In ns.
+    /// The offset, in ns.
     pub offset_ns: i64,
-    /// Half the width of the sandwich, in ns: the true offset is no further away.
+    /// Upper bound on the error of the offset, in ns: half the time between the two enclosing readings.
     pub uncertainty_ns: u64,
 }
 
 impl ClockOffset {
-    /// Whether the clocks were set against each other between the two readings. Both are slewed alike, so their
-    /// offset is constant otherwise.
+    /// Whether one of the clocks was set between the two readings. Otherwise the offset is constant, because
+    /// both clocks are slewed alike.
     pub fn stepped_until(self, later: ClockOffset) -> bool {
-        /// What the fast clocks of two processors may differ by, in ns.
+        /// Largest difference between the fast clocks of two processors, in ns.
         const SLACK_NS: u64 = 200;
         let limit = self.uncertainty_ns.saturating_add(later.uncertainty_ns).saturating_add(SLACK_NS);
         self.offset_ns.abs_diff(later.offset_ns) > limit
     }
 }
 
-/// An event of the kernel's.
+/// Format of a kernel trace event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventFormat {
     /// Folder below `events`: `sched`.
     pub system: String,
-    /// Name in it: `sched_switch`.
+    /// Name of the event in its folder: `sched_switch`.
     pub name: String,
-    /// What was recorded of it only, as the kernel writes it: `cpu == 1`.
+    /// Filter applied while recording, in the kernel's syntax: `cpu == 1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// The file `format`, whole.
+    /// Full content of the event's `format` file.
     pub format: String,
 }
 
-/// Pages of one processor from one instance.
+/// Raw pages of one processor from one trace instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceStream {
-    /// The processor that the events happened on.
+    /// Processor that the events happened on.
     pub cpu: u32,
-    /// Name in the folder: `cpu1.raw`.
+    /// File name in the trace's folder: `cpu1.raw`.
     pub file: String,
-    /// Its length.
+    /// File length, in bytes.
     pub bytes: u64,
-    /// Events that were overwritten before they were drained; the windows are in the pages.
+    /// Events overwritten before they were drained. The pages mark the affected time windows.
     pub overrun: u64,
-    /// Events that the kernel could not write, without a trace of when.
+    /// Events that the kernel could not write; their times are unknown.
     pub dropped: u64,
 }
 
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_more_than_the_uncertainty() {
+    fn clock_step_exceeds_uncertainty() {
         let at = |offset_ns, uncertainty_ns| ClockOffset { at_ns: 0, offset_ns, uncertainty_ns };
         assert!(!at(1_000_000, 30).stepped_until(at(1_000_100, 30)));
         assert!(at(1_000_000, 30).stepped_until(at(1_001_000, 30)));

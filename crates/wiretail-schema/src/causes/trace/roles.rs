@@ -1,64 +1,67 @@
-//! Who was who while a trial was traced. `roles.json` in the trace's folder is a [`TraceRoles`].
+//! Roles of threads and cores during a traced trial. `roles.json` in the trace's folder is a [`TraceRoles`].
 
 use serde::{Deserialize, Serialize};
 
-/// Of `roles.json`; another number for another layout.
+/// Schema name and version of `roles.json`. The number changes with the layout.
 pub const ROLES_SCHEMA: &str = "wiretail.trace-roles/1";
-/// Name of the document in the folder of a trial's trace.
+/// File name of the roles in the folder of a trial's trace.
 pub const ROLES_FILE: &str = "roles.json";
 
-/// Which threads forwarded the packets of a trial, on which core, and what is known of their cores besides the trace.
-/// All times are those of the trace's clock (CLOCK_MONOTONIC), in ns.
+/// Threads that forwarded the packets of a trial, their core, and facts about the core that the trace lacks.
+/// All times are in ns of the trace clock (CLOCK_MONOTONIC).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceRoles {
-    /// Always [`ROLES_SCHEMA`].
+    /// Schema name and version ([`ROLES_SCHEMA`]).
     pub schema: String,
-    /// The core of the device's packet threads.
+    /// Core of the device's packet threads.
     pub core: u32,
-    /// The device's packet threads. Of a device that is the kernel itself (a bridge), the load generator's, in whose
-    /// context the kernel forwards.
+    /// The device's packet threads. If the device is the kernel itself (a bridge), the threads of the load
+    /// generator, in whose context the kernel forwards.
     pub threads: Vec<i32>,
-    /// Whether they are real-time threads: who runs in their stead without being one was let in by the fair server.
+    /// Whether the packet threads have real-time priority. If so, an ordinary thread that runs in their place
+    /// was scheduled by the fair server.
     pub fifo: bool,
-    /// Whether they never sleep of themselves.
+    /// Whether the packet threads poll and never sleep voluntarily.
     pub polls: bool,
-    /// Most packets that the device takes and sends together; 1 where it is not known to do so.
+    /// Largest number of packets that the device takes and sends together; 1 if it is not known to batch.
     pub batch: u64,
-    /// The core that packets are sent from: what the kernel does there before the device can see a packet takes time too.
+    /// Core that sends the packets. Kernel work on this core before the device can see a packet also takes
+    /// time.
     pub feeding: Option<u32>,
-    /// When a polling device stood still, as its own loop saw it: only while packets were under way.
+    /// Stalls of a polling device, logged by its own loop. Only stalls while packets were in flight.
     pub stalls: Vec<Gap>,
-    /// Whether the device keeps such a log: then time without an event and without a stall is its own.
+    /// Whether the device keeps a stall log. If so, time without an event and without a stall is the device's
+    /// own work.
     pub logs_stalls: bool,
-    /// What a loop that only reads the clock saw on the device's core before the first packet.
+    /// Measurements of a loop that only reads the clock, made on the device's core before the first packet.
     pub spin: Option<Spin>,
 }
 
-/// Time that a loop was away.
+/// A gap between two clock readings of a loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Last reading of the clock before it.
+    /// Last clock reading before the gap, in ns.
     pub from_ns: u64,
-    /// First reading behind it.
+    /// First clock reading after the gap, in ns.
     pub to_ns: u64,
 }
 
-/// A loop that only reads the clock, on a core whose events are recorded: each gap is one or several events with what
-/// they cost before their first tracepoint (the head) and behind the last one (the tail).
+/// Measurements of a loop that only reads the clock, on a core whose events are recorded. Each gap is one or
+/// more events with their cost before the first tracepoint (the head) and after the last one (the tail).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spin {
-    /// Its core.
+    /// Core of the loop.
     pub core: u32,
-    /// Its thread.
+    /// Thread ID of the loop.
     pub thread: i32,
-    /// When it began and ended.
+    /// Start and end of the loop.
     pub span: Gap,
-    /// Median time between two readings.
+    /// Median time between two clock readings, in ns.
     pub step_ns: u64,
-    /// Gaps of [`Spin::threshold_ns`] and more, in order.
+    /// Gaps of at least [`Spin::threshold_ns`], in order of time.
     pub gaps: Vec<Gap>,
-    /// The shortest gap that is kept.
+    /// Shortest gap that is recorded, in ns.
     pub threshold_ns: u64,
-    /// Mean cost of a page fault of the loop's own, in ns; none where that was not measured.
+    /// Mean cost of a page fault in the loop itself, in ns; null if not measured.
     pub page_fault_ns: Option<u64>,
 }

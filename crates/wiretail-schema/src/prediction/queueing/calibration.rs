@@ -1,4 +1,5 @@
-//! A twin's model from a measured run, and the model against other runs. Meaning and formulas: `docs/kpi/queueing.md`.
+//! Calibration of the queueing simulation by a measured run, and its validation against other runs. Meaning
+//! and formulas: `docs/kpi/queueing.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,134 +8,137 @@ use super::{QueueingLoad, QueueingModel, Release};
 use crate::prediction::capacity::Estimate;
 use crate::run::SettingRecord;
 
-/// Name and version of the file that `wiretail predict queueing --save` writes.
+/// Schema name and version of the file written by `wiretail predict queueing --save`.
 pub const QUEUEING_MODEL_SCHEMA: &str = "wiretail.queueing-model/1";
 
-/// A model in a file of its own.
+/// A queueing model saved to a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SavedQueueingModel {
-    /// [`QUEUEING_MODEL_SCHEMA`].
+    /// Schema name and version ([`QUEUEING_MODEL_SCHEMA`]).
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the file.
     pub wiretail_version: String,
-    /// The path.
+    /// Model of the path.
     pub model: QueueingModel,
-    /// What it rests on; None where it was given by hand.
+    /// Calibration of the model; null if the model was given by hand.
     #[serde(default)]
     pub calibration: Option<QueueingCalibration>,
 }
 
-/// What a calibrated model rests on.
+/// Measurements that a calibrated model is based on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingCalibration {
-    /// The trials whose packets were taken, "RUN:NUMBER (NAME)".
+    /// Trials used for the calibration, as "RUN:NUMBER (NAME)".
     pub trials: Vec<String>,
-    /// What the experiment says of the device, its batches and their release aside: a model is of one device.
+    /// Settings of the device, without its batches and their release. A model describes a single device.
     #[serde(default)]
     pub device: Vec<SettingRecord>,
-    /// How it was to release packets; None where nothing said so.
+    /// Release of packets that the experiment requested; null if not stated.
     #[serde(default)]
     pub release: Option<Release>,
-    /// How the service time was found.
+    /// Method used to find the service time.
     pub method: CalibrationMethod,
-    /// Packets that arrived and left.
+    /// Number of packets that arrived and left.
     pub packets: u64,
-    /// Times between departures (of a batch release, between batches) while packets waited.
+    /// Number of intervals between departures while packets waited; for a batch release, intervals between
+    /// batches.
     pub gaps: u64,
-    /// All of them together: how long the server was seen busy, in ns.
+    /// Total length of these intervals, in ns: the time for which the server was observed busy.
     pub busy_ns: f64,
-    /// Median of the service time, in ns; of packets that no interrupt met.
+    /// Median service time, in ns, of packets that no interrupt met.
     pub service_ns: Estimate,
-    /// Interrupts.
+    /// Interrupts observed during the calibration.
     pub interrupts: InterruptEvidence,
-    /// Packets that found the server idle.
+    /// Number of isolated packets: packets that found the server idle.
     pub isolated: u64,
-    /// What they waited for besides service and transfer, by the time for which the server was idle.
+    /// Additional waits of isolated packets, beyond service and transfer, by the idle time of the server.
     pub wakes: Vec<WakeEvidence>,
-    /// Gaps of the sender within a burst, in ns: the median; None where no burst was sent.
+    /// Median gap of the sender within a burst, in ns; null if no burst was sent.
     pub spacing_ns: Option<f64>,
-    /// What the reader should know.
+    /// Remarks about the calibration, for the reader.
     pub remarks: Vec<String>,
 }
 
-/// How a service time was found.
+/// Method used to find a service time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CalibrationMethod {
-    /// By the times between departures while packets waited.
+    /// From the intervals between departures while packets waited.
     Gaps,
-    /// By the times between released batches.
+    /// From the intervals between released batches.
     Batches,
-    /// By the median delay less that of a forwarder without work: weaker, as queues and spread are unknown.
+    /// From the median delay minus that of a forwarder without work. Weaker, because queues and variation are
+    /// unknown.
     Baseline,
 }
 
-/// The interrupts that were seen.
+/// Interrupts observed during the calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptEvidence {
-    /// Where they are from: "gaps", "trace".
+    /// Source of the interrupts: "gaps" or "trace".
     pub source: String,
-    /// A longer gap was taken for interrupted, in ns; None of a trace.
+    /// Intervals longer than this were considered interrupted, in ns; null for a trace.
     pub above_ns: Option<f64>,
-    /// How many.
+    /// Number of interrupts.
     pub count: u64,
-    /// How many a second.
+    /// Interrupts per second.
     pub per_second: Estimate,
-    /// Share of the time that they take.
+    /// Fraction of the time spent in interrupts.
     pub share: f64,
-    /// The longest, in ns.
+    /// Longest interrupt, in ns.
     pub longest_ns: f64,
 }
 
-/// What packets that found the server idle waited for.
+/// Additional wait of packets that found the server idle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeEvidence {
-    /// It was idle for so long at least, in ns.
+    /// Minimum idle time of the server, in ns.
     pub after_idle_ns: f64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// The mean of what they waited besides, in ns.
+    /// Mean additional wait, in ns.
     pub mean_ns: f64,
 }
 
-/// A load as predicted and as measured, by one trial or by several that repeat it.
+/// Comparison of a predicted load with one measured trial or several repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingValidation {
-    /// The trials, each as "RUN:NUMBER".
+    /// Trials compared, each as "RUN:NUMBER".
     pub trials: Vec<String>,
-    /// Their name, without the repeat.
+    /// Name of the trials, without the repeat.
     pub name: String,
-    /// As predicted.
+    /// Prediction for this load.
     pub predicted: QueueingLoad,
-    /// Matched packets as measured, in all trials.
+    /// Number of matched packets in all trials.
     pub measured_packets: u64,
-    /// Lost of sent, as measured, in all trials.
+    /// Measured loss ratio over all trials.
     pub measured_loss_ratio: f64,
-    /// The percentiles that are judged or shown; of repeats the median counts.
+    /// Percentiles that are judged or displayed, with the median over repeats.
     pub percentiles: Vec<ComparedPercentile>,
-    /// Whether every percentile that has a limit is within it.
+    /// Whether every percentile with a limit is within it.
     pub within: bool,
-    /// Whether every percentile that is not within its limit lies between the smallest and the largest of the repeats: the
-    /// measurement itself does not repeat to within the limit.
+    /// Whether every percentile outside its limit lies between the smallest and the largest value of the
+    /// repeats: the measurement itself does not repeat to within the limit.
     pub within_repeats: bool,
-    /// What failed, in words; empty where nothing did.
+    /// Failed comparisons in words; empty if there are none.
     pub failures: Vec<String>,
-    /// The same with what each trial recorded.
+    /// The same comparison with the recorded arrivals of each trial.
     #[serde(default)]
     pub replay: QueueingReplay,
-    /// Both distributions, for a plot; of repeats the one with the median p99.
+    /// Predicted and measured distribution for a plot; for repeats, those of the trial with the median p99.
     pub curve: Vec<ComparedPercentile>,
 }
 
-/// A load replayed: as calibrated, with the arrivals that each trial recorded and, where it lists them, the stalls. What is off
-/// here is the device's; what is off in the prediction alone is the load generator's and the machine's.
+/// Comparison of a load simulated with the recorded arrivals of each trial and, if the trial lists them, its
+/// recorded stalls. Errors that appear here are caused by the device; errors that appear only in the
+/// prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
-    /// Whether the device's stalls were those that were recorded, too.
+    /// Whether recorded stalls of the device were replayed as well.
     pub stalls: bool,
-    /// Percentiles, each of the repeat whose error is the median one in size.
+    /// Percentiles, each taken from the repeat with the median absolute error.
     pub percentiles: Vec<ComparedPercentile>,
-    /// Whether every percentile that has a limit is within it.
+    /// Whether every percentile with a limit is within it.
     pub within: bool,
 }
 
@@ -143,45 +147,45 @@ pub struct QueueingReplay {
 pub struct ComparedPercentile {
     /// p in percent: 99.9.
     pub percentile: f64,
-    /// As predicted, in ns; of a load that was simulated several times the median.
+    /// Predicted value, in ns; the median if the load was simulated several times.
     pub predicted_ns: i64,
-    /// Of such a load, one time in twenty it is below this, in ns.
+    /// Lower bound, in ns: one of twenty simulations of the load is below it.
     pub predicted_low_ns: i64,
-    /// Of such a load, one time in twenty it is above this, in ns.
+    /// Upper bound, in ns: one of twenty simulations of the load is above it.
     pub predicted_high_ns: i64,
-    /// As measured, in ns; of repeats the median.
+    /// Measured value, in ns; the median over repeats.
     pub measured_ns: i64,
-    /// The smallest of the repeats, in ns.
+    /// Smallest measured value of the repeats, in ns.
     pub measured_low_ns: i64,
-    /// The largest of the repeats, in ns.
+    /// Largest measured value of the repeats, in ns.
     pub measured_high_ns: i64,
-    /// Predicted less measured, in parts of the measured.
+    /// Predicted minus measured value, as a fraction of the measured value.
     pub error: f64,
-    /// How large the error may be; None where it is not judged.
+    /// Largest error allowed; null if the percentile is not judged.
     pub limit: Option<f64>,
     /// Whether n (1 - p) of the measured packets is at least 10.
     pub supported: bool,
 }
 
-/// The highest rate that a device takes, as predicted and as a search measured it.
+/// Comparison of the predicted highest rate of a device with a measured one from a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingSearchValidation {
     /// The search, as "RUN:NUMBER".
     pub search: String,
-    /// Its name.
+    /// Name of the search.
     pub name: String,
-    /// Its goal: "NDR", "PDR 0.5 %".
+    /// Goal of the search: "NDR", "PDR 0.5 %".
     pub goal: String,
-    /// The model's capacity, in packets a second.
+    /// Capacity according to the model, in packets per second.
     pub predicted_pps: f64,
-    /// Highest rate that met the goal, in packets a second.
+    /// Highest rate that met the goal, in packets per second.
     pub lower_pps: u64,
-    /// Lowest rate above it that missed the goal, in packets a second.
+    /// Lowest rate above `lower_pps` that missed the goal, in packets per second; null if there is none.
     pub upper_pps: Option<u64>,
-    /// How far the prediction is from the nearer bound, in parts of it; 0 between both.
+    /// Distance of the prediction from the nearer bound, as a fraction of that bound; 0 between the bounds.
     pub error: f64,
-    /// How large the error may be.
+    /// Largest error allowed.
     pub limit: f64,
-    /// Whether it is not larger.
+    /// Whether the error is within the limit.
     pub within: bool,
 }

@@ -1,4 +1,5 @@
-//! The digital twin: the model of a path, and what it predicts. Meaning and formulas: `docs/kpi/queueing.md`.
+//! Queueing simulation (digital twin): the model of a path, and its predictions. Meaning and formulas:
+//! `docs/kpi/queueing.md`.
 //!
 //! All times are in ns and may have fractions.
 
@@ -9,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use self::calibration::{QueueingCalibration, QueueingSearchValidation, QueueingValidation};
 
-/// Name and version of the document that `wiretail predict queueing --json` prints.
+/// Schema name and version of the output of `wiretail predict queueing --json`.
 pub const QUEUEING_SCHEMA: &str = "wiretail.queueing/1";
 
-/// How long something takes, each time anew.
+/// Distribution of a duration, drawn anew each time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Length {
-    /// Always as long, in ns.
+    /// Constant duration, in ns.
     Constant(f64),
     /// Exponentially distributed with this mean, in ns.
     Exponential(f64),
-    /// Any of these, in ns, each as probable: measured ones.
+    /// Measured durations, in ns, all equally probable.
     Samples(Vec<f64>),
 }
 
@@ -28,36 +29,36 @@ pub enum Length {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Interrupts {
-    /// At the beat of a clock.
+    /// Interrupts with a fixed period.
     Periodic {
-        /// From one to the next, in ns.
+        /// Time from one interrupt to the next, in ns.
         period_ns: f64,
-        /// When the first one is, in ns; less than the period. None: drawn by the seed.
+        /// Time of the first interrupt, in ns; less than the period. Null: drawn from the seed.
         phase_ns: Option<f64>,
-        /// How long each takes.
+        /// Duration of each interrupt.
         length: Length,
     },
-    /// Independent of one another and of everything else.
+    /// Interrupts at independent random times.
     Poisson {
-        /// How many a second.
+        /// Mean number of interrupts per second.
         per_second: f64,
-        /// How long each takes.
+        /// Duration of each interrupt.
         length: Length,
     },
-    /// Each at a time of its own: recorded ones.
+    /// Interrupts at recorded times.
     Recorded {
-        /// When it starts and how long it takes, both in ns; in order of the starts.
+        /// Start and duration of each interrupt, both in ns, ordered by start.
         spans: Vec<(f64, f64)>,
     },
 }
 
-/// What a packet that finds the server idle waits for besides: a thread that sleeps has to wake up, and caches have
-/// become cold. The longer it was idle, the more that may be.
+/// Additional wait of a packet that finds the server idle: a sleeping thread has to wake up, and caches have
+/// become cold. The wait may depend on the idle time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Wake {
-    /// After having been idle for so long, in ns, and for less than the next one says.
+    /// Minimum idle time, in ns. The entry applies up to the idle time of the next entry.
     pub after_idle_ns: f64,
-    /// How long it takes.
+    /// Additional wait.
     pub length: Length,
 }
 
@@ -65,39 +66,42 @@ pub struct Wake {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
-    /// Each as soon as it is served.
+    /// Each packet leaves as soon as it is served.
     Immediate,
-    /// All packets of a batch when the last of them is served.
+    /// All packets of a batch leave when the last of them is served.
     Batch,
 }
 
-/// A path: a ring, a server that takes batches of it and is interrupted, a transfer.
+/// Model of a path: a ring, a server that takes batches from it and is interrupted, and a transfer.
 ///
-/// A device is described by this whatever its load is, so one that was measured at one rate predicts others.
+/// The model describes a device independently of its load, so a device that was measured at one rate can be
+/// predicted at others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingModel {
-    /// Packets that may wait; one that finds as many is lost.
+    /// Number of packets that may wait in the ring; a packet that finds it full is lost.
     pub ring: u64,
-    /// Packets that the server takes at a time, at most.
+    /// Largest number of packets that the server takes at a time.
     pub batch: u64,
-    /// When they leave.
+    /// When packets leave the server.
     pub release: Release,
-    /// Work for each packet.
+    /// Work per packet.
     pub service: Length,
-    /// Work for each batch besides, before its first packet.
+    /// Additional work per batch, before its first packet.
     pub batch_overhead: Length,
-    /// From the arrival at an idle server until it starts; in order of the idle time. Empty: at once.
+    /// Time from an arrival at the idle server to the start of service, ordered by idle time. Empty: service
+    /// starts at once.
     #[serde(default)]
     pub wake: Vec<Wake>,
-    /// What takes the server away, also in the middle of a packet, which goes on behind it.
+    /// Interrupts of the server. They also suspend the service of a packet, which continues afterwards.
     pub interrupts: Vec<Interrupts>,
-    /// Everything else on the way that is always as long, in ns. Negative where a packet has left before the server is done
-    /// with it; the whole delay is never below 0.
+    /// Constant delay of the rest of the path, in ns. Negative if a packet leaves before the server is done
+    /// with it. The total delay is never below 0.
     pub transfer_ns: f64,
 }
 
 impl QueueingModel {
-    /// A server that is never away and awake at once: it does nothing but serve, and lets each packet go when it is done.
+    /// Returns a server without interrupts and wake-up delay that releases each packet as soon as it is
+    /// served.
     pub fn serving(service: Length, ring: u64, batch: u64) -> Self {
         Self {
             ring,
@@ -112,112 +116,112 @@ impl QueueingModel {
     }
 }
 
-/// How packets arrive.
+/// Arrival process of packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Arrivals {
-    /// Evenly spaced.
+    /// Evenly spaced packets.
     Constant {
-        /// Packets a second.
+        /// Packets per second.
         rate_pps: f64,
     },
-    /// Bursts, evenly spaced.
+    /// Evenly spaced bursts.
     Bursts {
-        /// Packets a second, over all.
+        /// Packets per second, over all bursts.
         rate_pps: f64,
-        /// Packets in a burst.
+        /// Number of packets in a burst.
         packets: u64,
-        /// From one packet of a burst to the next, in ns.
+        /// Time between packets of a burst, in ns.
         spacing_ns: f64,
     },
     /// Independent, exponentially distributed gaps.
     Poisson {
-        /// Packets a second, on average.
+        /// Mean number of packets per second.
         rate_pps: f64,
     },
-    /// As recorded.
+    /// Recorded arrivals.
     Recorded {
-        /// When each arrives, in ns; in order.
+        /// Arrival times, in ns, in order.
         times_ns: Vec<f64>,
     },
 }
 
-/// What a model predicts, at one load or more.
+/// Predictions of a model at one or more loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingPrediction {
-    /// `wiretail.queueing/1`.
+    /// Schema name and version, `wiretail.queueing/1`.
     pub schema: String,
-    /// Version of Wiretail that wrote it.
+    /// Version of Wiretail that wrote the document.
     pub wiretail_version: String,
-    /// Seed of everything random; the same seed gives the same numbers.
+    /// Seed of all random numbers. The same seed gives the same results.
     pub seed: u64,
-    /// The path.
+    /// Model of the path.
     pub model: QueueingModel,
-    /// What the model rests on; None where it was given by hand.
+    /// Calibration of the model; null if the model was given by hand.
     #[serde(default)]
     pub calibration: Option<QueueingCalibration>,
-    /// What it does at each load.
+    /// Predictions at each load.
     pub loads: Vec<QueueingLoad>,
-    /// How right it is, for each trial that it was held against.
+    /// Accuracy of the predictions, one entry per measured load it was compared with.
     #[serde(default)]
     pub validations: Vec<QueueingValidation>,
-    /// How right its capacity is, for each rate that a search found.
+    /// Accuracy of the predicted capacity, one entry per rate found by a search.
     #[serde(default)]
     pub searches: Vec<QueueingSearchValidation>,
 }
 
-/// What a model predicts at one load.
+/// Prediction at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingLoad {
-    /// Packets offered a second; None of fewer than two recorded arrivals.
+    /// Offered load, in packets per second; null with fewer than two recorded arrivals.
     pub rate_pps: Option<f64>,
-    /// Highest rate that the server keeps up with, in packets a second; None where nothing takes it any time.
+    /// Highest rate that the server sustains, in packets per second; null if packets take no service time.
     pub capacity_pps: Option<f64>,
-    /// The rate in parts of the capacity: 1 is all of it. None where the rate is unknown.
+    /// Offered load divided by capacity: 1 is full load. Null if the rate is unknown.
     pub load: Option<f64>,
-    /// Whether the server does not keep up: the queue grows until the ring is full, so that delays and loss depend
-    /// on how long the load lasts.
+    /// Whether the server cannot keep up. If so, the queue grows until the ring is full, and delays and loss
+    /// depend on the length of the load.
     pub overloaded: bool,
-    /// Packets that arrived.
+    /// Number of packets that arrived.
     pub sent: u64,
-    /// Packets that found the ring full.
+    /// Number of packets that found the ring full.
     pub lost: u64,
-    /// Lost of sent.
+    /// Loss ratio: lost / sent.
     pub loss_ratio: f64,
-    /// Share of the time, from the first arrival to the last departure, that went into packets and batches.
+    /// Fraction of the time spent on packets and batches, from the first arrival to the last departure.
     pub utilisation: f64,
-    /// Most packets that waited in the ring at once.
+    /// Largest number of packets that waited in the ring.
     pub queue_max: u64,
-    /// Batches served.
+    /// Number of batches served.
     pub batches: u64,
-    /// Delays of the packets that were not lost; None where there are none.
+    /// Delays of the packets that were not lost; null if there are none.
     pub delay: Option<QueueingDelay>,
 }
 
-/// Delays, from the arrival to the end of the transfer.
+/// Delays from arrival to the end of the transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingDelay {
-    /// Smallest, in ns.
+    /// Smallest delay, in ns.
     pub min_ns: i64,
     /// Arithmetic mean, in ns.
     pub mean_ns: f64,
-    /// Half width of the mean's 99 % confidence interval by batch means, in ns; None for fewer than some thousand packets, and in
-    /// an overload. It says
-    /// how exact the simulation is, not the model.
+    /// Half width of the mean's 99 % confidence interval by batch means, in ns. It describes the precision of
+    /// the simulation, not of the model. Null with fewer than a few thousand packets, and under overload.
     pub mean_error_ns: Option<f64>,
-    /// Largest, in ns.
+    /// Largest delay, in ns.
     pub max_ns: i64,
-    /// Nearest-rank percentiles, 50 to 99.99999.
+    /// Nearest-rank percentiles from 50 to 99.99999 %.
     pub percentiles: Vec<QueueingPercentile>,
 }
 
-/// A percentile of the delay. It has no interval: delays of neighbours in a queue are not independent.
+/// A percentile of the delay. It has no confidence interval, because the delays of neighboring packets in a
+/// queue are not independent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingPercentile {
     /// p in percent: 99.9.
     pub percentile: f64,
-    /// The delay of rank ceil(p n), in ns.
+    /// Delay at rank ceil(p n), in ns.
     pub value_ns: i64,
-    /// Whether n (1 - p) is at least 10.
+    /// Whether the percentile is supported: n (1 - p) is at least 10.
     pub supported: bool,
 }

@@ -237,12 +237,12 @@ Examples:
   wiretail host audit --save host.txt              # a text to send to others: read it first
   wiretail host audit --from host.txt              # the audit of another machine
   wiretail host audit --from sosreport-edge7/      # of a tree with its /proc and /sys
-  wiretail host audit --json | jq '.findings[] | select(.verdict == \"broken\")'
+  wiretail host audit --json | jq '.findings[] | select(.verdict == \"ineffective\")'
 
-BROKEN was requested and is not in effect, or contradicts itself. harmful takes time from the cores.
+INEFFECTIVE was requested and is not in effect, or contradicts itself. harmful takes time from the cores.
 improvable is what nobody asked for, and would help. Rules: docs/audit.md.
 
-Exit code: 0 done; 1 with --check and something broken or harmful; 2 error.")]
+Exit code: 0 done; 1 with --check and something ineffective or harmful; 2 error.")]
 pub struct AuditArgs {
     /// The cores that are to be left alone, such as 1 or 2-3,5 [default: those that the boot line isolates]
     #[arg(long, value_name = "CORES", value_parser = cores)]
@@ -262,7 +262,7 @@ pub struct AuditArgs {
     /// Show also what is as it should be, or is not there, and why each thing matters
     #[arg(long, short)]
     pub all: bool,
-    /// Exit with 1 where something is broken or harmful
+    /// Exit with 1 if something is ineffective or harmful
     #[arg(long)]
     pub check: bool,
     /// Print the audit as JSON (docs/formats/audit.md)

@@ -50,7 +50,7 @@ fn a_recorded_host_is_audited() {
     let path = path.display().to_string();
     let shown = succeed(["host", "audit", "--from", &path]);
     assert!(
-        shown.contains("BROKEN      thp") && shown.contains("1 broken, 0 harmful, 0 improvable"),
+        shown.contains("INEFFECTIVE thp") && shown.contains("1 ineffective, 0 harmful, 0 improvable"),
         "{shown}"
     );
     assert!(shown.contains("requested: transparent_hugepage=madvise; in effect: always"), "{shown}");
