@@ -18,11 +18,12 @@ COMMENT = {".rs": "//", ".sh": "#", ".toml": "#", "": "#"}
 
 
 def anchors(path):
-    """Anchors of a page's headings, by the rules of GitHub."""
+    """Anchors of a page: those of its headings, by the rules of GitHub, and explicit ones."""
     found, fenced = set(), False
     for line in path.read_text().splitlines():
         if FENCE.match(line):
             fenced = not fenced
+        found.update(re.findall(r'<a id="([^"]+)">', line))
         heading = re.match(r"#{1,6} +(.*)", line)
         if heading and not fenced:
             text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1]).strip().lower()
