@@ -1,4 +1,4 @@
-//! What devices count, and whether that is what the taps saw.
+//! Packet counters of devices, and their comparison with the packets seen by the taps.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use wiretail_schema::run::{DeviceCounts, TapRecord};
 
 use crate::run::testbed::topology::{TapPlace, Topology};
 
-/// Packets that a device counted, all its directions together.
+/// Packets that a device counted, summed over its directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that it took.
+    /// Packets that the device received.
     pub received: u64,
-    /// Packets that it sent.
+    /// Packets that the device sent.
     pub sent: u64,
-    /// Packets that it lost before it took them, or dropped for another reason than a rule.
+    /// Packets lost before they were received, or dropped for a reason other than a rule.
     pub dropped: u64,
-    /// Of those that it took, packets that a rule made it drop.
+    /// Received packets that were dropped by a rule.
     pub filtered: u64,
-    /// Packets that it could not send.
+    /// Packets that could not be sent.
     pub failed: u64,
 }
 
 impl Counts {
-    /// What was counted since.
+    /// Returns the difference from an earlier reading.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             received: self.received.saturating_sub(before.received),
@@ -34,8 +34,8 @@ impl Counts {
     }
 }
 
-/// What the devices of these places counted, beside what the taps around them saw; None of a side where not
-/// every way in (or out) has a tap.
+/// Compares the counters of the devices at these nodes with the packets seen by the taps around them. The
+/// tapped number of a side is `None` unless every direction has a tap on that side.
 pub fn reconcile(
     device: &str,
     nodes: &[usize],
@@ -57,10 +57,11 @@ pub fn reconcile(
         whole.then(|| found.values().map(|(_, packets)| packets).sum())
     };
     let (tapped_in, tapped_out) = match topology.switch_node() {
-        // What crosses shared memory crosses no tap.
+        // Packets sent through shared memory do not pass a tap.
         Some(switch) if nodes.contains(&switch) && !topology.shared().is_empty() => (None, None),
         Some(switch) if nodes.contains(&switch) => {
-            // Everything around the devices is around the switch: what leaves the one enters the other.
+            // Every tap at a device is also a tap of the switch: packets that leave a device enter the
+            // switch, and the reverse.
             let sum = |is: &dyn Fn(&TapPlace) -> bool| {
                 assignment.iter().zip(taps).filter(|(place, _)| is(place)).map(|(_, tap)| tap.packets).sum()
             };
@@ -82,7 +83,7 @@ pub fn reconcile(
     }
 }
 
-/// What is to be known of a device that counted otherwise than the taps saw; None where both agree.
+/// Returns a note if the device's counters differ from the packets seen by the taps.
 pub fn disagreement(counts: &DeviceCounts) -> Option<String> {
     let beside = |count: u64, tapped: Option<u64>| match tapped {
         Some(tapped) => format!("{count} (the taps: {tapped})"),
@@ -90,8 +91,8 @@ pub fn disagreement(counts: &DeviceCounts) -> Option<String> {
     };
     (!counts.agrees()).then(|| {
         format!(
-            "{} counted otherwise than the taps saw: it took {} and sent {}; it says that it dropped {}, filtered {} \
-             and could not send {}",
+            "{} counted different numbers than the taps: {} received and {} sent; it reports {} dropped, {} \
+             filtered and {} not sent",
             counts.device,
             beside(counts.received, counts.tapped_in),
             beside(counts.sent, counts.tapped_out),
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The taps of a topology, each having seen so many packets.
+    /// Returns the taps of a topology with these packet counts.
     fn taps(topology: &Topology, seen: &[(&str, u64)]) -> Vec<TapRecord> {
         let mut taps = tap_records(topology);
         for tap in &mut taps {
@@ -129,43 +130,44 @@ mod tests {
         taps
     }
 
-    /// What the taps saw enter and leave these devices.
+    /// Returns the packets that the taps saw enter and leave these devices.
     fn tapped(topology: &Topology, nodes: &[usize], seen: &[(&str, u64)]) -> (Option<u64>, Option<u64>) {
         let found = reconcile("dut", nodes, &Counts::default(), topology, &taps(topology, seen));
         (found.tapped_in, found.tapped_out)
     }
 
     #[test]
-    fn one_way_a_device_is_between_the_first_tap_and_the_last() {
+    fn one_way_device_is_between_first_and_last_tap() {
         let one = topology(1, Switch::None, false);
         assert_eq!(tapped(&one, &[1], &[("pre", 100), ("post", 90)]), (Some(100), Some(90)));
     }
 
     #[test]
-    fn both_directions_are_added_up() {
+    fn adds_up_both_directions() {
         let one = topology(1, Switch::None, true);
         let seen = [("pre", 100), ("post", 90), ("back-pre", 1000), ("back-post", 900)];
         assert_eq!(tapped(&one, &[1], &seen), (Some(1100), Some(990)));
     }
 
     #[test]
-    fn hops_share_a_tap_one_way_and_have_none_between_them_on_the_way_back() {
+    fn hops_share_a_tap_forward_and_have_none_between_them_backward() {
         let two = topology(2, Switch::None, false);
         let seen = [("pre", 100), ("hop1", 90), ("post", 80)];
         assert_eq!(tapped(&two, &[1], &seen), (Some(100), Some(90)));
         assert_eq!(tapped(&two, &[2], &seen), (Some(90), Some(80)));
-        // One thread that serves both counts what enters either.
+        // One thread that serves both devices counts the packets that enter either.
         assert_eq!(tapped(&two, &[1, 2], &seen), (Some(190), Some(170)));
         let back = topology(2, Switch::None, true);
         let seen = [("pre", 100), ("hop1", 90), ("post", 80), ("back-pre", 70), ("back-post", 60)];
-        // The way back enters the second device and leaves the first one; between them no tap sees it.
+        // Packets of the reverse direction enter the second device and leave the first; no tap is between
+        // them.
         assert_eq!(tapped(&back, &[1], &seen), (None, Some(150)));
         assert_eq!(tapped(&back, &[2], &seen), (Some(160), None));
         assert_eq!(tapped(&back, &[1, 2], &seen), (None, None));
     }
 
     #[test]
-    fn behind_a_switch_every_device_has_its_taps() {
+    fn devices_at_a_switch_have_their_own_taps() {
         let two = topology(2, Switch::Bridge, true);
         let seen = [
             ("pre", 1),
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_disagrees_is_told_with_both_counts() {
+    fn disagreement_names_both_counts() {
         let counts = |received, dropped, tapped_in| DeviceCounts {
             device: "dut1".to_owned(),
             received,
@@ -198,7 +200,7 @@ mod tests {
             tapped_in,
             tapped_out: Some(90),
         };
-        // Packets that it dropped count among those that it took, or beside them.
+        // Dropped packets count either among the received packets or in addition to them.
         for fine in [
             counts(100, 0, Some(100)),
             counts(95, 5, Some(100)),
@@ -209,9 +211,9 @@ mod tests {
             assert_eq!(disagreement(&fine), None, "{fine:?}");
         }
         let text = disagreement(&counts(98, 0, Some(100))).expect("two are missing");
-        assert!(text.starts_with("dut1 counted otherwise") && text.contains("98 (the taps: 100)"), "{text}");
+        assert!(text.starts_with("dut1 counted different") && text.contains("98 (the taps: 100)"), "{text}");
         let mut sent = counts(100, 0, None);
         sent.tapped_out = Some(91);
-        assert!(disagreement(&sent).is_some_and(|text| text.contains("sent 90 (the taps: 91)")));
+        assert!(disagreement(&sent).is_some_and(|text| text.contains("90 (the taps: 91) sent")));
     }
 }

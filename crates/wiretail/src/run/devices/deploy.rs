@@ -1,5 +1,5 @@
-//! The walls around a program: none, those of a container, those of a virtual machine. What is asked of the program
-//! is translated to what gets through them.
+//! Isolation boundaries of a program: none, a container, or a virtual machine. Requests to the program are
+//! translated so that they pass the boundary.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,38 +19,35 @@ use super::program::{Ask, Movers, Program, Site};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::topology::Guests;
 
-/// What is around a program that runs.
+/// What surrounds a running program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IsolationBoundary {
-    /// A network namespace.
     Bare,
-    /// A container that uses this namespace.
+    /// A container that uses this network namespace.
     Container(Container),
-    /// A virtual machine: the process is QEMU, and everything else goes through its console.
+    /// A virtual machine: the process is QEMU, and all requests to the program go through its console.
     Guest(Accel),
 }
 
-/// Processors of a virtual machine: one for everything else, the last one for the program.
+/// Processors of a virtual machine: the last one runs the program, the other one everything else.
 const GUEST_CORES: u32 = 2;
-/// Memory of a virtual machine, in MiB; its files are in there, too.
+/// Memory of a virtual machine, in MiB. It also holds the machine's files.
 const GUEST_MEMORY_MIB: u32 = 1536;
 
-/// A program in its walls, ready to be started.
+/// A program within its isolation boundary, ready to be started.
 pub struct Deployed {
-    /// What it is, with what has to be done from outside.
+    /// The program, with the requests that reach it from outside the boundary.
     pub program: Program,
-    /// What starts it.
     pub command: Command,
-    /// What is around it.
     pub isolation_boundary: IsolationBoundary,
-    /// Where its links are.
+    /// The namespace that holds the program's links.
     pub namespace: Namespace,
 }
 
-/// Refuses a trial whose devices can't be deployed as it says.
+/// Refuses a trial whose devices cannot be deployed as requested.
 ///
 /// # Errors
-/// Why not, and which key to set.
+/// Returns an error if the deployment is not supported; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     let (kind, deployment, switch) = (trial.dut.kind, trial.dut.deployment, trial.dut.switch);
     if kind == DutKind::Wire {
@@ -58,7 +55,8 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     }
     if matches!(kind, DutKind::LinuxRouter | DutKind::Ovs) && deployment != Deployment::Bare {
         bail!(
-            "dut.kind = \"{kind}\" runs bare only, not with dut.deployment = \"{deployment}\"; set dut.deployment = \"bare\""
+            "dut.kind = \"{kind}\" runs bare only and does not support dut.deployment = \"{deployment}\"; \
+             set dut.deployment = \"bare\""
         );
     }
     if deployment != Deployment::Vm {
@@ -66,20 +64,20 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     }
     if trial.dut.network == GuestNetwork::VhostUser && switch != SwitchKind::OvsDpdk {
         bail!(
-            "dut.network = \"vhost-user\" is memory shared with Open vSwitch with DPDK, not with dut.switch = \"{switch}\"; \
-             set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
+            "dut.network = \"vhost-user\" shares memory with Open vSwitch with DPDK and does not work with \
+             dut.switch = \"{switch}\"; set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
         );
     }
     if trial.dut.hops > 1 && switch == SwitchKind::None {
         bail!(
-            "virtual machines in a row (dut.hops) need a switch between them, not dut.switch = \"none\"; set dut.switch = \
-             \"bridge\", \"ovs\" or \"ovs-dpdk\""
+            "virtual machines in a row (dut.hops) need a switch between them, but dut.switch is \"none\"; \
+             set dut.switch = \"bridge\", \"ovs\" or \"ovs-dpdk\""
         );
     }
     Ok(())
 }
 
-/// What a device of the trial may use where it is deployed: inside a virtual machine cores have other numbers.
+/// Adapts the site of a device to its deployment: cores have other numbers inside a virtual machine.
 pub fn inside(trial: &Trial, site: Site) -> Site {
     match trial.dut.deployment {
         Deployment::Vm => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
@@ -87,17 +85,17 @@ pub fn inside(trial: &Trial, site: Site) -> Site {
     }
 }
 
-/// The process that has to stay in the root of the control groups while the trial's devices are started: LXC makes
-/// its groups below that of process 1, and could not give a container the cores that those were moved off.
+/// Returns the process that must stay in the root control group while the trial's devices start. LXC creates
+/// its groups below the group of process 1, so a container could not get cores that process 1 was moved off.
 pub fn stays(trial: &Trial) -> Option<i32> {
     let is_lxc = trial.dut.container == ContainerRuntime::Lxc;
     (trial.dut.deployment == Deployment::Container && is_lxc).then_some(1)
 }
 
-/// Puts a program into the walls that the trial asks for. Its files are there already.
+/// Places a program within the isolation boundary of the trial. The program's files must exist already.
 ///
 /// # Errors
-/// What these walls are made with is not installed.
+/// Returns an error if the container runtime or the hypervisor is not installed.
 pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbed) -> Result<Deployed> {
     let program = by_the_line(program);
     match trial.dut.deployment {
@@ -107,10 +105,10 @@ pub fn deploy(trial: &Trial, program: Program, site: &Site, testbed: &mut Testbe
     }
 }
 
-/// What stdbuf(1) puts into the programs that it starts.
+/// Library that stdbuf(1) preloads into the programs that it starts.
 const STDBUF: &str = "/usr/libexec/coreutils/libstdbuf.so";
 
-/// Makes a program print by the line.
+/// Makes a program line-buffer its output.
 fn by_the_line(mut program: Program) -> Program {
     if program.by_the_block {
         program.argv.splice(0..0, ["stdbuf".to_owned(), "-oL".to_owned()]);
@@ -119,10 +117,7 @@ fn by_the_line(mut program: Program) -> Program {
     program
 }
 
-/// A program without walls, in its namespace.
-///
-/// # Errors
-/// None so far.
+/// Deploys a program in its namespace, without a boundary.
 pub fn bare(program: Program, namespace: Namespace) -> Result<Deployed> {
     let (first, arguments) = program.argv.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let mut command = Command::new(first);
@@ -153,7 +148,8 @@ fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut 
     let launch = container(runtime, &name, &workload, &std::env::temp_dir())?;
     testbed.change(&launch.plan)?;
     if program.movers == Movers::Everything {
-        // From outside, when it is there: what makes the container is none of it.
+        // The container's setup processes must not get the device's core and priority, so threads are placed
+        // from outside once the program runs.
         program.movers = Movers::Threads(vec![String::new()]);
     }
     let isolation_boundary = IsolationBoundary::Container(Container::new(&name)?);
@@ -166,7 +162,7 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
     let mut links = Vec::new();
     for (own, peer) in topology.links_of(site.node) {
         let backend = if topology.guests == Guests::SharedMemory {
-            // The switch may come later: QEMU waits for it.
+            // QEMU waits for the switch, which may start later.
             Backend::VhostUser { socket: testbed.socket(&peer.link), server: true }
         } else {
             let at = testbed.namespace(peer.node)?;
@@ -209,11 +205,11 @@ fn in_guest(trial: &Trial, mut program: Program, site: &Site, testbed: &mut Test
     })
 }
 
-/// What is asked of a program in a guest goes over its console.
+/// Translates the requests to a program in a guest into lines on the guest's console.
 fn translate(program: &mut Program) -> Result<()> {
     program.movers = Movers::Threads(vec![format!("CPU {}/", GUEST_CORES - 1)]);
     if !program.then.is_empty() {
-        bail!("{} is configured from outside and can't run in a virtual machine", program.argv[0]);
+        bail!("{} needs configuration from outside and cannot run in a virtual machine", program.argv[0]);
     }
     let over_console = |ask: &Ask| match ask {
         Ask::Signal(signal) => Some(Ask::Line(format!("signal {}", signal_name(*signal)))),
@@ -228,7 +224,7 @@ fn translate(program: &mut Program) -> Result<()> {
     Ok(())
 }
 
-/// As `kill -s` has it.
+/// Returns the name of a signal as `kill -s` expects it.
 fn signal_name(signal: Signal) -> &'static str {
     match signal {
         Signal::USR1 => "USR1",
@@ -243,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Why the only trial of these lines is refused; empty where it is not.
+    /// Returns why the only trial of this experiment is refused, or an empty text.
     fn refusal(dut: &str) -> String {
         let text = format!(
             "title = \"t\"\nseed = 1\n[dut]\n{dut}\n[traffic]\nrate = \"1 kpps\"\n[trial]\nduration = \"1 s\"\n"
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_deployed_is_refused_with_the_key_to_set() {
+    fn refuses_unsupported_deployments_and_names_the_key_to_set() {
         for (dut, says) in [
             ("kind = \"linux-router\"\ndeployment = \"container\"", "set dut.deployment = \"bare\""),
             ("kind = \"ovs\"\ndeployment = \"vm\"", "set dut.deployment = \"bare\""),

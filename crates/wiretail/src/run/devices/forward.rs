@@ -1,5 +1,5 @@
-//! Wiretail's own forwarders as programs (`wiretail forward`): with DPDK, with XDP, and the skeleton where it does
-//! not run as a thread. SIGUSR1 makes them tell their counters.
+//! Wiretail's own forwarders as programs (`wiretail forward`): with DPDK, with XDP, and the skeleton where it
+//! does not run as a thread. They print their counters on SIGUSR1.
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -10,13 +10,13 @@ use super::eal;
 use super::program::{Ask, Counting, Movers, Program, Site};
 use crate::traffic::live::LOOP_THREAD;
 
-/// The program of a trial.
+/// Returns the program of a trial.
 ///
 /// # Errors
-/// It is not known where this program is.
+/// Returns an error if the path of Wiretail's own executable is unknown.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let dut = &trial.dut;
-    let own = std::env::current_exe().context("this program's own file is not known")?;
+    let own = std::env::current_exe().context("the path of this executable is not known")?;
     let (input, output) = site.links();
     let mut argv = vec![own.display().to_string()];
     argv.extend(["forward", input, output, "--json"].map(str::to_owned));
@@ -26,7 +26,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let (socket, movers) = match dut.kind {
         DutKind::DpdkL2fwd => ("dpdk", loops()),
         DutKind::XdpRedirect => ("xdp-redirect", Movers::Itself),
-        // Of all others only the skeleton is a forwarder of this program.
+        // The skeleton is the only other forwarder of this executable.
         _ => (dut.socket.name(), loops()),
     };
     argv.extend(["--socket", socket].map(str::to_owned));
@@ -53,12 +53,12 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     Ok(program)
 }
 
-/// The thread that moves packets.
+/// Selects the thread that forwards packets.
 fn loops() -> Movers {
     Movers::Threads(vec![LOOP_THREAD.to_owned()])
 }
 
-/// The last line that is whole, an object with the counters.
+/// Parses the last complete line, a JSON object with the counters.
 pub fn counts(text: &str) -> Option<Counts> {
     let whole = text.rsplit_once('\n')?.0;
     let told: serde_json::Value =
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_from_whole_lines() {
+    fn reads_counters_from_complete_lines() {
         assert_eq!(counts("{\"received\":7,\"se"), None);
         let text = "forwarding\n{\"received\":7,\"sent\":6,\"failed\":1}\n";
         assert_eq!(counts(text), Some(Counts { received: 7, sent: 6, failed: 1, ..Counts::default() }));

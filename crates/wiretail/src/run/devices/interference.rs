@@ -1,5 +1,5 @@
-//! Disturbances on purpose (`dut.interfere`): what a trial plans, the threads that carry it out, and the list of what
-//! took place.
+//! Injected interference (`dut.interference`): the plan of a trial, the threads that carry it out, and the
+//! list of what was injected.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,16 +17,19 @@ use wiretail_schema::run::interference::{INTERFERENCE_FILE, Interference, Interf
 use crate::analyze::outputs;
 use crate::run::testbed::cpus::CpuAssignment;
 
-/// Above the load generator: one that never sleeps would not let anybody else on its core.
+/// Higher than the load generator's priority: a generator that never sleeps would not let the injectors run
+/// on its core.
 const PRIORITY_ABOVE: u8 = 55;
-/// Below one that sleeps: packets are to leave on time, and to meet the disturbance in the device.
+/// Lower than the priority of a generator that sleeps: packets must leave on time and meet the interference
+/// in the device.
 const PRIORITY_BELOW: u8 = 45;
-/// Nothing is planted so shortly before the end of a trial, in ns: the planters begin some time after the packets.
+/// Nothing is injected within this time of a trial's end, in ns: the injectors start some time after the
+/// first packet.
 const MARGIN_NS: u64 = 150_000_000;
-/// Shortest time from one disturbance to the next, in ns: the longest ones take most of it.
+/// Minimum interval between injections, in ns: the longest ones take most of it.
 const EVERY_NS_MIN: u64 = 1_000_000;
 
-/// What a trial of this length is disturbed by; None where it is not.
+/// Plans the interference of a trial with this duration; `None` if the trial injects none.
 pub fn plan(trial: &Trial, seed: u64, duration_ns: u64) -> Option<InterferencePlan> {
     let kinds = match trial.dut.interference {
         _ if trial.dut.kind != DutKind::Skeleton => return None,
@@ -45,10 +48,10 @@ pub fn plan(trial: &Trial, seed: u64, duration_ns: u64) -> Option<InterferencePl
     Some(InterferencePlan { kinds, every_ns, duration_ns, seed })
 }
 
-/// Refuses a trial that can't be disturbed as it says.
+/// Refuses a trial whose interference cannot be injected as requested.
 ///
 /// # Errors
-/// Why not, and which key to set.
+/// Returns an error if the trial is refused; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     let dut = &trial.dut;
     if dut.kind != DutKind::Skeleton {
@@ -61,22 +64,23 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     ] {
         if is_set && dut.deployment != Deployment::Bare {
             bail!(
-                "dut.{name} = \"{value}\" is for a skeleton of this process only, not with dut.deployment = \"{}\"; set \
-                 dut.deployment = \"bare\", or dut.{name} = \"{nothing}\"",
+                "dut.{name} = \"{value}\" requires a skeleton in this process and does not support \
+                 dut.deployment = \"{}\"; set dut.deployment = \"bare\", or dut.{name} = \"{nothing}\"",
                 dut.deployment
             );
         }
     }
     if is_interfered && dut.interference_every.ns_unsigned() < EVERY_NS_MIN {
         bail!(
-            "dut.interference-every = \"{}\" is shorter than the longest disturbance; expected \"1 ms\" or more",
+            "dut.interference-every = \"{}\" is shorter than the longest interference; expected \"1 ms\" or \
+             more",
             dut.interference_every
         );
     }
     Ok(())
 }
 
-/// What the planters of a trial need while they run; outlives them.
+/// State that the injectors of a trial share; outlives them.
 pub struct Injection {
     plan: InterferencePlan,
     assignment: CpuAssignment,
@@ -86,17 +90,17 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Of a trial that is disturbed.
+    /// Prepares the injection of a trial.
     ///
     /// # Errors
-    /// The device has no core of its own.
+    /// Returns an error if the device does not have a core to itself.
     pub fn of(trial: &Trial, plan: InterferencePlan, assignment: Option<&CpuAssignment>) -> Result<Self> {
         let Some(assignment) =
             assignment.filter(|assignment| assignment.device != assignment.housekeeping).cloned()
         else {
             bail!(
-                "dut.interference = \"{}\" needs a core for the device and another one to disturb it from; set dut.interference = \
-                 \"none\", or take a machine of two cores or more",
+                "dut.interference = \"{}\" needs a core for the device and another core to interfere from; \
+                 set dut.interference = \"none\", or use a machine with two or more cores",
                 trial.dut.interference
             );
         };
@@ -105,19 +109,19 @@ impl Injection {
         let device = assignment.device;
         let loopback = Box::new(move || {
             own_loopback(device).map_err(|error| DataplaneError::Thread {
-                step: "making a loopback whose packets the device's core receives".to_owned(),
+                step: "creating a loopback for packets that the device's core receives".to_owned(),
                 source: std::io::Error::other(error.to_string()),
-                next: "leave dut.interference = \"softirq\" out where that can't be had",
+                next: "remove \"softirq\" from dut.interference if this machine does not support it",
             })
         });
         let priority = if sleeps { PRIORITY_BELOW } else { PRIORITY_ABOVE };
         Ok(Self { plan, assignment, priority, loopback, stop: AtomicBool::new(false) })
     }
 
-    /// Starts the planters, and returns when they are ready.
+    /// Starts the injectors, and returns when all are ready.
     ///
     /// # Errors
-    /// One can't do its work here.
+    /// Returns an error if an injector cannot work on this machine.
     pub fn start<'scope, 'env: 'scope>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
@@ -132,10 +136,10 @@ impl Injection {
     }
 }
 
-/// Writes the list of what took place into a trial's directory.
+/// Writes the list of injected interference into a trial's directory.
 ///
 /// # Errors
-/// It can't be written.
+/// Returns an error if the list cannot be written.
 pub fn write(directory: &Path, mut injected: Vec<Injected>, clock: &ClockOffset) -> Result<()> {
     injected.sort_by_key(|injected| injected.start_ns);
     let unix = |ns: u64| ns as i64 + clock.realtime_minus_monotonic_ns;
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_skeleton_of_this_process_is_interfered() {
+    fn accepts_interference_only_for_skeleton_in_this_process() {
         let refused = |device: &str| refuse(&trial(device)).unwrap_err().to_string();
         let skeleton = "kind = \"skeleton\"\ninterference = \"all\"";
         assert!(refuse(&trial(skeleton)).is_ok());
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_has_the_kinds_and_times_of_the_trial() {
+    fn plan_has_kinds_and_times_of_the_trial() {
         let of = |device: &str| plan(&trial(device), 7, 1_000_000_000);
         assert_eq!(of("kind = \"bridge\""), None);
         assert_eq!(of("kind = \"skeleton\""), None);

@@ -1,15 +1,16 @@
-//! The kernel's own forwarders where they are no part of the testbed: in a container or a virtual machine a script
-//! sets them up, and tells what the links have counted when it gets SIGUSR1.
+//! The kernel's own forwarders in a container or a virtual machine, where the testbed does not set them up. A
+//! script sets them up and prints the counters of the links on SIGUSR1.
 
 use rustix::process::Signal;
 
 use super::forward;
 use super::program::{Ask, Counting, Movers, Program, Site};
 
-/// Told by the script when it has set everything up.
+/// Line that the script prints when setup is complete.
 const READY: &str = "the kernel forwards";
 
-/// A Linux bridge without spanning tree and multicast snooping. A guest's busybox has `brctl`, other systems `ip`.
+/// Returns a Linux bridge without spanning tree or multicast snooping. A guest's busybox has `brctl`, other
+/// systems have `ip`.
 pub fn bridge(site: &Site) -> Program {
     let (input, output) = site.links();
     let set_up = format!(
@@ -23,7 +24,7 @@ pub fn bridge(site: &Site) -> Program {
     script(site, &set_up)
 }
 
-/// Runs commands, then tells counters until it is ended.
+/// Runs the setup commands, then prints counters on request until it is stopped.
 fn script(site: &Site, set_up: &str) -> Program {
     let (input, output) = site.links();
     let sum = |counter: &str| {

@@ -1,12 +1,13 @@
-//! The devices under test of a trial: started, awaited, asked what they counted, stopped.
+//! The devices under test of a trial: starting them, waiting for them, reading their counters, stopping them.
 //!
-//! A wire, a bridge and a router are parts of the testbed: the kernel forwards. A bare skeleton is a thread of this
-//! process. Everything else is a program ([`mod@program`]), one file a kind, in one of the deployments.
+//! Wires, bridges and routers are part of the testbed: the kernel forwards. A bare skeleton is a thread of
+//! this process. Every other device is a program ([`mod@program`]), one file per kind, in one of the
+//! deployments.
 //!
-//! | `dut.kind` | where |
+//! | `dut.kind` | module |
 //! |---|---|
 //! | `skeleton` | [`skeleton`] |
-//! | `skeleton` that is deployed, `xdp-redirect`, `dpdk-l2fwd` | [`forward`] |
+//! | `skeleton` in a container or virtual machine, `xdp-redirect`, `dpdk-l2fwd` | [`forward`] |
 //! | `dpdk-testpmd` | [`testpmd`] |
 //! | `suricata` | [`suricata`] |
 //! | `snort3` | [`snort3`] |
@@ -53,82 +54,78 @@ use super::testbed::{Testbed, sockets};
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::{Guests, Middle, Switch, Topology};
 
-/// How much longer a virtual machine may take, in software.
+/// Additional start time of a virtual machine, which may be emulated in software.
 const BOOT: Duration = Duration::from_secs(60);
-/// What a switch between the devices is called.
+/// Name of the switch between the devices.
 const SWITCH: &str = "switch";
 
-/// The devices of a trial, and what joins them.
+/// The running devices of a trial, and the switch between them.
 pub struct Devices<'scope> {
     devices: Vec<Device<'scope>>,
 }
 
-/// A device that runs.
 struct Device<'scope> {
-    /// "dut1", or "dut1 to dut3" where one thread serves them all.
+    /// "dut1", or "dut1 to dut3" if one thread serves all of them.
     name: String,
-    /// The nodes that it forwards in.
+    /// Nodes in which the device forwards.
     nodes: Vec<usize>,
     part: Part<'scope>,
-    /// Its counters before the trial's first packet.
+    /// Counters before the trial's first packet.
     before: Option<Counts>,
-    /// Timer interrupts of a guest's isolated core: before the first packet of all trials, and since.
+    /// Timer interrupts of a guest's isolated core: before the first packet of all trials, and since then.
     timer: (Option<u64>, Option<u64>),
 }
 
-/// Who forwards.
+/// The part of the system that forwards.
 enum Part<'scope> {
     /// The kernel, between two links of a namespace.
     Kernel(Namespace),
-    /// A thread that forwards until it is told to stop.
+    /// A thread that forwards until it is asked to stop.
     Skeleton {
-        /// Ends with what it did.
         thread: ScopedJoinHandle<'scope, Result<SkeletonReport>>,
-        /// What it shares with others.
+        /// State that the thread shares with others.
         shared: &'scope Shared,
     },
-    /// A program.
     Program(Box<Process>),
 }
 
-/// What devices say of themselves.
+/// What devices report about themselves.
 #[derive(Default)]
 pub struct DeviceReport {
-    /// The skeleton's counters; None where there is none.
+    /// The skeleton's counters; `None` if the device is not a skeleton.
     pub record: Option<DutRecord>,
-    /// When its core was taken from it; None where it is not known to poll.
+    /// When the device lost its core; `None` unless the device is known to poll.
     pub stalls: Option<StallLog>,
-    /// How it disturbed itself, on purpose.
+    /// Interference that the device injected into itself.
     pub interferences: Vec<Injected>,
-    /// What the reader should know of them.
+    /// Notes for the trial's record.
     pub notes: Vec<String>,
-    /// What those counted of all packets that tell it at their end.
+    /// Counters over all packets, from devices that report them only when they stop.
     pub counts: Vec<Counted>,
 }
 
-/// What a device counted.
 #[derive(Debug, Clone)]
 pub struct Counted {
     device: String,
-    /// The nodes that it forwards in.
+    /// Nodes in which the device forwards.
     nodes: Vec<usize>,
     counts: Counts,
 }
 
-/// What a thread needs while it runs; outlives it.
+/// State that a device thread needs while it runs; outlives the thread.
 #[derive(Default)]
 pub struct Shared {
-    /// Its live counters.
     pub counters: SharedCounters,
-    /// Its number, once it runs.
+    /// The thread's number, once it runs.
     thread: AtomicI32,
-    /// From when on it disturbs itself.
+    /// Start of the times of the self-injected interference.
     origin: Origin,
     stop: AtomicBool,
 }
 
-/// What a trial's devices need of the host before the testbed is made, and until it is gone: memory for DPDK, a folder
-/// for the sockets of virtual machines. `run` is the name of the run in its journal.
+/// Returns the host changes that a trial's devices need before the testbed is built and until it is removed:
+/// memory for DPDK, and a folder for the sockets of virtual machines. `run` is the name of the run in its
+/// journal.
 pub fn needs(trial: &Trial, topology: &Topology, run: &str) -> Plan {
     let mut plan = Plan::new();
     plan.extend(ovs::memory(trial, topology));
@@ -138,10 +135,10 @@ pub fn needs(trial: &Trial, topology: &Topology, run: &str) -> Plan {
     plan
 }
 
-/// Starts the devices of a trial; what programs print goes into `directory`.
+/// Starts the devices of a trial; the output of programs goes into `directory`.
 ///
 /// # Errors
-/// Ports that can't be opened, a program that can't be started.
+/// Returns an error if a port cannot be opened or a program cannot be started.
 pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     trial: &Trial,
@@ -212,12 +209,12 @@ pub fn start<'scope, 'env: 'scope>(
     Ok(Devices { devices })
 }
 
-/// Whether the device is a thread of this process.
+/// Returns whether the device is a thread of this process.
 fn is_thread(trial: &Trial) -> bool {
     trial.dut.kind == DutKind::Skeleton && trial.dut.deployment == Deployment::Bare
 }
 
-/// The program of a trial at this site.
+/// Returns the program of a trial at this site.
 fn program(trial: &Trial, site: &Site) -> Result<Program> {
     match trial.dut.kind {
         DutKind::Command => Ok(program::command(trial, site)),
@@ -230,18 +227,19 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
             ovs::program(ovs::datapath_of_device(trial), site, &Around::default())
         }
         kind @ (DutKind::Ovs | DutKind::LinuxRouter | DutKind::Wire) => {
-            bail!("dut.kind = \"{kind}\" can't be deployed so")
+            bail!("dut.kind = \"{kind}\" cannot be deployed this way")
         }
     }
 }
 
 impl Devices<'_> {
-    /// Waits until the programs say that they are ready.
+    /// Waits until the programs report that they are ready.
     ///
     /// # Errors
-    /// One ended, or did not say so in time; with its last words.
+    /// Returns an error if a program ended or was not ready in time; the message includes the last lines of
+    /// its output.
     pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
-        // All of them at once: one may wait for another, which has ended.
+        // All programs are checked in turn: one may be waiting for another that has ended.
         let begun = Instant::now();
         loop {
             let mut ready = true;
@@ -254,7 +252,7 @@ impl Devices<'_> {
                 break;
             }
             if stop.load(Ordering::Relaxed) {
-                bail!("interrupted while the program started");
+                bail!("interrupted while the program was starting");
             }
             std::thread::sleep(process::LOOK_EVERY);
         }
@@ -264,10 +262,11 @@ impl Devices<'_> {
         })
     }
 
-    /// Whether all still run.
+    /// Checks that all devices are still running.
     ///
     /// # Errors
-    /// One that has ended; a program with its last words.
+    /// Returns an error if a device has ended; for a program, the message includes the last lines of its
+    /// output.
     pub fn check(&self) -> Result<()> {
         self.devices.iter().try_for_each(|device| match &device.part {
             Part::Program(process) => process.check(),
@@ -276,7 +275,7 @@ impl Devices<'_> {
         })
     }
 
-    /// From this time on, CLOCK_MONOTONIC in ns, the times of what a skeleton does to itself count.
+    /// Sets the start of the skeleton's self-injected interference: CLOCK_MONOTONIC, in ns.
     pub fn begin_interfering(&self, origin_ns: u64) {
         for device in &self.devices {
             if let Part::Skeleton { shared, .. } = &device.part {
@@ -288,7 +287,7 @@ impl Devices<'_> {
     /// Reads all counters before the first packet.
     ///
     /// # Errors
-    /// A program that does not tell them.
+    /// Returns an error if a program does not report its counters.
     pub fn begin_counting(&mut self) -> Result<()> {
         self.devices.iter_mut().try_for_each(|device| {
             device.before = device.counts()?;
@@ -299,10 +298,11 @@ impl Devices<'_> {
         })
     }
 
-    /// Reads them again after the last one: what those counted meanwhile that tell it while they run.
+    /// Reads all counters after the last packet. Returns the difference for devices that report counters
+    /// while they run.
     ///
     /// # Errors
-    /// A program that does not tell them.
+    /// Returns an error if a program does not report its counters.
     pub fn end_counting(&mut self) -> Result<Vec<Counted>> {
         let mut all = Vec::new();
         for device in &mut self.devices {
@@ -316,7 +316,8 @@ impl Devices<'_> {
         Ok(all)
     }
 
-    /// Numbers of the threads that move packets, as far as they are there: not the kernel's, nor a switch's.
+    /// Returns the numbers of the existing threads that forward packets, except threads of the kernel and of
+    /// a switch.
     pub fn packet_threads(&self) -> Vec<i32> {
         let devices = self.devices.iter().filter(|device| device.name != SWITCH);
         let threads = devices.flat_map(|device| match &device.part {
@@ -327,7 +328,8 @@ impl Devices<'_> {
         threads.collect()
     }
 
-    /// Stops all: what they did, and whether one could not run, or ended before; the others are stopped all the same.
+    /// Stops all devices, even if one fails. Returns their reports, and an error if a device could not run or
+    /// ended early.
     pub fn stop(self) -> (DeviceReport, Result<()>) {
         let mut report = DeviceReport::default();
         let mut fault = Ok(());
@@ -362,7 +364,7 @@ impl Devices<'_> {
     }
 }
 
-/// What devices counted, beside what the taps around each saw.
+/// Returns the counters of devices, each with the packets seen by the taps around the device.
 pub fn reconciled(counted: &[Counted], topology: &Topology, taps: &[TapRecord]) -> Vec<DeviceCounts> {
     let beside = |one: &Counted| reconcile(&one.device, &one.nodes, &one.counts, topology, taps);
     counted.iter().map(beside).collect()
@@ -377,7 +379,7 @@ impl<'scope> Device<'scope> {
         Counted { device: self.name.clone(), nodes: self.nodes.clone(), counts }
     }
 
-    /// Timer interrupts of the program's core so far, where it is in a virtual machine.
+    /// Timer interrupts so far of the program's core in a virtual machine; `None` for other devices.
     fn guest_timer(&self) -> Result<Option<u64>> {
         match &self.part {
             Part::Program(process) => process.guest_timer(),
@@ -385,7 +387,7 @@ impl<'scope> Device<'scope> {
         }
     }
 
-    /// Its counters now; None where it has none.
+    /// Reads the current counters; `None` if the device has none.
     fn counts(&self) -> Result<Option<Counts>> {
         match &self.part {
             Part::Kernel(namespace) => {

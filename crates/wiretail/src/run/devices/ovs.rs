@@ -1,8 +1,8 @@
-//! Open vSwitch (ovs-vswitchd(8)) between the links of a node: as a device, or as what joins the devices. All of it
-//! is this program's own: its database, its sockets, its log.
+//! Open vSwitch (ovs-vswitchd(8)) between the links of a node: as a device, or as the switch between the
+//! devices. The program has its own database, sockets and log.
 //!
-//! One process is watched: a shell makes the database, writes the ports into it, and becomes the switch. The
-//! database's server is a child of that process, and the kernel ends it with its parent.
+//! Only one process is monitored: a shell creates the database, writes the ports into it, and then execs the
+//! switch. The database server is a child of that process, and the kernel ends it together with its parent.
 
 use std::path::{Path, PathBuf};
 
@@ -16,29 +16,29 @@ use crate::cli::setup::PartName;
 use crate::run::testbed::topology::{Switch, Topology};
 use crate::setup::missing;
 
-/// How Open vSwitch moves packets.
+/// How Open vSwitch forwards packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datapath {
-    /// By packet sockets, in its main thread, which sleeps while there are none.
+    /// Uses packet sockets in the main thread, which sleeps while there are no packets.
     Userspace,
-    /// By DPDK, in threads that poll.
+    /// Uses DPDK, in polling threads.
     Dpdk,
 }
 
-/// Its database's tables.
+/// Schema of the database.
 const TABLES: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Its build with DPDK.
+/// Build of Open vSwitch with DPDK.
 const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// Printed when the database's ports have been opened for the first time.
+/// Printed when the ports in the database have been opened for the first time.
 const READY: &str = "(Open vSwitch)";
-/// Memory of its DPDK, in MiB, in huge pages.
+/// Memory of DPDK in the switch, in MiB, in huge pages.
 const DPDK_MEMORY_MIB: u64 = 512;
 /// Size of a huge page (admin-guide/mm/hugetlbpage.rst).
 const HUGE_PAGE_MIB: u64 = 2;
-/// How many of them nobody uses.
+/// File with the number of unused huge pages.
 const FREE_PAGES: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
-/// That of a device (`dut.datapath`).
+/// Returns the datapath of a device (`dut.datapath`).
 pub fn datapath_of_device(trial: &Trial) -> Datapath {
     match trial.dut.datapath {
         OvsDatapath::Userspace => Datapath::Userspace,
@@ -46,7 +46,7 @@ pub fn datapath_of_device(trial: &Trial) -> Datapath {
     }
 }
 
-/// That of what joins the devices (`dut.switch`).
+/// Returns the datapath of the switch between the devices (`dut.switch`).
 pub fn datapath_of_switch(trial: &Trial) -> Datapath {
     match trial.dut.switch {
         SwitchKind::OvsDpdk => Datapath::Dpdk,
@@ -54,19 +54,20 @@ pub fn datapath_of_switch(trial: &Trial) -> Datapath {
     }
 }
 
-/// What is around a switch, besides links.
+/// Environment of a switch, besides its links.
 #[derive(Debug, Default)]
 pub struct Around {
-    /// Links to virtual machines that are shared memory, each with the socket where QEMU waits for the switch.
+    /// Links to virtual machines over shared memory, each with the socket on which QEMU waits for the switch.
     pub guests: Vec<(String, PathBuf)>,
-    /// Whether taps have to see packets that leave it. Those that DPDK sends past the queueing discipline they don't.
+    /// Whether taps must see packets that leave the switch. DPDK can bypass the queueing discipline, and taps
+    /// do not see packets that do.
     pub taps_see_departures: bool,
 }
 
-/// The program that joins the site's pairs of links.
+/// Returns the program that connects the site's pairs of links.
 ///
 /// # Errors
-/// Open vSwitch is not installed.
+/// Returns an error if Open vSwitch is not installed.
 pub fn program(datapath: Datapath, site: &Site, around: &Around) -> Result<Program> {
     if let Some(reason) = missing(PartName::Ovs) {
         bail!("{reason}");
@@ -95,12 +96,13 @@ pub fn program(datapath: Datapath, site: &Site, around: &Around) -> Result<Progr
     Ok(program)
 }
 
-/// The step that reserves memory for a trial's switches with DPDK; None where there is enough, or none is needed.
+/// Returns the step that reserves memory for a trial's switches with DPDK; `None` if no memory is needed or
+/// enough is free.
 pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
     huge_pages(Path::new("/"), pages(trial, topology))
 }
 
-/// Number of huge pages that a trial's switches with DPDK need.
+/// Number of huge pages required by a trial's switches with DPDK.
 fn pages(trial: &Trial, topology: &Topology) -> u64 {
     let is_device = trial.dut.kind == DutKind::Ovs && datapath_of_device(trial) == Datapath::Dpdk;
     let is_switch = topology.switch == Switch::Ovs && datapath_of_switch(trial) == Datapath::Dpdk;
@@ -108,21 +110,21 @@ fn pages(trial: &Trial, topology: &Topology) -> u64 {
     switches as u64 * DPDK_MEMORY_MIB / HUGE_PAGE_MIB
 }
 
-/// The step that makes so many huge pages free; None where they are.
+/// Returns the step that makes this number of huge pages free; `None` if they already are.
 fn huge_pages(root: &Path, pages: u64) -> Option<Step> {
     let free = std::fs::read_to_string(root.join(FREE_PAGES)).ok().and_then(|text| text.trim().parse().ok());
     let lacking = pages.saturating_sub(free.unwrap_or(0));
     (lacking > 0).then_some(Step::AddHugePages { pages: lacking })
 }
 
-/// What the shell does before it becomes the switch.
+/// Returns the shell script that sets up the database and then becomes the switch.
 fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> String {
     let folder = quoted(&folder.display().to_string());
     let ports = site.pairs.iter().flat_map(|(left, right)| [left, right]).enumerate();
     let add = |(number, link): (usize, &String)| {
         let guest = around.guests.iter().find(|(guest, _)| guest == link);
         let kind = match (guest, datapath) {
-            // QEMU makes the socket; the switch tries once a second whether it is there.
+            // QEMU creates the socket; the switch tries to connect once a second.
             (Some((_, socket)), _) => {
                 format!("type=dpdkvhostuserclient options:vhost-server-path={}", socket.display())
             }
@@ -165,18 +167,18 @@ fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> St
     )
 }
 
-/// A core as a mask; the first one where none is known.
+/// Formats a core as a mask; the first core if it is `None`.
 fn mask(core: Option<u32>) -> String {
     let core = core.unwrap_or(0) as usize;
     format!("0x{:x}{}", 1u32 << (core % 4), "0".repeat(core / 4))
 }
 
-/// A word of the shell.
+/// Quotes a word for the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Sums what `ovs-ofctl dump-ports` prints of all ports but the bridge's own one.
+/// Sums the counters that `ovs-ofctl dump-ports` prints for all ports except the bridge's internal port.
 fn counts(text: &str, ports: usize) -> Option<Counts> {
     let mut counts = Counts::default();
     let mut whole = 0;
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_are_those_of_all_ports_but_the_bridges_own() {
+    fn sums_statistics_of_all_ports_but_the_internal_one() {
         let port = |name: &str, rx: u64, tx: u64| {
             format!(
                 "  port {name}: rx pkts={rx}, bytes=0, drop=1, errs=0, frame=0, over=0, crc=0\n           \
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_have_their_numbers_and_threads_their_cores() {
+    fn numbers_ports_and_assigns_threads_to_cores() {
         let script = script(Datapath::Dpdk, &site(), &Around::default(), Path::new("/run/it's"));
         assert!(script.contains("iface=from1 ofport_request=3"), "{script}");
         assert!(script.contains("dpdk-lcore-mask=0x1 ") && script.contains("pmd-cpu-mask=0x20"), "{script}");
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_machines_are_met_at_their_sockets() {
+    fn connects_to_virtual_machines_at_their_sockets() {
         let guests =
             vec![("to1".to_owned(), "/run/w/to1".into()), ("from1".to_owned(), "/run/w/from1".into())];
         let around = Around { guests, taps_see_departures: true };
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lacking_memory_is_reserved() {
+    fn reserves_only_missing_memory() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! A program that runs: started, awaited, asked, stopped.
+//! A running program: starting it, waiting for it, sending it requests, stopping it.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -23,18 +23,18 @@ use super::deploy::{Deployed, IsolationBoundary};
 use super::program::{Ask, Counting, Movers, Program};
 use crate::setup::missing_program;
 
-/// How long a program may take to end when it is asked to.
+/// Maximum time for a program to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long it may take to tell its counters.
+/// Maximum time for a program to report its counters.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Lines of a program's output that an error shows.
+/// Number of lines of a program's output that an error shows.
 const LAST_LINES: usize = 5;
-/// How much of the end of its output is looked through for them, in bytes.
+/// Number of bytes at the end of the output that are searched for those lines.
 const LAST_BYTES: u64 = 1 << 16;
-/// How often a program is looked after.
+/// Interval between checks of a program.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Around a guest's copy of /proc/interrupts.
+/// Lines that enclose a guest's copy of /proc/interrupts.
 const INTERRUPTS: &str = "wiretail-guest: interrupts";
 const INTERRUPTS_END: &str = "wiretail-guest: end";
 
@@ -43,26 +43,27 @@ pub struct Process {
     program: Program,
     isolation_boundary: IsolationBoundary,
     namespace: Namespace,
-    /// The process that was started: the program, or what is around it.
+    /// The started process: the program itself, or its container runtime or hypervisor.
     pid: i32,
     input: Mutex<Option<ChildStdin>>,
     ended: Receiver<std::io::Result<ExitStatus>>,
-    /// How it ended, once that was seen: it is told more than once.
+    /// How the process ended. Kept because several errors report it.
     status: OnceCell<String>,
     log: PathBuf,
     patience: Duration,
-    /// The place of its packet threads.
+    /// Where the packet threads run.
     place: Placement,
-    /// Those that were given it.
+    /// The threads that were moved there.
     placed: Vec<i32>,
-    /// What is to be noted of it.
+    /// Note for the trial's record.
     note: Option<String>,
 }
 
-/// Writes the files that a program reads, if the program is here.
+/// Writes the program's input files, if the program is installed.
 ///
 /// # Errors
-/// A program that is not installed, with the command that installs it; a full disk.
+/// Returns an error if the program is not installed (the message names the command that installs it) or a
+/// file cannot be written.
 pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     if let Some(reason) = missing_program(&program.argv) {
         bail!("{reason}");
@@ -74,10 +75,10 @@ pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts a program, whose packet threads get this place; its log goes into `directory`.
+/// Starts a program, whose packet threads will get this placement; its log goes into `directory`.
 ///
 /// # Errors
-/// A program that can't be started, a log that can't be written.
+/// Returns an error if the program cannot be started or the log cannot be written.
 pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     deployed: Deployed,
@@ -92,7 +93,8 @@ pub fn start<'scope, 'env: 'scope>(
     let (tell, ended) = channel();
     let (tell_started, started) = channel();
     let inside = namespace.clone();
-    // The kernel kills the program when the thread that started it ends: this one waits for it.
+    // The kernel kills the program when the thread that started it ends, so this thread waits for the
+    // program.
     scope.spawn(move || {
         let child = begin.apply().map_err(anyhow::Error::from);
         let child = child.and_then(|_| Ok(run_in(Some(&inside), command)?));
@@ -121,7 +123,7 @@ pub fn start<'scope, 'env: 'scope>(
     })
 }
 
-/// Gives a command its log, and a standard input where something is asked by lines.
+/// Connects a command to its log, and to standard input if requests are sent as lines.
 fn with_streams(mut command: Command, program: &Program, log: &Path) -> Result<Command> {
     let output = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
     let is_line = |ask: &Ask| matches!(ask, Ask::Line(_));
@@ -133,10 +135,11 @@ fn with_streams(mut command: Command, program: &Program, log: &Path) -> Result<C
 }
 
 impl Process {
-    /// Whether it has said that it is ready; it was waited for since `begun`.
+    /// Returns whether the program has printed that it is ready. `begun` is when the wait started.
     ///
     /// # Errors
-    /// It ended, or did not say so in time; with its last words.
+    /// Returns an error if the program ended or was not ready in time; the message includes the last lines of
+    /// its output.
     pub fn is_ready(&self, begun: Instant) -> Result<bool> {
         self.check()?;
         let ready = &self.program.ready;
@@ -149,10 +152,10 @@ impl Process {
         Ok(false)
     }
 
-    /// Does what is left to be done when it is ready, and puts its packet threads in their place.
+    /// Runs the remaining setup commands of a program that is ready, and places its packet threads.
     ///
     /// # Errors
-    /// It ended, or refuses what is asked of it.
+    /// Returns an error if the program ended or a command failed.
     pub fn begin(&mut self) -> Result<()> {
         if let Some(remark) = &self.program.remark {
             let log = std::fs::read(&self.log).unwrap_or_default();
@@ -176,7 +179,7 @@ impl Process {
         Ok(())
     }
 
-    /// The program's own process; waits for it where something else makes its walls first.
+    /// Returns the process of the program itself. In a container, waits until the runtime has started it.
     fn inner_pid(&self) -> Result<i32> {
         let IsolationBoundary::Container(container) = &self.isolation_boundary else { return Ok(self.pid) };
         let begun = Instant::now();
@@ -192,7 +195,8 @@ impl Process {
         }
     }
 
-    /// The threads with these names; some programs are ready a moment before they have them.
+    /// Waits for threads with these names: some programs report that they are ready before the threads have
+    /// their names.
     fn await_threads(&self, names: &[String]) -> Result<Vec<i32>> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let begun = Instant::now();
@@ -203,14 +207,14 @@ impl Process {
             }
             self.check()?;
             if begun.elapsed() > ANSWER {
-                bail!("{}: it has no thread called {}…", self.program.argv[0], names.join("…, "));
+                bail!("{}: no thread is named {}…", self.program.argv[0], names.join("…, "));
             }
             std::thread::sleep(LOOK_EVERY);
         }
     }
 
-    /// The threads that move packets. Of a program that sees to their place by itself, those that it bound to the
-    /// device's core; all, if it bound none.
+    /// Returns the threads that forward packets. For a program that places its threads itself, these are the
+    /// threads bound to the device's core, or all threads if no thread is bound to it.
     pub fn packet_threads(&self) -> Vec<i32> {
         if let Movers::Threads(_) = &self.program.movers {
             return self.placed.clone();
@@ -227,10 +231,10 @@ impl Process {
         if bound.is_empty() { all } else { bound }
     }
 
-    /// Whether it still runs.
+    /// Checks that the program is still running.
     ///
     /// # Errors
-    /// It has ended; with its last words.
+    /// Returns an error if the program has ended; the message includes the last lines of its output.
     pub fn check(&self) -> Result<()> {
         if self.status.get().is_none() {
             let status = match self.ended.try_recv() {
@@ -242,13 +246,13 @@ impl Process {
             let _ = self.status.set(status);
         }
         let status = self.status.get().map_or("", String::as_str);
-        bail!("the program ended by itself ({status}){}", last_words(&self.log))
+        bail!("the program ended unexpectedly ({status}){}", last_words(&self.log))
     }
 
-    /// Its counters now; None where it has none.
+    /// Reads the current counters; `None` if the program has none.
     ///
     /// # Errors
-    /// It does not tell them in time.
+    /// Returns an error if the program does not report its counters in time.
     pub fn counts(&self) -> Result<Option<Counts>> {
         let Some(Counting { ask, parse, age }) = &self.program.counting else { return Ok(None) };
         if matches!(ask, Ask::End(_)) {
@@ -268,7 +272,7 @@ impl Process {
             }
             self.check()?;
             if begun.elapsed() > ANSWER {
-                bail!("the program does not tell its counters{}", last_words(&self.log));
+                bail!("the program did not report its counters{}", last_words(&self.log));
             }
             std::thread::sleep(LOOK_EVERY);
             if answer.is_some() {
@@ -277,10 +281,11 @@ impl Process {
         }
     }
 
-    /// How often the timer has interrupted the program's core of a virtual machine; None elsewhere.
+    /// Returns how often the timer has interrupted the program's core in a virtual machine; `None` without
+    /// one.
     ///
     /// # Errors
-    /// The guest does not tell.
+    /// Returns an error if the guest does not report its interrupts.
     pub fn guest_timer(&self) -> Result<Option<u64>> {
         if !matches!(self.isolation_boundary, IsolationBoundary::Guest(_)) {
             return Ok(None);
@@ -296,10 +301,10 @@ impl Process {
             self.check()?;
             std::thread::sleep(LOOK_EVERY);
         }
-        bail!("the virtual machine does not tell its interrupts{}", last_words(&self.log));
+        bail!("the virtual machine did not report its interrupts{}", last_words(&self.log));
     }
 
-    /// Who ran the instructions of its virtual machine; None where there is none.
+    /// Describes what executes the virtual machine's instructions; `None` without a virtual machine.
     pub fn guest_note(&self) -> Option<&'static str> {
         match self.isolation_boundary {
             IsolationBoundary::Guest(Accel::Kvm) => Some(GUEST_ON_PROCESSOR),
@@ -308,23 +313,24 @@ impl Process {
         }
     }
 
-    /// Whether there is something to be noted of it.
+    /// Returns the note for the trial's record, if any.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Stops it; the counters that it tells at its end.
+    /// Stops the program. Returns the counters that it reports when it ends.
     ///
     /// # Errors
-    /// It had ended before, with its last words; or it does not end.
+    /// Returns an error if the program ended earlier (the message includes the last lines of its output) or
+    /// does not end.
     pub fn stop(self) -> Result<Option<Counts>> {
         self.check()?;
         for thread in &self.placed {
-            // A real-time thread that never sleeps would keep the others from ending it.
+            // A real-time thread that never sleeps would keep other threads from ending the program.
             let _ = place_thread(*thread, None, None);
         }
         let pid = Pid::from_raw(self.pid).context("no process number")?;
-        // Nobody waits for it but the thread that tells when it has ended: until then the number is its own.
+        // The number cannot be reused yet: only the thread that reports the end waits for the process.
         let _ = self.ask(&self.program.stop);
         for last in [false, true] {
             if let Ok(status) = self.ended.recv_timeout(GRACE) {
@@ -340,24 +346,26 @@ impl Process {
         bail!("the program (process {}) did not end", self.pid)
     }
 
-    /// The counters that it has written at its end; None where it tells them before, or nowhere.
+    /// Reads the counters that the program wrote when it ended; `None` if it reports them earlier or has
+    /// none.
     fn last_counts(&self) -> Result<Option<Counts>> {
         let Some(Counting { ask: Ask::End(file), parse, .. }) = &self.program.counting else {
             return Ok(None);
         };
         let text = std::fs::read(file).unwrap_or_default();
         let counts = parse(&String::from_utf8_lossy(&text));
-        let expected =
-            || format!("{}: the program left no counters there{}", file.display(), last_words(&self.log));
+        let expected = || {
+            format!("{}: the program wrote no counters to this file{}", file.display(), last_words(&self.log))
+        };
         counts.with_context(expected).map(Some)
     }
 
-    /// Asks something of it; the answer of another program, where one is asked.
+    /// Sends a request to the program. Returns the output of the helper program, if the request runs one.
     fn ask(&self, ask: &Ask) -> Result<Option<String>> {
         match ask {
             Ask::Signal(signal) => {
                 let pid = Pid::from_raw(self.inner_pid()?).context("no process number")?;
-                kill_process(pid, *signal).context("the program can't be signalled")?;
+                kill_process(pid, *signal).context("cannot send a signal to the program")?;
                 Ok(None)
             }
             Ask::Line(line) => {
@@ -365,7 +373,7 @@ impl Process {
                 let input = input.as_mut().context("the program has no standard input")?;
                 writeln!(input, "{line}")
                     .and_then(|()| input.flush())
-                    .context("the program does not listen")?;
+                    .context("cannot write to the program's standard input")?;
                 Ok(None)
             }
             Ask::Run(command) => self.run(command).map(Some),
@@ -373,7 +381,7 @@ impl Process {
         }
     }
 
-    /// Runs another program in its namespace, and returns what that prints.
+    /// Runs another program in the same namespace, and returns its output.
     fn run(&self, command: &[String]) -> Result<String> {
         let [program, arguments @ ..] = command else { bail!("no command was given") };
         let mut run = Command::new(program);
@@ -389,7 +397,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// A program that nobody stopped does not outlive its trial.
+    /// Kills a program that was not stopped, so that it does not outlive its trial.
     fn drop(&mut self) {
         if self.status.get().is_none() && matches!(self.ended.try_recv(), Err(TryRecvError::Empty)) {
             let _ = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
@@ -397,13 +405,13 @@ impl Drop for Process {
     }
 }
 
-/// Interrupts of the last core's own timer, in a copy of /proc/interrupts (its line LOC).
+/// Returns the local timer interrupts of the last core (line LOC) from a copy of /proc/interrupts.
 fn timer_interrupts(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("LOC:"))?;
     line.split_whitespace().map_while(|word| word.parse().ok()).last()
 }
 
-/// What a log holds from an offset on.
+/// Reads a log, starting at an offset.
 fn read_from(log: &Path, offset: u64) -> std::io::Result<String> {
     let mut file = File::open(log)?;
     file.seek(SeekFrom::Start(offset))?;
@@ -412,13 +420,13 @@ fn read_from(log: &Path, offset: u64) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last lines of a log, for an error.
+/// Formats the last lines of a log for an error.
 pub fn last_words(log: &Path) -> String {
     let len = std::fs::metadata(log).map_or(0, |log| log.len());
     let text = read_from(log, len.saturating_sub(LAST_BYTES)).unwrap_or_default();
-    // A program that does not like its arguments tells why, and then how it is used.
+    // A program that rejects its arguments prints the reason first and its usage afterwards.
     let lines = text.lines().take_while(|line| !line.trim_start().to_ascii_lowercase().starts_with("usage:"));
-    // What a guest was asked for is none of the program's words.
+    // A guest's answers to requests are not output of the program.
     let mut asked = false;
     let said = lines.filter(|line| {
         asked |= line.contains(INTERRUPTS);
@@ -443,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_told() {
+    fn error_shows_last_lines_of_log() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("dut.log");
         assert!(last_words(&log).contains("printed nothing"));

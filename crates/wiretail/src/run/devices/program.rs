@@ -1,5 +1,5 @@
-//! A device under test that is a program, as data: how it is started, how one knows that it is ready, which of
-//! its threads move packets, how it is asked for its counters, how it is stopped.
+//! A device under test that is a program, as data: how it starts and reports that it is ready, which threads
+//! forward packets, how its counters are read, and how it is stopped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,119 +10,118 @@ use wiretail_schema::experiment::Trial;
 
 use super::counts::Counts;
 
-/// Where a program is to forward, and what it may use.
+/// Where a program forwards, and which resources it may use.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Its place in the row of devices, from 1.
+    /// Position in the chain of devices, from 1.
     pub node: usize,
-    /// The links that it forwards between, by pairs: `in` and `out`, or those that a switch joins.
+    /// Pairs of links to forward between: `in` and `out`, or the links that a switch connects.
     pub pairs: Vec<(String, String)>,
-    /// Whether it forwards back as well.
+    /// Whether the reverse direction is forwarded as well.
     pub both_directions: bool,
-    /// The core of its packet threads; None where the machine says of no core that it is usable.
+    /// Core of the packet threads; `None` if the machine reports no usable core.
     pub core: Option<u32>,
-    /// The core of everything else.
+    /// Core of all other threads.
     pub housekeeping: Option<u32>,
-    /// Where its files and its log are; an absolute path.
+    /// Folder of the program's files and log, as an absolute path.
     pub directory: PathBuf,
 }
 
 impl Site {
-    /// The links of a device between two links: towards the load generator, and away from it.
+    /// The links of a device that has exactly two: towards the load generator, and away from it.
     pub fn links(&self) -> (&str, &str) {
         self.pairs.first().map_or(("in", "out"), |(left, right)| (left, right))
     }
 
-    /// The cores that it may use: for everything else, for its packets.
+    /// The cores that the program may use: for packets, and for everything else.
     pub fn cores(&self) -> Vec<u32> {
         self.housekeeping.into_iter().chain(self.core).collect()
     }
 
-    /// The path of a file of the program.
+    /// Path of a file of the program.
     pub fn file(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 }
 
-/// What a program needs to run, and how to talk to it.
+/// What a program needs to run, and how to communicate with it.
 pub struct Program {
-    /// What it is called: that of its log, "dut" or "dut2".
+    /// Name of the program's log: "dut" or "dut2".
     pub name: String,
-    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Whether it prints by the block into anything but a terminal, so that its answers would come late.
+    /// Whether the program block-buffers its output when it is not a terminal, which would delay its answers.
     pub by_the_block: bool,
-    /// What is added to its environment.
+    /// Additions to the environment.
     pub env: Vec<(String, String)>,
-    /// Files and folders of the host that it reads, besides those of the system and its own.
+    /// Files and folders of the host that the program reads, besides the system's and its own.
     pub reads: Vec<PathBuf>,
-    /// Files that it reads, written before it is started: name in the site's directory, and text.
+    /// Input files, written before the start: name in the site's directory, and text.
     pub files: Vec<(String, String)>,
-    /// Text in its output that says that it is ready; empty where a packet that crosses it does.
+    /// Output that reports that the program is ready. If empty, the program is ready once a packet crosses
+    /// it.
     pub ready: String,
-    /// How much longer it takes until it forwards.
+    /// Time from then until the program forwards.
     pub settle: Duration,
-    /// Commands run in its namespace when it is ready, one after the other.
+    /// Commands to run in the program's namespace when it is ready, one after the other.
     pub then: Vec<Vec<String>>,
-    /// Who moves packets in it.
+    /// Which threads forward packets.
     pub movers: Movers,
-    /// How it is stopped.
     pub stop: Ask,
-    /// How it is asked for its counters; None where it has none.
+    /// How to read the counters; `None` if the program has none.
     pub counting: Option<Counting>,
-    /// What is noted of it when it is ready; its error fails the trial.
+    /// Extracts a note when the program is ready; an error fails the trial.
     pub remark: Option<Remark>,
 }
 
-/// Who moves packets in a program: they get the device's core, and real-time priority.
+/// The threads of a program that forward packets: they get the device's core and real-time priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Movers {
-    /// All of it, from its start.
+    /// All threads, from the start.
     Everything,
-    /// The threads whose names start with one of these, once it is ready; they lose the priority before it is stopped.
+    /// Threads with one of these name prefixes, once the program is ready. They lose the priority before the
+    /// program is stopped.
     Threads(Vec<String>),
-    /// It sees to that by itself.
+    /// The program places its threads itself.
     Itself,
 }
 
-/// How something is asked of a program.
+/// How to send a request to a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
-    /// A signal.
     Signal(Signal),
-    /// A line on its standard input.
+    /// A line on standard input.
     Line(String),
-    /// Another program, run in its namespace, whose output is the answer.
+    /// Another program, run in the same namespace; its output is the answer.
     Run(Vec<String>),
-    /// Nothing: it writes its counters when it ends, into this file.
+    /// No request: the program writes its counters into this file when it ends.
     End(PathBuf),
 }
 
-/// How a program tells its counters.
+/// How to read a program's counters.
 pub struct Counting {
-    /// What makes it tell.
+    /// The request that makes the program report its counters.
     pub ask: Ask,
-    /// Reads them from what it printed since; None while that is not whole.
+    /// Parses the output since the request; returns `None` while it is incomplete.
     pub parse: Parse,
-    /// How old they may be when it tells them: so long after the last packet they are asked for.
+    /// Maximum age of the reported counters. They are requested this long after the last packet.
     pub age: Duration,
 }
 
-/// Reads a program's counters from its answer; None while that is not whole.
+/// Parses a program's counters from its answer; returns `None` while the answer is incomplete.
 pub type Parse = Box<dyn Fn(&str) -> Option<Counts> + Send>;
 
-/// Reads from a program's log, when it is ready, what the reader of its results should know.
+/// Extracts a note on the results from the log of a program that is ready.
 pub type Remark = Box<dyn Fn(&str) -> Result<String> + Send>;
 
 impl Counting {
-    /// Counters that are up to date when they are asked for.
+    /// Counters that are up to date when they are requested.
     pub fn now(ask: Ask, parse: impl Fn(&str) -> Option<Counts> + Send + 'static) -> Self {
         Self { ask, parse: Box::new(parse), age: Duration::ZERO }
     }
 }
 
 impl Program {
-    /// A program that is ready when a packet crosses it, moves packets with all its threads, and stops at
+    /// A program that is ready when a packet crosses it, forwards packets with all its threads, and stops on
     /// SIGTERM.
     pub fn new(site: &Site, argv: Vec<String>) -> Self {
         Self {
@@ -142,13 +141,13 @@ impl Program {
         }
     }
 
-    /// Where its output goes.
+    /// Path of the file that receives the program's output.
     pub fn log(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{}.log", self.name))
     }
 }
 
-/// Any program, by the shell, so that arguments can be written as usual.
+/// Runs any command through the shell, so that arguments follow the usual syntax.
 pub fn command(trial: &Trial, site: &Site) -> Program {
     let line = format!("exec {}", trial.dut.command);
     let mut program = Program::new(site, ["sh", "-c", &line].map(str::to_owned).to_vec());

@@ -1,4 +1,4 @@
-//! Wiretail's own minimal forwarder: as a thread of this process, serving all hops and directions.
+//! Wiretail's own minimal forwarder as a thread of this process that serves all hops and directions.
 
 use std::sync::atomic::Ordering;
 use std::thread::{Scope, ScopedJoinHandle};
@@ -18,10 +18,10 @@ use crate::run::testbed::Testbed;
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::traffic;
 
-/// Starts the thread.
+/// Starts the forwarder's thread.
 ///
 /// # Errors
-/// Ports that can't be opened.
+/// Returns an error if a port cannot be opened.
 pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     trial: &Trial,
@@ -42,7 +42,7 @@ pub fn start<'scope, 'env: 'scope>(
     }))
 }
 
-/// What it did, for the record.
+/// Converts the forwarder's report for the trial's record.
 pub fn record(report: &SkeletonReport) -> DutRecord {
     DutRecord {
         received: report.received,

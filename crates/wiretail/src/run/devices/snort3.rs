@@ -1,5 +1,5 @@
-//! Snort 3 inline between the links of a node, where the user has installed it (Snort 3 User Manual: DAQ
-//! Configuration and Modules): Debian has no package of it. It prints its counters at SIGUSR1.
+//! Snort 3 inline between the links of a node (Snort 3 User Manual: DAQ Configuration and Modules). It must
+//! be installed manually, because Debian has no package of Snort 3. It prints its counters on SIGUSR1.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,35 +12,40 @@ use super::counts::Counts;
 use super::eal;
 use super::program::{Ask, Counting, Movers, Program, Site};
 
-/// The program of a trial.
+/// Returns the program of a trial.
 ///
 /// # Errors
-/// No Snort 3 is installed; rules that are not there, or not Snort's.
+/// Returns an error if Snort 3 is not installed, or the rules are missing or not Snort's.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     installed("snort")?;
     configured(trial, site)
 }
 
-/// Whether the program of that name is a Snort 3.
+/// Checks that the program with this name is Snort 3.
 fn installed(name: &str) -> Result<()> {
     let Ok(told) = Command::new(name).arg("-V").output() else {
-        bail!("snort 3 is not installed: no `{name}` is in PATH; `wiretail setup snort` tells how it is");
+        bail!(
+            "snort 3 is not installed: no `{name}` is in PATH; `wiretail setup snort` prints how to install \
+             it"
+        );
     };
     let text = [told.stdout, told.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     match version(&text) {
         Some(version) if version.starts_with("3.") => Ok(()),
         Some(version) => {
             bail!(
-                "`{name}` is version {version}; expected Snort 3: `wiretail setup snort` tells how it is installed"
+                "`{name}` is version {version}; expected Snort 3: `wiretail setup snort` prints how to \
+                 install it"
             )
         }
         None => bail!(
-            "`{name} -V` tells no version; expected Snort 3: `wiretail setup snort` tells how it is installed"
+            "`{name} -V` reports no version; expected Snort 3: `wiretail setup snort` prints how to install \
+             it"
         ),
     }
 }
 
-/// The word behind "Version".
+/// Returns the word after "Version".
 fn version(text: &str) -> Option<&str> {
     text.split_whitespace().skip_while(|word| *word != "Version").nth(1)
 }
@@ -49,12 +54,10 @@ fn configured(trial: &Trial, site: &Site) -> Result<Program> {
     let rules = match &trial.dut.rules {
         RuleSet::None => None,
         set @ (RuleSet::Packaged | RuleSet::Emerging) => {
-            bail!(
-                "dut.rules = \"{set}\" is written for Suricata; for snort3 expected \"none\" or a file of Snort's rules"
-            )
+            bail!("dut.rules = \"{set}\" is for Suricata; snort3 expects \"none\" or a file of Snort's rules")
         }
         RuleSet::File(file) if Path::new(file).is_file() => Some(file.as_str()),
-        RuleSet::File(file) => bail!("dut.rules = \"{file}\": it is not there; expected a file of rules"),
+        RuleSet::File(file) => bail!("dut.rules = \"{file}\": no such file; expected a rule file"),
     };
     let dpdk = trial.dut.capture == IdsCapture::Dpdk;
     let mut program = Program::new(site, Vec::new());
@@ -72,13 +75,14 @@ fn configured(trial: &Trial, site: &Site) -> Result<Program> {
     }
     program.files = vec![(config, configuration(rules, site.core))];
     program.ready = "Commencing packet processing".to_owned();
-    // By DPDK it polls: with real-time priority nothing else of it would run on that core, its end neither.
+    // With DPDK it polls. At real-time priority, no other thread of the program could run on that core, not
+    // even to end it.
     program.movers = if dpdk { Movers::Itself } else { Movers::Everything };
     program.counting = Some(Counting::now(Ask::Signal(Signal::USR1), counts));
     Ok(program)
 }
 
-/// Its configuration, in Lua: the packet thread's core, and the rules.
+/// Returns the configuration in Lua: the packet thread's core, and the rules.
 fn configuration(rules: Option<&str>, core: Option<u32>) -> String {
     let place = core.map_or_else(String::new, |core| {
         format!("process = {{ threads = {{ {{ thread = 0, cpuset = '{core}' }} }} }}\n")
@@ -94,10 +98,10 @@ fn configuration(rules: Option<&str>, core: Option<u32>) -> String {
     )
 }
 
-/// The counters of the block "daq" of its packet statistics; lines of counters that are zero are not printed.
+/// Parses the block "daq" of the packet statistics. Counters that are zero are not printed.
 fn counts(text: &str) -> Option<Counts> {
     let (_, block) = text.rsplit_once("Packet Statistics")?;
-    // Another block behind it tells that this one is whole.
+    // The block is complete once another block follows it.
     let (_, daq) = block.split_once("daq")?;
     let (daq, _) = daq.split_once("-----")?;
     let number = |name: &str| {
@@ -119,7 +123,7 @@ mod tests {
     use super::*;
     use wiretail_schema::experiment::Experiment;
 
-    /// As the manual shows statistics; the numbers are made up.
+    /// Statistics in the format of the manual; the numbers are made up.
     const STATISTICS: &str = "--------------------------------------------------\nPacket Statistics\n\
         --------------------------------------------------\ndaq\n                 received: 10037\n                 \
         analyzed: 10030\n                  dropped: 7\n                    allow: 10012\n                  replace: 1\n\
@@ -145,18 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn statistics_are_read_when_they_are_whole() {
+    fn reads_complete_statistics() {
         let expected = Counts { received: 10_030, sent: 10_013, dropped: 7, filtered: 17, failed: 0 };
         assert_eq!(counts(STATISTICS), Some(expected));
         let cut = &STATISTICS[..STATISTICS.find("block").unwrap()];
         assert_eq!(counts(cut), None);
-        // The last of several.
+        // The last of several reports counts.
         let none = STATISTICS.replace("10030", "9").replace("10012", "8");
         assert_eq!(counts(&(STATISTICS.to_owned() + &none)).unwrap().received, 9);
     }
 
     #[test]
-    fn the_command_line_names_module_links_and_core() {
+    fn command_line_names_module_links_and_core() {
         let program = configured(&trial(""), &site()).unwrap();
         let line = program.argv.join(" ");
         assert!(line.starts_with("snort -c /run/there/dut-snort.lua -Q --daq afpacket -i in:out"), "{line}");
@@ -169,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_its_own() {
+    fn accepts_only_snort_rules() {
         let refused = |rules: &str| {
             let program = configured(&trial(&format!("rules = \"{rules}\"")), &site());
             program.err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert!(refused("packaged").contains("written for Suricata"));
+        assert!(refused("packaged").contains("is for Suricata"));
         assert!(refused("/no/such.rules").contains("/no/such.rules"));
         let file = tempfile::NamedTempFile::new().unwrap();
         let program = configured(&trial(&format!("rules = \"{}\"", file.path().display())), &site()).unwrap();
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_the_next_step_is_told() {
+    fn missing_program_error_names_next_step() {
         let error = installed("no-such-snort").unwrap_err().to_string();
         assert!(
             error.contains("snort 3 is not installed") && error.contains("wiretail setup snort"),

@@ -1,9 +1,10 @@
-//! Suricata 7 as an inline intrusion prevention system between the links of a node (Suricata User Guide: Setting
-//! up IPS/inline for Linux; DPDK capture). Its configuration is made here, with what a trial needs and no more.
+//! Suricata 7 as an inline intrusion prevention system between the links of a node (Suricata User Guide:
+//! Setting up IPS/inline for Linux; DPDK capture). The configuration is generated here and contains only the
+//! settings that a trial needs.
 //!
-//! Its counters are exact at its end only: threads hand them over every three seconds, so they are read from the
-//! last record of statistics that it writes. Probes are no IPv4: it counts them as of an unknown ethertype, and
-//! they are left out.
+//! Suricata's counters are exact only when it ends, because its threads update them every three seconds. They
+//! are therefore read from the last statistics record that it writes. Probes are not IPv4: Suricata counts
+//! them as unknown ethertype, and they are subtracted.
 
 use std::path::{Path, PathBuf};
 
@@ -16,22 +17,22 @@ use super::eal;
 use super::program::{Ask, Counting, Movers, Program, Site};
 use crate::setup::parts::EMERGING_RULES;
 
-/// Where Suricata's package puts its event rules.
+/// Folder in which Suricata's package installs its event rules.
 const PACKAGED_RULES: &str = "/etc/suricata/rules";
-/// Packets that the ring of a link holds.
+/// Capacity of a link's ring, in packets.
 const RING_PACKETS: u32 = 8192;
 
-/// The program of a trial.
+/// Returns the program of a trial.
 ///
 /// # Errors
-/// Rules that are not there; a capture that can't be with this trial.
+/// Returns an error if the rules are missing or the capture method does not support this trial.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let dpdk = trial.dut.capture == IdsCapture::Dpdk;
     if dpdk && site.both_directions && trial.host.fifo {
         bail!(
-            "dut.capture = \"dpdk\" with traffic.directions = \"both\": Suricata's two threads poll, and of two real-time \
-             threads that never sleep the second one on a core never runs; expected host.fifo = false, or dut.capture = \
-             \"af-packet\""
+            "dut.capture = \"dpdk\" with traffic.directions = \"both\": Suricata's two threads poll. If two \
+             real-time threads that never sleep share a core, the second one never runs; expected host.fifo \
+             = false, or dut.capture = \"af-packet\""
         );
     }
     let rules = rule_files(&trial.dut.rules)?;
@@ -47,7 +48,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     program.reads = rules.iter().map(PathBuf::from).collect();
     program.ready = "Engine started".to_owned();
     program.movers = Movers::Threads(vec![if dpdk && !site.both_directions {
-        // The thread that takes what arrives at `in`; Suricata shortens the name of net_af_packet0 so.
+        // The thread that receives on `in`: Suricata shortens the name net_af_packet0 like this.
         "W#01-net_..ket0".to_owned()
     } else {
         "W#".to_owned()
@@ -55,28 +56,29 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let statistics = site.directory.join(format!("{name}-eve.json"));
     program.counting = Some(Counting::now(Ask::End(statistics), counts));
     if !rules.is_empty() {
-        // A public set is never quite made for this version; of other rules every one is meant.
+        // Some rules of the public set do not fit this version of Suricata. In any other set, every rule must
+        // load.
         let all = trial.dut.rules != RuleSet::Emerging;
         program.remark = Some(Box::new(move |log| loaded(log, all)));
     }
     Ok(program)
 }
 
-/// The files of a set of rules.
+/// Returns the files of a rule set.
 fn rule_files(rules: &RuleSet) -> Result<Vec<String>> {
     let (file, next) = match rules {
         RuleSet::None => return Ok(Vec::new()),
         RuleSet::Packaged => return packaged(Path::new(PACKAGED_RULES)),
-        RuleSet::Emerging => (EMERGING_RULES, "`wiretail setup suricata-rules` gets it"),
-        RuleSet::File(file) => (file.as_str(), "expected a file of rules"),
+        RuleSet::Emerging => (EMERGING_RULES, "`wiretail setup suricata-rules` downloads it"),
+        RuleSet::File(file) => (file.as_str(), "expected a rule file"),
     };
     if !Path::new(file).is_file() {
-        bail!("dut.rules = \"{rules}\": {file} is not there; {next}");
+        bail!("dut.rules = \"{rules}\": {file} does not exist; {next}");
     }
     Ok(vec![file.to_owned()])
 }
 
-/// The rule files of Suricata's package, in their order.
+/// Returns the rule files of Suricata's package, in order.
 fn packaged(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).ok().into_iter().flatten().flatten();
     let mut files: Vec<String> = entries.map(|entry| entry.path().display().to_string()).collect();
@@ -84,32 +86,32 @@ fn packaged(folder: &Path) -> Result<Vec<String>> {
     files.sort();
     if files.is_empty() {
         bail!(
-            "{}: no rules are there; `wiretail setup suricata` installs Suricata with its event rules",
+            "{}: no rules found; `wiretail setup suricata` installs Suricata with its event rules",
             folder.display()
         );
     }
     Ok(files)
 }
 
-/// What Suricata says of the rules that it loaded; with `all`, one that it refused is an error.
+/// Summarizes Suricata's log on the loaded rules. If `all` is set, a rejected rule is an error.
 fn loaded(log: &str, all: bool) -> Result<String> {
     let line = log.lines().find(|line| line.contains("rules successfully loaded"));
     let before = |word: &str| line?.split(word).next()?.split_whitespace().last()?.parse::<u64>().ok();
-    // Where none is loaded, it says so in other words.
+    // If no rule is loaded, the message has another format.
     let (good, bad) = before(" rules successfully").zip(before(" rules failed")).unwrap_or_default();
     if good == 0 || all && bad > 0 {
         let why = log
             .lines()
             .filter(|line| line.starts_with("Error: detect") || line.starts_with("Warning: detect"));
         let why: Vec<&str> = why.take(3).collect();
-        let refused = if bad > 0 { format!(" and refused {bad}") } else { String::new() };
+        let refused = if bad > 0 { format!(" and rejected {bad}") } else { String::new() };
         bail!("Suricata loaded {good} rules{refused}:\n    {}", why.join("\n    "));
     }
-    let refused = if bad > 0 { format!(", {bad} refused") } else { String::new() };
+    let refused = if bad > 0 { format!(", {bad} rejected") } else { String::new() };
     Ok(format!("Suricata loaded {good} rules{refused}"))
 }
 
-/// The counters of the last record of statistics in its log of events.
+/// Parses the counters of the last statistics record in the event log.
 fn counts(text: &str) -> Option<Counts> {
     let last = text.lines().rev().find(|line| line.contains("\"event_type\":\"stats\""))?;
     let record: serde_json::Value = serde_json::from_str(last).ok()?;
@@ -127,7 +129,7 @@ fn counts(text: &str) -> Option<Counts> {
     })
 }
 
-/// Its configuration, in YAML.
+/// Returns the configuration in YAML.
 fn configuration(name: &str, site: &Site, dpdk: bool, rules: &[String]) -> String {
     let rules: String = rules.iter().map(|file| format!("  - \"{file}\"\n")).collect();
     let rules = if rules.is_empty() { " []\n".to_owned() } else { format!("\n{rules}") };
@@ -173,8 +175,8 @@ unix-command:
     )
 }
 
-/// What sets of rules ask for: the names of networks and ports, with the sink's network as the home; and two
-/// parsers that are off by default.
+/// Settings that rule sets require: names of networks and ports, with the sink's network as the home network,
+/// and two parsers that are off by default.
 const SETS: &str = r#"vars:
   address-groups:
     HOME_NET: "[198.19.0.0/16]"
@@ -216,9 +218,10 @@ app-layer:
         dp: 20000
 "#;
 
-/// Cores: packet threads on the device's, the rest on the housekeeping one. By DPDK each of two packet threads must
-/// have a core of its own, which no other thread is given: the one of the way back is on the housekeeping core, and
-/// the other threads are given a core that is not there, whereupon they stay where they were started, there too.
+/// Assigns cores: packet threads to the device's core, all other threads to the housekeeping core. With DPDK,
+/// each of the two packet threads needs a core that no other thread is assigned to. The thread of the reverse
+/// direction gets the housekeeping core. The other threads are assigned a core that does not exist, so they
+/// stay where they were started, which is also the housekeeping core.
 fn threading(site: &Site, dpdk: bool) -> String {
     let core = site.core.unwrap_or(0);
     let mut rest = site.housekeeping.unwrap_or(core);
@@ -234,14 +237,14 @@ fn threading(site: &Site, dpdk: bool) -> String {
     )
 }
 
-/// The number of the first core that this machine can't have.
+/// Returns the first core number that this machine cannot have.
 fn beyond_all(workers: &[u32]) -> u32 {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let possible = CoreSet::parse(possible.trim()).unwrap_or_default();
     possible.cores().iter().chain(workers).max().map_or(1, |last| last + 1)
 }
 
-/// By packet sockets: rings of the second version, for those of the third wait until a block is full.
+/// Configures packet sockets with rings of version 2: version 3 delivers packets only when a block is full.
 fn af_packet_section(site: &Site) -> String {
     let (input, output) = site.links();
     let link = |number: u32, from: &str, to: &str| {
@@ -254,8 +257,8 @@ fn af_packet_section(site: &Site) -> String {
     format!("af-packet:\n{}{}", link(97, input, output), link(98, output, input))
 }
 
-/// By DPDK, on a virtual device a link. Threads take the cores of their set in the order of the interfaces, the
-/// lowest first: the one of `in` is to have the device's.
+/// Configures DPDK with a virtual device per link. Threads take the cores of their set in the order of the
+/// interfaces, lowest first. The thread of `in` must get the device's core.
 fn dpdk_section(site: &Site) -> String {
     let devices = eal::devices(site, PollModeDriver::AfPacket);
     let devices: Vec<String> = devices.iter().map(|device| format!("'{device}'")).collect();
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_those_of_the_last_record_without_probes() {
+    fn reads_counters_of_last_record_without_probes() {
         let record = |packets: u64| {
             format!(
                 r#"{{"timestamp":"t","event_type":"stats","stats":{{"capture":{{"kernel_packets":{},"kernel_drops":9,"afpacket":{{"send_errors":2}}}},"decoder":{{"pkts":{packets},"unknown_ethertype":5}},"ips":{{"accepted":{},"blocked":10,"rejected":0}}}}}}"#,
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_was_refused_is_told() {
+    fn reports_rejected_rules() {
         let log = |bad: u64| {
             format!(
                 "Error: detect: error parsing signature \"drop x\"\nInfo: detect: 2 rule files processed. 380 rules \
@@ -317,16 +320,16 @@ mod tests {
             )
         };
         assert_eq!(loaded(&log(0), true).unwrap(), "Suricata loaded 380 rules");
-        assert_eq!(loaded(&log(3), false).unwrap(), "Suricata loaded 380 rules, 3 refused");
+        assert_eq!(loaded(&log(3), false).unwrap(), "Suricata loaded 380 rules, 3 rejected");
         let error = loaded(&log(3), true).unwrap_err().to_string();
-        assert!(error.contains("refused 3") && error.contains("drop x"), "{error}");
+        assert!(error.contains("rejected 3") && error.contains("drop x"), "{error}");
         let none = "Error: detect: error parsing signature \"x\"\nNotice: threads: Engine started.\n";
         let error = loaded(none, false).unwrap_err().to_string();
         assert!(error.contains("loaded 0 rules") && error.contains("signature \"x\""), "{error}");
     }
 
     #[test]
-    fn the_configuration_names_rules_links_and_cores() {
+    fn configuration_names_rules_links_and_cores() {
         let text = configuration("dut", &site(), false, &["/a.rules".to_owned()]);
         assert!(
             text.contains("rule-files:\n  - \"/a.rules\"\n") && text.contains("copy-iface: out"),
@@ -336,14 +339,14 @@ mod tests {
         let text = configuration("dut2", &site(), true, &[]);
         assert!(text.contains("rule-files: []\n") && text.contains("dut2-eve.json"), "{text}");
         assert!(text.contains("cpu: [0, 1]") && text.contains("net_af_packet1,iface=out"), "{text}");
-        // The second core is the second interface's.
+        // The second core belongs to the second interface.
         assert!(text.find("interface: net_af_packet1") < text.find("interface: net_af_packet0"), "{text}");
     }
 
     #[test]
-    fn rules_that_are_not_there_are_named() {
+    fn missing_rules_are_named() {
         let error = rule_files(&RuleSet::File("/no/such.rules".to_owned())).unwrap_err().to_string();
-        assert!(error.contains("/no/such.rules is not there"), "{error}");
+        assert!(error.contains("/no/such.rules does not exist"), "{error}");
         let folder = tempfile::tempdir().unwrap();
         assert!(packaged(folder.path()).unwrap_err().to_string().contains("wiretail setup suricata"));
         assert!(rule_files(&RuleSet::None).unwrap().is_empty());

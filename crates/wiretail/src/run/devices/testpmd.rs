@@ -1,5 +1,5 @@
-//! DPDK's own forwarder, `dpdk-testpmd` (DPDK Testpmd Application User Guide), between the links of a node. Its
-//! prompt is used: counters are asked for, and it is stopped, by a line on its standard input.
+//! DPDK's own forwarder, `dpdk-testpmd` (DPDK Testpmd Application User Guide), between the links of a node.
+//! It is controlled by lines on its standard input, which request the counters and stop it.
 
 use wiretail_schema::experiment::Trial;
 
@@ -7,7 +7,7 @@ use super::counts::Counts;
 use super::eal;
 use super::program::{Ask, Counting, Program, Site};
 
-/// The program of a trial.
+/// Returns the program of a trial.
 pub fn program(trial: &Trial, site: &Site) -> Program {
     let mut argv = vec!["dpdk-testpmd".to_owned()];
     argv.extend(eal::arguments(site, trial.dut.pmd));
@@ -34,7 +34,7 @@ pub fn program(trial: &Trial, site: &Site) -> Program {
     program
 }
 
-/// Sums the blocks that `show port stats all` prints, one a port.
+/// Sums the blocks that `show port stats all` prints, one per port.
 fn counts(text: &str, ports: usize) -> Option<Counts> {
     let mut counts = Counts::default();
     let mut whole = 0;
@@ -52,7 +52,7 @@ fn counts(text: &str, ports: usize) -> Option<Counts> {
             _ => {}
         }
     }
-    // The last line of a block ends with its rate; the next prompt tells that it is complete.
+    // The last line of a block has the port's rate. The next prompt shows that the output is complete.
     (whole == ports && text.trim_end().ends_with("testpmd>")).then_some(counts)
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_read_when_they_are_whole() {
+    fn reads_complete_statistics() {
         let block = |rx: u64, tx: u64| {
             format!(
                 "  ### NIC statistics for port ###\n  RX-packets: {rx}  RX-missed: 1  RX-bytes:  5\n  RX-errors: 0\n  \

@@ -93,7 +93,7 @@ fn a_device_that_is_killed_ends_its_trial_only() {
     let trials = bed.trials();
     let said = reasons(&trials[0]);
     assert_eq!(trials[0]["state"], "failed", "{said}");
-    assert!(said.contains("the program ended by itself (signal: 9"), "{said}");
+    assert!(said.contains("the program ended unexpectedly (signal: 9"), "{said}");
     assert!(said.contains("forwarding from in to out"), "its last lines: {said}");
     assert_eq!(trials[1]["state"], "valid", "{}", trials[1]["reasons"]);
 }

@@ -127,7 +127,7 @@ fn dies_alone(case: &Case) {
     let trials = bed.trials();
     let said = trials[0]["reasons"].to_string();
     assert_eq!(trials[0]["state"], "failed", "{said}");
-    assert!(said.contains("the program ended by itself") && said.contains("its last lines"), "{said}");
+    assert!(said.contains("the program ended unexpectedly") && said.contains("its last lines"), "{said}");
     assert!(said.contains(case.last_words), "{said}");
     assert_eq!(trials[1]["state"], "valid", "{}", trials[1]["reasons"]);
 }

@@ -158,7 +158,10 @@ fn a_switch_that_dies_is_named_while_its_machine_waits() {
     assert!(Command::new("kill").args(["-KILL", &switch.to_string()]).status().expect("kill").success());
     run.end().with_code(1);
     let said = bed.trials()[0]["reasons"].to_string();
-    assert!(said.contains("the program ended by itself (signal: 9") && said.contains("switch.log"), "{said}");
+    assert!(
+        said.contains("the program ended unexpectedly (signal: 9") && said.contains("switch.log"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn machines_without_their_switch_are_refused_before_anything_is_changed() {
     assert_eq!(plan.matches(folder).count(), 1, "{plan}");
     assert_eq!(plan.matches("add veth").count(), 2, "the load generator's and the sink's: {plan}");
     assert!(!plan.contains("add tap"), "{plan}");
-    let refused = "fails, dut.network = \"vhost-user\" is memory shared with Open vSwitch with DPDK";
+    let refused = "fails, dut.network = \"vhost-user\" shares memory with Open vSwitch with DPDK";
     assert!(plan.contains(refused) && plan.contains("set dut.switch = \"ovs-dpdk\""), "{plan}");
     let checked = wiretail(["check", &file]);
     let text = String::from_utf8_lossy(&checked.stdout);
@@ -209,7 +212,7 @@ fn a_switch_that_is_killed_ends_its_trial_and_leaves_nothing() {
     let said = trial["reasons"][0].as_str().unwrap_or_default();
     assert_eq!(trial["state"], "failed", "{said}");
     assert!(
-        said.contains("the program ended by itself (signal: 9") && said.contains("its last lines"),
+        said.contains("the program ended unexpectedly (signal: 9") && said.contains("its last lines"),
         "{said}"
     );
     let line = std::fs::read(format!("/proc/{}/cmdline", servers[0])).unwrap_or_default();
