@@ -1,4 +1,4 @@
-//! `wiretail clean`.
+//! Implements `wiretail clean`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,10 +9,10 @@ use wiretail_host::{JOURNAL_FOLDER, KEPT_FOLDER, clean as clean_leftovers, lefto
 
 use crate::cli::CleanArgs;
 
-/// `wiretail clean`: reverts what runs that ended before their time left behind.
+/// Runs `wiretail clean`: reverts the host changes left by runs that ended early.
 ///
 /// # Errors
-/// What could not be reverted.
+/// Returns an error if a change could not be reverted.
 pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let report = clean_leftovers(Path::new(JOURNAL_FOLDER), arguments.dry_run)?;
@@ -26,13 +26,13 @@ pub fn clean(arguments: &CleanArgs) -> Result<ExitCode> {
         undone.remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))?;
     }
     for living in &report.living {
-        writeln!(out, "{}: still running, left alone", living.run)?;
+        writeln!(out, "{}: still running, not changed", living.run)?;
     }
     if report.cleaned.is_empty() && report.living.is_empty() && report.faults.is_empty() {
-        writeln!(out, "nothing is left of earlier runs")?;
+        writeln!(out, "earlier runs left no changes")?;
     }
     if leftovers(Path::new(KEPT_FOLDER)).is_ok_and(|applied| !applied.is_empty()) {
-        writeln!(out, "a profile is applied to this host, and stays: `wiretail host revert` puts it back")?;
+        writeln!(out, "a profile remains applied to this host; `wiretail host revert` reverts it")?;
     }
     match report.faults.first() {
         Some(fault) => bail!("{} changes could not be undone: {fault}", report.faults.len()),

@@ -1,4 +1,4 @@
-//! The experiment file of a run.
+//! Reads the experiment file of a run.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use wiretail_schema::experiment::{Experiment, Trial};
 use wiretail_schema::search::Goal;
 use wiretail_schema::units::Budget;
 
-/// Latency budgets that each trial is judged by: those of 5G's ultra-reliable low-latency service.
+/// Latency budgets for every trial: the targets of 5G's ultra-reliable low-latency service.
 const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
-/// The latency budgets that a trial is judged by: the two of all trials, and what a search asks for.
+/// Returns the latency budgets of a trial: the two above, and the budgets of its search goals.
 pub fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
     let mut budgets = BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<Vec<Budget>, _>>()?;
     for goal in &trial.search.goals.0 {
@@ -21,7 +21,7 @@ pub fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
     Ok(budgets)
 }
 
-/// Reads an experiment file; the error names the file and the line. Names of further files become absolute.
+/// Reads an experiment file; errors name the file and the line. Names of further files become absolute.
 pub fn read(path: &Path) -> Result<Experiment> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: cannot be read; expected an experiment file", path.display()))?;

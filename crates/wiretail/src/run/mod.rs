@@ -1,11 +1,12 @@
-//! `wiretail run`: from an experiment file to a report.
+//! Runs an experiment (`wiretail run`), from the experiment file to the report.
 //!
-//! - [`testbed`]: namespaces, links, routers, traffic, cores; [`devices`]: what forwards;
-//! - [`trial`]: one trial, from the first packet to its validity; [`retries`]: again until it is valid;
-//! - [`mod@experiment`], [`plan`]: the file, and what it would do; [`output`]: what stays in the run directory and what is
-//!   printed; [`clean`]: undoing what earlier runs left.
+//! - [`testbed`]: namespaces, links, routers, traffic and cores; [`devices`]: the devices under test;
+//! - [`trial`]: one trial, from the first packet to its validity; [`retries`]: repeats a trial until it is
+//!   valid;
+//! - [`mod@experiment`], [`plan`]: the experiment file, and the changes it would make; [`output`]: the run
+//!   directory and the terminal output; [`clean`]: reverts changes left by earlier runs.
 //!
-//! Here: the trials of a file one after the other, and their evaluation.
+//! This module runs the trials of a file one after the other and evaluates them.
 
 pub mod clean;
 pub mod devices;
@@ -37,11 +38,11 @@ use crate::run::trial::progress::Line;
 use crate::run::trial::session;
 use crate::traffic::live::stop_on_signals;
 
-/// Runs an experiment.
+/// Runs an experiment. A trial that fails is reported, and the other trials continue.
 ///
 /// # Errors
-/// An experiment that can't be read, a host that can't be changed, a full disk. A trial that fails
-/// is reported, and the others go on.
+/// Returns an error if the experiment cannot be read, the host cannot be changed, or the run directory cannot
+/// be written.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let (experiment, earlier) = experiment(arguments)?;
     let trials = experiment.trials();
@@ -61,7 +62,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(if all_valid && run.trials.len() == trials.len() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What was asked for, and the directory of the run that it goes on with, if it does.
+/// Returns the experiment, and the run directory to continue if the run is resumed.
 pub fn experiment(arguments: &RunArgs) -> Result<(Experiment, Option<(RunDirectory, Run)>)> {
     match (&arguments.resume, &arguments.experiment) {
         (Some(path), _) => {
@@ -69,11 +70,11 @@ pub fn experiment(arguments: &RunArgs) -> Result<(Experiment, Option<(RunDirecto
             Ok((experiment, Some((directory, run))))
         }
         (None, Some(file)) => Ok((read(file)?, None)),
-        (None, None) => bail!("which experiment? wiretail run EXPERIMENT.toml"),
+        (None, None) => bail!("no experiment was given; usage: wiretail run EXPERIMENT.toml"),
     }
 }
 
-/// The directory of a run that may change this host, and its manifest.
+/// Opens or creates the run directory and its manifest, after checking that the run may change this host.
 pub fn begin(
     arguments: &RunArgs,
     experiment: &Experiment,
@@ -82,8 +83,8 @@ pub fn begin(
 ) -> Result<(RunDirectory, Run)> {
     if !arguments.allow_system_changes {
         bail!(
-            "a run makes network namespaces and links, and moves tasks off the cores it measures on; look at all \
-             changes with --dry-run, then say --allow-system-changes"
+            "a run creates network namespaces and links, and moves tasks off its measurement cores; list all \
+             changes with --dry-run, then pass --allow-system-changes"
         );
     }
     let held = privileges(Path::new("/"))?;
@@ -96,13 +97,13 @@ pub fn begin(
     Ok((RunDirectory::create(&path, experiment)?, new_run(experiment, planned)))
 }
 
-/// Says how to go on with what was interrupted.
+/// Prints how to resume an interrupted run.
 pub fn interrupted(verb: &str, path: &Path) -> ExitCode {
-    eprintln!("interrupted; go on with: wiretail {verb} --resume {} --allow-system-changes", path.display());
+    eprintln!("interrupted; resume with: wiretail {verb} --resume {} --allow-system-changes", path.display());
     ExitCode::from(130)
 }
 
-/// The manifest of a run that has no trials yet.
+/// Creates the manifest of a run without trials.
 pub fn new_run(experiment: &Experiment, planned: usize) -> Run {
     Run {
         schema: RUN_SCHEMA.to_owned(),
@@ -117,7 +118,7 @@ pub fn new_run(experiment: &Experiment, planned: usize) -> Run {
     }
 }
 
-/// Does all trials that are not done yet.
+/// Runs all trials that are not done yet.
 fn all(
     directory: &RunDirectory,
     run: &mut Run,
@@ -141,14 +142,14 @@ fn all(
             }
             insert(run, record);
         }
-        // After every sitting: what was measured is not lost with what comes.
+        // Written after every session, so that completed trials survive a later failure.
         directory.write_manifest(run)?;
         left.drain(..together);
     }
     Ok(())
 }
 
-/// Puts a trial's record in its place; an earlier one of the same trial goes.
+/// Inserts a trial's record in order, replacing an earlier record of the same trial.
 pub fn insert(run: &mut Run, record: TrialRecord) {
     run.trials.retain(|other| other.number != record.number);
     let place = run.trials.partition_point(|other| other.number < record.number);

@@ -1,4 +1,4 @@
-//! What an experiment would do: its trials, and every change of the host.
+//! What an experiment would do: its trials, and all changes to the host.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::run::testbed::{cpus, profile};
 use crate::run::trial::progress;
 use crate::run::trial::{session, tracing};
 
-/// `wiretail check`: says what an experiment would do, or what is wrong with it.
+/// Runs `wiretail check`: lists the trials of an experiment, or reports its errors.
 ///
 /// # Errors
-/// What is wrong, with file and line.
+/// Returns an error if the experiment is invalid; the message names the file and the line.
 pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let experiment = read(&arguments.experiment)?;
@@ -37,10 +37,10 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Prints the trials, and the steps by which each changes the host.
+/// Prints the trials, and the steps by which each trial changes the host.
 ///
 /// # Errors
-/// A host whose cores can't be read.
+/// Returns an error if the host's cores cannot be read.
 pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}: {} trials", experiment.first().title, trials.len())?;
@@ -48,7 +48,7 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
-    writeln!(out, "Each trial changes the host by these steps, and undoes them at its end:")?;
+    writeln!(out, "Each trial changes the host by these steps, and reverts them when it ends:")?;
     let mut shown = Vec::new();
     for trial in trials {
         if session::refuse(trial).is_err() {

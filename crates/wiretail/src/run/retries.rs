@@ -1,4 +1,4 @@
-//! Trials until they are valid, or as often as the experiment allows: alone, or several with one device.
+//! Retries single trials, or several that share a device, up to the limit of the experiment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +13,11 @@ use crate::run::trial::attempt::{Attempt, Recorded};
 use crate::run::trial::progress::Line;
 use crate::run::trial::session::{self, Session};
 
-/// Tries a trial until it is valid, or as often as the experiment allows. What can't be written ends the
-/// run; anything else becomes part of the record.
+/// Repeats a trial until it is valid or its retries are used up. A failed write ends the run; other failures
+/// become part of the record.
 ///
 /// # Errors
-/// A directory that can't be written.
+/// Returns an error if a directory cannot be written.
 pub fn attempts(
     directory: &RunDirectory,
     trial: &Trial,
@@ -29,11 +29,11 @@ pub fn attempts(
     records.pop().context("a trial left no record")
 }
 
-/// The same of trials that share a device, a line for each: those that are not valid are tried again together. A trial that was not
-/// begun when the run was told to end has no record.
+/// Repeats trials that share a device, each with its own progress line. Trials that are not valid are retried
+/// together. A trial has no record if the run was stopped before the trial started.
 ///
 /// # Errors
-/// A directory that can't be written.
+/// Returns an error if a directory cannot be written.
 pub fn sessions(
     directory: &RunDirectory,
     trials: &[&Trial],
@@ -62,7 +62,7 @@ pub fn sessions(
     Ok(records.into_iter().flatten().collect())
 }
 
-/// Tries the trials at these places once, with one device; puts what became of them into `records`.
+/// Runs the selected trials once, with one device, and stores their results in `records`.
 fn session(
     directory: &RunDirectory,
     trials: &[&Trial],
@@ -93,7 +93,7 @@ fn session(
     let begun = done.len() + usize::from(ended.is_err());
     let mut outcomes: Vec<Result<Recorded>> = done.into_iter().map(Ok).collect();
     if let Err(error) = ended {
-        // What fails when all is done is a fault of the last one.
+        // An error after the last trial is attributed to the last trial.
         outcomes.truncate(open.len() - 1);
         outcomes.push(Err(error));
     }

@@ -1,5 +1,5 @@
-//! Whose the delay is, in trials with a switch: brings the outcomes of a trial's segments together, direction by
-//! direction, for [`wiretail_analysis::summary::breakdown`].
+//! Divides the delay between devices and infrastructure, in trials with a switch. Collects the outcomes of a
+//! trial's segments, direction by direction, for [`wiretail_analysis::summary::breakdown`].
 
 use std::path::Path;
 
@@ -18,25 +18,25 @@ use crate::run::trial::store;
 /// Name of the file with the curves, in the trial's directory.
 pub const CURVES: &str = "breakdown.json";
 
-/// Whether a segment is of the way back.
+/// Returns whether a segment belongs to the reverse direction.
 fn is_back(segment: &SegmentRecord) -> bool {
     segment.name.starts_with("back")
 }
 
-/// The places of the segments, those of one direction together: the whole way first, then its devices.
+/// Orders the segments by direction: the whole path first, then its devices.
 pub fn order(segments: &[SegmentRecord]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|place| is_back(&segments[*place]));
     order
 }
 
-/// The shares of a trial while its segments are evaluated, in that [`order`].
+/// The latency breakdown of a trial, built while its segments are evaluated in the order of [`order`].
 pub struct Joining {
     devices: usize,
     packets: usize,
-    /// The direction that is being joined: its name, and how far it is.
+    /// The current direction: its name and progress.
     current: Option<(String, Stage)>,
-    /// Devices of it that were begun.
+    /// Number of devices in this direction that have been started.
     begun: usize,
     done: Vec<(Breakdown, BreakdownCurves)>,
 }
@@ -47,8 +47,8 @@ enum Stage {
 }
 
 impl Joining {
-    /// For a trial whose devices are behind a switch and have taps; None for others, and for soaks, which keep no single
-    /// packets.
+    /// Returns `None` unless the trial's devices are connected by a switch and have taps. A soak has no
+    /// breakdown, because it does not keep single packets.
     pub fn of(trial: &Trial, topology: &Topology) -> Option<Self> {
         let packets = usize::try_from(traffic::packets(trial)).ok()?;
         let tapped = topology.switch != Switch::None && topology.shared().is_empty();
@@ -57,7 +57,7 @@ impl Joining {
         joins.then_some(Self { devices, packets, current: None, begun: 0, done: Vec::new() })
     }
 
-    /// The next outcomes are of this segment.
+    /// Assigns the next outcomes to this segment.
     pub fn begin(&mut self, segment: &str) {
         if matches!(segment, "forward" | "back") {
             self.end_direction();
@@ -74,7 +74,8 @@ impl Joining {
         }
     }
 
-    /// Where not every device has taps of its own, the rest would count as infrastructure: then there are no shares.
+    /// Completes a direction. There is no breakdown unless every device has its own taps: the delay of the
+    /// other devices would count as infrastructure.
     fn end_direction(&mut self) {
         if let Some((name, Stage::Devices(tally))) = self.current.take()
             && self.begun == self.devices
@@ -87,7 +88,7 @@ impl Joining {
     /// Writes the curves into the trial's directory, and returns the record.
     ///
     /// # Errors
-    /// A full disk.
+    /// Returns an error if the file cannot be written.
     pub fn finish(mut self, directory: &Path) -> Result<Vec<Breakdown>> {
         self.end_direction();
         let (breakdown, curves): (Vec<Breakdown>, Vec<BreakdownCurves>) = self.done.into_iter().unzip();
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions_stay_together() {
+    fn orders_segments_by_direction() {
         let names = ["forward", "back", "vnf1", "vnf2", "back-vnf1", "back-vnf2"];
         let segment = |name: &str| SegmentRecord {
             name: name.to_owned(),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_without_all_its_taps_has_no_breakdown() {
+    fn direction_without_all_taps_has_no_breakdown() {
         let sent = |key| Sent { ts_ns: 0, key, sequence: key, duplicates_before: 0, flow: 0 };
         let mut joining = Joining { devices: 2, packets: 10, current: None, begun: 0, done: Vec::new() };
         for (segment, delay) in

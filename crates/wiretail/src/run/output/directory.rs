@@ -1,11 +1,11 @@
-//! A run directory: made, locked, opened again, and what is in it read back.
+//! A run directory: creating it, locking it, reopening it, and reading its files.
 //!
-//! | what | |
+//! | file | content |
 //! |---|---|
-//! | `experiment.resolved.toml` | the experiment with every key said |
-//! | `manifest.json` | host, trials, counters, validity; written anew after every trial |
+//! | `experiment.resolved.toml` | the experiment with the values of all keys |
+//! | `manifest.json` | host, trials, counters, validity; rewritten after every trial |
 //! | `report.html` | all trials on one page |
-//! | `trials/NNNN-NAME/` | captures, and what `analyze` leaves behind |
+//! | `trials/NNNN-NAME/` | captures, and the files that `analyze` writes |
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,32 +28,32 @@ use crate::run::output::breakdown;
 use crate::run::trial::soak::{LOG_NAME, logged_ns};
 
 const MANIFEST: &str = "manifest.json";
-/// The searches of a run, in its directory.
+/// File of a run's searches, in the run directory.
 pub const SEARCH_FILE: &str = "search.json";
-/// The ablation of a run, in its directory.
+/// File of a run's ablation, in the run directory.
 pub const ABLATION_FILE: &str = "ablation.json";
 const EXPERIMENT: &str = "experiment.resolved.toml";
 
-/// A run directory that no other process writes to while this lives.
+/// A run directory that is locked against other processes while this value exists.
 pub struct RunDirectory {
     path: PathBuf,
     _lock: File,
 }
 
 impl RunDirectory {
-    /// Makes the directory of a new run.
+    /// Creates the directory of a new run.
     ///
     /// # Errors
-    /// It holds a run already, or can't be made.
+    /// Returns an error if the directory holds a run already or cannot be created.
     pub fn create(path: &Path, experiment: &Experiment) -> Result<Self> {
         if path.join(MANIFEST).exists() {
             bail!(
-                "{}: holds a run already; choose another --out, or go on with it: --resume",
+                "{}: holds a run already; choose another --out, or continue that run with --resume",
                 path.display()
             );
         }
         fs::create_dir_all(path.join("trials"))
-            .with_context(|| format!("{}: cannot be made", path.display()))?;
+            .with_context(|| format!("{}: cannot be created", path.display()))?;
         let directory = Self::lock(path)?;
         let head =
             format!("# Every key of the experiment; written by wiretail {}\n", env!("CARGO_PKG_VERSION"));
@@ -64,7 +64,7 @@ impl RunDirectory {
     /// Opens the directory of an earlier run.
     ///
     /// # Errors
-    /// There is none, or it is not whole.
+    /// Returns an error if the directory does not exist or is incomplete.
     pub fn open(path: &Path) -> Result<(Self, Experiment, Run)> {
         let directory = Self::lock(path)?;
         let (experiment, run) = read(path)?;
@@ -75,21 +75,21 @@ impl RunDirectory {
         let error = || format!("{}: cannot be opened; expected a run directory", path.display());
         let lock = File::open(path).with_context(error)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!("{}: another process writes to this run; wait for it, or end it", path.display());
+            bail!("{}: another process is writing to this run; wait for it or stop it", path.display());
         }
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory for an attempt at a trial, and for how long, in ns, the trial has been measured: what
-    /// an earlier attempt left is kept beside it, but a soak (`goes_on`) is continued.
+    /// Returns the directory for the next attempt at a trial, and how long the trial has been measured, in
+    /// ns. The files of an earlier attempt are moved aside, unless the trial is a soak to be continued
+    /// (`goes_on`).
     ///
     /// # Errors
-    /// A file system that is full or read-only.
+    /// Returns an error if the file system is full or read-only.
     pub fn for_attempt(&self, record: &TrialRecord, goes_on: bool) -> Result<(PathBuf, u64)> {
         let folder = self.path.join(&record.directory);
         let aside = |number: u32| self.path.join(format!("{}.attempt{number}", record.directory));
@@ -97,28 +97,28 @@ impl RunDirectory {
             let measured_ns = logged_ns(&folder)?;
             return Ok((folder, measured_ns));
         }
-        // One that was made for an attempt that was not begun is empty, and goes.
+        // If the earlier attempt was never started, its directory is empty and can be removed.
         if folder.exists() && fs::remove_dir(&folder).is_err() {
-            let free = (1..).map(aside).find(|path| !path.exists()).context("no name is free")?;
+            let free = (1..).map(aside).find(|path| !path.exists()).context("no unused name was found")?;
             fs::rename(&folder, &free)
                 .with_context(|| format!("{}: cannot be renamed to {}", folder.display(), free.display()))?;
         }
-        fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be created", folder.display()))?;
         Ok((folder, 0))
     }
 
-    /// Writes the manifest, whole or not at all: what was measured is not lost with what comes.
+    /// Replaces the manifest atomically, so that completed trials survive a failed write.
     ///
     /// # Errors
-    /// A file system that is full or read-only.
+    /// Returns an error if the file system is full or read-only.
     pub fn write_manifest(&self, run: &Run) -> Result<()> {
         self.write_document(MANIFEST, run)
     }
 
-    /// Writes a document of this name, whole or not at all.
+    /// Writes a document atomically.
     ///
     /// # Errors
-    /// A file system that is full or read-only.
+    /// Returns an error if the file system is full or read-only.
     pub fn write_document(&self, name: &str, document: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(document)?;
         text.push(b'\n');
@@ -126,39 +126,41 @@ impl RunDirectory {
     }
 }
 
-/// The document of this name in a run directory, `what` in words; None where there is none.
+/// Reads a document from a run directory; `None` if it does not exist. Errors call it `what`.
 ///
 /// # Errors
-/// A file that is damaged.
+/// Returns an error if the file is damaged.
 pub fn document<T: DeserializeOwned>(path: &Path, name: &str, what: &str) -> Result<Option<T>> {
     let file = path.join(name);
     if !file.exists() {
         return Ok(None);
     }
     let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{}: holds no {what}", file.display())).map(Some)
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{}: not a valid {what} file", file.display()))
+        .map(Some)
 }
 
-/// The searches of a run directory; None where there are none.
+/// Reads the searches of a run directory; `None` if there are none.
 ///
 /// # Errors
-/// A file that is damaged.
+/// Returns an error if the file is damaged.
 pub fn searches(path: &Path) -> Result<Option<Searches>> {
-    document(path, SEARCH_FILE, "searches")
+    document(path, SEARCH_FILE, "search")
 }
 
-/// The ablation of a run directory; None where there is none.
+/// Reads the ablation of a run directory; `None` if there is none.
 ///
 /// # Errors
-/// A file that is damaged.
+/// Returns an error if the file is damaged.
 pub fn ablation(path: &Path) -> Result<Option<Ablation>> {
     document(path, ABLATION_FILE, "ablation")
 }
 
-/// The experiment and the manifest of a run directory, also of a run that is still going on.
+/// Reads the experiment and the manifest of a run directory, even while the run is in progress.
 ///
 /// # Errors
-/// There is none, or it is none of ours.
+/// Returns an error if the directory does not exist or is not a run directory.
 pub fn read(path: &Path) -> Result<(Experiment, Run)> {
     let unread = |file: &Path| format!("{}: cannot be read; expected a run directory", file.display());
     let file = path.join(EXPERIMENT);
@@ -167,15 +169,15 @@ pub fn read(path: &Path) -> Result<(Experiment, Run)> {
         Experiment::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
     let file = path.join(MANIFEST);
     let text = fs::read(&file).with_context(|| unread(&file))?;
-    let run = serde_json::from_slice(&text)
-        .with_context(|| format!("{}: is no manifest of a run", file.display()))?;
+    let run =
+        serde_json::from_slice(&text).with_context(|| format!("{}: not a run manifest", file.display()))?;
     Ok((experiment, run))
 }
 
-/// The results of all segments that were analysed.
+/// Reads the results of all evaluated segments.
 ///
 /// # Errors
-/// A summary that is missing or damaged.
+/// Returns an error if a summary is missing or damaged.
 pub fn results(path: &Path, run: &Run) -> Result<Vec<SegmentResult>> {
     let mut results = Vec::new();
     for trial in &run.trials {
@@ -188,36 +190,36 @@ pub fn results(path: &Path, run: &Run) -> Result<Vec<SegmentResult>> {
     Ok(results)
 }
 
-/// The numbers of a trial's segment; None where it was not analysed.
+/// Reads the summary of a trial's segment; `None` if the segment was not evaluated.
 ///
 /// # Errors
-/// A summary that is missing or damaged.
+/// Returns an error if the summary is missing or damaged.
 pub fn summary(path: &Path, trial: &TrialRecord, segment: usize) -> Result<Option<Summary>> {
     let Some(segment) = trial.segments.get(segment).filter(|segment| segment.analysed) else {
         return Ok(None);
     };
     let file = path.join(&segment.directory).join("summary.json");
     let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{}: is no summary", file.display())).map(Some)
+    serde_json::from_slice(&text).with_context(|| format!("{}: not a summary", file.display())).map(Some)
 }
 
-/// The curves of the shares of all trials that have them.
+/// Reads the latency breakdown curves of all trials that have them.
 ///
 /// # Errors
-/// A file that is missing or damaged.
+/// Returns an error if a file is missing or damaged.
 pub fn curves(path: &Path, run: &Run) -> Result<Vec<TrialCurves>> {
     let with_breakdown = run.trials.iter().filter(|trial| !trial.breakdown.is_empty());
     let read = |trial: &TrialRecord| {
         let file = path.join(&trial.directory).join(breakdown::CURVES);
         let text = fs::read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
         let curves = serde_json::from_slice(&text)
-            .with_context(|| format!("{}: holds no curves of shares", file.display()))?;
+            .with_context(|| format!("{}: not a latency breakdown file", file.display()))?;
         Ok(TrialCurves { trial: trial.number, curves })
     };
     with_breakdown.map(read).collect()
 }
 
-/// Where a run goes that was not told: under `runs/`, named after the time and the experiment.
+/// Returns the default run directory: under `runs/`, named after the time and the experiment.
 pub fn default_path(experiment: &Path) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let timestamp = wiretail_report::format::utc(now).unwrap_or_default();

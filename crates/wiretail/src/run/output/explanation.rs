@@ -1,5 +1,5 @@
-//! What delayed the worst packets of a traced trial: from the files that it left, so that it can be found out
-//! again, elsewhere and years later.
+//! Explains what delayed the worst packets of a traced trial. Works from the trial's files, so that an
+//! explanation can be repeated later on another machine.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,15 +23,16 @@ use crate::run::output::job::job;
 use crate::run::trial::store::is_soak;
 use crate::run::trial::tracing::FOLDER;
 
-/// Worst packets that are listed.
+/// Number of worst packets that are listed.
 const WORST: usize = 5000;
-/// Worst packets of which it is kept what the core did meanwhile.
+/// Number of worst packets for which the activity of the core is kept.
 const TIMELINES: usize = 50;
 
-/// Explains a trial by its trace; None if it has none. `run` is the run's directory.
+/// Explains a trial from its trace; `None` if the trial was not traced. `run` is the run's directory.
 ///
 /// # Errors
-/// Files that can't be read, or do not belong together; clocks that were set meanwhile.
+/// Returns an error if the files cannot be read or do not belong together, or a clock was set during the
+/// trial.
 pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<TrialExplanation>> {
     let folder = run.join(&record.directory);
     let Some(segment) = record.segments.first().filter(|segment| segment.analysed) else { return Ok(None) };
@@ -43,8 +44,8 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
     let shown = folder.join(FOLDER).display().to_string();
     if trace.info().clock_stepped {
         bail!(
-            "{shown}: the clock by which packets are stamped was set while the trace was recorded; nothing can be aligned: \
-             stop what sets the clock (NTP may slew, not step), and measure again"
+            "{shown}: the clock that timestamps packets was set during the trace, so packets and trace \
+             cannot be aligned; disable clock steps (NTP may slew the clock) and repeat the measurement"
         );
     }
     let mut builder = Builder::new(&roles);
@@ -71,7 +72,7 @@ pub fn trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Option<T
     Ok(Some(explain(lines, &inputs)))
 }
 
-/// Whether the packets came while the trace was recorded.
+/// Checks that the packets arrived while the trace was recorded.
 fn check_time(shown: &str, info: &TraceInfo, packets: &[PacketTime]) -> Result<()> {
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return Ok(()) };
     let at = |ns: u64| info.clock_before.offset_ns.saturating_add_unsigned(ns);
@@ -79,8 +80,8 @@ fn check_time(shown: &str, info: &TraceInfo, packets: &[PacketTime]) -> Result<(
     if first.in_ns < from || last.in_ns > to {
         let utc = |ns| wiretail_report::format::utc(ns).unwrap_or_else(|| format!("{ns} ns"));
         bail!(
-            "{shown}: recorded from {} to {}, but the packets came from {} to {}: this is the trace of another trial; put the \
-             one back that belongs here",
+            "{shown}: recorded from {} to {}, but the packets arrived from {} to {}: this trace belongs to \
+             another trial; restore the trace of this trial",
             utc(from),
             utc(to),
             utc(first.in_ns),
@@ -93,16 +94,16 @@ fn check_time(shown: &str, info: &TraceInfo, packets: &[PacketTime]) -> Result<(
 fn roles(path: &Path) -> Result<TraceRoles> {
     let shown = path.display();
     let text = std::fs::read(path)
-        .with_context(|| format!("{shown}: cannot be read; expected who was who in a traced trial"))?;
-    let roles: TraceRoles =
-        serde_json::from_slice(&text).with_context(|| format!("{shown}: does not say who was who"))?;
+        .with_context(|| format!("{shown}: cannot be read; expected the roles of a traced trial"))?;
+    let roles: TraceRoles = serde_json::from_slice(&text)
+        .with_context(|| format!("{shown}: not a file with the roles of a traced trial"))?;
     if roles.schema != ROLES_SCHEMA {
-        bail!("{shown}: written as '{}'; expected {ROLES_SCHEMA}", roles.schema);
+        bail!("{shown}: has schema '{}'; expected {ROLES_SCHEMA}", roles.schema);
     }
     Ok(roles)
 }
 
-/// The matched packets behind the warm-up, in the order in which they came.
+/// Returns the matched packets after the warm-up, in order of arrival.
 fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<PacketTime>> {
     let mut packets = Vec::new();
     let mut each = |outcome: &Outcome| {
@@ -118,17 +119,17 @@ fn packets(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Vec<
 /// Writes the explanation into the trial's directory.
 ///
 /// # Errors
-/// A file system that is full or read-only.
+/// Returns an error if the file system is full or read-only.
 pub fn write(folder: &Path, explanation: &TrialExplanation) -> Result<()> {
     let mut text = serde_json::to_vec(explanation)?;
     text.push(b'\n');
     outputs::write_file(&folder.join(EXPLANATION_FILE), &text)
 }
 
-/// Writes the page of each trial that is explained, and returns the explanations.
+/// Writes the page of each explained trial, and returns the explanations.
 ///
 /// # Errors
-/// An explanation that is damaged, a page that can't be written.
+/// Returns an error if an explanation is damaged or a page cannot be written.
 pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     let found = written(path, run)?;
     for ExplainedTrial { trial, explanation } in &found {
@@ -145,10 +146,10 @@ pub fn pages(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     Ok(found)
 }
 
-/// The explanations in a run directory.
+/// Reads the explanations in a run directory.
 ///
 /// # Errors
-/// One that is damaged.
+/// Returns an error if an explanation is damaged.
 pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     let mut found = Vec::new();
     for trial in &run.trials {
@@ -159,16 +160,17 @@ pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
             Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
         };
         let explanation: TrialExplanation = serde_json::from_slice(&text)
-            .with_context(|| format!("{}: is no explanation", file.display()))?;
+            .with_context(|| format!("{}: not an explanation", file.display()))?;
         found.push(ExplainedTrial { trial: trial.number, explanation });
     }
     Ok(found)
 }
 
-/// What is told of the late packets of a trial against what was planted in it; None where nothing was.
+/// Compares the explanation of a trial's late packets with the injected interference; `None` if none was
+/// injected.
 ///
 /// # Errors
-/// A list of disturbances that is damaged.
+/// Returns an error if the list of injected interference is damaged.
 pub fn ground_truth(
     folder: &Path,
     packets: &[PacketTime],
@@ -184,7 +186,7 @@ pub fn ground_truth(
         Interference::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
     let judged = |packet: &PacketExplanation| {
         let in_ns = told.first_ns + packet.at_ns;
-        // The cause with the largest part of the time, of whichever certainty.
+        // The cause with the largest part of the time, at any level of certainty.
         let total =
             |cause| packet.parts.iter().filter(|part| part.cause == cause).map(|part| part.ns).sum::<u64>();
         let first = packet.parts.iter().max_by_key(|part| total(part.cause)).map(|part| part.cause);
@@ -214,24 +216,23 @@ pub fn ground_truth(
     Ok(Some(judge(&injected, &packets)))
 }
 
-/// A trial that was analysed.
+/// The explanation of an evaluated trial.
 pub struct Explained {
-    /// Its position in the experiment, from 1.
+    /// Position in the experiment, from 1.
     pub number: usize,
-    /// Its name.
     pub name: String,
-    /// By its trace, where it was traced.
+    /// Causes from the trial's trace; `None` if the trial was not traced.
     pub causes: Option<TrialExplanation>,
-    /// How right that is, where disturbances were planted.
+    /// Accuracy of the explanation, if interference was injected.
     pub ground_truth: Option<GroundTruthReport>,
-    /// What its packets can be read by again.
+    /// Job that reads the trial's packets again.
     pub job: Job<'static>,
 }
 
-/// Explains all trials of a run anew, or the one of that number, and writes down what their traces say.
+/// Explains one trial or all trials of a run again, and writes the explanations of traced trials.
 ///
 /// # Errors
-/// As of [`trial`]; none of them was analysed packet by packet.
+/// Returns an error if [`trial`] fails, or no trial was evaluated packet by packet.
 pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
     let (experiment, manifest) = crate::run::output::directory::read(run)?;
     let trials = experiment.trials();
@@ -257,7 +258,7 @@ pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
     if found.is_empty() {
         let which = number.map_or_else(|| "no trial".to_owned(), |number| format!("no trial {number}"));
         bail!(
-            "{}: {which} of this run was analysed packet by packet; `wiretail report` shows which there are",
+            "{}: {which} of this run was analyzed packet by packet; `wiretail report` lists the trials",
             run.display()
         );
     }

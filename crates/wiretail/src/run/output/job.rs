@@ -1,4 +1,4 @@
-//! The analysis of a segment of a trial, as `analyze` would be asked for it.
+//! The analysis of a trial's segment, with the settings that `analyze` would use.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::analyze::pipeline::Settings;
 use crate::analyze::source::Source;
 use crate::run::trial::store;
 
-/// The evaluation of a segment of a trial, whose captures are in `folder`; nothing is written.
+/// Returns the evaluation job of a segment whose captures are in `folder`; it writes no files.
 ///
 /// # Errors
-/// A capture that can't be read.
+/// Returns an error if a capture cannot be read.
 pub fn job(folder: &Path, trial: &Trial, segment: &SegmentRecord) -> Result<Job<'static>> {
     let capture = |tap: &str| {
         let interface = Some(InterfaceChoice::Name(tap.to_owned()));

@@ -1,4 +1,4 @@
-//! Which packets were lost: a list of them, and whether a filter took those that it was to take.
+//! The list of a segment's lost packets, and a check that a filter dropped exactly the marked packets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,18 +13,17 @@ use wiretail_schema::summary::Summary;
 use crate::analyze::outputs;
 use crate::run::testbed::traffic;
 
-/// The list's file, in the directory of a segment that lost packets.
+/// File name of the list, in the directory of a segment that lost packets.
 pub const LOST_NAME: &str = "lost.csv";
-/// How many packets it names; the others are counted.
+/// Maximum number of listed packets; further packets are only counted.
 const NAMED_MAX: usize = 100_000;
-/// The key rule by which a key is the number that the load generator gave the packet.
+/// Key rule whose keys are the load generator's packet numbers.
 const NUMBERED: &str = "moonsniff";
 
-/// Collects the lost packets of a segment.
 pub struct LostList {
     marks: Option<Marks>,
     streams: u64,
-    /// Position at the ingress tap, key, ingress stamp.
+    /// Position at the ingress tap, key, ingress timestamp in ns.
     named: Vec<(u64, u64, i64)>,
     packets: u64,
     marked: u64,
@@ -33,10 +32,10 @@ pub struct LostList {
 }
 
 impl LostList {
-    /// For a trial with this seed.
+    /// Creates an empty list for a trial with this seed.
     ///
     /// # Errors
-    /// Marks that can't be.
+    /// Returns an error if the trial's packets cannot be marked as configured.
     pub fn new(trial: &Trial, seed: u64) -> Result<Self> {
         let ways = match trial.traffic.directions {
             Directions::OneWay => 1,
@@ -57,10 +56,10 @@ impl LostList {
         self.marks.as_ref().is_some_and(|marks| marks.is_marked(number))
     }
 
-    /// Writes the list where packets were lost; a line of notes where it does not hold all of them.
+    /// Writes the list if packets were lost. Returns a note if the list is incomplete.
     ///
     /// # Errors
-    /// It can't be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, folder: &Path, summary: &Summary) -> Result<Option<String>> {
         if self.lost == 0 {
             return Ok(None);
@@ -72,7 +71,7 @@ impl LostList {
         }))
     }
 
-    /// The list as CSV: what is known of recorded packets is their place and their time only.
+    /// Formats the list as CSV. Replayed packets have no number, so only their position and time are listed.
     fn text(&self, rule: &str) -> String {
         let mut text = "index,packet,stream,pre_ns,marked\n".to_owned();
         for (index, key, pre_ns) in &self.named {
@@ -86,8 +85,8 @@ impl LostList {
         text
     }
 
-    /// Whether the filter took the marked packets; None where no packet is marked, the device does not filter by
-    /// the mark, or packets are not known by their number.
+    /// Returns whether the filter dropped the marked packets; `None` if no packet is marked, the device does
+    /// not filter by the mark, or the packets are not identified by their number.
     pub fn filtering(&self, trial: &Trial, summary: &Summary) -> Option<Filtering> {
         let filters = match trial.dut.kind {
             DutKind::Suricata | DutKind::Snort3 => matches!(trial.dut.rules, RuleSet::File(_)),
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_packets_are_named_and_distinguished() {
+    fn lists_lost_packets_and_marks_filtered_ones() {
         let trial = trial("mark-every = 10\nstreams = 2");
         let mut list = LostList::new(&trial, 5).unwrap();
         let marks = traffic::marks(&trial, 5).unwrap().unwrap();
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_ends() {
+    fn list_is_bounded() {
         let mut list = LostList::new(&trial(""), 1).unwrap();
         for number in 0..NAMED_MAX as u64 + 5 {
             list.outcome(&Outcome::Lost { sent: sent(number), early: None });

@@ -1,4 +1,4 @@
-//! What a run writes and prints: its directory, results, figures, terminal.
+//! Output of a run: the run directory, results, plots and terminal tables.
 
 pub mod breakdown;
 pub mod directory;

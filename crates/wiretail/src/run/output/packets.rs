@@ -1,4 +1,4 @@
-//! The packets of a trial again, from the captures that it left.
+//! Reads the packets of a trial again from its captures.
 
 use std::path::Path;
 
@@ -14,25 +14,26 @@ use crate::run::trial::store::is_soak;
 /// A packet at the ingress tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crossed {
-    /// When it came, in ns since 1970.
+    /// Ingress timestamp, in ns since 1970.
     pub at_ns: i64,
-    /// How long it took, in ns; None of one that was lost.
+    /// Delay in ns; `None` if the packet was lost.
     pub delay_ns: Option<i64>,
 }
 
-/// Why there are no packets of a trial to be had; None where there are.
+/// Returns why a trial's packets are not available; `None` if they are.
 pub fn missing(trial: &Trial, record: &TrialRecord) -> Option<&'static str> {
     match record.segments.first() {
         _ if is_soak(trial) => Some("its packets were not kept (trial.capture)"),
         Some(segment) if segment.analysed => None,
-        _ => Some("it was not analysed"),
+        _ => Some("it was not analyzed"),
     }
 }
 
-/// All packets of a trial's whole device, warm-up included, in the order in which they came. `run` is the run's directory.
+/// Returns all packets of a trial's whole device in order of arrival, including the warm-up. `run` is the
+/// run's directory.
 ///
 /// # Errors
-/// Captures that can't be read.
+/// Returns an error if a capture cannot be read.
 pub fn of_trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Vec<Crossed>> {
     let none = Vec::new();
     let segments: &[SegmentRecord] = &record.segments;
@@ -42,10 +43,10 @@ pub fn of_trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Vec<C
     of_job(job)
 }
 
-/// The same of any two captures.
+/// Returns all packets of any two captures in order of arrival.
 ///
 /// # Errors
-/// Captures that can't be read.
+/// Returns an error if a capture cannot be read.
 pub fn of_job(job: Job<'_>) -> Result<Vec<Crossed>> {
     let mut packets = Vec::new();
     let mut each = |outcome: &Outcome| {

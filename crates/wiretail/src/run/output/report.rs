@@ -1,4 +1,4 @@
-//! The report of a run: what `run`, `search` and `host prove` end with, and `wiretail report` makes again.
+//! The report of a run: written by `run`, `search` and `host prove`, and again by `wiretail report`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::cli::ReportArgs;
 use crate::run::insert;
 use crate::run::output::{directory, explanation, results, table};
 
-/// `wiretail report`: the report of what is in a run directory.
+/// Runs `wiretail report`: writes the report of a run directory.
 ///
 /// # Errors
-/// It is none, or can't be written to.
+/// Returns an error if the directory is not a run directory or cannot be written to.
 pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
     let (experiment, mut run) = directory::read(&arguments.run)?;
     for trial in experiment.trials() {
@@ -34,7 +34,7 @@ pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report, and the table on standard output.
+/// Writes the report, and prints the table to standard output.
 pub fn conclude(path: &Path, run: &Run, json: bool, quiet: bool) -> Result<()> {
     let results = directory::results(path, run)?;
     let report = path.join("report.html");

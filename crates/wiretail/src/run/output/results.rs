@@ -1,4 +1,4 @@
-//! From what a trial recorded to its results, and back from what a killed one left.
+//! Turns a trial's recording into results, and recovers results from a trial that was killed.
 
 use std::path::Path;
 
@@ -24,10 +24,10 @@ use crate::run::trial::record::{segment_records, tap_records};
 use crate::run::trial::soak::{LOG_NAME, logged_ns, soak_summary};
 use crate::run::trial::{store, validity};
 
-/// Worst packets listed for each trial.
+/// Number of worst packets listed for each trial.
 const WORST: usize = 5000;
 
-/// Evaluates every segment of a trial with this seed into its directory.
+/// Evaluates every segment of a trial into the trial's directory.
 pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) -> Result<TrialRecord> {
     let Recorded { mut record, stalls } = recorded;
     let folder = run.join(&record.directory);
@@ -63,7 +63,7 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
     if let Some(joining) = joining {
         record.breakdown = joining.finish(&folder)?;
     }
-    // The numbers stand without an explanation, too.
+    // The results are valid even if the explanation fails.
     match explanation::trial(run, trial, &record) {
         Ok(Some(explanation)) => explanation::write(&folder, &explanation)?,
         Ok(None) => {}
@@ -72,8 +72,8 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
     Ok(record)
 }
 
-/// What the device did on purpose against what was measured; None where it did nothing, or where the
-/// warm-up leaves out some of it.
+/// Compares the device's intentional faults with the measured ones; `None` if the device injected none, or if
+/// the warm-up excludes some of them.
 fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
     let every = [trial.dut.drop_every, trial.dut.duplicate_every, trial.dut.swap_every];
     let commits = every.iter().any(|every| *every > 0);
@@ -89,7 +89,7 @@ fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<
     })
 }
 
-/// A tally of the known delays that the device adds, if it does.
+/// Returns a tally of the known delays that the device adds, if it adds any.
 fn calibration(trial: &Trial) -> Option<CalibrationTally> {
     let (delay_ns, every) = (trial.dut.delay.ns_unsigned(), trial.dut.delay_every);
     let adds = trial.dut.kind == DutKind::Skeleton && delay_ns > 0 && every > 1;
@@ -109,18 +109,18 @@ fn evaluate_segment(
     Ok(evaluate(job, Some(observer))?.0)
 }
 
-/// The documents of a soak, from its log.
+/// Writes the documents of a soak from its log.
 fn write_soak(folder: &Path) -> Result<Summary> {
     let (analysis, delays) = soak_summary(folder)?;
     outputs::write_all(folder, &analysis, &delays)?;
     Ok(analysis.summary)
 }
 
-/// The record of a soak that was killed before it could leave one: what its log tells. None where the
-/// trial is no soak, or has no log.
+/// Reconstructs the record of a soak that was killed before writing one, from its log. Returns `None` if the
+/// trial is not a soak or has no log.
 ///
 /// # Errors
-/// The log's documents can't be written.
+/// Returns an error if the log's documents cannot be written.
 pub fn recover(run: &Path, trial: &Trial) -> Result<Option<TrialRecord>> {
     let mut record = validity::blank(trial, TrialState::Interrupted, Vec::new());
     let folder = run.join(&record.directory);
@@ -128,7 +128,7 @@ pub fn recover(run: &Path, trial: &Trial) -> Result<Option<TrialRecord>> {
         return Ok(None);
     }
     let measured = std::time::Duration::from_nanos(logged_ns(&folder)?);
-    record.reasons.push(format!("ended before its time; {} were measured", progress::seconds(measured)));
+    record.reasons.push(format!("ended early; {} were measured", progress::seconds(measured)));
     let topology = Topology::of(trial);
     record.taps = tap_records(&topology);
     record.segments = segment_records(&topology, &record.directory);
@@ -138,7 +138,7 @@ pub fn recover(run: &Path, trial: &Trial) -> Result<Option<TrialRecord>> {
     Ok(Some(record))
 }
 
-/// What became of a trial, in a line.
+/// Summarizes a trial's outcome in one line, with its reasons below.
 pub fn outcome(run: &Path, record: &TrialRecord) -> String {
     let summary = || -> Option<Summary> {
         let first = record.segments.first().filter(|segment| segment.analysed)?;

@@ -1,4 +1,4 @@
-//! The result of a run on a terminal: the table of the papers, a row a trial.
+//! Prints the results of a run on a terminal: a table of percentiles, as in the papers, with a row per trial.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,12 @@ use wiretail_schema::summary::Summary;
 
 use crate::run::devices::disagreement;
 
-/// Percentiles of the table.
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.999];
 
 /// Prints the table.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn print(
     out: &mut impl Write,
     run: &Run,
@@ -66,20 +65,20 @@ pub fn print(
     }
     fastest(out, rankings)?;
     let source = run.trials.iter().flat_map(|trial| &trial.taps).next();
-    writeln!(out, "\n  stamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
+    writeln!(out, "\n  timestamps: {}", source.map_or("none", |tap| &tap.timestamp_source))?;
     if unsupported {
-        writeln!(out, "  ? rests on too few packets: fewer than ten are beyond it")?;
+        writeln!(out, "  ? too few packets: fewer than ten are beyond this percentile")?;
     }
     Ok(())
 }
 
-/// What is known of a trial beforehand against what was measured of it: delays, faults.
+/// Describes how the injected delays and faults compare with the measured ones.
 fn known(trial: &TrialRecord) -> Vec<String> {
     let word = |holds: bool| if holds { "holds" } else { "does NOT hold" };
     let calibration = trial.calibration.iter().map(|known| {
         format!(
-            "calibration {}: {} ns injected, {} recovered (error {} ns); {} of {} delayed packets among as many worst \
-             ones; {} in stalls left out",
+            "calibration {}: {} ns injected, {} recovered (error {} ns); {} of {} delayed packets among the \
+             same number of worst ones; {} in stalls excluded",
             word(known.holds()),
             known.injected_ns,
             known.recovered_ns,
@@ -121,19 +120,19 @@ fn known(trial: &TrialRecord) -> Vec<String> {
         .collect()
 }
 
-/// Which devices counted what the taps saw; None where none can be told to.
+/// Lists the devices whose counters agree with the taps; `None` if no agreeing device has taps around it.
 fn agreement(trial: &TrialRecord) -> Option<String> {
     let tapped = |device: &&DeviceCounts| device.tapped_in.or(device.tapped_out).is_some();
     let agree = trial.devices.iter().filter(|device| device.agrees()).filter(tapped);
     let told: Vec<String> = agree
         .map(|device| {
-            format!("{} took {} and sent {}", device.device, count(device.received), count(device.sent))
+            format!("{} received {} and sent {}", device.device, count(device.received), count(device.sent))
         })
         .collect();
-    (!told.is_empty()).then(|| format!("counted as the taps saw: {}", told.join("; ")))
+    (!told.is_empty()).then(|| format!("device counters agree with the taps: {}", told.join("; ")))
 }
 
-/// What a trial took of energy, or why that is not known though somebody asked for it.
+/// Describes a trial's energy, or why it is unknown if a source was requested by name.
 fn energy(trial: &TrialRecord) -> Option<String> {
     let energy = trial.energy.as_ref()?;
     if energy.states.is_empty() {
@@ -150,7 +149,7 @@ fn energy(trial: &TrialRecord) -> Option<String> {
     Some(format!("energy: {}", told.join("; ")))
 }
 
-/// Whose the delay is, a line a direction.
+/// Formats the latency breakdown, one line per direction.
 fn breakdown(trial: &TrialRecord) -> Vec<String> {
     let at = |delays: &BreakdownDelays, wanted: f64| {
         let found = delays.percentiles.iter().find(|p| p.percentile == wanted);
@@ -161,7 +160,7 @@ fn breakdown(trial: &TrialRecord) -> Vec<String> {
     let both = |delays: &BreakdownDelays| format!("p50 {}, p99.9 {}", at(delays, 50.0), at(delays, 99.9));
     let line = |breakdown: &Breakdown| {
         format!(
-            "{}: infrastructure {}; {} device{} {}; {} packets, {} left out",
+            "{}: infrastructure {}; {} device{} {}; {} packets, {} excluded",
             breakdown.segment,
             both(&breakdown.infrastructure),
             breakdown.devices,
@@ -174,16 +173,16 @@ fn breakdown(trial: &TrialRecord) -> Vec<String> {
     trial.breakdown.iter().map(line).collect()
 }
 
-/// Devices that are named for each load; the page has all.
+/// Number of devices listed for each load; the report lists all.
 const FASTEST: usize = 6;
 
-/// The fastest devices by p99.9, a line a load.
+/// Prints the fastest devices by p99.9, one line per load.
 fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
     let by_tail: Vec<&Ranking> = rankings.iter().filter(|ranking| ranking.percentile == 99.9).collect();
     if by_tail.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n  by p99.9; a range of ranks: not told apart with 95 % confidence")?;
+    writeln!(out, "\n  by p99.9; a range of ranks: not distinguishable with 95 % confidence")?;
     for ranking in by_tail {
         let place = |place: &Place| {
             let rank = match (place.best, place.worst) {
@@ -202,7 +201,7 @@ fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
     Ok(())
 }
 
-/// A percentile, marked where too few packets support it.
+/// Formats a percentile, with a mark if too few packets support it.
 pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
     let found = summary.delay.percentile(percentile);
     match found {
@@ -212,7 +211,6 @@ pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
     }
 }
 
-/// The state in a word.
 pub fn state(trial: &TrialRecord) -> &'static str {
     match trial.state {
         TrialState::Valid => "valid",

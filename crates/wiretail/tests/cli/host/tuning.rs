@@ -252,7 +252,7 @@ fn this_machine_is_tuned_and_put_back_also_when_apply_is_killed() {
     let applied_still = changed_since(&before);
     succeed(["host", "revert"]);
     assert!(!changed.is_empty() && changed == applied_still, "clean is for runs: {cleaned}");
-    assert!(cleaned.contains("a profile is applied to this host, and stays"), "{cleaned}");
+    assert!(cleaned.contains("a profile remains applied to this host"), "{cleaned}");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     all_back();
     let killed = kill_at_moments(&apply, whole, || {

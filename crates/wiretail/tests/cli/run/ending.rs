@@ -72,7 +72,7 @@ fn a_directory_has_one_run_at_a_time() {
     run.until("it has a manifest", |bed| bed.out().join("manifest.json").exists());
     let out = bed.out().display().to_string();
     let message = fail(["run", "--resume", &out, "--allow-system-changes"]);
-    assert!(message.contains("another process writes to this run"), "{message}");
+    assert!(message.contains("another process is writing to this run"), "{message}");
     run.end().with_code(0);
     let file = bed.path("test.toml").display().to_string();
     let message = fail(["run", &file, "--out", &out, "--allow-system-changes"]);

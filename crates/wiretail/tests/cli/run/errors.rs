@@ -112,8 +112,8 @@ fn a_directory_that_cannot_be_made_is_named() {
     fs::write(bed.out(), "a file").expect("written");
     let finished = bed.run().with_code(2);
     assert!(
-        finished.stderr.contains("run/trials: cannot be made")
-            || finished.stderr.contains("run: cannot be made"),
+        finished.stderr.contains("run/trials: cannot be created")
+            || finished.stderr.contains("run: cannot be created"),
         "{}",
         finished.stderr
     );

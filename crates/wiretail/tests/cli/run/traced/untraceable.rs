@@ -73,8 +73,8 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
         }
     };
     let roles = "trace/roles.json";
-    damaged("no-roles", roles, &remove, "cannot be read; expected who was who");
-    damaged("roles-text", roles, &write("not JSON"), "does not say who was who");
+    damaged("no-roles", roles, &remove, "cannot be read; expected the roles");
+    damaged("roles-text", roles, &write("not JSON"), "not a file with the roles");
     damaged(
         "roles-schema",
         roles,
@@ -86,7 +86,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     damaged("document-schema", document, &change("wiretail.trace/1", "wiretail.trace/9"), "wiretail.trace/1");
     let (run, trial) = original.copy("clock");
     change("\"clock_stepped\": false", "\"clock_stepped\": true")(&trial.join(document));
-    assert_clear(&explain(&run), &trial.join("trace"), "and measure again");
+    assert_clear(&explain(&run), &trial.join("trace"), "and repeat the measurement");
 
     // The trace of another trial: whole, and of another time.
     let (run, trial) = original.copy("foreign");
@@ -97,7 +97,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
         foreign[clock]["offset_ns"] = (offset_ns - 60_000_000_000).into();
     }
     fs::write(trial.join(document), foreign.to_string()).expect("written");
-    assert_clear(&explain(&run), &trial.join("trace"), "this is the trace of another trial");
+    assert_clear(&explain(&run), &trial.join("trace"), "this trace belongs to another trial");
     let message = fail(["explain".as_ref(), run.as_os_str(), "--trial".as_ref(), "99".as_ref()]);
     assert_clear(&message, &run, "no trial 99 of this run");
 
@@ -128,7 +128,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     let (run, trial) = original.copy("explanation");
     let file = trial.join("explanation.json");
     fs::write(&file, "{\"schema\": 1}").expect("written");
-    assert_clear(&fail(["report".as_ref(), run.as_os_str()]), &file, "is no explanation");
+    assert_clear(&fail(["report".as_ref(), run.as_os_str()]), &file, "not an explanation");
 }
 
 #[test]
