@@ -1,4 +1,4 @@
-//! Who runs on which core in a trial, and keeping everybody else away from the packets.
+//! CPU assignment of a trial, and isolation of its cores from other tasks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,42 +13,43 @@ use crate::run::testbed::topology::Middle;
 
 /// Real-time priority of the load generator and the device under test.
 const PRIORITY: u8 = 50;
-/// Lower: a switch on the generator's core must not make packets late.
+/// Real-time priority of a switch. Lower than the generator's: a switch on the same core must not delay
+/// packets.
 const PRIORITY_SWITCH: u8 = 49;
-/// Higher: a reader that takes a moment now and then must not wait for a generator that never sleeps.
+/// Real-time priority of the reader. Higher than the generator's: a reader that runs briefly now and then
+/// must not wait for a generator that never sleeps.
 const PRIORITY_READER: u8 = 51;
-/// How much of each period real-time threads may run, in us; -1 is all of it (sched(7)).
+/// Time in each period that real-time threads may use, in us; -1 removes the limit (sched(7)).
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-/// Cores that are online, below the root.
+/// List of online cores, relative to the root.
 const ONLINE: &str = "sys/devices/system/cpu/online";
-/// How long a core is watched before it counts as free: twenty ticks of the kernel's accounting.
+/// How long a core is observed before it counts as idle: twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
-/// A core that others keep busier than this is no core for packets.
+/// A core that other tasks keep busier than this share is not used for packets.
 const BUSY_SHARE_MAX: f64 = 0.5;
 
-/// The cores of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAssignment {
-    /// Everything that is not below.
+    /// Core of all tasks that are not assigned to a core below.
     pub housekeeping: u32,
-    /// The load generator. The kernel's own devices run there, too: a packet that is sent into a veth
-    /// pair is forwarded by the sender's core.
+    /// Core of the load generator. The kernel's own devices run there as well: a packet sent into a veth pair
+    /// is forwarded on the sender's core.
     pub generator: u32,
-    /// A device that polls.
+    /// Core of a device that polls.
     pub device: u32,
-    /// Who reads the taps while they record.
+    /// Core of the thread that reads the taps while they record.
     pub reader: u32,
-    /// The cores that others are moved off.
+    /// Cores from which other tasks are moved away.
     pub quiet: CoreSet,
     /// Whether the roles run with real-time priority.
     pub fifo: bool,
 }
 
 impl CpuAssignment {
-    /// Gives the roles their cores; None where the machine says of no core that it is usable.
+    /// Assigns cores to the roles; `None` if the machine reports no usable core.
     ///
     /// # Errors
-    /// The kernel does not say which cores there are.
+    /// Returns an error if the kernel does not list its cores.
     pub fn assign(root: &Path, middle: Middle, fifo: bool) -> Result<Option<Self>> {
         Ok(Self::of(&Cores::read(root)?, middle, fifo))
     }
@@ -56,33 +57,34 @@ impl CpuAssignment {
     fn of(cores: &Cores, middle: Middle, fifo: bool) -> Option<Self> {
         let roles = cores.assign()?;
         let housekeeping = roles.housekeeping;
-        // Without a device that polls, the core that would be its own is the best one for the generator.
+        // If no device polls, the core reserved for the device is the best one for the generator.
         let polls = middle == Middle::Ports;
         let generator = if polls { roles.generator } else { roles.dut };
         let quiet = [roles.dut, generator].into_iter().filter(|core| *core != housekeeping);
         let quiet = CoreSet::new(quiet);
-        // Of two real-time threads that never sleep, the second one on a core would never run.
+        // If two real-time threads that never sleep share a core, the second one never runs.
         let fifo = fifo && !quiet.is_empty() && !(polls && generator == roles.dut);
         Some(Self { housekeeping, generator, device: roles.dut, reader: roles.timestamper, quiet, fifo })
     }
 
-    /// For the thread that controls the trial.
+    /// Placement of the thread that controls the trial.
     pub fn for_control(&self) -> Placement {
         Placement { cpu: Some(self.housekeeping as usize), ..Placement::default() }
     }
 
-    /// For the load generator's thread.
+    /// Placement of the load generator's thread.
     pub fn for_generator(&self) -> Placement {
         self.busy(self.generator, PRIORITY)
     }
 
-    /// For the device's thread.
+    /// Placement of the device's thread.
     pub fn for_device(&self) -> Placement {
         self.busy(self.device, PRIORITY)
     }
 
-    /// For a switch between the devices: the reader's core where that is one of its own, else the generator's. There
-    /// one that polls has no real-time priority: nobody else would run.
+    /// Placement of a switch between the devices: the reader's core if the reader has a core to itself,
+    /// otherwise the generator's core. A switch that polls there gets no real-time priority, because nothing
+    /// else could run on the core.
     pub fn for_switch(&self, polls: bool) -> Placement {
         let own = ![self.housekeeping, self.generator, self.device].contains(&self.reader);
         let core = if own { self.reader } else { self.generator };
@@ -90,7 +92,7 @@ impl CpuAssignment {
         Placement { fifo: place.fifo.filter(|_| own || !polls), ..place }
     }
 
-    /// For the thread that reads the taps.
+    /// Placement of the thread that reads the taps.
     pub fn for_reader(&self) -> Placement {
         self.busy(self.reader, PRIORITY_READER)
     }
@@ -102,10 +104,10 @@ impl CpuAssignment {
     /// Claims the quiet cores for this run.
     ///
     /// # Errors
-    /// Another run measures there, or on cores that this process was moved off.
+    /// Returns an error if another run measures on these cores, or on cores that this process was moved off.
     pub fn claim(&self) -> Result<Vec<CoreClaim>> {
         let root = Path::new("/");
-        // A run that has cores for itself moves others off them: they don't look usable while it lasts.
+        // Another run may have moved this process off its cores, which then do not look usable here.
         let online = std::fs::read_to_string(root.join(ONLINE)).unwrap_or_default();
         let online = CoreSet::parse(online.trim()).unwrap_or_default();
         for core in online.without(&Cores::read(root)?.usable).cores() {
@@ -114,13 +116,13 @@ impl CpuAssignment {
         Ok(self.quiet.cores().iter().map(|core| CoreClaim::take(*core)).collect::<Result<_, _>>()?)
     }
 
-    /// The steps that move others off the quiet cores, for the run of that name, and let the roles keep
-    /// their cores: by default the kernel throttles real-time threads that never sleep, 50 ms in each second.
-    /// `stays` is a further process that is not moved. Where a profile decides on kernel workers, interrupts and throttling, tasks are
-    /// moved only.
+    /// Returns the steps that move other tasks off the quiet cores, for the run with this name, and that let
+    /// the roles keep their cores. By default, the kernel throttles real-time threads that never sleep for 50
+    /// ms in each second. `stays` is an additional process that is not moved. If a profile controls kernel
+    /// workers, interrupts and throttling, only tasks are moved.
     ///
     /// # Errors
-    /// The kernel does not say which cores there are.
+    /// Returns an error if the kernel does not list its cores.
     pub fn isolation(&self, run: &str, stays: Option<i32>, has_profile: bool) -> Result<Plan> {
         let mut plan = Plan::new();
         if self.fifo && !has_profile {
@@ -135,10 +137,10 @@ impl CpuAssignment {
         Ok(plan)
     }
 
-    /// Looks whether the quiet cores are quiet.
+    /// Checks that the quiet cores are idle.
     ///
     /// # Errors
-    /// Somebody who could not be moved keeps one busy; the message says who.
+    /// Returns an error if a task that could not be moved keeps a core busy; the message names the task.
     pub fn check_quiet(&self) -> Result<()> {
         let root = Path::new("/");
         let read = || self.quiet.cores().iter().map(|core| CoreTimes::read(root, *core)).collect::<Vec<_>>();
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn real_time_threads_that_never_sleep_have_a_core_each() {
+    fn busy_real_time_threads_get_separate_cores() {
         let fifo = |usable: &str, middle| {
             let usable = CoreSet::parse(usable).unwrap();
             let cores = Cores { usable, isolated: CoreSet::default(), siblings: Vec::new() };
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_polls_lets_the_rest_of_its_core_run() {
+    fn polling_switch_on_shared_core_has_no_real_time_priority() {
         let switch = |usable: &str, polls| {
             let usable = CoreSet::parse(usable).unwrap();
             let cores = Cores { usable, isolated: CoreSet::default(), siblings: Vec::new() };
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_have_the_quiet_cores() {
+    fn packets_get_the_quiet_cores() {
         assert_eq!(assignment("0", Middle::Ports), (0, 0, 0, String::new()));
         assert_eq!(assignment("0-1", Middle::Ports), (0, 0, 1, "1".to_owned()));
         // The kernel forwards on the sender's core.

@@ -1,4 +1,4 @@
-//! A testbed that stands: its namespaces, the ports and taps in them.
+//! A running testbed: its namespaces, ports and taps.
 
 pub mod cpus;
 pub mod neighbour;
@@ -17,26 +17,27 @@ use wiretail_host::{JOURNAL_FOLDER, Journal, Namespace, Plan};
 
 use crate::run::testbed::topology::{TapPlace, Topology};
 
-/// The folder of the sockets of a run. Its path is short, as that of a socket is 107 bytes at most (unix(7)).
+/// Returns the folder of a run's sockets. The path is short because a socket's path is limited to 107 bytes
+/// (unix(7)).
 pub fn sockets(run: &str) -> PathBuf {
     Path::new(JOURNAL_FOLDER).join(format!("{run}-sockets"))
 }
 
-/// It is removed when dropped, or by [`Testbed::remove`] with a message if that fails.
+/// A running testbed. It is removed when dropped, or by [`Testbed::remove`], which reports failures.
 pub struct Testbed {
     journal: Journal,
     topology: Topology,
     names: Vec<String>,
-    /// Keep the namespaces open, in the order of the nodes.
+    /// Handles that keep the namespaces open, in the order of the nodes.
     nodes: Vec<OwnedFd>,
 }
 
 impl Testbed {
-    /// Makes the testbed, every step journalled before it is done: first what its devices need besides, which
-    /// is there until all of them have ended.
+    /// Builds the testbed, and journals every step before executing it. The steps in `needs` come first and
+    /// are reverted last, after all devices have ended.
     ///
     /// # Errors
-    /// The step that failed; what was done before is undone.
+    /// Returns an error if a step failed; earlier steps are reverted.
     pub fn build(mut journal: Journal, topology: Topology, needs: &Plan) -> Result<Self> {
         let prefix = journal.run().to_owned();
         journal.apply_all(needs)?;
@@ -47,54 +48,55 @@ impl Testbed {
         Ok(Self { journal, topology, names, nodes })
     }
 
-    /// Makes further changes of the host, which are undone with the testbed.
+    /// Makes further changes to the host, which are reverted with the testbed.
     ///
     /// # Errors
-    /// The step that failed.
+    /// Returns an error if a step failed.
     pub fn change(&mut self, plan: &Plan) -> Result<()> {
         Ok(self.journal.apply_all(plan)?)
     }
 
-    /// Starts to record the kernel's trace; what that makes in the kernel is removed with the testbed.
+    /// Starts to record the kernel's trace. Changes to the kernel's tracing state are reverted with the
+    /// testbed.
     ///
     /// # Errors
-    /// The kernel can't be traced.
+    /// Returns an error if the kernel cannot be traced.
     pub fn trace(&mut self, spec: &TraceSpec) -> Result<Recorder> {
         Ok(Recorder::start(&mut self.journal, spec)?)
     }
 
-    /// Undoes every step.
+    /// Reverts every step.
     ///
     /// # Errors
-    /// What could not be undone; `wiretail clean` tries again.
+    /// Returns an error if a step could not be reverted; `wiretail clean` tries again.
     pub fn remove(mut self) -> Result<()> {
         self.journal.undo_all()?;
         Ok(())
     }
 
-    /// Name of the run in its journal, with which the names of its namespaces start.
+    /// Name of the run in its journal, which is also the prefix of the namespaces' names.
     pub fn name(&self) -> &str {
         self.journal.run()
     }
 
-    /// Where a virtual machine meets the switch, by the switch's end of the link that is shared memory.
+    /// Path of the socket between a virtual machine and the switch, for the switch's end of a shared-memory
+    /// link.
     pub fn socket(&self, link: &str) -> PathBuf {
         sockets(self.name()).join(link)
     }
 
-    /// What it was built by.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Where packets leave for the device: the load generator's end, and for both ways also the sink's.
+    /// Ports that send packets to the device: the load generator's, and for both directions also the sink's.
     pub fn sources(&self) -> Vec<PortSpec<'_>> {
         let ends = [(0, "out"), (self.topology.sink(), "in")];
         let ways = if self.topology.both_directions { 2 } else { 1 };
         ends.into_iter().take(ways).map(|(node, interface)| self.port(node, interface)).collect()
     }
 
-    /// The ways through the devices, each from one link to the other: all forward ones, then those back.
+    /// Paths through the devices, each from one link to the other: all forward paths, then the reverse ones.
     pub fn ways(&self) -> Vec<(PortSpec<'_>, PortSpec<'_>)> {
         let devices = 1..=self.topology.devices;
         let forward = devices.clone().map(|node| (self.port(node, "in"), self.port(node, "out")));
@@ -103,15 +105,14 @@ impl Testbed {
         forward.chain(back).collect()
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     ///
     /// # Errors
-    /// None but a name that is no name.
+    /// Returns an error if the node's name is invalid.
     pub fn namespace(&self, node: usize) -> Result<Namespace> {
         Ok(Namespace::new(&self.names[node])?)
     }
 
-    /// The taps, in the order of [`Topology::taps`].
     pub fn taps<'a>(&'a self, assignment: &'a [TapPlace]) -> Vec<TapSpec<'a>> {
         let tap = |(number, place): (usize, &'a TapPlace)| TapSpec {
             netns: Some(self.netns(place.node)),

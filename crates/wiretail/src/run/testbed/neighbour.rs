@@ -1,8 +1,9 @@
-//! Neighbours of the packets' cores.
+//! Interfering neighbours of the packets' cores.
 //!
-//! A noisy one wears out what the cores share. It sweeps through more memory than caches hold, and gives memory back and
-//! takes it anew, for which every core that runs this process has to be interrupted (TLB shootdown). A crowd only
-//! computes, a thread for each core, wherever the scheduler lets it: what any other program of a shared machine does.
+//! A noisy neighbour competes for the resources that cores share. It sweeps through more memory than the
+//! caches hold, and it frees and allocates memory, which interrupts every core that runs this process (TLB
+//! shootdown). A CPU load only computes, with one thread per core, wherever the scheduler places it, like any
+//! other program on a shared machine.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -16,28 +17,27 @@ use wiretail_dataplane::placement::Placement;
 use wiretail_host::Cores;
 use wiretail_schema::experiment::{Neighbour, Trial};
 
-/// Memory that is swept: more than a core's share of the last cache, in bytes.
+/// Size of the swept memory, in bytes: more than a core's share of the last-level cache.
 const SWEPT_LEN: usize = 64 << 20;
-/// What a cache loads at once, in bytes.
+/// Size of a cache line, in bytes.
 const LINE: usize = 64;
-/// Memory that is given back and taken anew: more than the allocator keeps for itself, in bytes.
+/// Size of the memory that is freed and allocated again, in bytes: more than the allocator caches.
 const TAKEN_LEN: usize = 4 << 20;
-/// Memory that is swept between, in bytes.
+/// Memory swept between two such allocations, in bytes.
 const BETWEEN: usize = 1 << 20;
-/// The kernel gives memory by the page, in bytes.
+/// Page size, in bytes: the unit in which the kernel provides memory.
 const PAGE: usize = 4096;
 
-/// The neighbours of a trial, while they run.
 pub struct Neighbours<'scope> {
     threads: Vec<ScopedJoinHandle<'scope, Result<Noise>>>,
 }
 
 impl<'scope> Neighbours<'scope> {
-    /// Starts those that the trial asks for; they end when `stop` is set. A crowd is where isolation moves everybody,
-    /// `beside`, or anywhere.
+    /// Starts the neighbours of a trial; they end when `stop` is set. If the cores are isolated, the threads
+    /// of a CPU load run at `beside`, where isolation moves other tasks; otherwise they run anywhere.
     ///
     /// # Errors
-    /// The kernel does not say which cores there are.
+    /// Returns an error if the kernel does not list its cores.
     pub fn start(
         scope: &'scope Scope<'scope, '_>,
         trial: &Trial,
@@ -68,10 +68,10 @@ impl<'scope> Neighbours<'scope> {
         Ok(Self { threads })
     }
 
-    /// What they did, when they were told to stop; None where there were none.
+    /// Waits for the neighbours to end, and returns their work; `None` if there were none.
     ///
     /// # Errors
-    /// A core that is not allowed.
+    /// Returns an error if a core is not allowed.
     pub fn join(self) -> Result<Option<Noise>> {
         let mut noise = None::<Noise>;
         for thread in self.threads {
@@ -85,39 +85,35 @@ impl<'scope> Neighbours<'scope> {
     }
 }
 
-/// What neighbours did.
+/// Work done by neighbours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Noise {
-    /// Bytes of memory swept.
     pub swept: u64,
-    /// How often memory was given back.
+    /// Number of times that memory was freed.
     pub given_back: u64,
-    /// How long a crowd had cores, in ns.
+    /// CPU time of a CPU load, in ns.
     pub computed_ns: u64,
 }
 
 impl Noise {
-    /// In words, for a trial's notes: a neighbour that was not let run made no noise.
+    /// Formats a note for the trial's record: a neighbour that could not run made no noise.
     pub fn note(&self) -> String {
         if self.swept == 0 {
             return format!("the CPU-load neighbour had cores for {:.3} s", self.computed_ns as f64 / 1e9);
         }
         let gib = self.swept as f64 / f64::from(1 << 30);
-        format!(
-            "the noisy neighbour swept {gib:.2} GiB of memory and gave memory back {} times",
-            self.given_back
-        )
+        format!("the noisy neighbour swept {gib:.2} GiB of memory and freed memory {} times", self.given_back)
     }
 }
 
-/// Lets the calling thread run on every core that this process may use.
+/// Allows the calling thread to run on every core of this process.
 fn go_anywhere() -> Result<()> {
     let mut cores = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|core| cores.set(core));
     Ok(sched_setaffinity(None, &cores)?)
 }
 
-/// Computes on the calling thread until it is told to stop.
+/// Computes on the calling thread until `stop` is set.
 fn compute(stop: &AtomicBool) -> Noise {
     let mut number = 1_u64;
     while !stop.load(Ordering::Relaxed) {
@@ -129,7 +125,7 @@ fn compute(stop: &AtomicBool) -> Noise {
     Noise { computed_ns: used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64, ..Noise::default() }
 }
 
-/// Makes noise on the calling thread until it is told to stop.
+/// Makes noise on the calling thread until `stop` is set.
 fn make_noise(stop: &AtomicBool) -> Noise {
     let mut memory = vec![0u8; SWEPT_LEN];
     let mut noise = Noise::default();
@@ -153,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_is_made_until_it_is_stopped() {
+    fn makes_noise_until_stopped() {
         let stop = AtomicBool::new(false);
         let noise = std::thread::scope(|scope| {
             let thread = scope.spawn(|| make_noise(&stop));
@@ -166,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_load_is_one_for_each_core() {
+    fn cpu_load_has_one_thread_per_core() {
         let text = "title = \"t\"\nseed = 1\n[dut]\nkind = \"wire\"\n[traffic]\nrate = \"1 kpps\"\n\
                     [host]\nneighbour = \"cpu-load\"\nisolate = false";
         let trial = wiretail_schema::experiment::Experiment::parse(text).unwrap().trials().remove(0);

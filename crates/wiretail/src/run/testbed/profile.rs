@@ -1,5 +1,5 @@
-//! The profile of a trial: settings of the running kernel that are as it wants them while the trial lasts, for the cores that the
-//! trial leaves alone. They are steps of the trial's own journal, and go with its testbed.
+//! The host profile of a trial: kernel settings that are changed during the trial, for the cores that the
+//! trial isolates. The changes are steps in the trial's journal and are reverted with its testbed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use wiretail_schema::host::record::HostRecord;
 
 use crate::run::testbed::cpus::CpuAssignment;
 
-/// The profile that a trial sets, if any.
+/// Returns the profile that a trial applies, if any.
 pub fn of(trial: &Trial) -> Option<Profile> {
     match trial.host.profile {
         ProfileChoice::None => None,
@@ -24,32 +24,32 @@ pub fn of(trial: &Trial) -> Option<Profile> {
     }
 }
 
-/// Refuses settings that no rule asks for.
+/// Refuses settings that match no audit rule.
 ///
 /// # Errors
-/// Names the rule and where they are listed.
+/// Returns an error if a setting is unknown; the message names it and the command that lists the rules.
 pub fn refuse(trial: &Trial) -> Result<()> {
     if of(trial).is_none() {
         return Ok(());
     }
     match trial.host.settings.names().iter().find(|name| audit::ALL.iter().all(|rule| rule.id != **name)) {
         Some(name) => bail!(
-            "host.settings names \"{name}\", which is no rule of the audit; expected all, names such as thp, or all but \
-             such names: wiretail host audit --all lists them"
+            "host.settings names \"{name}\", which is not an audit rule; expected all, names such as thp, or \
+             all but such names; wiretail host audit --all lists the rules"
         ),
         None => Ok(()),
     }
 }
 
-/// What is to be written for a trial; nothing without a profile.
+/// Returns the steps that apply a trial's profile; empty without a profile.
 ///
 /// # Errors
-/// A machine on which no core can be left alone.
+/// Returns an error if no core of this machine can be isolated.
 pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
     let Some(profile) = of(trial) else { return Ok(Vec::new()) };
     if assignment.quiet.is_empty() {
         return Err(anyhow!(
-            "host.profile leaves cores alone; expected a second core beside {}",
+            "host.profile isolates cores; expected a second core besides {}",
             assignment.housekeeping
         ));
     }
@@ -57,31 +57,31 @@ pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
     Ok(writes(Path::new("/"), &plan, &trial.host.settings))
 }
 
-/// Reads a host under `root`, some files again after `interval`; zero for once only.
+/// Reads the host below `root`. Some files are read twice, `interval` apart, or once if it is zero.
 pub fn read(root: &Path, files: &[&str], interval: Duration) -> HostRecord {
     let plan = RecordPlan { files, twice: TWICE, registers: REGISTERS, options: CONFIG_OPTIONS, interval };
     record(root, &plan, std::thread::sleep)
 }
 
-/// The plan of a recorded host.
+/// Returns the tuning plan for a recorded host.
 ///
 /// # Errors
-/// Cores that can't be had.
+/// Returns an error if the requested cores are not available.
 pub fn planned(record: &HostRecord, profile: Profile, question: &Question) -> Result<TuningPlan> {
     plan(record, profile, question, env!("CARGO_PKG_VERSION")).map_err(|error| anyhow!(error))
 }
 
-/// The plan of this host for cores that a trial leaves alone.
+/// Returns the tuning plan for this host and the cores that a trial isolates.
 ///
 /// # Errors
-/// Cores that can't be had.
+/// Returns an error if the requested cores are not available.
 pub fn here(profile: Profile, cores: &CoreSet) -> Result<TuningPlan> {
     let record = read(Path::new("/"), &files(), Duration::ZERO);
     planned(&record, profile, &Question { cores: Some(cores.clone()), role: None })
 }
 
-/// What can be changed while the machine runs, of the rules that are meant, in the order of the plan. What the kernel refuses, as
-/// interrupts that belong to a core, stays as it is.
+/// Returns the selected settings that can be changed at run time, in the order of the plan. A setting that
+/// the kernel rejects, such as an interrupt that is bound to a core, is not changed.
 pub fn writes(root: &Path, plan: &TuningPlan, rules: &Rules) -> Vec<Step> {
     let is_meant = |setting: &&Setting| rules.has(setting.rule.as_deref().unwrap_or_default());
     let write = |setting: &Setting| match (&setting.target, setting.state, &setting.wanted) {
@@ -93,7 +93,7 @@ pub fn writes(root: &Path, plan: &TuningPlan, rules: &Rules) -> Vec<Step> {
     plan.settings.iter().filter(is_meant).filter_map(write).collect()
 }
 
-/// A whole path of the machine below `root`.
+/// Maps an absolute path of the machine to a path below `root`.
 pub fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }

@@ -1,4 +1,4 @@
-//! What the load generator is to send in a trial.
+//! Traffic of a trial: the plan for the load generator.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -17,23 +17,24 @@ use crate::run::testbed::topology::{MAC_GENERATOR, MAC_SINK, Middle, Topology};
 const IP_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const IP_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
 
-/// For experiments on a local network (IEEE 802, "Local Experimental Ethertype 1"): what probes carry.
+/// Ethertype of probes: reserved for experiments on a local network (IEEE 802, "Local Experimental Ethertype
+/// 1").
 const ETHERTYPE_PROBE: [u8; 2] = [0x88, 0xb5];
-/// For experiments (RFC 3692): the protocol of probes that routers pass on.
+/// Protocol of probes that routers forward: reserved for experiments (RFC 3692).
 const PROTOCOL_PROBE: u8 = 253;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
-/// The plan of a trial that starts as soon as everything is ready.
+/// Returns the plan of a trial that starts as soon as everything is ready.
 ///
 /// # Errors
-/// A value that fits no packet; a recording that can't be read.
+/// Returns an error if a value does not fit a packet, or a recording cannot be read.
 pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     let traffic = &trial.traffic;
     let ways: u16 = match traffic.directions {
         Directions::OneWay => 1,
         Directions::Both => 2,
     };
-    // Streams of both directions take turns, so that each direction has the rate.
+    // Streams of both directions alternate, so that each direction has the configured rate.
     let rate_pps = traffic.rate.pps * u64::from(ways);
     let pattern = match traffic.pattern {
         TrafficPattern::Poisson => Pattern::Poisson { rate_pps },
@@ -41,7 +42,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
             let (on_ns, off_ns) = (traffic.on.ns_unsigned(), traffic.off.ns_unsigned());
             Pattern::OnOff { rate_pps, on_ns, off_ns }
         }
-        // A recording has its own.
+        // A recording has its own times.
         TrafficPattern::Constant | TrafficPattern::Replay if traffic.burst == 1 => {
             Pattern::Constant { rate_pps }
         }
@@ -73,12 +74,15 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     let flows = traffic.flows;
     let recording = recording(trial)?;
     if recording.is_some() && ways == 2 {
-        bail!("traffic.pattern = \"replay\" sends one way only; expected traffic.directions = \"one-way\"");
+        bail!(
+            "traffic.pattern = \"replay\" sends in one direction only; expected traffic.directions = \
+             \"one-way\""
+        );
     }
     if recording.is_some() && topology.middle == Middle::Router {
         bail!(
-            "traffic.pattern = \"replay\" sends packets as they were recorded, and a router takes those only that \
-             are sent to its own Ethernet address; expected another pattern, or another dut.kind"
+            "traffic.pattern = \"replay\" sends packets as recorded, but a router only accepts frames \
+             for its own Ethernet address; expected another pattern, or another dut.kind"
         );
     }
     // A recording has its own packets.
@@ -106,7 +110,8 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
     })
 }
 
-/// A packet forward and one back that devices pass on as they do the load generator's, without its signature.
+/// Returns a probe for each direction. Devices forward probes like the load generator's packets, but probes
+/// carry no signature.
 pub fn probes(topology: &Topology) -> [[u8; 60]; 2] {
     let [first_there, first_back] = topology.first_hops();
     let probe = |from: [u8; 6], to: [u8; 6], ips: [Ipv4Addr; 2]| {
@@ -126,20 +131,20 @@ pub fn probes(topology: &Topology) -> [[u8; 60]; 2] {
     ]
 }
 
-/// The header of a probe of IPv4 (RFC 791): 46 bytes, of 64 routers' life.
+/// Returns the headers of an IPv4 probe (RFC 791): a total length of 46 bytes and a time to live of 64.
 fn header([from, to]: [Ipv4Addr; 2]) -> [u8; 20] {
     let mut header = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, PROTOCOL_PROBE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[12..16].copy_from_slice(&from.octets());
     header[16..20].copy_from_slice(&to.octets());
     let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();
-    // RFC 1071; twenty bytes carry over once.
+    // RFC 1071: the sum of twenty bytes needs a single carry.
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
     header
 }
 
-/// Whether a frame is one of the [`probes`], wherever it has come through.
+/// Returns whether a frame is one of the [`probes`], even after devices have rewritten its headers.
 pub fn is_probe(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some(ethertype) if ethertype == ETHERTYPE_PROBE => true,
@@ -148,22 +153,23 @@ pub fn is_probe(frame: &[u8]) -> bool {
     }
 }
 
-/// Which packets carry a text; None: none.
+/// Returns which packets carry a mark; `None` if no packet does.
 ///
 /// # Errors
-/// Packets of a recording carry what they were recorded with.
+/// Returns an error if the packets come from a recording, whose contents cannot be changed.
 pub fn marks(trial: &Trial, seed: u64) -> Result<Option<Marks>> {
     let every = trial.traffic.mark_every;
     let text = trial.traffic.mark.as_bytes().to_vec();
     if every > 0 && trial.traffic.pattern == TrafficPattern::Replay {
         bail!(
-            "traffic.mark-every = {every}: packets of a recording can't be marked; expected another traffic.pattern"
+            "traffic.mark-every = {every}: packets of a recording can't be marked; expected another \
+             traffic.pattern"
         );
     }
     Ok((every > 0).then_some(Marks { every, text, seed }))
 }
 
-/// The recording to send again, if there is one.
+/// Reads the recording to replay, if there is one.
 fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
     if trial.traffic.pattern != TrafficPattern::Replay {
         return Ok(None);
@@ -172,11 +178,11 @@ fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
     crate::traffic::recording::read(path, Some(trial.traffic.rate.pps)).map(|found| Some(Arc::new(found)))
 }
 
-/// Packets that a trial sends in each direction, at most.
+/// Maximum number of packets that a trial sends in each direction.
 pub fn packets(trial: &Trial) -> u64 {
     let rate = trial.traffic.rate.pps;
     let seconds = trial.trial.duration.ns as f64 / 1e9;
-    // Poisson traffic may have more than its mean: six standard deviations.
+    // Poisson traffic may exceed its mean: add six standard deviations.
     let mean = rate as f64 * seconds;
     (mean + 6.0 * mean.sqrt()).ceil() as u64 + 1
 }
@@ -187,7 +193,7 @@ mod tests {
     use crate::run::testbed::topology::{Guests, Switch};
 
     #[test]
-    fn routers_get_probes_that_they_pass_on() {
+    fn routers_forward_ip_probes() {
         let topology = |middle| Topology {
             middle,
             devices: 1,

@@ -70,5 +70,5 @@ fn a_recording_is_sent_again() {
     std::fs::rename(bed.out(), bed.path("earlier")).expect("a name");
     bed.run().with_code(1);
     let reasons = bed.trials()[0]["reasons"].to_string();
-    assert!(reasons.contains("sends one way only"), "{reasons}");
+    assert!(reasons.contains("sends in one direction only"), "{reasons}");
 }

@@ -1,5 +1,4 @@
-//! The testbed of a trial as data: which nodes there are, how they are linked, where the taps are, and which
-//! tap's packets are looked for at which other.
+//! The testbed of a trial as data: its nodes, links and taps, and which pairs of taps are compared.
 //!
 //! ```text
 //! wire       gen ═══════════════════════════════════════ sink
@@ -10,10 +9,10 @@
 //!                 in ▏ dut1 ▕ out
 //! ```
 //!
-//! Each node is a network namespace, each double line a veth pair: a node's link towards the load
-//! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth: the other end of its
-//! link is a TAP interface, whose packets the hypervisor takes; or it shares memory with the switch, and there is no
-//! link that the kernel knows of, nor a tap.
+//! Each node is a network namespace, and each double line is a veth pair. A node's link towards the load
+//! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth pair. Either the
+//! other end of its link is a TAP interface, whose packets the hypervisor reads, or the guest shares memory
+//! with the switch. In that case, the kernel has no such link, and there can be no tap.
 
 use std::net::Ipv4Addr;
 
@@ -24,123 +23,113 @@ use wiretail_schema::experiment::{
     Trial,
 };
 
-/// The load generator's network. For tests, by RFC 2544 as of RFC 6890: no address of anybody's network.
+/// The load generator's network. RFC 2544 (see RFC 6890) reserves these addresses for benchmarks.
 pub const NETWORK_GENERATOR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 /// The sink's network.
 pub const NETWORK_SINK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
-/// Bits of their network parts.
+/// Prefix length of both networks.
 pub const NETWORK_LEN: u8 = 16;
-/// Ethernet address of the load generator's link, so that no address resolution is on the wire. It is none
-/// that `synth` writes: a bridge does not send a packet back to where it learnt the packet's address.
+/// Ethernet address of the load generator's link; it is fixed so that no address resolution appears on the
+/// wire. It differs from the addresses that `synth` writes, because a bridge does not forward a packet to the
+/// port where it learned the packet's address.
 pub const MAC_GENERATOR: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 1]);
 /// Ethernet address of the sink's link.
 pub const MAC_SINK: MacAddress = MacAddress([0x02, 0, 0, 0, 3, 2]);
 
-/// What stands between the load generator and the sink.
+/// The kind of devices between the load generator and the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Middle {
-    /// Nothing: one veth pair.
+    /// No device: one veth pair.
     Nothing,
-    /// Linux bridges.
     Bridge,
-    /// Linux routers.
     Router,
-    /// Nodes with two links whose packets the kernel forwards as a program tells it: on the core of who sends them.
+    /// Nodes with two links. A program configures the kernel to forward between them, on the sender's core.
     Kernel {
-        /// Whether that is by XDP: a veth passes on what was redirected into it only where its peer polls, as
-        /// it does with GRO.
+        /// Whether the program uses XDP. A veth only delivers frames that were redirected to it if its peer
+        /// polls, which it does with GRO.
         by_xdp: bool,
     },
-    /// Nodes with two links, for a program to forward between.
+    /// Nodes with two links, between which a program forwards.
     Ports,
 }
 
-/// What joins the nodes.
+/// What connects the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
-    /// Wires: the nodes stand in a row.
+    /// No switch: the nodes form a chain of direct links.
     None,
     /// A node with a Linux bridge for each pair of links.
     Bridge,
-    /// A node with Open vSwitch.
     Ovs,
 }
 
-/// Whether the devices are virtual machines, and what their links are.
+/// Whether the devices are virtual machines, and the type of their links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guests {
-    /// They are none.
+    /// The devices are not virtual machines.
     None,
-    /// TAP interfaces.
     Taps,
-    /// Memory that they share with the switch (vhost-user).
+    /// Memory shared with the switch (vhost-user).
     SharedMemory,
 }
 
-/// The nodes of a trial and what joins them.
+/// The nodes of a trial and their connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
-    /// What the devices are.
     pub middle: Middle,
-    /// How many there are; 0 for a wire.
+    /// Number of devices; 0 for a wire.
     pub devices: usize,
-    /// What joins them.
     pub switch: Switch,
-    /// Whether the devices are virtual machines.
     pub guests: Guests,
-    /// Whether traffic also goes from the sink to the load generator.
+    /// Whether traffic also flows from the sink to the load generator.
     pub both_directions: bool,
-    /// Whether a device's ingress is tapped where packets leave for it, not where they arrive: AF_XDP
-    /// and XDP programs take packets before a tap at the device's end can see them.
+    /// Whether a device's ingress tap is at the sender's end of the link. AF_XDP and XDP programs take
+    /// packets before a tap at the device's end can see them.
     pub tap_senders: bool,
 }
 
-/// A node's end of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkEnd {
-    /// The node.
     pub node: usize,
-    /// What the link is called there.
+    /// Name of the link in that node.
     pub link: String,
 }
 
-/// Where a tap is.
+/// Location of a tap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapPlace {
-    /// Its name: "pre", "post", "hop1", "vnf1-in", "back-pre", "back-post".
+    /// "pre", "post", "hop1", "vnf1-in", "back-pre", "back-post".
     pub name: String,
-    /// The node it is in.
     pub node: usize,
-    /// The node's link.
     pub link: String,
-    /// Which packets it sees.
+    /// Whether the tap sees arriving or departing packets.
     pub direction: Direction,
-    /// The device that its packets enter.
+    /// The device that the packets enter.
     pub enters: Option<usize>,
-    /// The device that its packets have left.
+    /// The device that the packets have left.
     pub leaves: Option<usize>,
 }
 
-/// From one tap to another.
+/// The path from one tap to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// "forward", "back", "hop1", "vnf1", "back-vnf1".
     pub name: String,
-    /// Place of the ingress tap in [`Topology::taps`].
+    /// Index of the ingress tap in [`Topology::taps`].
     pub pre: usize,
-    /// Place of the egress tap.
+    /// Index of the egress tap in [`Topology::taps`].
     pub post: usize,
 }
 
 impl Segment {
-    /// Whether it is the whole way of a direction.
+    /// Returns whether the segment covers the whole path of a direction.
     pub fn is_whole(&self) -> bool {
         ["forward", "back"].contains(&self.name.as_str())
     }
 }
 
 impl Topology {
-    /// That of a trial.
+    /// Derives the topology of a trial.
     pub fn of(trial: &Trial) -> Self {
         let dut = &trial.dut;
         let guests = match (dut.deployment, dut.network) {
@@ -181,12 +170,12 @@ impl Topology {
         }
     }
 
-    /// The sink's place among the nodes.
+    /// Index of the sink among the nodes.
     pub fn sink(&self) -> usize {
         self.devices + 1
     }
 
-    /// The switch's place among the nodes; None without one.
+    /// Index of the switch among the nodes; `None` without a switch.
     pub fn switch_node(&self) -> Option<usize> {
         (self.switch != Switch::None).then_some(self.devices + 2)
     }
@@ -199,7 +188,7 @@ impl Topology {
         first.chain(devices).chain([format!("{prefix}-sink")]).chain(switch).collect()
     }
 
-    /// The links, each from the load generator's side to the sink's, in the order that packets meet them.
+    /// The links in the order in which packets cross them, each from the load generator's side to the sink's.
     pub fn links(&self) -> Vec<(LinkEnd, LinkEnd)> {
         let end = |node: usize, link: &str| LinkEnd { node, link: link.to_owned() };
         let sink = self.sink();
@@ -215,7 +204,7 @@ impl Topology {
         links
     }
 
-    /// The pairs of links that the switch joins, both ways; empty without one.
+    /// The pairs of links that the switch connects, in both directions; empty without a switch.
     pub fn patches(&self) -> Vec<(String, String)> {
         let Some(switch) = self.switch_node() else { return Vec::new() };
         let links = self.links();
@@ -228,24 +217,24 @@ impl Topology {
         ends.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
     }
 
-    /// Whether a node is a virtual machine.
+    /// Returns whether a node is a virtual machine.
     pub fn is_guest(&self, node: usize) -> bool {
         self.guests != Guests::None && (1..=self.devices).contains(&node)
     }
 
-    /// Whether a link is memory that a guest shares with the switch: nothing that the kernel could tap.
+    /// Returns whether a link is memory shared between a guest and the switch, which the kernel cannot tap.
     pub fn is_shared(&self, (left, right): &(LinkEnd, LinkEnd)) -> bool {
         self.guests == Guests::SharedMemory && (self.is_guest(left.node) || self.is_guest(right.node))
     }
 
-    /// The switch's ends of the links that are shared memory.
+    /// The switch's ends of the shared-memory links.
     pub fn shared(&self) -> Vec<String> {
         let links = self.links().into_iter().filter(|link| self.is_shared(link));
         let ends = links.flat_map(|(left, right)| [left, right]).filter(|end| !self.is_guest(end.node));
         ends.map(|end| end.link).collect()
     }
 
-    /// The steps that make it.
+    /// Returns the steps that build the topology.
     pub fn plan(&self, prefix: &str) -> Plan {
         let nodes = self.nodes(prefix);
         let mut plan = Plan::new();
@@ -301,8 +290,8 @@ impl Topology {
         plan
     }
 
-    /// Ethernet addresses that packets are sent to, forward and back: routers take what is sent to themselves,
-    /// everything else passes on what is for the other end.
+    /// Destination Ethernet addresses, forward and back. A router only accepts frames for its own address;
+    /// all other devices forward frames for the far end.
     pub fn first_hops(&self) -> [MacAddress; 2] {
         let mac = |node, link: &str| self.mac(&LinkEnd { node, link: link.to_owned() });
         match self.middle {
@@ -339,7 +328,7 @@ impl Topology {
         }
     }
 
-    /// The taps: first those of the forward way from ingress to egress, then those of the way back.
+    /// Returns the taps from ingress to egress: first the forward direction, then the reverse direction.
     pub fn taps(&self) -> Vec<TapPlace> {
         let mut taps = self.taps_along(&self.links(), "");
         if self.both_directions {
@@ -349,7 +338,7 @@ impl Topology {
         taps
     }
 
-    /// The taps along links that packets cross in this order, each from its first end to its second.
+    /// Returns the taps along links, which packets cross in this order and from first to second end.
     fn taps_along(&self, links: &[(LinkEnd, LinkEnd)], prefix: &str) -> Vec<TapPlace> {
         let device = |node: usize| (1..=self.devices).contains(&node).then_some(node);
         let last = links.len() - 1;
@@ -360,21 +349,21 @@ impl Topology {
             let name = match (place, leaves, enters) {
                 (0, ..) => "pre".to_owned(),
                 (place, ..) if place == last => "post".to_owned(),
-                // Between two devices in a row: the end of the one is the beginning of the other. On the way
-                // back, and where devices take packets before a tap sees them, there is none.
+                // Between two devices in a chain, the egress tap of one is the ingress tap of the next. There
+                // is no such tap in the reverse direction, or if devices take packets before a tap sees them.
                 (_, Some(_), Some(_)) if self.tap_senders || !prefix.is_empty() => continue,
                 (_, Some(node), Some(_)) => format!("hop{node}"),
                 (_, None, Some(node)) => format!("vnf{node}-in"),
                 (_, Some(node), None) => format!("vnf{node}-out"),
                 (_, None, None) => continue,
             };
-            // What a device takes before a tap sees it is seen where it leaves for the device.
+            // A device may take packets before a tap sees them; the tap is then at the sender's end.
             let hidden = self.devices == 0 || self.tap_senders && enters.is_some();
             let (end, direction) = if hidden { (from, Direction::Out) } else { (to, Direction::In) };
             let (node, link) = (end.node, end.link.clone());
             taps.push(TapPlace { name: format!("{prefix}{name}"), node, link, direction, enters, leaves });
         }
-        // A wire has one link, and a tap at either end of it.
+        // A wire has one link, with a tap at either end.
         if last == 0 {
             let (node, link) = (links[0].1.node, links[0].1.link.clone());
             let name = format!("{prefix}post");
@@ -383,7 +372,8 @@ impl Topology {
         taps
     }
 
-    /// What is to be evaluated: the whole way forward first, then back, then each device by itself.
+    /// Returns the segments to evaluate: the whole forward path first, then the reverse path, then each
+    /// device.
     pub fn segments(&self) -> Vec<Segment> {
         let taps = self.taps();
         let place = |name: &str| taps.iter().position(|tap| tap.name == name);
@@ -408,13 +398,13 @@ impl Topology {
     }
 }
 
-/// The number at the end of a link's name.
+/// Parses the number at the end of a link's name.
 fn number_of(link: &str) -> u8 {
     link.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
 }
 
 impl TapPlace {
-    /// Where it is, in words.
+    /// Describes the tap's location for display.
     pub fn describe(&self, topology: &Topology) -> String {
         let node = match self.node {
             0 => "load generator".to_owned(),

@@ -1,19 +1,19 @@
-//! The kernel's own router as a device: what its namespaces need so that it passes the load generator's packets on,
-//! and nothing else is on the wire.
+//! The kernel's router as a device: the configuration of its namespaces. It makes a router forward the load
+//! generator's packets and keeps all other packets off the wire.
 //!
 //! ```text
 //! 198.18.0.0/16        169.254.0.0/30         169.254.1.0/30        198.19.0.0/16
 //! load generator ══ .1 ═════════ .2 router 1 .1 ═════════ .2 sink (or router 2) ══
 //! ```
 //!
-//! Each link has a network of its own, from which routers have their addresses; load generator and sink have none, they
-//! are only told of to the router beside them. What is for the sink's network goes to the next one towards it, what
-//! is for the load generator's to the next one back, each at an Ethernet address that is known from the
-//! beginning: nobody ever asks for one (ARP).
+//! Each link has its own network, from which the routers get their addresses. The load generator and the sink
+//! have no addresses: the adjacent router has static entries for them. Packets for the sink's network go to
+//! the next node towards the sink, and packets for the load generator's network to the next node back. All
+//! Ethernet addresses are configured statically, so no ARP request is ever sent.
 //!
-//! A router takes what is sent to its own Ethernet address, so the load generator sends to the first router's
-//! ([`Topology::first_hops`]). It rewrites both Ethernet addresses, and the time to live with its checksum; the
-//! load generator's signature, by which packets are known again, is behind all that.
+//! A router accepts frames for its own Ethernet address, so the load generator sends to the first router's
+//! address ([`Topology::first_hops`]). The router rewrites both Ethernet addresses, and the time to live with
+//! its checksum. The load generator's signature, which identifies packets, follows after these fields.
 
 use std::net::Ipv4Addr;
 
@@ -22,38 +22,38 @@ use wiretail_host::{MacAddress, Plan, Step};
 use super::{NETWORK_GENERATOR, NETWORK_LEN, NETWORK_SINK};
 use crate::run::testbed::topology::{LinkEnd, Topology};
 
-/// Bits of a link's network: four addresses, of which two are usable.
+/// Prefix length of a link's network: four addresses, two of them usable.
 const LINK_LEN: u8 = 30;
 
 /// One of the two sides of a router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
-    /// Its link to there.
     pub link: String,
-    /// Its own address on the link.
+    /// The router's own address on the link.
     pub own: Ipv4Addr,
-    /// Address of the next node on the link, in the same network of four.
+    /// Address of the next node on the link, in the same network of four addresses.
     pub next: Ipv4Addr,
     /// The next node's Ethernet address on the link.
     pub mac: MacAddress,
-    /// What is to be sent there: a network, and the bits of its network part.
+    /// The network that is reached through this side, and its prefix length.
     pub behind: (Ipv4Addr, u8),
 }
 
-/// The steps that make a router of a namespace whose links are up. They go with the namespace.
+/// Returns the steps that turn a namespace with active links into a router. The namespace's removal reverts
+/// them.
 pub fn plan(namespace: &str, sides: &[Side; 2]) -> Plan {
     let mut plan = Plan::new();
     let mut sysctl = |name: &str, value: &str| {
         let (namespace, name) = (namespace.to_owned(), format!("net/ipv4/{name}"));
         plan.push(Step::SetSysctl { namespace, name, value: value.to_owned() });
     };
-    // The larger value of all and of the link's own holds: whether a packet came from where the answer would go
-    // is not looked up. A namespace may have inherited that it is.
+    // Disables the reverse path filter. The larger of the values for `all` and for the link applies, and a
+    // namespace may inherit either one.
     sysctl("conf/all/rp_filter", "0");
     for side in sides {
         sysctl(&format!("conf/{}/rp_filter", side.link), "0");
     }
-    // Packets never leave where they came from: there are no ICMP redirects to switch off.
+    // ICMP redirects need not be disabled: packets never leave on the link on which they arrived.
     sysctl("ip_forward", "1");
     let place = || Some(namespace.to_owned());
     for side in sides {
@@ -73,10 +73,10 @@ pub fn plan(namespace: &str, sides: &[Side; 2]) -> Plan {
     plan
 }
 
-/// The sides of the router at a node, towards the load generator and towards the sink.
+/// Returns the sides of a node's router: towards the load generator, and towards the sink.
 pub fn sides(topology: &Topology, node: usize) -> [Side; 2] {
     let mac = |node, link: &str| topology.mac(&LinkEnd { node, link: link.to_owned() });
-    // The link behind a node has its number, and the node's side of it the first address.
+    // A node's `out` link has the node's number, and the node has the first address on it.
     let address = |link: usize, host| Ipv4Addr::new(169, 254, link as u8, host);
     [
         Side {
@@ -102,7 +102,7 @@ mod tests {
     use crate::run::testbed::topology::{Guests, MAC_GENERATOR, MAC_SINK, Middle, Switch};
 
     #[test]
-    fn routers_in_a_row_know_each_other() {
+    fn adjacent_routers_know_each_other() {
         let topology = Topology {
             middle: Middle::Router,
             devices: 2,

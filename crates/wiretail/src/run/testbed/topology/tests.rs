@@ -1,4 +1,4 @@
-//! What each topology is made of.
+//! Links, taps and segments of each topology.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn segments(topology: &Topology) -> Vec<(String, usize, usize)> {
 }
 
 #[test]
-fn a_wire_is_tapped_at_both_ends() {
+fn wire_is_tapped_at_both_ends() {
     let wire = topology(Middle::Nothing, 0);
     let expected = ["pre: out of the load generator, leaving", "post: in of the sink, arriving"];
     assert_eq!(assignment(&wire), expected);
@@ -30,7 +30,7 @@ fn a_wire_is_tapped_at_both_ends() {
 }
 
 #[test]
-fn hops_are_tapped_between() {
+fn chain_is_tapped_between_hops() {
     let chain = topology(Middle::Bridge, 2);
     let expected = [
         "pre: in of the device 1, arriving",
@@ -43,7 +43,7 @@ fn hops_are_tapped_between() {
 }
 
 #[test]
-fn both_directions_are_two_segments() {
+fn both_directions_give_two_segments() {
     let both = Topology { both_directions: true, ..topology(Middle::Ports, 1) };
     let expected = [("forward", 0, 1), ("back", 2, 3)];
     assert_eq!(segments(&both), expected.map(|(name, pre, post)| (name.to_owned(), pre, post)));
@@ -58,7 +58,7 @@ fn both_directions_are_two_segments() {
 }
 
 #[test]
-fn a_switch_joins_devices() {
+fn switch_connects_devices() {
     let chain = Topology { switch: Switch::Bridge, ..topology(Middle::Ports, 2) };
     let patches = [("in", "to1"), ("from1", "to2"), ("from2", "out")];
     assert_eq!(chain.patches(), patches.map(|(left, right)| (left.to_owned(), right.to_owned())));
