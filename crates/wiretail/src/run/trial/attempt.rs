@@ -1,4 +1,4 @@
-//! One attempt at a trial: what it needs, and what it leaves.
+//! One attempt at a trial: its inputs and its results.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -9,26 +9,24 @@ use wiretail_schema::run::TrialRecord;
 
 use crate::run::trial::progress::Line;
 
-/// What an attempt needs.
+/// Inputs of an attempt.
 pub struct Attempt<'a> {
-    /// The trial.
     pub trial: &'a Trial,
-    /// Seed of this trial.
     pub seed: u64,
-    /// How long to send, in ns: what is left of the trial's duration.
+    /// Remaining time to send, in ns.
     pub duration_ns: u64,
-    /// Where its captures go.
+    /// Directory of the captures.
     pub directory: &'a Path,
-    /// Set when the run is to end.
+    /// Set when the run must stop.
     pub stop: &'a AtomicBool,
-    /// Shows how far it is.
+    /// Displays the progress.
     pub line: &'a Line,
 }
 
-/// What an attempt left.
+/// Results of an attempt.
 pub struct Recorded {
-    /// Counters of everybody.
+    /// Counters of the generator, devices and taps.
     pub record: TrialRecord,
-    /// When cores were taken from their roles, whole: from, to, in ns since 1970.
+    /// Full spans in which the roles lost their cores: start and end, in ns since 1970.
     pub stalls: Vec<Span>,
 }

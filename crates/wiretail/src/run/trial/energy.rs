@@ -1,4 +1,5 @@
-//! What a trial takes of energy (`[energy]`): one meter beside it, told when a state begins and ends.
+//! Energy consumption of a trial (`[energy]`): a meter that runs during the trial, with marks where states
+//! begin and end.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,15 +17,15 @@ use wiretail_schema::run::energy::{ENERGY_FILE, Energy, EnergySource, EnergyStat
 use crate::analyze::outputs;
 use crate::run::testbed::cpus::CpuAssignment;
 
-/// Shortest time from one reading of a command to the next, in ns.
+/// Shortest interval between two readings of a command, in ns.
 const INTERVAL_NS_MIN: u64 = 10_000_000;
-/// How often somebody who waits looks whether the run is to end.
+/// Interval at which a wait checks whether the run must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Refuses a trial that can't be measured as it says.
+/// Refuses a trial whose energy cannot be measured as requested.
 ///
 /// # Errors
-/// Why not, and which key to set.
+/// Returns an error if the trial is refused; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     let interval = trial.energy.interval;
     if trial.energy.source == EnergyChoice::Command && interval.ns_unsigned() < INTERVAL_NS_MIN {
@@ -33,7 +34,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// Whether a trial asks for a source by its name, not for what there may be.
+/// Returns whether a trial requests a specific source, rather than any available one.
 pub fn is_asked(trial: &Trial) -> bool {
     match trial.energy.source {
         EnergyChoice::Rapl | EnergyChoice::Command => true,
@@ -41,29 +42,28 @@ pub fn is_asked(trial: &Trial) -> bool {
     }
 }
 
-/// The meter of a trial.
 #[derive(Default)]
 pub struct Metering {
-    /// None where there is no source.
+    /// `None` without a source.
     meter: Option<Meter>,
-    /// Why not.
+    /// Why the source is missing.
     absent: Option<String>,
-    /// Whether this very source was asked for: then a note says that it is not there.
+    /// Whether the source was requested explicitly, so that its absence is noted.
     asked: bool,
-    /// How long the idle host and the waiting device are measured.
+    /// How long the idle host is measured.
     idle: Duration,
     available: Duration,
-    /// The state that has begun.
+    /// The current state, and when it began.
     begun: Option<(EnergyState, u64)>,
     spans: Vec<StateSpan>,
 }
 
 impl Metering {
-    /// Starts the meter that the trial asks for, on the control's core. One that can't be had is no reason to stop a trial:
-    /// its delays stand without it.
+    /// Starts the requested meter on the control core. A meter that fails to start does not stop the trial,
+    /// whose delays are valid without it.
     pub fn start(trial: &Trial, assignment: Option<&CpuAssignment>, stop: &AtomicBool) -> Self {
         let beside = assignment.map(CpuAssignment::for_control).unwrap_or_default();
-        // Refused, it stays where this thread is, which is the control's core as well.
+        // If the placement fails, the meter stays on this thread's core, which is also the control core.
         let place = move || drop(beside.apply());
         let keys = &trial.energy;
         let meter = match keys.source {
@@ -83,7 +83,7 @@ impl Metering {
         Self { meter, absent, asked, idle, available, begun: None, spans: Vec::new() }
     }
 
-    /// Stays in a state for as long as the experiment says; not at all where nothing measures it.
+    /// Remains in a state for the configured time, or not at all without a meter.
     pub fn hold(&mut self, state: EnergyState, stop: &AtomicBool) {
         let time = if state == EnergyState::Idle { self.idle } else { self.available };
         if time.is_zero() || self.meter.is_none() {
@@ -97,22 +97,22 @@ impl Metering {
         self.end();
     }
 
-    /// A state begins.
+    /// Marks the beginning of a state.
     pub fn begin(&mut self, state: EnergyState) {
         self.begun = self.meter.as_ref().map(|meter| (state, meter.begin()));
     }
 
-    /// The state that has begun ends.
+    /// Marks the end of the current state.
     pub fn end(&mut self) {
         if let (Some(meter), Some((state, from_ns))) = (&self.meter, self.begun.take()) {
             self.spans.push(StateSpan { state, from_ns, to_ns: meter.end() });
         }
     }
 
-    /// Ends the meter, writes down what it said, and what follows from that into the trial's record.
+    /// Stops the meter, writes its readings, and adds the resulting energy to the trial's record.
     ///
     /// # Errors
-    /// A full disk.
+    /// Returns an error if the file cannot be written.
     pub fn finish(self, directory: &Path, record: &mut TrialRecord) -> Result<()> {
         let packets = record.generator.as_ref().map_or(0, |generator| generator.sent);
         record.energy = match (self.meter, self.absent) {
@@ -130,7 +130,7 @@ impl Metering {
     }
 }
 
-/// What is to be noted: why states have no numbers, or why there is no source though it was asked for.
+/// Returns a note on states without numbers, or on a requested source that is missing.
 fn note(energy: &Energy, asked: bool) -> Option<String> {
     let reason = energy.reason.as_ref()?;
     match energy.source {
@@ -139,7 +139,7 @@ fn note(energy: &Energy, asked: bool) -> Option<String> {
     }
 }
 
-/// The readings as `energy.csv`: a line for each domain of each.
+/// Formats the readings as `energy.csv`: a line per domain and reading.
 fn table(readings: &Readings, spans: &[StateSpan], realtime_minus_monotonic_ns: i64) -> String {
     let unit = if readings.source == EnergySource::Rapl { "joules" } else { "watts" };
     let mut text = format!("at_ns,state,domain,{unit}\n");
@@ -148,7 +148,7 @@ fn table(readings: &Readings, spans: &[StateSpan], realtime_minus_monotonic_ns: 
         let state = state.map(|span| span.state.to_string()).unwrap_or_default();
         let at_ns = (reading.at_ns as i64).saturating_add(realtime_minus_monotonic_ns);
         for ((domain, _), value) in readings.domains.iter().zip(&reading.values) {
-            // A name comes from the kernel, and is none of more than one field.
+            // The name comes from the kernel and must fit into one CSV field.
             let domain = domain.replace([',', '"', '\n'], "_");
             let _ = writeln!(text, "{at_ns},{state},{domain},{value}");
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_a_command_that_prints_a_constant() {
+    fn measures_states_with_a_constant_command() {
         let trial = trial(
             "source = \"command\"\ncommand = \"while true; do echo 50; sleep 0.01; done\"\ninterval = \"10 ms\"\n\
              idle = \"100 ms\"\n",
@@ -186,7 +186,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         metering.finish(folder.path(), &mut record).unwrap();
         let energy = record.energy.unwrap();
-        // Of the available state nothing was asked for.
+        // No time was configured for the available state.
         let [idle] = &energy.states[..] else { panic!("{energy:?}") };
         assert!((idle.watts - 50.0).abs() < 1e-9 && idle.seconds >= 0.1, "{idle:?}");
         assert!((idle.total.joules - 50.0 * idle.seconds).abs() < 1e-9);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_not_there_is_noted_where_it_was_asked_for() {
+    fn notes_missing_source_only_if_requested() {
         let told = |text: &str| {
             let (trial, stop) = (trial(text), AtomicBool::new(false));
             let mut record = validity::blank(&trial, TrialState::Valid, Vec::new());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_have_a_least() {
+    fn rejects_intervals_below_minimum() {
         let command = "source = \"command\"\ncommand = \"echo 1\"\n";
         assert!(refuse(&trial(&format!("{command}interval = \"10 ms\""))).is_ok());
         let error = refuse(&trial(&format!("{command}interval = \"9 ms\""))).unwrap_err().to_string();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn joules_are_written_with_their_state() {
+    fn table_lists_joules_with_their_state() {
         let readings = Readings {
             source: EnergySource::Rapl,
             resolution_ns: 1,

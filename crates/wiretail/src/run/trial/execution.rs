@@ -1,4 +1,4 @@
-//! One trial execution: its packets sent through devices that are ready, and what was counted meanwhile.
+//! One trial execution: its packets are sent through devices that are ready, and counters are read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -30,55 +30,52 @@ use crate::run::trial::interrupts::CoreCounters;
 use crate::run::trial::recorder::{Recorder, Watched};
 use crate::run::trial::store::LiveView;
 
-/// After the generator has ended: packets still missing when nothing was seen for this long are lost.
+/// Time without any packet after which missing packets count as lost, once the generator has ended.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Upper bound on draining a device that has fallen behind.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// Longest delay between a packet at a tap and its being counted.
+/// Longest delay between a packet at a tap and its counting.
 const COUNTED: Duration = Duration::from_millis(100);
-/// Packets may be in flight for this long after the last departure.
+/// Time for packets in flight after the last departure.
 const LAST_IN_FLIGHT: Duration = Duration::from_millis(5);
-/// Least time the load generator may take beyond its plan: it catches up with late packets.
+/// Minimum time that the load generator may exceed its plan while it catches up with late packets.
 const OVERTIME: Duration = Duration::from_secs(5);
 /// How often the control thread checks generator, devices and recorder.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Slots of the load generator's sending ring, where one is asked for.
+/// Slots of the load generator's sending ring, if one is used.
 const RING_SLOTS: usize = 1024;
 
-/// A load generator whose ports may be of any kind.
+/// A load generator with ports of any kind.
 type LoadGenerator = Generator<Box<dyn TxPort + Send>>;
 
-/// A trial's packets, and what the taps saw of them.
+/// The packets of a trial, and the tap reports.
 pub struct TrialExecution {
-    /// What was sent.
     pub sent: Sent,
-    /// What each tap saw.
     pub taps: Vec<TapReport>,
 }
 
-/// What was sent.
+/// Report of the sending phase.
 pub struct Sent {
     pub generator: GeneratorReport,
     /// The load generator's thread.
     pub thread: i32,
     /// When packets were in flight, in ns of the monotonic clock.
     pub traffic: Range<u64>,
-    /// What devices counted meanwhile, if they report counters while they run.
+    /// Counters of devices that report them while they run.
     pub counted: Vec<Counted>,
-    /// Of the device's and the load generator's core, meanwhile.
+    /// Interrupts of the device's and the load generator's core during the traffic.
     pub interrupts: Vec<InterruptDelta>,
-    /// How often the device's core went to sleep meanwhile, where the kernel counts it.
+    /// How often the device's core went to sleep during the traffic, if the kernel counts it.
     pub slept: Option<u64>,
     pub noise: Option<Noise>,
 }
 
-/// A testbed whose devices forward and whose taps record.
 pub struct TestbedContext<'a, 'scope, 'env> {
     pub testbed: &'a Testbed,
     pub assignment: Option<&'a CpuAssignment>,
     pub devices: &'a mut Devices<'scope>,
     pub recorder: &'a Recorder<'scope, 'env>,
-    /// What the recorder has seen so far.
+    /// Counts of the packets that the recorder has seen.
     pub watched: &'a Watched,
 }
 
@@ -88,11 +85,12 @@ impl TestbedContext<'_, '_, '_> {
         settle(self.watched, COUNTED);
     }
 
-    /// Sends the packets of one trial and waits until the devices have forwarded them. `inject` starts the injected
-    /// interference and returns its origin, in ns of the monotonic clock.
+    /// Sends the packets of one trial, and waits until the devices have forwarded them. `inject` starts the
+    /// injected interference and returns its origin, in ns of the monotonic clock.
     ///
     /// # Errors
-    /// If the load generator cannot send as planned, or a device does not report its counters.
+    /// Returns an error if the load generator cannot send as planned, or a device does not report its
+    /// counters.
     pub fn send(
         &mut self,
         attempt: &Attempt<'_>,
@@ -116,7 +114,7 @@ impl TestbedContext<'_, '_, '_> {
         Ok(Sent { generator, thread, traffic, counted, interrupts, slept, noise })
     }
 
-    /// The load generator of an attempt, its ports open.
+    /// Opens the ports of an attempt's load generator.
     fn generator(&self, attempt: &Attempt<'_>) -> Result<LoadGenerator> {
         let mut plan = traffic::plan(attempt.trial, attempt.seed)?;
         plan.end = End::DurationNs(attempt.duration_ns);
@@ -125,7 +123,8 @@ impl TestbedContext<'_, '_, '_> {
         let kind = match attempt.trial.traffic.socket {
             GeneratorSocket::Xdp if !qdisc_bypass => {
                 bail!(
-                    "frames of traffic.socket = \"xdp\" are not seen by the tap at the sender's end, which this device needs"
+                    "this device needs a tap at the sender's end, which does not see frames of \
+                     traffic.socket = \"xdp\""
                 )
             }
             GeneratorSocket::Xdp => PortKind::Xdp,
@@ -139,8 +138,8 @@ impl TestbedContext<'_, '_, '_> {
         Ok(Generator::new(ports, plan)?)
     }
 
-    /// Runs the load generator on a thread of its own, next to the neighbours, and watches it until it ends. Returns its
-    /// report, its thread and what the neighbours did.
+    /// Runs the load generator on its own thread, starts the neighbours, and watches the generator until it
+    /// ends. Returns its report, its thread and the work of the neighbours.
     fn generate(
         &self,
         attempt: &Attempt<'_>,
@@ -170,8 +169,9 @@ impl TestbedContext<'_, '_, '_> {
         Ok((report, thread.into_inner(), noise))
     }
 
-    /// Shows progress while the load generator sends, and halts it if the user, a device, the recorder or the deadline
-    /// ends the trial. A device or recorder that has failed reports the reason when it is stopped.
+    /// Displays progress while the load generator sends, and halts it if the user, a device, the recorder or
+    /// the deadline ends the trial. A device or recorder that has failed reports the reason when it is
+    /// stopped.
     fn watch<T>(
         &self,
         attempt: &Attempt<'_>,
@@ -203,8 +203,8 @@ fn refuse_slow_generator(attempt: &Attempt<'_>, report: &GeneratorReport, begun_
     let taken = Duration::from_nanos(monotonic_ns() - begun_ns);
     if !report.complete && taken > deadline(attempt) {
         bail!(
-            "the load generator did not keep up: {} packets were sent in {:.1} s; ask for a lower rate, or for less \
-             company on its core",
+            "the load generator did not keep up: {} packets were sent in {:.1} s; use a lower rate, or \
+             reduce the load on its core",
             report.sent,
             taken.as_secs_f64()
         );
@@ -212,7 +212,7 @@ fn refuse_slow_generator(attempt: &Attempt<'_>, report: &GeneratorReport, begun_
     Ok(())
 }
 
-/// Waits until every packet has arrived or is lost: nothing was seen for `patience`.
+/// Waits until every packet has arrived, or until no packet was seen for `patience` and the others are lost.
 fn settle(watched: &Watched, patience: Duration) {
     let begun = Instant::now();
     let (mut seen, mut since) = (watched.seen(), begun);
@@ -226,7 +226,7 @@ fn settle(watched: &Watched, patience: Duration) {
     }
 }
 
-/// A thread's result; a panic of the thread continues in the caller.
+/// Returns a thread's result; a panic of the thread continues in the caller.
 pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,5 +1,5 @@
-//! What happened to the packets' cores during the traffic, by the kernel's counters. Reading them takes some 30 µs, so it
-//! is done right before the traffic and right after it only.
+//! Interrupts on the measurement cores during the traffic, from the kernel's counters. A reading takes some
+//! 30 µs, so it is done only right before and right after the traffic.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use wiretail_schema::run::InterruptDelta;
 
 use crate::run::testbed::cpus::CpuAssignment;
 
-/// The counters of the device's and the load generator's core, before the traffic.
+/// Counters of the device's and the load generator's core, before the traffic.
 pub struct CoreCounters {
     cores: Vec<u32>,
     interrupts: Reading,
@@ -19,7 +19,7 @@ pub struct CoreCounters {
 }
 
 impl CoreCounters {
-    /// Reads them now; no cores without an assignment.
+    /// Reads the counters; lists no cores without an assignment.
     pub fn read(assignment: Option<&CpuAssignment>) -> Self {
         let device = assignment.map(|assignment| assignment.device);
         Self {
@@ -30,7 +30,8 @@ impl CoreCounters {
         }
     }
 
-    /// Interrupts since then, and how often the device's core went to sleep, where the kernel counts that.
+    /// Returns the interrupts since then, and how often the device's core went to sleep if the kernel counts
+    /// it.
     pub fn since(&self) -> (Vec<InterruptDelta>, Option<u64>) {
         let interrupts = self.interrupts.until(&Reading::now(), &self.cores);
         let slept = sleeps_of(self.device).zip(self.sleeps).map(|(after, before)| after - before);
@@ -42,17 +43,16 @@ fn sleeps_of(core: Option<u32>) -> Option<u64> {
     sleeps(Path::new("/"), core?)
 }
 
-/// A reading of `/proc/interrupts`; empty where there is none.
+/// A reading of `/proc/interrupts`; empty if the file does not exist.
 pub struct Reading(String);
 
 impl Reading {
-    /// Takes it now.
     pub fn now() -> Self {
         Self(fs::read_to_string("/proc/interrupts").unwrap_or_default())
     }
 
-    /// Which counters of these cores have risen since, and by how much; those of a core that rose most first.
-    /// Nothing where the kernel writes them in a way that is not known.
+    /// Returns the counters of these cores that have increased, and by how much. For each core, the largest
+    /// increase comes first. Returns nothing if the format is unknown.
     pub fn until(&self, later: &Self, cores: &[u32]) -> Vec<InterruptDelta> {
         let Ok(table) = parse_proc_interrupts(&[(0, &self.0), (1, &later.0)]) else { return Vec::new() };
         let [before, after] = &table.rows[..] else { return Vec::new() };

@@ -1,10 +1,11 @@
-//! One trial, from the first packet to the verdict on its validity.
+//! One trial, from the first packet to its validity.
 //!
-//! - [`session`]: a device that is started, measured by one trial or several, and stopped;
-//! - [`execution`]: one trial in it: recorders, generator, device, counters;
-//! - [`recorder`] and [`store`]: what becomes of the stamped packets; [`soak`]: a record a second instead of packets;
-//! - [`tracing`], [`energy`], [`interrupts`]: what is measured beside the packets;
-//! - [`validity`]: whether the numbers mean anything.
+//! - [`session`]: a device that is started, measured by one or several trials, and stopped;
+//! - [`execution`]: one trial in a session: generator, devices, counters;
+//! - [`recorder`] and [`store`]: timestamps of the taps and their storage; [`soak`]: one record per second
+//!   instead of packets;
+//! - [`tracing`], [`energy`], [`interrupts`]: measurements besides the packets;
+//! - [`validity`]: whether the numbers describe the device.
 
 pub mod attempt;
 pub mod energy;

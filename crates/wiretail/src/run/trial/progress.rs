@@ -1,4 +1,4 @@
-//! How far a run is: a line on a terminal that is drawn again and again, and a line a trial anywhere else.
+//! Progress of a run: a line that is redrawn on a terminal, or else one line per trial.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use wiretail_schema::experiment::Trial;
 
 use crate::run::trial::soak::LiveStats;
 
-/// What a trial takes besides sending: building the testbed, starting the device, evaluating.
+/// Time of a trial besides sending: building the testbed, starting the device, evaluating.
 pub const AROUND: Duration = Duration::from_millis(1500);
 
-/// The line of the trial that is under way.
+/// Progress line of the current trial.
 pub struct Line {
     head: String,
     duration: Duration,
@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// For the first of `trials`, those that are still to be done, out of `total`.
+    /// Creates the line for the first of the remaining `trials`, out of `total`.
     pub fn new(trials: &[&Trial], total: usize, quiet: bool) -> Self {
         let of = |trial: &&Trial| Duration::from(trial.trial.duration);
         let number = total + 1 - trials.len();
@@ -34,19 +34,19 @@ impl Line {
         }
     }
 
-    /// For a trial of which nobody knows how many will follow.
+    /// Creates the line for a trial of a search, whose number of trials is not known in advance.
     pub fn of_search(head: String, trial: &Trial, quiet: bool) -> Self {
         let duration = trial.trial.duration.into();
         let terminal = !quiet && std::io::stderr().is_terminal();
         Self { head, duration, after: Duration::ZERO, terminal }
     }
 
-    /// Time until the trial has sent everything, but some at least.
+    /// Remaining sending time, but at least 5 ms.
     pub fn left(&self, elapsed: Duration) -> Duration {
         self.duration.saturating_sub(elapsed).max(Duration::from_millis(5))
     }
 
-    /// Draws the line, on a terminal.
+    /// Redraws the line on a terminal.
     pub fn show(&self, elapsed: Duration, sent: &CounterReading, missing: i64, live: Option<LiveStats>) {
         if !self.terminal {
             return;
@@ -60,7 +60,7 @@ impl Line {
                 let (p99, max) = (time(live.p99_ns_last), time(live.max_ns));
                 format!("{} lost  p99 {p99}  max {max}", count(live.lost))
             }
-            None => format!("{} under way or lost", count(missing.max(0) as u64)),
+            None => format!("{} in flight or lost", count(missing.max(0) as u64)),
         };
         self.draw(&format!(
             "{}  {} left, {} of the run  {} packets/s{late}  {fate}",
@@ -71,7 +71,7 @@ impl Line {
         ));
     }
 
-    /// Replaces the line by what became of the trial.
+    /// Replaces the line with the trial's outcome.
     pub fn end(&self, outcome: &str) {
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let _ = writeln!(std::io::stderr(), "{start}{}  {outcome}", self.head);
@@ -82,7 +82,7 @@ impl Line {
     }
 }
 
-/// "2 h 5 min", "12 s".
+/// Formats a time such as "2 h 5 min" or "12 s".
 pub fn seconds(time: Duration) -> String {
     let s = time.as_secs();
     match s {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_short() {
+    fn formats_short_times() {
         assert_eq!(seconds(Duration::from_secs(7500)), "2 h 5 min");
         assert_eq!(seconds(Duration::from_secs(61)), "1 min 1 s");
     }

@@ -1,4 +1,4 @@
-//! The record of a trial: what everybody counted, and whether that says something about the device.
+//! The record of a trial: all counters, and whether they describe the device.
 
 use anyhow::Result;
 use wiretail_dataplane::clock::clock_offset;
@@ -15,10 +15,11 @@ use crate::run::trial::execution::TrialExecution;
 use crate::run::trial::store::SOURCE;
 use crate::run::trial::validity;
 
-/// The records of takes, beside what the devices say at their end; what was stalled meanwhile goes into the directory of each.
+/// Returns the records of trial executions, including the devices' final reports. Writes the stalls of each
+/// trial into its directory.
 ///
 /// # Errors
-/// A full disk.
+/// Returns an error if a file cannot be written.
 pub fn record_all(
     attempts: &[Attempt<'_>],
     takes: &[TrialExecution],
@@ -42,8 +43,8 @@ pub fn record_all(
     Ok(all)
 }
 
-/// What is to be noted of devices that were kept for several trials and tell their counters at their end, if they disagree
-/// with what the taps saw in all of these.
+/// Returns notes on devices that were kept for several trials and report their counters only when they end,
+/// if the counters differ from the packets that the taps saw in all of these trials.
 fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> Vec<String> {
     let mut taps = tap_records(topology);
     for (place, tap) in taps.iter_mut().enumerate() {
@@ -54,8 +55,7 @@ fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> V
     notes.map(|note| format!("in {} trials together, {note}", all.len())).collect()
 }
 
-/// The trial's record: what everybody counted, and whether that says something about the device. `alone` says that the device was
-/// there for this trial only.
+/// Returns the record of one trial. `alone` means that the device served only this trial.
 fn record(
     trial: &Trial,
     topology: &Topology,
@@ -82,10 +82,10 @@ fn record(
     record.notes = stalls.notes;
     record.notes.extend(record.devices.iter().filter_map(devices::disagreement));
     if trial.host.fifo && !assignment.is_some_and(|assignment| assignment.fifo) {
-        record.notes.push("without real-time priority: the load generator has no core of its own".to_owned());
+        record.notes.push("no real-time priority: the load generator shares its core".to_owned());
     }
     if let (Some(times @ 1..), CoreIdle::Poll) = (sent.slept, trial.host.idle) {
-        record.notes.push(format!("the device's core slept {times} times, though it was asked to poll"));
+        record.notes.push(format!("the device's core slept {times} times, although polling was requested"));
     }
     record.notes.extend(sent.noise.as_ref().map(|noise| noise.note()));
     record.notes.extend(device.notes.iter().cloned());
@@ -105,7 +105,7 @@ fn record(
     Recorded { record, stalls: stalls.spans }
 }
 
-/// The segments of a trial in this directory, not evaluated yet.
+/// Returns the segments of a trial in this directory, not yet evaluated.
 pub fn segment_records(topology: &Topology, directory: &str) -> Vec<SegmentRecord> {
     let taps = topology.taps();
     let segments = topology.segments().into_iter().enumerate();
@@ -122,7 +122,7 @@ pub fn segment_records(topology: &Topology, directory: &str) -> Vec<SegmentRecor
     segments.map(record).collect()
 }
 
-/// The taps of a trial, before they have counted anything.
+/// Returns the taps of a trial, with all counters at zero.
 pub fn tap_records(topology: &Topology) -> Vec<TapRecord> {
     let record = |place: &TapPlace| TapRecord {
         name: place.name.clone(),

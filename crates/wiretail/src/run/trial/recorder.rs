@@ -1,4 +1,5 @@
-//! Records what the taps see: into memory while a short trial runs, and along the way in a long one.
+//! Records the packets seen by the taps: in memory during a short trial, or streamed to a store during a long
+//! one.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,60 +15,60 @@ use crate::run::testbed::topology::Segment;
 use crate::run::testbed::traffic;
 use crate::run::trial::store::{SOURCE, Store};
 
-/// Memory that the rings of all taps may take together, in bytes; what needs more is read along the way.
+/// Memory limit of the rings of all taps together, in bytes. Traffic that needs more is streamed.
 const MEMORY_MAX: u64 = 256 << 20;
-/// Memory that a packet takes in a ring, its share of what a block leaves free included, in bytes.
+/// Memory per packet in a ring, in bytes, including its share of the unused space in a block.
 const PACKET_LEN: u64 = 160;
-/// Traffic that the rings hold when they are read along the way.
+/// Duration of the traffic that the rings hold while streaming.
 const HELD: Duration = Duration::from_secs(3);
-/// How often they are read then. Often, so that one reading is short: it may share the generator's core.
+/// Interval between reads while streaming. It is short because the reader may share the generator's core.
 const READ_EVERY: Duration = Duration::from_millis(10);
-/// How long the kernel keeps a packet back then, in ms.
+/// Maximum time that the kernel holds a packet back while streaming, in ms.
 const STREAM_TIMEOUT_MS: u32 = 20;
-/// How often the taps are counted for whoever watches.
+/// Interval between updates of the packet counts.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
 
-/// Taps that record until they are told to end.
+/// Taps that record until they are stopped.
 pub struct Recorder<'scope, 'env> {
     thread: ScopedJoinHandle<'scope, Result<Vec<TapReport>>>,
     next: Sender<Box<dyn Store + 'env>>,
     reports: Receiver<Vec<TapReport>>,
 }
 
-/// What the taps have seen so far, for whoever watches; written by the recorder.
+/// Counts of the packets seen by the taps, updated by the recorder.
 pub struct Watched {
     ways: Vec<Segment>,
-    /// Packets at ingress minus packets at egress, of all ways.
+    /// Packets at ingress minus packets at egress, over all directions.
     missing: AtomicI64,
     /// Packets at all taps.
     seen: AtomicU64,
 }
 
 impl Watched {
-    /// Watches these segments: the whole way, in each direction.
+    /// Counts the packets of these segments, one for the whole path of each direction.
     pub fn new(ways: Vec<Segment>) -> Self {
         Self { ways, missing: AtomicI64::new(0), seen: AtomicU64::new(0) }
     }
 
-    /// Packets that were seen at ingress and not yet at egress: under way, or lost.
+    /// Packets that were seen at ingress and not yet at egress: in flight, or lost.
     pub fn missing(&self) -> i64 {
         self.missing.load(Ordering::Relaxed)
     }
 
-    /// Nothing was seen yet of what comes.
+    /// Resets the counts for the next trial.
     fn restart(&self) {
         self.missing.store(0, Ordering::Relaxed);
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// Packets that were seen, at any tap: while that rises, the devices are not done.
+    /// Packets seen by any tap; while this number grows, the devices are not done.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 }
 
-/// The ring that each of `taps` taps needs for `packets` packets in `duration_ns`, and whether it has to
-/// be read along the way.
+/// Returns the ring of each of `taps` taps for `packets` packets in `duration_ns`, and whether it must be
+/// streamed.
 pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) -> (RingPlan, bool) {
     let whole = RingPlan {
         packets: packets + packets / 10 + 1000,
@@ -94,7 +95,7 @@ pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) 
 /// Opens the taps, and records into `store` until [`Recorder::end`].
 ///
 /// # Errors
-/// A tap that can't be opened.
+/// Returns an error if a tap cannot be opened.
 pub fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     taps: &[TapSpec<'_>],
@@ -122,7 +123,7 @@ pub fn start<'scope, 'env: 'scope>(
             };
             let reports = intake.finish(&mut timestamper)?;
             watched.restart();
-            // Nobody waits for these where there is no next one.
+            // After the last trial, nothing receives these reports.
             let Some(next) = next else { return Ok(reports) };
             let _ = tell.send(reports);
             store = next;
@@ -132,36 +133,36 @@ pub fn start<'scope, 'env: 'scope>(
 }
 
 impl<'env> Recorder<'_, 'env> {
-    /// Records into another store from now on, as the traffic of one trial has stopped and that of the next one has not begun;
-    /// returns what each tap saw for the first.
+    /// Switches to another store between two trials, while there is no traffic. Returns what each tap counted
+    /// for the previous store.
     ///
     /// # Errors
-    /// What was recorded can't be written; [`Recorder::end`] says why.
+    /// Returns an error if the recorder cannot write; [`Recorder::end`] returns the reason.
     pub fn next(&self, store: Box<dyn Store + 'env>) -> Result<Vec<TapReport>> {
         let asked = self.next.send(store).is_ok();
         let reports = self.reports.recv().ok().filter(|_| asked);
-        reports.context("what the taps saw can't be recorded any more")
+        reports.context("the recorder has ended")
     }
 
-    /// Ends recording when traffic has stopped; returns what each tap saw.
+    /// Stops recording after the traffic has ended. Returns what each tap counted.
     ///
     /// # Errors
-    /// What was recorded can't be written.
+    /// Returns an error if the recording cannot be written.
     pub fn end(self) -> Result<Vec<TapReport>> {
         drop(self.next);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Whether it has ended before its time, as for a full disk.
+    /// Returns whether the recorder has ended early, for example because the disk is full.
     pub fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 }
 
-/// Where to record next; None: nowhere.
+/// The next store; `None` to stop.
 type Next<'a> = Option<Box<dyn Store + 'a>>;
 
-/// Nobody reads: the rings hold everything.
+/// Waits without reading: the rings hold all packets.
 fn wait<'a>(
     timestamper: &mut Timestamper,
     asked: &Receiver<Box<dyn Store + 'a>>,
@@ -175,7 +176,7 @@ fn wait<'a>(
     }
 }
 
-/// Reads what is complete, again and again.
+/// Reads complete packets repeatedly.
 fn stream<'a>(
     timestamper: &mut Timestamper,
     intake: &mut Intake<'_>,
@@ -189,7 +190,8 @@ fn stream<'a>(
             Err(RecvTimeoutError::Timeout) => {}
             asked => return Ok(asked.ok()),
         }
-        // Read before the taps are: what was seen so much earlier has been handed over by then.
+        // The time is read before the taps: packets that are older than the handover time have been delivered
+        // by then.
         let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
         timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
         std::mem::replace(&mut intake.failure, Ok(()))?;
@@ -209,11 +211,11 @@ fn count(timestamper: &mut Timestamper, watched: &Watched) {
     watched.seen.store(seen.iter().sum(), Ordering::Relaxed);
 }
 
-/// Gives packets to the store, but for probes; the first error is kept.
+/// Passes packets other than probes to the store, and keeps the first error.
 struct Intake<'a> {
     store: Box<dyn Store + 'a>,
     failure: Result<()>,
-    /// Probes seen, by tap.
+    /// Number of probes, by tap.
     probes: Vec<u64>,
 }
 
@@ -226,7 +228,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes what is left, now that no packet comes, and ends the store.
+    /// Reads the remaining packets after the traffic has stopped, and completes the store.
     fn finish(mut self, timestamper: &mut Timestamper) -> Result<Vec<TapReport>> {
         let mut reports =
             timestamper.drain(&mut |tap, ts_ns, wire_len, frame| self.take(tap, ts_ns, wire_len, frame));
@@ -244,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_trials_are_read_along_the_way() {
+    fn streams_long_trials() {
         let (short, streaming) = ring(2, 20_000, 2_000_000_000, false);
         assert!(!streaming && short.packets >= 20_000);
         let (long, streaming) = ring(2, 60_000_000, 600_000_000_000, false);

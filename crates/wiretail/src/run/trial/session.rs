@@ -1,6 +1,6 @@
-//! A session: builds the testbed, starts the devices, executes one trial, or several that differ only in their traffic
-//! (`trial.device = "kept"`), and takes everything down. Each trial leaves a record and the captures of all taps, or the
-//! live results of a soak.
+//! A session builds the testbed, starts the devices, executes one trial, or several that differ only in their
+//! traffic (`trial.device = "kept"`), and removes the testbed. Each trial leaves a record and the captures of
+//! all taps, or the live results of a soak.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -31,19 +31,19 @@ use crate::run::trial::recorder::{self, Recorder, Watched};
 use crate::run::trial::store::{self, Captures, LiveView, Soaks, Store};
 use crate::run::trial::tracing::{self, Traced, Tracing};
 
-/// Upper bound on the sending time of trials that share a device: its list of stalls is bounded, and the results of a
-/// session are written at its end only.
+/// Maximum total sending time of trials that share a device. The device's list of stalls is bounded, and the
+/// results of a session are written only when it ends.
 const SENDING_MAX: Duration = Duration::from_secs(30);
 
 /// The outcome of a session.
 pub struct Session {
     /// The attempts that were completed, in order.
     pub done: Vec<Recorded>,
-    /// Why the others were not.
+    /// Why the remaining attempts were not completed.
     pub ended: Result<()>,
 }
 
-/// How many of these trials, the first ones, the device of the first one may be kept for: those whose traffic alone is another.
+/// Returns how many of the first trials can share a device: trials that differ only in their traffic.
 pub fn share(trials: &[&Trial]) -> usize {
     let Some(first) = trials.first() else { return 0 };
     let mut sending = Duration::ZERO;
@@ -54,10 +54,10 @@ pub fn share(trials: &[&Trial]) -> usize {
     trials.iter().take_while(fits).count().max(1)
 }
 
-/// Refuses a trial that can't be done as it says.
+/// Refuses a trial that cannot run as requested.
 ///
 /// # Errors
-/// Why not, and which key to set.
+/// Returns an error if the trial is refused; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     devices::refuse(trial)?;
     interference::refuse(trial)?;
@@ -65,7 +65,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     profile::refuse(trial)?;
     tracing::refuse(trial)?;
     if trial.trial.device == DeviceLifetime::Kept {
-        // These count from the start of a device, or are of its whole life.
+        // These features are relative to the start of a device, or cover its whole lifetime.
         let dut = &trial.dut;
         let counted = [
             ("dut.delay", dut.delay.ns_unsigned()),
@@ -80,15 +80,16 @@ pub fn refuse(trial: &Trial) -> Result<()> {
         let metered = energy::is_asked(trial).then_some("energy.source");
         if let Some(key) = acts.or(interferes).or(traced).or(soak).or(metered) {
             bail!(
-                "trial.device = \"kept\" can't be with {key}, which is of one trial; set trial.device = \"fresh\""
+                "trial.device = \"kept\" cannot be combined with {key}, which applies to a single trial; set \
+                 trial.device = \"fresh\""
             );
         }
     }
     Ok(())
 }
 
-/// Makes the attempts, one after the other, with one device. What the taps saw of each is in its directory afterwards
-/// ([`Captures`]). Nothing is left of the testbed.
+/// Runs the attempts one after the other, with one device. Afterwards, the captures of each are in its
+/// directory ([`Captures`]), and the testbed is removed.
 pub fn run(attempts: &[Attempt<'_>]) -> Session {
     let mut done = Vec::new();
     let ended = in_testbed(attempts, &mut done);
@@ -110,7 +111,7 @@ fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> 
     let journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))?;
     let needs = devices::needs(trial, &topology, journal.run());
     let mut testbed = Testbed::build(journal, topology, &needs)?;
-    // On a thread of its own, whose core goes with it.
+    // A separate thread, so that its core affinity does not outlive the session.
     let recorded = std::thread::scope(|scope| {
         join(scope.spawn(|| {
             if let Some(assignment) = &assignment {
@@ -128,7 +129,7 @@ fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> 
             measure(attempts, &mut testbed, assignment.as_ref())
         }))
     });
-    // The testbed goes first, whatever became of the measurement.
+    // The testbed is removed even if the measurement failed.
     let removed = testbed.remove();
     drop(claims);
     let (recorded, traced, ended) = recorded?;
@@ -138,8 +139,8 @@ fn in_testbed(attempts: &[Attempt<'_>], done: &mut Vec<Recorded>) -> Result<()> 
     ended
 }
 
-/// Starts taps and devices in a testbed, sends what all attempts say, stops devices and taps, and writes down what they
-/// report.
+/// Runs all attempts in a testbed: starts taps and devices, sends the packets, stops devices and taps, and
+/// writes their reports.
 fn measure(
     attempts: &[Attempt<'_>],
     testbed: &mut Testbed,
@@ -173,7 +174,6 @@ fn measure(
     Ok((recorded, traced, ended))
 }
 
-/// What the threads of a session share; outlives them.
 struct Shared {
     topology: Topology,
     watched: Watched,
@@ -193,7 +193,7 @@ impl Shared {
     }
 }
 
-/// What a session measured, after its devices and taps have stopped.
+/// Results of a session whose devices and taps have stopped.
 struct Measured {
     executions: Vec<TrialExecution>,
     device: DeviceReport,
@@ -202,11 +202,11 @@ struct Measured {
     ended: Result<()>,
 }
 
-/// What has been sent so far.
+/// Progress of the attempts.
 #[derive(Default)]
 struct Progress<'scope> {
     executions: Vec<TrialExecution>,
-    /// The last attempt's packets; the recorder still holds what the taps saw of them.
+    /// The last attempt's packets; the recorder still holds their timestamps.
     last: Option<Sent>,
     injectors: Option<Injectors<'scope>>,
 }
@@ -231,7 +231,8 @@ impl<'env> Sending<'env> {
         let Sending { attempts: [first, ..], assignment, shared, .. } = *self else {
             bail!("a session without trials");
         };
-        // Taps start first: of several sockets on a link the kernel serves the newest first, which should be the device.
+        // Taps start first: the kernel serves the newest socket of a link first, which should be the
+        // device's.
         let recorder = self.start_recorder(scope, testbed)?;
         let started = devices::start(
             scope,
@@ -255,7 +256,7 @@ impl<'env> Sending<'env> {
             watched: &shared.watched,
         };
         let sent = self.send_all(scope, context, metering, &mut progress);
-        // While the threads whose names the trace needs are still running.
+        // The trace needs the names of threads, which must still be running.
         let traced = tracing.map(|tracing| tracing.finish(devices.packet_threads())).transpose();
         let injected = progress.injectors.map(Injectors::stop).transpose();
         // The failure of a device causes the other errors, so it is reported first.
@@ -285,7 +286,7 @@ impl<'env> Sending<'env> {
         recorder::start(scope, &testbed.taps(&taps), ring, self.store(first)?, reader, &self.shared.watched)
     }
 
-    /// Where the recorder puts what the taps see of an attempt.
+    /// Returns the store for the packets of an attempt.
     fn store(&self, attempt: &Attempt<'_>) -> Result<Box<dyn Store + 'env>> {
         let Shared { topology, view, .. } = self.shared;
         Ok(match store::is_soak(attempt.trial) {
@@ -330,8 +331,8 @@ impl<'env> Sending<'env> {
     }
 }
 
-/// Waits until a probe crosses the device in every direction: links that were just set up, and a bridge's ports, take up to
-/// a second to forward. Probes carry no signature.
+/// Waits until a probe crosses the device in every direction: new links and a bridge's ports take up to a
+/// second to forward. Probes carry no signature.
 fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<'_>) -> Result<()> {
     let patience = Duration::from(attempt.trial.dut.ready_timeout);
     let ring = RingPlan {
@@ -371,5 +372,5 @@ fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<
             bail!("interrupted before the first packet");
         }
     }
-    bail!("the device under test forwards nothing: no probe crossed it within {patience:?}")
+    bail!("the device under test does not forward: no probe crossed it within {patience:?}")
 }

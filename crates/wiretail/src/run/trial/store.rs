@@ -1,5 +1,5 @@
-//! What becomes of the packets that the taps record: every one is kept in a capture, or, in a soak, all are
-//! matched on the way and what became of them is kept.
+//! Storage of the packets that the taps record: a capture keeps every packet; a soak matches packets
+//! immediately and keeps only their outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -17,51 +17,51 @@ use crate::run::testbed::topology::{TapPlace, Topology};
 use crate::run::testbed::traffic;
 use crate::run::trial::soak::{LiveStats, Soak, SoakSettings, WINDOW_NS};
 
-/// Who makes the stamps: a veth has no clock of its own.
+/// Source of the timestamps: a veth has no clock.
 pub const SOURCE: TimestampSource = TimestampSource::KernelSoftware;
 
-/// Packets up to which a trial whose `trial.capture` is "auto" keeps every one.
+/// Maximum number of packets for which `trial.capture = "auto"` keeps every packet.
 const KEPT_MAX: u64 = 20_000_000;
 
-/// Takes packets as the taps saw them, tap by tap in order.
+/// Receives the packets of the taps, in order per tap.
 pub trait Store: Send {
-    /// One packet: the tap's number, stamp in ns, length on the wire, first bytes.
+    /// Adds one packet: the tap's number, timestamp in ns, length on the wire, first bytes.
     ///
     /// # Errors
-    /// A full disk.
+    /// Returns an error if the packet cannot be written.
     fn packet(&mut self, tap: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> Result<()>;
 
-    /// All packets that were stamped before this time have been given.
+    /// Declares that all packets with an earlier timestamp have been added.
     ///
     /// # Errors
-    /// A full disk.
+    /// Returns an error if the result cannot be written.
     fn complete_until(&mut self, _ts_ns: i64) -> Result<()> {
         Ok(())
     }
 
-    /// No packet comes any more; what the taps counted is this.
+    /// Completes the store after the last packet; `reports` are the counters of the taps.
     ///
     /// # Errors
-    /// A full disk.
+    /// Returns an error if the result cannot be written.
     fn finish(&mut self, reports: &[TapReport]) -> Result<()>;
 }
 
-/// Where the capture of a trial is.
+/// Path of a trial's capture.
 pub fn capture_path(directory: &Path) -> PathBuf {
     directory.join("capture.pcapng.zst")
 }
 
-/// Every packet, in one capture file with an interface a tap.
+/// Stores every packet in one capture file, with an interface per tap.
 pub struct Captures {
     path: PathBuf,
     writer: Option<PcapngWriter<CaptureFile>>,
 }
 
 impl Captures {
-    /// Starts the file in `directory`.
+    /// Creates the file in `directory`.
     ///
     /// # Errors
-    /// It can't be made.
+    /// Returns an error if the file cannot be created.
     pub fn create(directory: &Path, topology: &Topology) -> Result<Self> {
         let path = capture_path(directory);
         let interface = |tap: &TapPlace| TapInterface {
@@ -76,7 +76,7 @@ impl Captures {
     }
 
     fn name(&self) -> String {
-        format!("{}: the capture can't be written", self.path.display())
+        format!("{}: cannot write the capture", self.path.display())
     }
 }
 
@@ -98,7 +98,7 @@ impl Store for Captures {
     }
 }
 
-/// Whether a trial is a soak: its packets are not kept.
+/// Returns whether a trial is a soak, which does not keep its packets.
 pub fn is_soak(trial: &Trial) -> bool {
     match trial.trial.capture {
         PacketCapture::None => true,
@@ -107,28 +107,28 @@ pub fn is_soak(trial: &Trial) -> bool {
     }
 }
 
-/// How the soaks of a trial stand, for whoever watches.
+/// Current numbers of a trial's soaks, for the progress line.
 #[derive(Default)]
 pub struct LiveView(Mutex<Option<LiveStats>>);
 
 impl LiveView {
-    /// The first segment's numbers; None before the first interval, and where the trial is no soak.
+    /// Returns the first segment's numbers; `None` before the first interval, or if the trial is not a soak.
     pub fn get(&self) -> Option<LiveStats> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A soak for each segment.
+/// Runs a soak for each segment.
 pub struct Soaks<'a> {
     soaks: Vec<(Soak, usize, usize)>,
     view: &'a LiveView,
 }
 
 impl<'a> Soaks<'a> {
-    /// Starts the log of each segment in its directory, or goes on with one that is there.
+    /// Starts the log of each segment in its directory, or continues an existing log.
     ///
     /// # Errors
-    /// A log that can't be written, or is of another trial.
+    /// Returns an error if a log cannot be written or belongs to another trial.
     pub fn create(directory: &Path, trial: &Trial, topology: &Topology, view: &'a LiveView) -> Result<Self> {
         let taps = topology.taps();
         let tap = |place: usize| TapStart {
@@ -140,7 +140,7 @@ impl<'a> Soaks<'a> {
         for (number, segment) in topology.segments().into_iter().enumerate() {
             let folder = if number == 0 { directory.to_owned() } else { directory.join(&segment.name) };
             std::fs::create_dir_all(&folder)
-                .with_context(|| format!("{}: cannot be made", folder.display()))?;
+                .with_context(|| format!("{}: cannot be created", folder.display()))?;
             let settings = SoakSettings {
                 title: trial.name.clone(),
                 window_ns: WINDOW_NS,

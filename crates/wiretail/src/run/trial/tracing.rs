@@ -1,5 +1,6 @@
-//! The kernel's trace of a trial (`trace.record`): recorded from before its devices start until they were asked their
-//! last counters; and, beside it, who was who ([`TraceRoles`]). What it all means is found out later, from the files.
+//! The kernel's trace of a trial (`trace.record`), recorded from before the devices start until their last
+//! counters are read. A second file lists the role of each task and core ([`TraceRoles`]). The files are
+//! analyzed later.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,33 +24,32 @@ use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::Middle;
 use crate::run::trial::store;
 
-/// Folder of the trace in that of its trial.
+/// Folder of the trace in the trial's directory.
 pub const FOLDER: &str = "trace";
-/// How long the device's core is looked at before there are packets, in ns: some 150 ticks of the kernel.
+/// How long the device's core is observed before the traffic, in ns: some 150 kernel ticks.
 const SPIN_NS: u64 = 600_000_000;
-/// How often it is disturbed meanwhile.
+/// Interval between injections during this time.
 const INTERFERENCE_EVERY: Duration = Duration::from_millis(2);
 
-/// Whether a trial is traced.
 pub fn is_traced(trial: &Trial) -> bool {
     trial.trace.record
 }
 
-/// Refuses a trial whose trace nobody could read.
+/// Refuses a traced trial that keeps no packets to explain.
 ///
 /// # Errors
-/// Why not, and which key to set.
+/// Returns an error if the trial is refused; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     if is_traced(trial) && store::is_soak(trial) {
         bail!(
-            "trace.record = true explains single packets, and this trial keeps none: it has too many of them, or \
-             trial.capture = \"none\"; set trace.record = false, or a shorter trial.duration"
+            "trace.record = true explains single packets, but this trial keeps none, because it has too many \
+             or because trial.capture = \"none\"; set trace.record = false, or a shorter trial.duration"
         );
     }
     Ok(())
 }
 
-/// A trace under way. Dropped before its testbed is removed, it ends without a document.
+/// A running trace. If it is dropped before its testbed is removed, it ends without a document.
 pub struct Tracing {
     folder: PathBuf,
     recorder: Recorder,
@@ -57,19 +57,19 @@ pub struct Tracing {
     in_sender: bool,
 }
 
-/// A trace that has ended, and lacks its documents.
+/// A completed trace without its documents.
 pub struct Traced {
     folder: PathBuf,
     info: TraceInfo,
     roles: TraceRoles,
-    /// Whether the kernel forwards, in the context of who sends.
+    /// Whether the kernel forwards in the context of the sender.
     in_sender: bool,
 }
 
-/// Starts to trace into the trial's directory, if the trial asks for it.
+/// Starts a trace into the trial's directory, if the trial requests one.
 ///
 /// # Errors
-/// It asks for it, and there is no core to watch, or the kernel can't be traced.
+/// Returns an error if no core can be traced or the kernel cannot be traced.
 pub fn start(
     trial: &Trial,
     testbed: &mut Testbed,
@@ -81,7 +81,7 @@ pub fn start(
     }
     let Some(assignment) = assignment else {
         bail!(
-            "trace.record = true: it is not known which core to watch, as the machine says of none that it is usable; \
+            "trace.record = true: the core to trace is unknown, because the machine reports no usable core; \
              set trace.record = false"
         );
     };
@@ -98,7 +98,7 @@ pub fn start(
     let in_sender = testbed.topology().middle != Middle::Ports;
     let roles = TraceRoles {
         schema: ROLES_SCHEMA.to_owned(),
-        // The kernel's own devices are on the generator's core, which is this one then.
+        // The kernel's own devices run on the generator's core, which equals the device's core here.
         core: assignment.device,
         fifo: assignment.fifo,
         polls: polls(trial, in_sender),
@@ -110,8 +110,8 @@ pub fn start(
     Ok(Some(Tracing { folder, recorder, roles, in_sender }))
 }
 
-/// Finds out what events cost on the device's core, in the place that the device will have; the rarer ones are provoked
-/// from the core of everything else.
+/// Measures the overhead of events on the device's core, at the same placement as the device. Rare events are
+/// triggered from the housekeeping core.
 fn calibrate(assignment: &CpuAssignment, page_faults: bool) -> Result<Spin> {
     let (here, beside) = (assignment.for_device(), assignment.for_control());
     let plan =
@@ -127,14 +127,15 @@ fn calibrate(assignment: &CpuAssignment, page_faults: bool) -> Result<Spin> {
     })
 }
 
-/// The device's core, and that which feeds it. Not if that one does everything else too, the draining of the trace
-/// included: with two cores its events would be of everybody but the packets.
+/// Selects the cores to trace: the device's core, and the core that feeds it. The latter is excluded if it is
+/// also the housekeeping core, which drains the trace: with two cores, most of its events are unrelated to
+/// the packets.
 fn watched(assignment: &CpuAssignment) -> CoreSet {
     let feeding = Some(assignment.generator).filter(|core| *core != assignment.housekeeping);
     CoreSet::new(std::iter::once(assignment.device).chain(feeding))
 }
 
-/// Whether the packet threads never sleep of themselves.
+/// Returns whether the packet threads never go to sleep on their own.
 fn polls(trial: &Trial, in_sender: bool) -> bool {
     let dut = &trial.dut;
     if in_sender {
@@ -152,12 +153,12 @@ fn polls(trial: &Trial, in_sender: bool) -> bool {
     }
 }
 
-/// Whether the skeleton delays packets: it does not sleep then.
+/// Returns whether the skeleton delays packets; such a skeleton does not sleep.
 fn delays(trial: &Trial) -> bool {
     trial.dut.delay.ns > 0 && trial.dut.delay_every > 0
 }
 
-/// Most packets that leave the device together.
+/// Maximum number of packets that leave the device together.
 fn batch(trial: &Trial) -> u64 {
     let dut = &trial.dut;
     let releases = match dut.kind {
@@ -168,10 +169,10 @@ fn batch(trial: &Trial) -> u64 {
 }
 
 impl Tracing {
-    /// Ends the recording; the device's packet threads, of which these are the numbers, are still there.
+    /// Ends the recording. `threads` are the device's packet threads, which are still running.
     ///
     /// # Errors
-    /// A file that can't be written.
+    /// Returns an error if a file cannot be written.
     pub fn finish(mut self, threads: Vec<i32>) -> Result<Traced> {
         if !self.in_sender {
             let realtime = |thread: &i32| is_realtime(Path::new("/"), *thread);
@@ -184,11 +185,11 @@ impl Tracing {
 }
 
 impl Traced {
-    /// Writes down who was who: the thread that sent, and the device's stalls while packets were under way (in ns of
-    /// the monotonic clock).
+    /// Writes the roles: the sending thread, and the device's stalls while packets were in flight, in ns of
+    /// the monotonic clock.
     ///
     /// # Errors
-    /// A file that can't be written.
+    /// Returns an error if a file cannot be written.
     pub fn write_roles(
         &mut self,
         sender: i32,
@@ -204,7 +205,8 @@ impl Traced {
                 .map(|stall| Gap { from_ns: stall.start_ns, to_ns: stall.start_ns + stall.duration_ns })
                 .filter(|gap| gap.to_ns > traffic.start && gap.from_ns < traffic.end);
             self.roles.stalls = gaps.collect();
-            // Of very many, some are only counted: where none is listed, one may have been all the same.
+            // If there were too many stalls, some were only counted: a period without a listed stall may
+            // still contain one.
             self.roles.logs_stalls = log.count() == log.kept().len() as u64;
         }
         let mut text = serde_json::to_vec_pretty(&self.roles)?;
@@ -212,10 +214,11 @@ impl Traced {
         outputs::write_file(&self.folder.join(ROLES_FILE), &text)
     }
 
-    /// Looks up the names in it, and writes its document. That takes a while: nothing is measured any more.
+    /// Looks up the symbol names and writes the trace's document. This takes a while, so it runs after the
+    /// measurement.
     ///
     /// # Errors
-    /// Files that can't be read or written.
+    /// Returns an error if a file cannot be read or written.
     pub fn complete(self) -> Result<()> {
         crate::trace::complete(&self.folder, self.info).context("the trial's trace")
     }
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_feeds_the_device_is_watched_where_it_does_nothing_else() {
+    fn traces_feeding_core_only_if_it_has_no_other_work() {
         let assignment = |generator| CpuAssignment {
             housekeeping: 0,
             generator,
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_polls_and_who_batches() {
+    fn detects_polling_and_batching_devices() {
         for (dut, expected) in [
             ("kind = \"skeleton\"\nbatch = 32", (true, 1)),
             ("kind = \"skeleton\"\nbatch = 32\nrelease = \"batch\"", (true, 32)),
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_without_packets_is_not_traced() {
+    fn rejects_traced_trial_without_packets() {
         assert!(refuse(&trial("kind = \"wire\"", "")).is_ok());
         let refused = refuse(&trial("kind = \"wire\"", "capture = \"none\"")).unwrap_err();
         assert!(refused.to_string().contains("trial.capture"), "{refused}");

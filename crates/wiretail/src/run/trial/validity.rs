@@ -1,5 +1,5 @@
-//! Whether a trial's numbers say something about the device under test: capture drops, late departures,
-//! stalls. What goes beyond its limit makes a trial invalid, and is named.
+//! Validity of a trial: capture drops, late departures and stalls. A trial that exceeds a limit is invalid,
+//! and each exceeded limit is reported.
 
 use std::ops::Range;
 
@@ -14,24 +14,24 @@ use wiretail_schema::run::{
     TrialState,
 };
 
-/// Stalls that are listed one by one.
+/// Number of stalls that are listed individually.
 const LISTED: usize = 100;
-/// Stalls this long are told apart from what a tick or an interrupt takes; only they count against
-/// `trial.stall-share`, in ns.
+/// Stalls of at least this duration, in ns, count against `trial.stall-share`. Shorter ones may be caused by
+/// a tick or an interrupt.
 const LONG_NS: u64 = 1_000_000;
-/// Starts of the same pause, seen by two loops, may be this far apart, in ns.
+/// Maximum difference between the starts of the same pause as seen by two loops, in ns.
 const SAME_NS: u64 = 100_000;
 
 const GENERATOR: &str = "load generator";
 const DEVICE: &str = "device under test";
 
-/// A record of a trial without numbers.
+/// Returns the record of a trial without numbers.
 pub fn blank(trial: &Trial, state: TrialState, reasons: Vec<String>) -> TrialRecord {
     let blank = TrialRecord::blank(trial.number, trial.repeat, &trial.name, state);
     TrialRecord { reasons, settings: trial.records(), ..blank }
 }
 
-/// What the load generator did, for the record.
+/// Returns the load generator's counters for the record.
 pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRecord {
     let at = |billionths| report.lateness.percentile_ns(billionths).unwrap_or(0);
     GeneratorRecord {
@@ -45,7 +45,7 @@ pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRec
     }
 }
 
-/// Why the numbers say nothing about the device; empty if they do.
+/// Returns why the numbers do not describe the device; empty if they do.
 pub fn faults(
     trial: &Trial,
     generator: &GeneratorRecord,
@@ -61,18 +61,19 @@ pub fn faults(
     }
     if generator.late as f64 > trial.trial.late_share.fraction() * generator.sent as f64 {
         faults.push(format!(
-            "the load generator was late with {} of {} packets (more than {} us after their time)",
+            "the load generator was late with {} of {} packets (more than {} us after their scheduled time)",
             generator.late,
             generator.sent,
             generator.late_limit_ns / 1000
         ));
     }
     let duration_ns = trial.trial.duration.ns as f64;
-    // The roles' stalls together may take longer than the trial, of which 100 % is no limit.
+    // The stalls of two roles may add up to more than the trial's duration, but a limit of 100 % means no
+    // limit.
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
     if long_ns > trial.trial.stall_share.fraction() * duration_ns {
         faults.push(format!(
-            "the packets' cores stood still for {:.1} ms of {:.0} ms, in stalls of a millisecond and more",
+            "the packets' cores stalled for {:.1} ms of {:.0} ms, in stalls of 1 ms or longer",
             long_ns / 1e6,
             duration_ns / 1e6
         ));
@@ -82,18 +83,17 @@ pub fn faults(
 
 /// The stalls of a trial.
 pub struct Stalls {
-    /// What is written down.
     pub record: StallsRecord,
-    /// When each was: from, to, in ns since 1970.
+    /// Start and end of each stall, in ns since 1970.
     pub spans: Vec<Span>,
-    /// How long those of a millisecond and more took together, in ns.
+    /// Total duration of stalls of a millisecond or longer, in ns.
     pub long_ns: u64,
-    /// What the record leaves out; empty in most trials.
+    /// Notes on stalls that the record omits; empty in most trials.
     pub notes: Vec<String>,
 }
 
-/// Names the cause of every stall of the generator, and of those of a device that polls which fell into the time of
-/// the traffic (in ns of the monotonic clock): before and after it the device polls for nothing.
+/// Determines the cause of every stall of the generator, and of a polling device's stalls during the traffic
+/// (in ns of the monotonic clock). Before and after the traffic, the device polls without work.
 pub fn stalls(
     generator: &StallLog,
     device: Option<&StallLog>,
@@ -107,7 +107,7 @@ pub fn stalls(
     let mut paired = vec![false; device.len()];
     let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
     for stall in generator.kept() {
-        // Both lists are in order, and no two stalls of a loop overlap.
+        // Both lists are sorted, and the stalls of a loop never overlap.
         let first = device.partition_point(|other| end(other) <= stall.start_ns);
         let beside = device[first..].iter().take_while(|other| other.start_ns < end(stall));
         let same = beside.into_iter().position(|other| is_same(stall, other)).map(|place| first + place);
@@ -152,14 +152,14 @@ pub fn stalls(
     Stalls { record: StallsRecord { threshold_ns: STALL_NS, causes, longest }, spans, long_ns, notes }
 }
 
-/// The stalls of a device that fell into the time of the traffic.
+/// Returns the stalls of a device during the traffic.
 fn during<'a>(device: &'a StallLog, traffic: &Range<u64>) -> &'a [Stall] {
     let kept = device.kept();
     let kept = &kept[kept.partition_point(|stall| stall.start_ns + stall.duration_ns <= traffic.start)..];
     &kept[..kept.partition_point(|stall| stall.start_ns < traffic.end)]
 }
 
-/// The stalls of both loops one by one while packets were sent, in order of their starts, for `stalls.csv`.
+/// Lists the individual stalls of both loops during the traffic, in order of their starts, for `stalls.csv`.
 pub fn list(
     generator: &StallLog,
     device: Option<&StallLog>,
@@ -182,13 +182,13 @@ pub fn list(
     list
 }
 
-/// Stalls that were only counted: a trial of minutes has more than there is room for.
+/// Describes stalls that were only counted, because a trial of several minutes can exceed the list.
 fn uncaused(role: &str, log: &StallLog) -> Option<String> {
     let count = log.count() - log.kept().len() as u64;
     let kept_ns: u64 = log.kept().iter().map(|stall| stall.duration_ns).sum();
     let ms = (log.total_ns() - kept_ns) as f64 / 1e6;
     (count > 0).then(|| {
-        format!("{count} further stalls of the {role}, {ms:.1} ms together, were counted without their cause")
+        format!("{count} further stalls of the {role}, {ms:.1} ms in total, were counted without a cause")
     })
 }
 
@@ -196,8 +196,8 @@ fn cause_alone(stall: &Stall) -> StallCause {
     if stall.preempted { StallCause::Scheduler } else { StallCause::OneCorePaused }
 }
 
-/// Whether two loops stood still together: most of the shorter stall lies within the longer one. Ticks
-/// come to both cores at once, too, but are shorter than [`SAME_NS`].
+/// Returns whether two loops stalled together: most of the shorter stall lies within the longer one. Ticks
+/// also interrupt both cores at once, but are shorter than [`SAME_NS`].
 fn is_same(a: &Stall, b: &Stall) -> bool {
     let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
     let common = end(a).min(end(b)).saturating_sub(a.start_ns.max(b.start_ns));
@@ -219,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_time_is_no_limit() {
+    fn stall_share_of_full_duration_is_no_limit() {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 0, uncertainty_ns: 1 };
-        // Two roles on one busy core: each stands still while the other runs.
+        // Two roles on one busy core: each one stalls while the other runs.
         let (first, second) = (log(&[(1_000_000, 900_000_000)]), log(&[(901_000_000, 900_000_000)]));
         let stalls = stalls(&first, Some(&second), &(0..u64::MAX), &clock);
         let generator = GeneratorRecord {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_both_is_one_stall() {
+    fn common_pause_counts_as_one_stall() {
         let clock = ClockOffset { realtime_minus_monotonic_ns: 7, uncertainty_ns: 1 };
         let generator = log(&[(1_000_000, 30_000), (5_000_000, 400_000)]);
         let device = log(&[(5_010_000, 380_000), (9_000_000, 25_000)]);
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(record.longest[0].role, "load generator and device under test");
         assert_eq!(record.longest[2].role, DEVICE);
         assert!(spans.len() == 3 && notes.is_empty());
-        // The device's last one came when nothing was sent any more.
+        // The device's last stall began after the traffic had ended.
         let sent = stalls(&generator, Some(&device), &(500_000..8_000_000), &clock);
         assert_eq!(sent.spans.len(), 2);
         assert_eq!(stalls(&generator, Some(&device), &(5_400_000..8_000_000), &clock).spans.len(), 2);

@@ -1,11 +1,12 @@
-//! A soak: a measurement of any length, live, in constant memory and with a bounded log.
+//! A soak: a live measurement of any duration, in constant memory and with a bounded log.
 //!
-//! The taps' packets go in as they are drained ([`Soak::packet`], [`Soak::advance`]); about once a
-//! second [`Soak::tick`] appends what became of them to `intervals.log` in the trial's directory. The
-//! result is made from that log, by [`soak_summary`], whether the soak ended or was killed.
+//! Packets are passed in as the taps are drained ([`Soak::packet`], [`Soak::advance`]). About once a second,
+//! [`Soak::tick`] appends the packets' outcomes to `intervals.log` in the trial's directory. [`soak_summary`]
+//! computes the result from that log, whether the soak ended or was killed.
 //!
-//! Read the time *before* the taps are drained and give that to `advance`, less the time that a
-//! stamped packet may take to reach the ring: every packet stamped earlier has then been given.
+//! Read the time *before* draining the taps, subtract the maximum time between a packet's timestamp and its
+//! arrival in the ring, and pass the result to `advance`. All packets with earlier timestamps have been
+//! passed in by then.
 
 use std::path::{Path, PathBuf};
 
@@ -25,43 +26,43 @@ use wiretail_schema::run::interval::{
 use wiretail_schema::summary::Analysis;
 use wiretail_schema::units::Budget;
 
-/// The log's name in a trial's directory.
+/// Name of the log in a trial's directory.
 pub const LOG_NAME: &str = "intervals.log";
-/// The window of a soak unless told otherwise, in ns: lost packets are known 2 s after they were sent,
-/// and two seconds' worth of packets is what the memory has to hold.
+/// Default window of a soak, in ns. Lost packets are reported 2 s after they were sent, and the memory holds
+/// the packets of two seconds.
 pub const WINDOW_NS: i64 = 1_000_000_000;
-/// The 99th percentile, in billionths.
+/// 99th percentile, in billionths.
 const P99: u64 = 990_000_000;
 
-/// How to measure.
+/// Settings of a soak.
 #[derive(Debug, Clone)]
 pub struct SoakSettings {
-    /// What is measured, for people.
+    /// Title for display.
     pub title: String,
-    /// Delays shorter than this count as arrived, in ns: [`WINDOW_NS`].
+    /// Maximum delay of a packet that counts as arrived, in ns; the default is [`WINDOW_NS`].
     pub window_ns: i64,
-    /// Packets sent in this first part are left out, in ns.
+    /// Duration of the initial part to exclude, in ns.
     pub trim_ns: i64,
-    /// How packets are recognised: [`KeyRule::Signature`] for those of our load generator.
+    /// How packets are identified: [`KeyRule::Signature`] for the load generator's packets.
     pub key: KeyRule,
-    /// Budgets to judge.
+    /// Budgets to evaluate.
     pub budgets: Vec<Budget>,
     /// The ingress and the egress tap.
     pub taps: [TapStart; 2],
 }
 
-/// How a soak stands, for a progress line.
+/// Current numbers of a soak, for a progress line.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LiveStats {
-    /// Packets whose fate is decided.
+    /// Packets with a known outcome.
     pub sent: u64,
-    /// Those that arrived within the window.
+    /// Packets that arrived within the window.
     pub matched: u64,
-    /// Those that are lost: sent more than twice the window ago.
+    /// Packets that are lost: sent more than twice the window ago.
     pub lost: u64,
-    /// Packets seen at ingress in the last whole second.
+    /// Packets seen at ingress in the last complete second.
     pub rate_pps: u64,
-    /// 99th percentile of the delays of the last whole second, in ns; None where none was matched.
+    /// 99th percentile of the delays in the last complete second, in ns; `None` if no packet was matched.
     pub p99_ns_last: Option<i64>,
     /// 99th percentile of all delays, in ns.
     pub p99_ns: Option<i64>,
@@ -69,24 +70,23 @@ pub struct LiveStats {
     pub max_ns: Option<i64>,
 }
 
-/// A soak that runs.
 pub struct Soak {
     live: LiveMeasurement,
     taps: [Tap; 2],
     log: LogWriter,
     directory: PathBuf,
-    /// What this process has logged, for the progress line.
+    /// Totals logged by this process, for the progress line.
     totals: SoakTotals,
     last: Option<IntervalRecord>,
     now_ns: i64,
 }
 
 impl Soak {
-    /// Starts a soak whose log is in `directory`; goes on with a log that is there already.
+    /// Starts a soak whose log is in `directory`, or continues an existing log.
     ///
     /// # Errors
-    /// A window or trim that makes no sense; a log that can't be written, or that was written with
-    /// another window, key or budgets.
+    /// Returns an error if the window or warm-up is invalid, or the log cannot be written or was started with
+    /// other settings.
     pub fn create(directory: &Path, settings: &SoakSettings) -> Result<Self> {
         if settings.window_ns <= 0 || settings.trim_ns < 0 {
             bail!("the window of a soak must be longer than 0s and its warm-up not negative");
@@ -110,8 +110,8 @@ impl Soak {
             };
             if same(before.start()) != same(&start) {
                 bail!(
-                    "{}: was begun with another window, warm-up, key or other budgets; go on with those, or choose \
-                     another directory",
+                    "{}: was started with another window, warm-up, key or other budgets; continue with those \
+                     settings, or choose another directory",
                     path.display()
                 );
             }
@@ -133,8 +133,8 @@ impl Soak {
         })
     }
 
-    /// Takes the next packet of a tap (0: ingress, 1: egress): its stamp in ns, its length on the wire
-    /// in bytes, and what was captured of its Ethernet frame. Other taps' packets are passed over.
+    /// Adds the next packet of a tap (0: ingress, 1: egress): timestamp in ns, length on the wire in bytes,
+    /// and captured bytes of the Ethernet frame. Packets of other taps are ignored.
     #[inline]
     pub fn packet(&mut self, tap: u8, ts_ns: i64, wire_len: u32, frame: &[u8]) {
         let side = if tap == 0 { Side::Pre } else { Side::Post };
@@ -146,23 +146,23 @@ impl Soak {
         }
     }
 
-    /// Notes packets that a tap (0: ingress, 1: egress) lost since the last call, by its own count.
+    /// Adds packets that a tap (0: ingress, 1: egress) reports as lost since the last call.
     pub fn dropped(&mut self, tap: u8, packets: u64) {
         self.live.dropped(if tap == 0 { Side::Pre } else { Side::Post }, packets);
     }
 
-    /// Declares that both taps' packets stamped before `complete_ns` have been given.
+    /// Declares that all packets of both taps with a timestamp before `complete_ns` have been added.
     pub fn advance(&mut self, complete_ns: i64) {
         self.now_ns = self.now_ns.max(complete_ns);
         self.live.advance(complete_ns);
     }
 
-    /// Appends the records of the seconds that ended since the last call to the log. Call it after
-    /// every [`advance`](Self::advance): it does nothing until a second has ended, and a kill loses
-    /// what is not appended.
+    /// Appends the records of the seconds completed since the last call to the log. Call it after every
+    /// [`advance`](Self::advance): it does nothing until a second is complete, and a killed process loses
+    /// whatever was not appended.
     ///
     /// # Errors
-    /// As for a full disk. The seconds that could not be written are then a gap in the log.
+    /// Returns an error if the log cannot be written. The log then has a gap for these seconds.
     pub fn tick(&mut self) -> Result<()> {
         for record in self.live.take_closed() {
             append(&mut self.log, &mut self.totals, &mut self.last, record)?;
@@ -170,7 +170,7 @@ impl Soak {
         Ok(())
     }
 
-    /// How the soak stands, as of the last [`tick`](Self::tick); segments before a resumption aside.
+    /// Returns the numbers at the last [`tick`](Self::tick), without segments before a resumption.
     pub fn stats(&self) -> LiveStats {
         let matching = self.totals.matching();
         let last = self.last.as_ref();
@@ -189,10 +189,10 @@ impl Soak {
         }
     }
 
-    /// Ends the soak: packets still under way are lost. Returns the result as [`soak_summary`] does.
+    /// Ends the soak, counting packets in flight as lost. Returns the same result as [`soak_summary`].
     ///
     /// # Errors
-    /// As [`tick`](Self::tick) and [`soak_summary`].
+    /// Returns an error if [`tick`](Self::tick) or [`soak_summary`] fails.
     pub fn finish(mut self) -> Result<(Analysis, Counts)> {
         for record in self.live.finish() {
             append(&mut self.log, &mut self.totals, &mut self.last, record)?;
@@ -225,17 +225,17 @@ fn read_totals(path: &Path) -> Result<(SoakTotals, LogFacts)> {
         (LogLine::Segment(_), Some(totals)) => totals.resume(),
         (LogLine::Interval(record), Some(totals)) => totals.add(&record),
         (LogLine::End(_), Some(totals)) => totals.end(),
-        // A log starts with a segment: its reader sees to that.
+        // A log starts with a segment, which its reader has verified.
         (_, None) => {}
     })?;
     let totals = totals.with_context(|| format!("{}: empty", path.display()))?;
     Ok((totals, LogFacts { torn: end.torn, damaged: end.damaged }))
 }
 
-/// For how long a soak has been measured, in ns: the time that the log in its directory covers.
+/// Returns the time covered by the log in a soak's directory, in ns.
 ///
 /// # Errors
-/// No log, or one that can't be read.
+/// Returns an error if there is no log or it cannot be read.
 pub fn logged_ns(directory: &Path) -> Result<u64> {
     let mut ns = 0;
     read_log(&directory.join(LOG_NAME), |line| {
@@ -246,19 +246,20 @@ pub fn logged_ns(directory: &Path) -> Result<u64> {
     Ok(ns)
 }
 
-/// The result of a soak from the log in its trial's directory: of one that ended, was killed, or still
-/// runs. With it the delays, each within 0.1 %, as [`crate::analyze::outputs::write_all`] needs them.
+/// Computes the result of a soak from the log in its directory, whether it ended, was killed, or is still
+/// running. Also returns the delays, each within 0.1 %, for [`crate::analyze::outputs::write_all`].
 ///
 /// # Errors
-/// No log, one that can't be read, or one without a matched packet.
+/// Returns an error if there is no log, it cannot be read, or it contains no matched packet.
 pub fn soak_summary(directory: &Path) -> Result<(Analysis, Counts)> {
     let path = directory.join(LOG_NAME);
     let (totals, facts) = read_totals(&path)?;
     let matching = totals.matching();
     totals.result(facts).with_context(|| {
         format!(
-            "{}: no packet was matched ({} lost, {} at egress only, {} later than the window, {} seen at egress before \
-             ingress): do both taps see the load generator's packets, and by the same clock?",
+            "{}: no packet was matched ({} lost, {} at egress only, {} later than the window, {} seen at \
+             egress before ingress): check that both taps see the load generator's packets and use the same \
+             clock",
             path.display(),
             matching.lost,
             matching.extra,

@@ -1,4 +1,4 @@
-//! A soak from frames to its documents: ended, killed, resumed; its memory, speed and log.
+//! Soaks from frames to documents: completed, killed and resumed; memory, speed and log size.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ fn settings() -> SoakSettings {
     }
 }
 
-/// Ethernet, IPv4, UDP and the load generator's signature: 70 bytes.
+/// Builds a frame of 70 bytes: Ethernet, IPv4, UDP and the load generator's signature.
 fn frame(sequence: u64) -> [u8; 70] {
     let mut frame = [0; 70];
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -35,7 +35,8 @@ fn frame(sequence: u64) -> [u8; 70] {
     frame
 }
 
-/// An even stream with delays of three octaves and more, a packet of 1000 lost, and 1 of 5000 very late.
+/// A constant stream with delays over more than three octaves; 1 of 1000 packets is lost and 1 of 5000 is
+/// very late.
 struct Source {
     rate_pps: i64,
     origin_ns: i64,
@@ -59,12 +60,12 @@ impl Source {
         match sequence % 5000 {
             n if n % 1000 == 999 => None,
             2500 => Some(400_000 + (noise % 900_000) as i64),
-            // About log-uniform from 4 to 32 us.
+            // Roughly log-uniform from 4 to 32 us.
             _ => Some((4096 << (noise % 3)) + ((mixed >> 20) % (4096 << (noise % 3))) as i64),
         }
     }
 
-    /// Gives all that either tap saw before a time.
+    /// Adds all packets that either tap saw before this time.
     fn give(&mut self, soak: &mut Soak, until_ns: i64) {
         while self.sent_ns(self.sent) < until_ns {
             soak.packet(0, self.sent_ns(self.sent), 100, &frame(self.sent));
@@ -75,7 +76,7 @@ impl Source {
                 self.arrived += 1;
                 continue;
             };
-            // The queue behind the device keeps the order.
+            // The queue after the device keeps the order.
             let post_ns = self.at_post.max(self.sent_ns(self.arrived) + delay_ns);
             if post_ns >= until_ns {
                 break;
@@ -85,7 +86,7 @@ impl Source {
         }
     }
 
-    /// Runs for some seconds in steps of 50 ms, as a live reader would.
+    /// Runs for some seconds in steps of 50 ms, like a live reader.
     fn run(&mut self, soak: &mut Soak, from_s: i64, to_s: i64) {
         for step in 20 * from_s + 1..=20 * to_s {
             let now_ns = self.origin_ns + step * SECOND_NS / 20;
@@ -101,7 +102,7 @@ fn codes(analysis: &Analysis) -> Vec<&str> {
 }
 
 #[test]
-fn a_soak_that_ends_gives_its_documents() {
+fn completed_soak_writes_its_documents() {
     let folder = tempfile::tempdir().unwrap();
     let mut soak = Soak::create(folder.path(), &settings()).unwrap();
     let mut source = Source::new(10_000, 1_700_000_000 * SECOND_NS);
@@ -124,7 +125,7 @@ fn a_soak_that_ends_gives_its_documents() {
 }
 
 #[test]
-fn a_killed_soak_keeps_all_but_its_last_second_and_can_be_resumed() {
+fn killed_soak_loses_only_last_second_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let mut soak = Soak::create(folder.path(), &settings()).unwrap();
     let mut source = Source::new(10_000, 1_700_000_000 * SECOND_NS);
@@ -154,22 +155,22 @@ fn a_killed_soak_keeps_all_but_its_last_second_and_can_be_resumed() {
 }
 
 #[test]
-fn a_directory_without_a_log_is_an_error_that_names_it() {
+fn missing_log_error_names_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let error = format!("{:#}", soak_summary(folder.path()).unwrap_err());
     assert!(error.contains(LOG_NAME), "{error}");
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Prints memory, speed and the log's growth. `WIRETAIL_SOAK_PACKETS=50000000 cargo test --release -p
-/// wiretail soak::tests::memory -- --nocapture` measures as long as one likes; by default it is short.
+/// Prints memory, speed and log growth. `WIRETAIL_SOAK_PACKETS=50000000 cargo test --release -p wiretail
+/// soak::tests::memory -- --nocapture` runs a longer measurement; the default is short.
 #[test]
-fn memory_and_log_do_not_grow_with_time() {
+fn memory_and_log_rate_stay_constant() {
     let packets =
         std::env::var("WIRETAIL_SOAK_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let folder = tempfile::tempdir().unwrap();
@@ -185,13 +186,14 @@ fn memory_and_log_do_not_grow_with_time() {
     let rate = (source.sent + source.arrived) as f64 / elapsed;
     let bytes = (log_bytes() - early_bytes) / (seconds - seconds / 10).max(1) as u64;
     println!(
-        "{} packets: {:.1} MB resident after a tenth, {:.1} MB at the end; {:.2} M stamps a second; {bytes} bytes of log a second",
+        "{} packets: {:.1} MB resident after a tenth, {:.1} MB at the end; {:.2} M timestamps per second; \
+         {bytes} bytes of log per second",
         source.sent,
         early as f64 / 1e6,
         late as f64 / 1e6,
         rate / 1e6,
     );
-    // A gigabyte in 40 hours.
-    assert!(bytes < 6944, "{bytes} bytes of log a second");
+    // One gigabyte in 40 hours.
+    assert!(bytes < 6944, "{bytes} bytes of log per second");
     assert_eq!(soak.finish().unwrap().0.summary.loss.sent, seconds as u64 * 100_000);
 }
