@@ -1,4 +1,4 @@
-//! What a trial says about the goals of a search.
+//! Evaluates a trial against the goals of a search.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use wiretail_schema::summary::{Capture, Gaps, Summary};
 
 use crate::run::output::directory::summary;
 
-/// The trial of this record.
+/// Converts the record of a trial.
 ///
 /// # Errors
-/// The numbers of a valid trial can't be read.
+/// Returns an error if the results of a valid trial cannot be read.
 pub fn of(
     run: &Path,
     record: &TrialRecord,
@@ -37,13 +37,13 @@ pub fn of(
     }
     let Some(summary) = summary(run, record, 0)? else {
         if trial.invalid.is_empty() {
-            trial.invalid.push("nothing was analysed".to_owned());
+            trial.invalid.push("the trial was not analyzed".to_owned());
         }
         return Ok(trial);
     };
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    // Behind the last burst the device is always late.
+    // In a search over bursts, the last burst always leaves the device after it has arrived.
     if effort.over == Over::Rate {
         trial.stretch = stretch(&summary.pre, &summary.post);
     }
@@ -54,12 +54,13 @@ pub fn of(
     Ok(trial)
 }
 
-/// Of a search over bursts, says of each result how many packets of the burst the device held when the last one came: of b packets,
-/// g apart, forwarded h apart, b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets instead of time, where
-/// 1/g is the highest rate of the medium and 1/h the throughput. Both are medians of the gaps of one trial.
+/// Adds to each result of a search over bursts how many packets of the burst the device held when the last
+/// packet arrived. For b packets that arrive g apart and leave h apart, this is b (1 - g / h): the corrected
+/// buffer of RFC 9004, 6.4, in packets instead of time, where 1/g is the highest rate of the medium and 1/h
+/// the throughput. Both are medians of the gaps in one trial.
 ///
 /// # Errors
-/// The numbers of a trial can't be read.
+/// Returns an error if the results of a trial cannot be read.
 pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
     for place in 0..search.goals.len() {
         let number = search.trial_found(place).map(|trial| trial.number);
@@ -77,7 +78,7 @@ pub fn held(path: &Path, run: &Run, search: &mut Search) -> Result<()> {
     Ok(())
 }
 
-/// Share of the packets that missed a goal.
+/// Returns the share of packets that missed a goal.
 fn missed(goal: &Goal, summary: &Summary) -> f64 {
     match goal {
         Goal::Loss { .. } => summary.loss.ratio,
@@ -88,8 +89,9 @@ fn missed(goal: &Goal, summary: &Summary) -> f64 {
     }
 }
 
-/// By how much longer packets left than they came, in parts of the time in which they came. A device that keeps up
-/// delays the last packet like the first; in one that does not, the last one waits for all that are in the ring.
+/// Returns how much longer the device sent than it received, relative to the receiving time. A device that
+/// keeps up delays the last packet as long as the first. In an overloaded device, the last packet waits for
+/// all packets in the ring.
 fn stretch(pre: &Capture, post: &Capture) -> f64 {
     let came = (pre.last_ns - pre.first_ns).max(1) as f64;
     let left = (post.last_ns - post.first_ns) as f64;

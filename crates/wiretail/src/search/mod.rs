@@ -1,7 +1,9 @@
-//! `wiretail search`: trials at rates that are chosen one after the other, until the rate that a device takes is known.
+//! Implements `wiretail search`: trials at successively chosen loads, until the highest load that a device
+//! sustains is known.
 //!
-//! A search is a trial of the experiment whose load is open. Its trials are those of a run, in the same manifest; what
-//! they say about the goals is in `search.json`, written after each, so that `--resume` goes on from there.
+//! A search is defined by a trial of the experiment with a variable load. Its own trials are recorded like
+//! those of a run, in the same manifest. Their results for each goal are in `search.json`, which is written
+//! after every trial, so that `--resume` can continue from there.
 
 mod measure;
 mod text;
@@ -33,11 +35,11 @@ use crate::run::trial::session;
 use crate::run::{begin, experiment, insert, interrupted};
 use crate::traffic::live::stop_on_signals;
 
-/// Runs the searches of an experiment.
+/// Runs the searches of an experiment. A failed trial is ignored, and its search continues.
 ///
 /// # Errors
-/// An experiment that can't be read or searched, a host that can't be changed, a full disk. A trial that fails has no
-/// say, and the search goes on.
+/// Returns an error if the experiment cannot be read or searched, the host cannot be changed, or a file
+/// cannot be written.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let (experiment, earlier) = experiment(arguments)?;
     let templates = experiment.trials();
@@ -79,7 +81,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(if endings.all(|ending| ending == Ending::Found) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// One search, to its end or to where it is interrupted; what it had done before is not done again.
+/// Runs or resumes one search until it ends or is interrupted. Completed trials are not repeated.
 fn one(
     directory: &RunDirectory,
     (run, searches): (&mut Run, &mut Searches),
@@ -130,7 +132,7 @@ fn one(
     }
 }
 
-/// A trial at the load asked for; None where it was interrupted.
+/// Runs a trial at the requested load; `None` if it was interrupted.
 fn measured(
     directory: &RunDirectory,
     (run, seed): (&mut Run, u64),
@@ -170,8 +172,8 @@ fn measured(
     Ok(Some(measured))
 }
 
-/// The keys that tell the trials of a search apart: those of the experiment that are about the device and its load,
-/// and the load that is sought.
+/// Returns the keys that distinguish the trials of a search: the experiment's factors for the device and its
+/// load, and the load that is searched for.
 fn factors(experiment: &Experiment) -> Vec<String> {
     let asked = experiment.factors();
     let names = KEYS.iter().filter(|row| row.table != "search").map(|row| row.full_name());
@@ -211,7 +213,7 @@ fn new_search(template: &Trial, goals: &[Goal]) -> Search {
     }
 }
 
-/// How the experiment wants rates to be chosen.
+/// Returns how the search chooses loads.
 fn effort(template: &Trial) -> Effort {
     let keys = &template.search;
     let full_ns = template.trial.duration.ns_unsigned();
@@ -234,14 +236,15 @@ fn effort(template: &Trial) -> Effort {
     }
 }
 
-/// Refuses what can't be searched.
+/// Refuses settings that cannot be searched.
 fn refuse(template: &Trial, effort: &Effort) -> Result<()> {
     if effort.over == Over::Burst {
         let shortest_ns = if effort.method == Method::Mlrsearch { effort.first_ns } else { effort.full_ns };
         let fit = (template.traffic.rate.pps as f64 * shortest_ns as f64 / 1e9) as u64;
         if effort.highest < 2 || effort.highest > fit {
             bail!(
-                "traffic.burst = {}, the longest burst of the search: expected 2 to {fit} packets, as many as a trial has",
+                "traffic.burst = {}, the longest burst of the search: expected 2 to {fit} packets, the \
+                 number of packets in a trial",
                 effort.highest
             );
         }

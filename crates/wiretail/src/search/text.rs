@@ -1,30 +1,30 @@
-//! A search on a terminal: a line a trial, and a table of what was found.
+//! Terminal output of a search: a line per trial, and a table of the results.
 
 use std::io::{self, Write};
 
 use wiretail_report::format::{count, duration, rate, ratio};
 use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, Over, SearchTrial, Searches};
 
-/// What would be done.
+/// Prints the parameters of the planned searches.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn plan(out: &mut impl Write, effort: &Effort, goals: &[Goal]) -> io::Result<()> {
     let goals: Vec<String> = goals.iter().map(Goal::to_string).collect();
     let (low, high) = (load(effort.over, effort.lowest), load(effort.over, effort.highest));
     let full = duration(effort.full_ns as f64);
     writeln!(
         out,
-        "Each is a search for {} between {low} and {high}, to within {}, with trials of {full}.",
+        "Each trial is a search for {} between {low} and {high}, to within {}, with trials of {full}.",
         goals.join(", "),
         ratio(effort.width)
     )
 }
 
-/// What became of a trial: "NDR met, 100us@99.9% missed by 2 %".
+/// Formats a trial's outcome, such as "NDR met, 100us@99.9% missed by 2 %".
 pub fn trial(trial: &SearchTrial, goals: &[Goal]) -> String {
     if !trial.invalid.is_empty() {
-        return format!("invalid, has no say: {}", trial.invalid.join("; "));
+        return format!("invalid, ignored: {}", trial.invalid.join("; "));
     }
     let word = |place: usize| match (trial.poor[place], trial.missed[place] > goals[place].allowed()) {
         (false, _) => format!("{} met", goals[place]),
@@ -34,12 +34,12 @@ pub fn trial(trial: &SearchTrial, goals: &[Goal]) -> String {
     let words: Vec<String> = (0..goals.len()).map(word).collect();
     let stretched = match trial.stretch {
         stretch if stretch < 5e-4 => String::new(),
-        stretch => format!(", packets left for {} longer than they came", ratio(stretch)),
+        stretch => format!(", departures took {} longer than arrivals", ratio(stretch)),
     };
     format!("{}, {} of {} lost{stretched}", words.join(", "), count(trial.lost), count(trial.sent))
 }
 
-/// A load with its unit, short.
+/// Formats a load with its unit.
 fn load(over: Over, load: u64) -> String {
     match over {
         Over::Rate => rate(load as f64),
@@ -47,23 +47,23 @@ fn load(over: Over, load: u64) -> String {
     }
 }
 
-/// What was found for a goal.
+/// Formats the result for a goal.
 pub fn result(over: Over, goal: &GoalResult) -> String {
     let shown = |found: Option<u64>| found.map_or("?".to_owned(), |found| load(over, found));
     let (low, high) = (shown(goal.lower), shown(goal.upper));
     let found = match goal.ending {
         Ending::Found => format!("{low} (missed at {high})"),
-        Ending::AtHighest => format!("{low} and more"),
+        Ending::AtHighest => format!("{low} or more"),
         Ending::BelowLowest => format!("less than {high}"),
         Ending::Open => format!("not found; between {low} and {high}"),
     };
     format!("{}: {found}: {}", goal.goal, goal.reason)
 }
 
-/// The searches, a row a goal.
+/// Prints the searches, one row per goal.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
     writeln!(out, "{}\n", searches.title)?;
     let names = searches.searches.iter().map(|search| search.name.chars().count());
@@ -96,7 +96,7 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
             if let Some(held) = goal.held {
                 writeln!(
                     out,
-                    "    of that burst the device held {} packets when the last one came",
+                    "    the device held {} packets of that burst when the last one arrived",
                     count(held as u64)
                 )?;
             }
@@ -105,7 +105,6 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
     Ok(())
 }
 
-/// A method's name.
 fn method(method: Method) -> &'static str {
     match method {
         Method::Mlrsearch => "MLRsearch",

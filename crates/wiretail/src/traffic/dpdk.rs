@@ -1,4 +1,4 @@
-//! DPDK for the commands on live traffic: its arguments, and places as its devices.
+//! DPDK for the commands on live traffic: its arguments, and how places become DPDK devices.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -10,12 +10,12 @@ use wiretail_dataplane::port::dpdk::{self, Eal, Port};
 use crate::cli::traffic::{DpdkArgs, Place, ThreadArgs};
 use crate::traffic::live::OpenPlace;
 
-/// Huge pages of 2 MiB that have to be free for their use: the buffers of all ports, and DPDK's own.
+/// Free huge pages of 2 MiB required to use huge pages: the buffers of all ports, and DPDK's own memory.
 const HUGE_PAGES: u64 = 32;
 /// Memory without huge pages, in MiB.
 const PLAIN_MIB: u32 = 256;
 
-/// DPDK, started, and the places that are to be its ports.
+/// Initialized DPDK, and the places that will become its ports.
 pub struct Started<'a> {
     pub eal: Eal,
     spaces: Vec<OpenPlace<'a>>,
@@ -23,7 +23,7 @@ pub struct Started<'a> {
 }
 
 impl Started<'_> {
-    /// Each place's namespace and device, behind what it is called.
+    /// Returns the name, namespace and device of each place.
     pub fn places(&self) -> Vec<(String, Option<BorrowedFd<'_>>, String)> {
         let places = self.spaces.iter().zip(&self.devices);
         places.map(|(space, device)| (space.name(), space.netns(), device.clone())).collect()
@@ -33,7 +33,7 @@ impl Started<'_> {
 /// Starts DPDK for these places.
 ///
 /// # Errors
-/// A build without DPDK, a namespace that is not there, no memory.
+/// Returns an error if DPDK is not compiled in, a namespace does not exist, or memory is lacking.
 pub fn start<'a>(places: &[&'a Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Started<'a>> {
     let devices: Vec<String> =
         places.iter().enumerate().map(|(number, place)| device(place, number, arguments)).collect();
@@ -45,7 +45,7 @@ pub fn start<'a>(places: &[&'a Place], arguments: &DpdkArgs, thread: &ThreadArgs
 /// Starts DPDK and opens these places as ports, in this order.
 ///
 /// # Errors
-/// As [`start`]; a device that is not there.
+/// Returns an error if [`start`] fails or a device does not exist.
 pub fn open(places: &[&Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Vec<Port>> {
     let started = start(places, arguments, thread)?;
     let open = |(space, device): (&OpenPlace<'_>, &String)| {
@@ -62,7 +62,7 @@ fn device(place: &Place, number: usize, arguments: &DpdkArgs) -> String {
     }
 }
 
-/// What DPDK is started with. `root` is where /sys is.
+/// Returns the arguments of DPDK. `root` is the directory that contains /sys.
 fn eal_arguments(
     devices: &[String],
     arguments: &DpdkArgs,
@@ -78,14 +78,14 @@ fn eal_arguments(
     for device in pci {
         words.extend(["-a".to_owned(), device.clone()]);
     }
-    // The loop has a thread of its own; what DPDK starts only sleeps, and stays off the loop's core, as long as
-    // DPDK believes that the core is in use.
+    // The loop runs on its own thread. DPDK's own threads only sleep, and they stay off the loop's core as
+    // long as DPDK believes that the core is in use.
     if let Some(cpu) = thread.cpu {
         words.extend(["--lcores".to_owned(), format!("0@{cpu}")]);
     } else {
         words.extend(["--lcores".to_owned(), format!("0@({})", allowed_cores(root)?)]);
     }
-    // Nothing is left in the file system by either.
+    // Neither option leaves files in the file system.
     if free_huge_pages(root) >= HUGE_PAGES {
         words.push("--in-memory".to_owned());
     } else {
@@ -96,7 +96,7 @@ fn eal_arguments(
     Ok(words)
 }
 
-/// The cores of this process, as the kernel lists them: `0-3,7`.
+/// Returns the cores of this process in the kernel's list format, such as `0-3,7`.
 fn allowed_cores(root: &Path) -> Result<String> {
     let path = root.join("proc/self/status");
     let status = fs::read_to_string(&path).unwrap_or_default();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_cores_and_buses_are_chosen_by_what_there_is() {
+    fn chooses_memory_cores_and_buses_by_available_resources() {
         let root = tempfile::tempdir().unwrap();
         let pages = root.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
         fs::create_dir_all(&pages).unwrap();

@@ -1,4 +1,4 @@
-//! `wiretail generate`: exact traffic from one interface, and how exact it was.
+//! Implements `wiretail generate`: precisely timed traffic from one interface, and its measured precision.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,15 +21,15 @@ use crate::traffic::dpdk;
 use crate::traffic::live::{self, OpenPlace, nanoseconds};
 use crate::traffic::recording;
 
-/// More late packets than this share are told by the exit code.
+/// If a larger share of packets is late, the exit code is 1.
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Slots of a sending ring.
 const RING_SLOTS: usize = 1024;
 
-/// Runs the command.
+/// Runs `wiretail generate`.
 ///
 /// # Errors
-/// A plan that can't be carried out, a port that can't be opened, a recording that can't be read.
+/// Returns an error if the arguments are invalid, the port cannot be opened, or the recording cannot be read.
 pub fn run(arguments: &GenerateArgs) -> Result<ExitCode> {
     live::stay_off(&arguments.thread);
     let stop = live::stop_on_signals()?;
@@ -64,7 +64,7 @@ fn open(arguments: &GenerateArgs) -> Result<Box<dyn TxPort + Send>> {
         }
         GenerateSocket::Xdp => PortKind::Xdp,
         GenerateSocket::Dpdk if arguments.qdisc => bail!(
-            "--qdisc goes with --socket packet or packet-ring; for the same with dpdk, send to \
+            "--qdisc goes with --socket packet or packet-ring; with dpdk, send to \
              dpdk:net_af_packet0,iface=INTERFACE,qdisc_bypass=0"
         ),
         GenerateSocket::Dpdk => {
@@ -76,7 +76,7 @@ fn open(arguments: &GenerateArgs) -> Result<Box<dyn TxPort + Send>> {
     place.named(open_tx(&place.port(), kind))
 }
 
-/// 1 where it was not the traffic that was asked for, and says so.
+/// Returns exit code 1 and prints the reason if the traffic was not as requested.
 fn verdict(report: &GeneratorReport) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     if report.failed > 0 {
@@ -85,7 +85,8 @@ fn verdict(report: &GeneratorReport) -> ExitCode {
         });
         let failed = format::count(report.failed);
         eprintln!(
-            "wiretail: {failed} packets could not be sent: {reason}; is the interface up, and its MTU large enough?"
+            "wiretail: {failed} packets could not be sent: {reason}; check that the interface is up and its \
+             MTU is large enough"
         );
         code = ExitCode::from(1);
     }
@@ -105,7 +106,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
     let end = match (arguments.packets, arguments.duration) {
         (Some(packets), _) => End::Packets(packets.get()),
         (None, Some(duration)) => End::DurationNs(nanoseconds("duration", duration)?),
-        // A recording ends of itself.
+        // A recording has its own end.
         (None, None) => End::Packets(u64::MAX),
     };
     let recording = match &arguments.replay {
@@ -159,14 +160,14 @@ fn pattern(arguments: &GenerateArgs) -> Result<Pattern> {
     }
 }
 
-/// From the first to the last departure in ns, and packets a second over it.
+/// Returns the time from the first to the last departure in ns, and the packet rate over that time.
 fn achieved(report: &GeneratorReport) -> Option<(u64, f64)> {
     let duration_ns = report.last_departure_ns?.checked_sub(report.first_departure_ns?)?;
     (duration_ns > 0 && report.sent > 1)
         .then(|| (duration_ns, (report.sent - 1) as f64 * 1e9 / duration_ns as f64))
 }
 
-/// p50, p99, p99.9 and the longest lateness in ns.
+/// Returns the p50, p99, p99.9 and maximum lateness, in ns.
 fn lateness(report: &GeneratorReport) -> [Option<u64>; 4] {
     [500_000_000, 990_000_000, 999_000_000, 1_000_000_000].map(|at| report.lateness.percentile_ns(at))
 }
@@ -198,7 +199,7 @@ fn print(arguments: &GenerateArgs, report: &GeneratorReport) -> Result<()> {
     let ended = if report.complete { "" } else { " (interrupted)" };
     let rate = achieved(report).map_or(String::new(), |(duration_ns, rate)| {
         format!(
-            " in {}: {} packets a second",
+            " in {}: {} packets per second",
             format::duration(duration_ns as f64),
             format::count(rate.round() as u64)
         )

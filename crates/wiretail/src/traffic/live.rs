@@ -1,4 +1,4 @@
-//! What the commands on live traffic share: places to open, an end on request, a line of progress.
+//! Shared parts of the commands on live traffic: opening interfaces, stopping on signals, progress lines.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,43 +18,43 @@ use wiretail_host::Namespace;
 
 use crate::cli::traffic::{Place, ThreadArgs};
 
-/// Between two lines of progress.
+/// Interval between updates of a progress line.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// What the thread of the hot loop is called, for `ps -L` and whoever gives it a core.
+/// Name of the hot loop's thread, for `ps -L` and for tools that place threads.
 pub const LOOP_THREAD: &str = "wiretail-loop";
 
-/// A flag that SIGINT and SIGTERM set.
+/// Returns a flag that SIGINT and SIGTERM set.
 ///
 /// # Errors
-/// The system refuses.
+/// Returns an error if the signal handlers cannot be installed.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals can't be caught")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot install signal handlers")?;
     }
     Ok(stop)
 }
 
-/// Questions for counters: each SIGUSR1 from the registration on is one. Those that come before anybody
-/// answers wait.
+/// Requests for counters: each SIGUSR1 after registration is one. Requests are queued until they are
+/// answered.
 pub struct Questions {
     asked: UnixStream,
     signal: SigId,
 }
 
 impl Questions {
-    /// From now on the signal is a question, and does not end the process.
+    /// Registers SIGUSR1 as a request, so that it no longer ends the process.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Returns an error if the signal handler cannot be installed.
     pub fn register() -> Result<Self> {
-        let (asked, handler) = UnixStream::pair().context("a pair of sockets for SIGUSR1")?;
+        let (asked, handler) = UnixStream::pair().context("cannot create a socket pair for SIGUSR1")?;
         let signal = signal_hook::low_level::pipe::register(SIGUSR1, handler);
-        Ok(Self { asked, signal: signal.context("SIGUSR1 can't be caught")? })
+        Ok(Self { asked, signal: signal.context("cannot install a handler for SIGUSR1")? })
     }
 
-    /// Runs `work`, and meanwhile `answer` on a thread of its own for each question.
+    /// Runs `work`, and calls `answer` on a separate thread for each request in the meantime.
     pub fn answered<T>(mut self, answer: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -63,14 +63,14 @@ impl Questions {
                 }
             });
             let result = work();
-            // The handler's end closes with it, so that the thread finds the end of the stream.
+            // This closes the handler's end, so that the thread reaches the end of the stream.
             signal_hook::low_level::unregister(self.signal);
             result
         })
     }
 }
 
-/// Waits for a question; false when there will be none any more.
+/// Waits for a request; returns false when no further request is possible.
 fn is_asked(stream: &mut UnixStream) -> bool {
     loop {
         match stream.read(&mut [0]) {
@@ -81,7 +81,7 @@ fn is_asked(stream: &mut UnixStream) -> bool {
     }
 }
 
-/// An interface whose namespace is open.
+/// An interface with its opened namespace.
 pub struct OpenPlace<'a> {
     place: &'a Place,
     namespace: Option<OwnedFd>,
@@ -91,7 +91,7 @@ impl<'a> OpenPlace<'a> {
     /// Opens the namespace.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// Returns an error if no namespace has this name.
     pub fn open(place: &'a Place) -> Result<Self> {
         let open = |name: &String| {
             Namespace::new(name)?.open().with_context(|| {
@@ -101,18 +101,18 @@ impl<'a> OpenPlace<'a> {
         Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })
     }
 
-    /// Opens the namespace of a place that is an interface.
+    /// Opens the namespace of a place that must be an interface.
     ///
     /// # Errors
-    /// It is a device of DPDK's, or there is no such namespace.
+    /// Returns an error if the place is a DPDK device or the namespace does not exist.
     pub fn interface(place: &'a Place) -> Result<Self> {
         if place.is_device {
-            bail!("{place}: a device of DPDK's goes with --socket dpdk; expected an interface, such as eth0");
+            bail!("{place}: a DPDK device requires --socket dpdk; expected an interface, such as eth0");
         }
         Self::open(place)
     }
 
-    /// What went wrong at this place, with its namespace where the error does not name it.
+    /// Adds the place to an error, and the namespace if the error does not name it.
     pub fn named<T, E>(&self, result: Result<T, E>) -> Result<T>
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -123,55 +123,56 @@ impl<'a> OpenPlace<'a> {
         }
     }
 
-    /// As the hot loops want it.
+    /// Returns the place in the form that the hot loops expect.
     pub fn port(&self) -> PortSpec<'_> {
         PortSpec { netns: self.netns(), interface: &self.place.interface }
     }
 
-    /// As the user wrote it.
+    /// Returns the place as the user wrote it.
     pub fn name(&self) -> String {
         self.place.to_string()
     }
 
-    /// The namespace; None: the one of this process.
+    /// Returns the namespace; `None` means the namespace of this process.
     pub fn netns(&self) -> Option<BorrowedFd<'_>> {
         self.namespace.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// Where a loop was asked to run.
+/// Returns the requested placement of a loop.
 pub fn placement(arguments: &ThreadArgs) -> Placement {
     Placement { cpu: arguments.cpu, fifo: arguments.fifo, lock_memory: false }
 }
 
-/// Keeps the calling thread, and those that it starts from now on, off the loop's core where there is another one:
-/// beside a loop of real-time priority they would starve, and the scheduler's fair server would stop the loop for
-/// them.
+/// Keeps the calling thread, and threads that it starts later, off the loop's core if there is another core.
+/// On the core of a real-time loop they would starve, and the scheduler's fair server would stop the loop to
+/// run them.
 pub fn stay_off(arguments: &ThreadArgs) {
     keep_off(arguments.cpu);
 }
 
-/// The same for any cores.
+/// Keeps the calling thread off these cores, in the same way.
 pub fn keep_off(loops: impl IntoIterator<Item = usize>) {
     let loops: Vec<usize> = loops.into_iter().filter(|&cpu| cpu < CpuSet::MAX_CPU).collect();
-    // A system that refuses leaves everything as it was.
+    // If the affinity cannot be read, nothing is changed.
     let Ok(mut cores) = sched_getaffinity(None) else { return };
     if loops.is_empty() {
         return;
     }
     loops.iter().for_each(|&cpu| cores.unset(cpu));
     if cores.count() == 0 {
-        // Whoever started this had the loop in mind. All others, of which the kernel takes those that there are.
+        // The inherited affinity allows only the loop's core. Allow all other cores: the kernel ignores those
+        // that do not exist.
         (0..CpuSet::MAX_CPU).filter(|other| !loops.contains(other)).for_each(|other| cores.set(other));
     }
     let _ = sched_setaffinity(None, &cores);
 }
 
-/// Runs a loop on a thread of its own in its place, and tells its progress meanwhile. The calling thread
-/// sleeps but for the lines, so that it takes nothing from the loop.
+/// Runs a loop on a separate thread with this placement, and shows its progress. The calling thread sleeps
+/// between updates, so that it does not disturb the loop.
 ///
 /// # Errors
-/// A core or a priority that can't be had.
+/// Returns an error if the core or the priority is not available.
 pub fn run_watched<T: Send>(
     placement: Placement,
     work: impl FnOnce() -> T + Send,
@@ -186,7 +187,7 @@ pub fn run_watched<T: Send>(
             watching.unpark();
             result
         });
-        let worker = worker.context("a thread for the loop can't be had")?;
+        let worker = worker.context("cannot start a thread for the loop")?;
         while !worker.is_finished() {
             thread::park_timeout(LINE_EVERY);
             progress.show(&line);
@@ -197,7 +198,7 @@ pub fn run_watched<T: Send>(
     })
 }
 
-/// A line on a terminal that is written over once a second.
+/// A line on a terminal that is updated once a second.
 pub struct ProgressLine {
     wanted: bool,
     started: Instant,
@@ -206,24 +207,24 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Shown if standard error is a terminal.
+    /// Creates a line that is shown only if standard error is a terminal.
     pub fn new() -> Self {
         let now = Instant::now();
         Self { wanted: std::io::stderr().is_terminal(), started: now, next: now + LINE_EVERY, shown: false }
     }
 
-    /// Shows the line where it is time to.
+    /// Updates the line if an update is due.
     pub fn show(&mut self, line: &impl Fn() -> String) {
         if self.wanted && Instant::now() >= self.next {
             self.next += LINE_EVERY;
             self.shown = true;
-            // To the start of the line, and what was there is gone.
+            // Returns to the start of the line and clears it.
             eprint!("\r\x1b[K  {} s  {}", self.started.elapsed().as_secs(), line());
             let _ = std::io::stderr().flush();
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             eprint!("\r\x1b[K");
@@ -231,24 +232,24 @@ impl ProgressLine {
     }
 }
 
-/// A span of time from the command line as nanoseconds; `name` is that of its argument.
+/// Converts a duration from the command line to nanoseconds; `name` is the name of its option.
 ///
 /// # Errors
-/// A negative one.
+/// Returns an error if the duration is negative.
 pub fn nanoseconds(name: &str, duration: wiretail_schema::units::Duration) -> Result<u64> {
     u64::try_from(duration.ns).with_context(|| format!("--{name} is {duration}; expected 0 or more"))
 }
 
-/// Prints a value as JSON on one line at once. A reader that has gone away is no reason to end.
+/// Prints a value as one line of JSON and flushes it. A closed standard output is ignored.
 pub fn print_json_line(value: &serde_json::Value) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{value}").and_then(|()| out.flush());
 }
 
-/// Prints a result as JSON, with a line break at its end.
+/// Prints a result as JSON, followed by a line break.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;

@@ -1,6 +1,7 @@
-//! The parts of a testbed, each a verb of its own: `generate`, `forward`, `capture`.
+//! The parts of a testbed as separate commands: `generate`, `forward`, `capture`.
 //!
-//! [`live`] is what they share: signals, roles, namespaces; [`recording`] reads frames to replay; [`dpdk`] its ports.
+//! [`live`] contains the shared parts: signals, placement, namespaces. [`recording`] reads frames to replay,
+//! and [`dpdk`] opens DPDK ports.
 
 pub mod capture;
 pub mod dpdk;

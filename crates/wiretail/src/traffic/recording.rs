@@ -1,4 +1,4 @@
-//! Reads a capture that is to be sent again.
+//! Reads a capture for replay.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use wiretail_capture::{CaptureReader, Frame, LinkType, OpenOptions};
 use wiretail_dataplane::generator::recording::Recording;
 
-/// Reads a capture into memory, scaled to a mean rate in packets a second if one is given.
+/// Reads a capture into memory. If a mean rate in packets per second is given, the times are scaled to it.
 ///
 /// # Errors
-/// A capture that can't be read, is empty, or holds packets that can't be sent.
+/// Returns an error if the capture cannot be read, is empty, or contains packets that cannot be sent.
 pub fn read(path: &Path, rate_pps: Option<u64>) -> Result<Recording> {
     let mut reader = CaptureReader::open(path, &OpenOptions::default())?;
     let mut recording = Recording::default();
@@ -26,13 +26,14 @@ pub fn read(path: &Path, rate_pps: Option<u64>) -> Result<Recording> {
                 recording.push(frame.ts_ns, frame.data).with_context(|| file.to_string())
             }
             LinkType::Ethernet => Err(anyhow::anyhow!(
-                "{file}: packet {number} was captured with {} of its {} bytes; expected whole frames; record \
-                 again without a limit (tcpdump -s 0)",
+                "{file}: packet {number} was captured with {} of its {} bytes; expected complete frames; \
+                 record again without a limit (tcpdump -s 0)",
                 frame.data.len(),
                 frame.wire_len
             )),
             other => Err(anyhow::anyhow!(
-                "{file}: packet {number} is {}; expected Ethernet frames; record on one interface, not on `any`",
+                "{file}: packet {number} is {}; expected Ethernet frames; record on one interface, not on \
+                 `any`",
                 other.name()
             )),
         };
@@ -41,12 +42,12 @@ pub fn read(path: &Path, rate_pps: Option<u64>) -> Result<Recording> {
     failure?;
     if let Some(truncation) = reader.truncation() {
         eprintln!(
-            "wiretail: {file}: damaged at byte {}: {}; what was read before is sent",
+            "wiretail: {file}: damaged at byte {}: {}; the packets before that position are sent",
             truncation.offset, truncation.detail
         );
     }
     if let Some(rate_pps) = rate_pps {
-        recording.scale_to(rate_pps).with_context(|| format!("{file}: can't be scaled to the rate"))?;
+        recording.scale_to(rate_pps).with_context(|| format!("{file}: cannot be scaled to the rate"))?;
     }
     Ok(recording)
 }

@@ -304,7 +304,7 @@ fn what_cannot_be_had_is_named() {
     let message = fail(["forward", "lo", "wtt-nosuch/eth0"]);
     assert!(message.contains("no network namespace wtt-nosuch") && message.contains("ip netns"), "{message}");
     let message = fail(["capture", "a=lo", "a=lo:out", "--write", &file("a.pcapng")]);
-    assert!(message.contains("two taps are called a"), "{message}");
+    assert!(message.contains("two taps are named a"), "{message}");
     let message = fail(["generate", "lo", "--rate", "1kpps", "--packets", "1", "--pattern", "on-off"]);
     assert!(message.contains("--on 10ms --off 90ms"), "{message}");
     let message = fail(["generate", "lo", "--rate", "1kpps", "--packets", "1", "--size", "100"]);
@@ -352,7 +352,7 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
     let (bed, folder) = (Bed::new(), folder());
     let tap = bed.place("dut/in");
     let message = fail(["capture", &tap, "--write", "/dev/full", "--duration", "1s"]);
-    assert!(message.contains("/dev/full: the capture can't be written"), "{message}");
+    assert!(message.contains("/dev/full: cannot write the capture"), "{message}");
     let file = folder.path().join("hardware.pcapng");
     let message = fail(["capture", &tap, "--write", file.to_str().unwrap(), "--timestamps", "hardware"]);
     assert!(
@@ -393,7 +393,7 @@ fn a_disk_that_fills_up_ends_a_capture() {
     let unmounted = Command::new("umount").arg(&small).status();
     let message = String::from_utf8_lossy(&captured.stderr).into_owned();
     assert_eq!(captured.status.code(), Some(2), "{message}");
-    assert!(message.contains("one.pcapng: the capture can't be written: No space left"), "{message}");
+    assert!(message.contains("one.pcapng: cannot write the capture: No space left"), "{message}");
     assert!(unmounted.expect("umount").success());
 }
 

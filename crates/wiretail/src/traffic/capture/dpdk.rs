@@ -1,4 +1,4 @@
-//! `wiretail capture --socket dpdk`: ports of DPDK's that a loop polls, into memory.
+//! Implements `wiretail capture --socket dpdk`: a loop polls DPDK ports and records into memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -13,17 +13,17 @@ use super::{LOOK_EVERY, MEMORY_MAX, Output, PACKET_OVERHEAD};
 use crate::cli::traffic::{CaptureArgs, TimestampChoice};
 use crate::traffic::live;
 
-/// Records until a signal, the time, or the number of packets ends it.
+/// Records until a signal, the duration, or the number of packets ends the capture.
 pub(super) fn run(
     arguments: &CaptureArgs,
     end: Option<Duration>,
     stop: &AtomicBool,
 ) -> Result<(Vec<TapReport>, Duration)> {
     if arguments.stream {
-        bail!("--stream goes with --socket packet: with dpdk a capture stays in memory until it ends");
+        bail!("--stream goes with --socket packet: with dpdk, the capture stays in memory until it ends");
     }
     if let Some(tap) = arguments.taps.iter().find(|tap| tap.direction == Direction::Out) {
-        bail!("{}: a port of DPDK's sees what it receives only; expected :in", tap.place);
+        bail!("{}: a DPDK port only sees packets that it receives; expected :in", tap.place);
     }
     let source = match arguments.timestamps {
         TimestampChoice::Software => TimestampSource::Poll,
@@ -35,7 +35,7 @@ pub(super) fn run(
     let mut file = Output::create(arguments, source)?;
     if !arguments.json {
         let names: Vec<&str> = arguments.taps.iter().map(|tap| tap.name.as_str()).collect();
-        eprintln!("capturing {}, into memory; Ctrl-C ends it", names.join(" and "));
+        eprintln!("capturing {}, into memory; press Ctrl-C to stop", names.join(" and "));
     }
     let begun = Instant::now();
     let taps = record(arguments, taps, end, stop)?;
@@ -43,7 +43,7 @@ pub(super) fn run(
     let mut reports = taps.drain(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
     for (report, written) in reports.iter_mut().zip(&file.written) {
         if report.packets >= file.most {
-            // What found no room came behind the last one that was asked for.
+            // Packets that did not fit into memory arrived after the last requested one.
             report.drops = 0;
         }
         report.packets = *written;
@@ -51,7 +51,7 @@ pub(super) fn run(
     file.finish(&reports).map(|()| (reports, duration))
 }
 
-/// Memory of each tap in bytes.
+/// Memory per tap, in bytes.
 fn room(arguments: &CaptureArgs) -> usize {
     let share = MEMORY_MAX / arguments.taps.len() as u64;
     let packet = u64::from(arguments.snaplen) + PACKET_OVERHEAD;
@@ -59,7 +59,7 @@ fn room(arguments: &CaptureArgs) -> usize {
     wanted.min(share) as usize
 }
 
-/// Polls on a thread of its own, until an end is reached.
+/// Polls on a separate thread until the capture ends.
 fn record(
     arguments: &CaptureArgs,
     mut taps: PortTaps,
@@ -76,7 +76,7 @@ fn record(
             taps.record(&enough, &seen);
             anyhow::Ok(taps)
         });
-        let polling = polling.context("a thread for the loop can't be had")?;
+        let polling = polling.context("cannot start a thread for the loop")?;
         while !polling.is_finished() {
             watch.sleep(LOOK_EVERY);
             let seen: Vec<u64> = seen.iter().map(|packets| packets.load(Ordering::Relaxed)).collect();

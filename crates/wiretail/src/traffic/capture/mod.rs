@@ -1,7 +1,7 @@
-//! `wiretail capture`: taps into one pcapng file.
+//! Implements `wiretail capture`: records taps into one pcapng file.
 //!
-//! A short capture stays in the kernel's rings until it ends, so that no reader is in the way of what is
-//! measured. A longer one is read every [`READ_EVERY`] and written as it goes.
+//! A short capture stays in the kernel's rings until it ends, so that no reader disturbs the measurement. A
+//! longer capture is read every [`READ_EVERY`] and written while it runs.
 
 mod dpdk;
 mod watch;
@@ -24,25 +24,25 @@ use self::watch::Watch;
 use crate::cli::traffic::{CaptureArgs, CaptureSocket, TapPlace, TimestampChoice};
 use crate::traffic::live::{self, OpenPlace, nanoseconds};
 
-/// Between two looks at the rings while they are read.
+/// Interval between reads of the rings.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// Between two looks at the counters while nobody reads.
+/// Interval between reads of the counters while the rings are not read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for packets under way, once a tap has seen as many as were asked for.
+/// Time for packets in flight, once a tap has seen the requested number of packets.
 const SETTLE: Duration = Duration::from_millis(300);
-/// Most memory of a capture that nobody reads while it runs, all taps together, in bytes.
+/// Memory limit for a capture that is read only when it ends, over all taps, in bytes.
 const MEMORY_MAX: u64 = 512 << 20;
-/// Memory of each tap that is read all the time, in bytes: one second of 400,000 packets.
+/// Memory per tap that is read continuously, in bytes: one second at 400 kpps.
 const STREAM_RING: u64 = 64 << 20;
-/// What the ring needs for a packet, beside the bytes that are kept.
+/// Memory in the ring per packet, in addition to the captured bytes.
 const PACKET_OVERHEAD: u64 = 90;
-/// How long nobody reads a capture of so many packets that has no other end.
+/// Time after which a capture limited only by a number of packets is read while it runs.
 const MEMORY_TIME: Duration = Duration::from_secs(30);
 
-/// Runs the command.
+/// Runs `wiretail capture`.
 ///
 /// # Errors
-/// Taps that can't be opened, a file that can't be written.
+/// Returns an error if a tap cannot be opened or the file cannot be written.
 pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
     live::stay_off(&arguments.thread);
     let stop = live::stop_on_signals()?;
@@ -60,7 +60,7 @@ pub fn run(arguments: &CaptureArgs) -> Result<ExitCode> {
     Ok(verdict(arguments, &reports))
 }
 
-/// Records by packet sockets.
+/// Records with packet sockets.
 fn record(
     arguments: &CaptureArgs,
     end_ns: Option<u64>,
@@ -73,9 +73,9 @@ fn record(
     let timestamper = Timestamper::open(&specs, &ring)?;
     let file = Output::create(arguments, ring.source)?;
     if !arguments.json {
-        let how = if in_memory { "into memory" } else { "read as it goes" };
+        let how = if in_memory { "into memory" } else { "written while it runs" };
         let taps: Vec<&str> = arguments.taps.iter().map(|tap| tap.name.as_str()).collect();
-        eprintln!("capturing {}, {how}; Ctrl-C ends it", taps.join(" and "));
+        eprintln!("capturing {}, {how}; press Ctrl-C to stop", taps.join(" and "));
     }
     let recording = Recording { timestamper, file, in_memory, end: end_ns.map(Duration::from_nanos) };
     recording.run(arguments, stop)
@@ -85,7 +85,7 @@ fn check_names(taps: &[TapPlace]) -> Result<()> {
     for (at, tap) in taps.iter().enumerate() {
         if taps[..at].iter().any(|other| other.name == tap.name) {
             bail!(
-                "two taps are called {}; expected a name for each, by which it is chosen later, such as \
+                "two taps are named {}; expected a unique name for each, such as \
                  pre={} post=...",
                 tap.name,
                 tap.place
@@ -103,7 +103,7 @@ fn specs<'a>(taps: &'a [TapPlace], places: &'a [OpenPlace<'_>]) -> Vec<TapSpec<'
     taps.iter().zip(places).enumerate().map(spec).collect()
 }
 
-/// What each tap's ring has to hold, and whether that is all of the capture.
+/// Returns the size of each tap's ring, and whether it holds the complete capture.
 fn ring(arguments: &CaptureArgs, end_ns: Option<u64>) -> (RingPlan, bool) {
     let source = match arguments.timestamps {
         TimestampChoice::Software => TimestampSource::KernelSoftware,
@@ -125,23 +125,23 @@ fn ring(arguments: &CaptureArgs, end_ns: Option<u64>) -> (RingPlan, bool) {
     (plan(STREAM_RING / (u64::from(arguments.snaplen) + PACKET_OVERHEAD), 1_000_000_000), false)
 }
 
-/// The file, and how much of each tap went into it.
+/// The capture file, and the number of packets written to it.
 struct Output<'a> {
     path: &'a Path,
     writer: PcapngWriter<CaptureFile>,
-    /// Packets of each tap that were written.
+    /// Number of packets written, by tap.
     written: Vec<u64>,
-    /// No more than so many of each tap.
+    /// Maximum number of packets per tap.
     most: u64,
     failure: Option<std::io::Error>,
 }
 
 impl<'a> Output<'a> {
-    /// Opens the file and writes its head, so that a full disk shows before anything is recorded.
+    /// Opens the file and writes its header, so that a full disk is noticed before recording starts.
     fn create(arguments: &'a CaptureArgs, source: TimestampSource) -> Result<Self> {
         let interface = |tap: &TapPlace| TapInterface {
             name: tap.name.clone(),
-            description: format!("{}, {} stamps", place(tap), source.name()),
+            description: format!("{}, {} timestamps", place(tap), source.name()),
             snaplen: arguments.snaplen.into(),
         };
         let interfaces: Vec<_> = arguments.taps.iter().map(interface).collect();
@@ -163,7 +163,7 @@ impl<'a> Output<'a> {
         self.failure = self.writer.write(tap, ts_ns, wire_len, frame).err();
     }
 
-    /// Hands over what was added; an error of any packet before, too.
+    /// Flushes added packets, and returns an error that occurred when one was added.
     fn flush(&mut self) -> Result<()> {
         let result = match self.failure.take() {
             Some(error) => Err(error),
@@ -185,10 +185,13 @@ impl<'a> Output<'a> {
 }
 
 fn cannot_write(path: &Path, error: std::io::Error) -> anyhow::Error {
-    anyhow!("{}: the capture can't be written: {error}; it ends there; is there space left?", path.display())
+    anyhow!(
+        "{}: cannot write the capture: {error}; the file ends there; check the free disk space",
+        path.display()
+    )
 }
 
-/// Taps that record, and where what they record goes.
+/// Recording taps and their output file.
 struct Recording<'a> {
     timestamper: Timestamper,
     file: Output<'a>,
@@ -197,8 +200,8 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Records until a signal, the time, or the number of packets ends it. Returns what each tap did, and
-    /// how long it took.
+    /// Records until a signal, the duration, or the number of packets ends the capture. Returns the reports
+    /// of the taps and the duration.
     fn run(mut self, arguments: &CaptureArgs, stop: &AtomicBool) -> Result<(Vec<TapReport>, Duration)> {
         let most = arguments.packets.map_or(u64::MAX, Into::into);
         let mut watch = Watch::begin(arguments, self.end, stop);
@@ -215,12 +218,12 @@ impl Recording<'_> {
             }
         }
         let duration = watch.finish();
-        // Traffic may go on: what comes now is not part of the capture.
+        // Traffic may continue, but later packets are not part of the capture.
         self.timestamper.stop()?;
         let mut file = self.file;
         let mut reports = self.timestamper.drain(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
         if self.in_memory {
-            // Nobody read, so the first packets are all there, and what found the ring full came behind.
+            // The rings were not read, so they hold the first packets, and any dropped packets arrived later.
             reports.iter_mut().filter(|report| report.packets >= most).for_each(|report| {
                 (report.drops, report.missing) = (0, 0);
             });
@@ -236,7 +239,7 @@ fn lost(report: &TapReport) -> u64 {
     report.drops + report.missing
 }
 
-/// Where a tap is and what it sees, for people.
+/// Describes a tap's location and direction for display.
 fn place(tap: &TapPlace) -> String {
     let direction = match tap.direction {
         Direction::In => "incoming",
@@ -245,14 +248,15 @@ fn place(tap: &TapPlace) -> String {
     format!("{} {direction}", tap.place)
 }
 
-/// 1 where the capture is not whole, and says so.
+/// Returns exit code 1 and prints the reason if the capture is incomplete.
 fn verdict(arguments: &CaptureArgs, reports: &[TapReport]) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (tap, report) in arguments.taps.iter().zip(reports) {
         if lost(report) > 0 {
             eprintln!(
-                "wiretail: {}: {} packets are missing in the capture, which came faster than they could be \
-                 recorded; keep fewer bytes (--snaplen), write to a faster disk, or record fewer packets",
+                "wiretail: {}: {} packets are missing from the capture because they arrived faster than they \
+                 could be recorded; keep fewer bytes (--snaplen), write to a faster disk, or record fewer \
+                 packets",
                 tap.name,
                 format::count(lost(report))
             );
@@ -260,8 +264,8 @@ fn verdict(arguments: &CaptureArgs, reports: &[TapReport]) -> ExitCode {
         }
         if report.source == TimestampSource::Hardware && report.other_timestamps > 0 {
             eprintln!(
-                "wiretail: {}: {} packets were not stamped by the network card; their stamps are the kernel's \
-                 and of another clock",
+                "wiretail: {}: {} packets have no NIC timestamp; their timestamps are from the kernel \
+                 and use another clock",
                 tap.name,
                 format::count(report.other_timestamps)
             );
@@ -297,7 +301,7 @@ fn print(arguments: &CaptureArgs, reports: &[TapReport], duration: Duration) -> 
     for (tap, report) in arguments.taps.iter().zip(reports) {
         writeln!(
             out,
-            "  {}  {} packets, {} dropped, {} missing, {} with other stamps; {}, {} stamps",
+            "  {}  {} packets, {} dropped, {} missing, {} with other timestamps; {}, {} timestamps",
             tap.name,
             format::count(report.packets),
             format::count(report.drops),

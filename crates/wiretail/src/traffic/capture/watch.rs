@@ -1,4 +1,4 @@
-//! When a capture is over, and what is shown until then: the same for every kind of tap.
+//! Detects the end of a capture and displays its progress, for every kind of tap.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,38 +10,39 @@ use super::SETTLE;
 use crate::cli::traffic::CaptureArgs;
 use crate::traffic::live::ProgressLine;
 
-/// Watches a capture, from its beginning.
+/// Watches a capture from its start.
 pub(super) struct Watch<'a> {
     begun: Instant,
     end: Option<Duration>,
-    /// Packets of each tap that are wanted.
+    /// Requested packets per tap.
     most: u64,
-    /// Since when one tap has them.
+    /// When the first tap reached that number.
     full_since: Option<Instant>,
     stop: &'a AtomicBool,
     progress: ProgressLine,
 }
 
 impl<'a> Watch<'a> {
-    /// Begins.
+    /// Starts watching.
     pub(super) fn begin(arguments: &CaptureArgs, end: Option<Duration>, stop: &'a AtomicBool) -> Self {
         let most = arguments.packets.map_or(u64::MAX, Into::into);
         Self { begun: Instant::now(), end, most, full_since: None, stop, progress: ProgressLine::new() }
     }
 
-    /// How long it has been going on.
+    /// Time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Sleeps so long, or until its time is over.
+    /// Sleeps for `pause`, or until the capture's duration is over.
     pub(super) fn sleep(&self, pause: Duration) {
         let left = self.end.map_or(pause, |end| end.saturating_sub(self.elapsed()));
         thread::sleep(pause.min(left));
     }
 
-    /// Shows what the taps have seen, and says whether a signal, the time or the number of packets ends it: one
-    /// tap may see fewer packets than another.
+    /// Updates the progress line, and returns whether a signal, the duration, or the number of packets ends
+    /// the capture. After one tap has seen enough packets, the others get some time, because a tap may see
+    /// fewer packets than another.
     pub(super) fn is_over(&mut self, seen: &[u64]) -> bool {
         self.progress.show(&|| {
             let seen: Vec<String> = seen.iter().map(|packets| format::count(*packets)).collect();
@@ -55,7 +56,7 @@ impl<'a> Watch<'a> {
         is_full || self.end.is_some_and(|end| self.elapsed() >= end) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Takes the line away; returns how long the capture took.
+    /// Removes the progress line, and returns the duration of the capture.
     pub(super) fn finish(mut self) -> Duration {
         self.progress.clear();
         self.elapsed()

@@ -1,4 +1,4 @@
-//! `wiretail forward --socket dpdk`.
+//! Implements `wiretail forward --socket dpdk`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,16 +11,16 @@ use super::{Counted, so_far};
 use crate::cli::traffic::ForwardArgs;
 use crate::traffic::live::{self, Questions, nanoseconds};
 
-/// Forwards until a signal ends it; returns what it counted, and the ports for the document of the end.
+/// Forwards until a signal arrives. Returns the counters, and the ports for the final document.
 pub(super) fn run(
     arguments: &ForwardArgs,
     stop: &AtomicBool,
     questions: Questions,
 ) -> Result<(Counted, serde_json::Value)> {
     if arguments.delay.is_some() {
-        bail!("--delay goes with --socket packet or xdp: with dpdk every packet leaves at once");
+        bail!("--delay goes with --socket packet or xdp: with dpdk, every packet is sent immediately");
     }
-    // Who sends is opened first: what arrives from then on can leave.
+    // The output is opened first, so that packets that arrive from then on can leave.
     let mut ports = crate::traffic::dpdk::open(
         &[&arguments.output, &arguments.input],
         &arguments.dpdk,
@@ -62,7 +62,7 @@ fn config(arguments: &ForwardArgs) -> Result<ForwarderConfig> {
     })
 }
 
-/// What the ways counted, and what the drivers know besides.
+/// Combines the counters of the directions with the drivers' counters.
 fn count(watcher: &Watcher) -> Counted {
     let mut counted = Counted::default();
     for forwarding_path in watcher.forwarding_paths() {
@@ -72,7 +72,7 @@ fn count(watcher: &Watcher) -> Counted {
     }
     for port in watcher.ports().iter().map(Port::counts) {
         counted.dropped += port.missed + port.no_buffer;
-        // Drivers take what they then fail to send.
+        // Drivers accept packets that they later fail to send.
         counted.failed += port.tx_errors;
         counted.sent = counted.sent.saturating_sub(port.tx_errors);
     }

@@ -1,4 +1,4 @@
-//! `wiretail forward`: the smallest possible device under test.
+//! Implements `wiretail forward`: the smallest possible device under test.
 
 mod dpdk;
 mod redirect;
@@ -17,10 +17,10 @@ use wiretail_report::format;
 use crate::cli::traffic::{ForwardArgs, ForwardSocket, ReleaseChoice};
 use crate::traffic::live::{self, OpenPlace, Questions, nanoseconds};
 
-/// Runs the command until a signal ends it.
+/// Runs `wiretail forward` until a signal arrives.
 ///
 /// # Errors
-/// A plan that can't be carried out, ports that can't be opened.
+/// Returns an error if the arguments are invalid or a port cannot be opened.
 pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     live::stay_off(&arguments.thread);
     let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
@@ -41,7 +41,7 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of packets, whatever forwards them.
+/// Packet counters of any forwarder.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     received: u64,
@@ -53,10 +53,10 @@ struct Counted {
 }
 
 fn say_ready(arguments: &ForwardArgs) {
-    eprintln!("forwarding from {} to {}; Ctrl-C ends it", arguments.input, arguments.output);
+    eprintln!("forwarding from {} to {}; press Ctrl-C to stop", arguments.input, arguments.output);
 }
 
-/// Forwards by the kernel's sockets; returns what it counted, and what else belongs into the document.
+/// Forwards with the kernel's sockets. Returns the counters, and additions to the final document.
 fn run_skeleton(
     arguments: &ForwardArgs,
     stop: &AtomicBool,
@@ -121,7 +121,7 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
     Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
 }
 
-/// The answer to SIGUSR1, and the start of the document of the end.
+/// Formats the answer to SIGUSR1, which is also the start of the final document.
 fn so_far(counted: &Counted) -> serde_json::Value {
     json!({
         "received": counted.received,

@@ -1,5 +1,5 @@
-//! `wiretail forward --socket xdp-redirect`: the kernel forwards, this process loads the programs and reads their
-//! counters.
+//! Implements `wiretail forward --socket xdp-redirect`: the kernel forwards, and this process loads the
+//! programs and reads their counters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,10 +17,10 @@ use super::{Counted, so_far};
 use crate::cli::traffic::ForwardArgs;
 use crate::traffic::live::{self, OpenPlace, ProgressLine, Questions};
 
-/// How often it is looked whether the end is asked for.
+/// Interval between checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Has the kernel forward until a signal ends it; returns what was counted, and what else belongs into the document.
+/// Lets the kernel forward until a signal arrives. Returns the counters, and additions to the final document.
 pub(super) fn run(
     arguments: &ForwardArgs,
     stop: &AtomicBool,
@@ -61,7 +61,7 @@ pub(super) fn run(
     Ok((redirect.total()?.into(), json!({ "xdp": counted })))
 }
 
-/// Waits for the end.
+/// Shows the progress until the end.
 fn watch(redirect: &Redirect, stop: &AtomicBool) {
     let mut progress = ProgressLine::new();
     while !stop.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ fn watch(redirect: &Redirect, stop: &AtomicBool) {
     progress.clear();
 }
 
-/// There is no ring that could be full, and no frame too long.
+/// XDP redirection has no ring that could be full, and no frame size limit.
 impl From<RedirectCounts> for Counted {
     fn from(counts: RedirectCounts) -> Self {
         let RedirectCounts { received, sent, failed } = counts;
@@ -85,12 +85,12 @@ impl From<RedirectCounts> for Counted {
 
 fn check(arguments: &ForwardArgs) -> Result<()> {
     if arguments.delay.is_some() {
-        bail!("--delay is for sockets; --socket xdp-redirect holds no packet back");
+        bail!("--delay requires a socket; --socket xdp-redirect cannot delay packets");
     }
     if arguments.thread.cpu.is_some() || arguments.thread.fifo.is_some() {
         bail!(
-            "--cpu and --fifo are for sockets; with --socket xdp-redirect the kernel forwards on the core \
-             where packets arrive: that of the interrupt, or on veth the sender's"
+            "--cpu and --fifo require a socket; with --socket xdp-redirect, the kernel forwards on the core \
+             where packets arrive: the core of the interrupt or, for a veth, of the sender"
         );
     }
     Ok(())
@@ -100,7 +100,7 @@ fn mode(native: bool) -> &'static str {
     if native { "native XDP" } else { "generic XDP" }
 }
 
-/// Whether redirected frames can leave there; true where that is not known.
+/// Returns whether the interface can send redirected frames, or true if this is unknown.
 fn takes_frames(port: &PortSpec<'_>) -> bool {
     let takes = in_namespace(port.netns, || takes_redirected_frames(port.interface));
     !matches!(takes, Ok(Ok(Some(false))))
@@ -108,7 +108,7 @@ fn takes_frames(port: &PortSpec<'_>) -> bool {
 
 fn none_arrives(interface: &str) -> String {
     format!(
-        "warning: {interface} takes no redirected frames now, all will be lost; if it is a veth, switch GRO on at \
-         its other end (`ethtool -K PEER gro on`)"
+        "warning: {interface} does not accept redirected frames now, so all of them will be lost; for a \
+         veth, enable GRO at its other end (`ethtool -K PEER gro on`)"
     )
 }

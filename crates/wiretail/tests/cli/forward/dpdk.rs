@@ -131,7 +131,7 @@ fn dpdk_records_what_arrives() {
         "{message}"
     );
     let message = fail(["capture", "lo:out", "--socket", "dpdk", "--write", file.to_str().unwrap()]);
-    assert!(message.contains("sees what it receives only"), "{message}");
+    assert!(message.contains("only sees packets that it receives"), "{message}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn counters_are_told_on_request() {
 #[test]
 fn what_is_for_one_socket_is_refused_by_the_others() {
     let message = fail(["forward", "dpdk:net_null0", "lo"]);
-    assert!(message.contains("dpdk:net_null0: a device of DPDK's goes with --socket dpdk"), "{message}");
+    assert!(message.contains("dpdk:net_null0: a DPDK device requires --socket dpdk"), "{message}");
     let message = fail(["forward", "lo", "lo", "--socket", "dpdk", "--delay", "1us"]);
     assert!(message.contains("--delay goes with --socket packet or xdp"), "{message}");
     let message =
@@ -177,7 +177,10 @@ fn a_killed_redirection_leaves_no_program() {
     for link in ["in", "out"] {
         assert!(forwarder.hint().contains(link));
         let warning = forwarder.hint();
-        assert!(warning.contains("takes no redirected frames") && warning.contains("gro on"), "{warning}");
+        assert!(
+            warning.contains("does not accept redirected frames") && warning.contains("gro on"),
+            "{warning}"
+        );
     }
     generate(&bed.place("gen/out"), &["--rate", "10kpps", "--packets", "100"]);
     std::thread::sleep(Duration::from_millis(100));
