@@ -1,10 +1,11 @@
-//! apt with sources and lists of Wiretail's own, and without services that start.
+//! Runs apt with Wiretail's own sources and lists, without starting services.
 //!
-//! - Sources, lists and caches are in [`CACHE`]`/apt` and given on the command line (apt.conf(5)), so the host's apt
-//!   stays as it is. What is installed is in dpkg's one database.
-//! - Packages start their services through invoke-rc.d(8) and deb-systemd-invoke(1p). A `policy-rc.d` would prevent
-//!   that, but remain if this process were killed. A mount namespace in which both are `/bin/true` ends with apt.
-//! - apt inherits standard error and not a pipe: if this process is killed, apt still finishes.
+//! - Sources, lists and caches are in [`CACHE`]`/apt` and given on the command line (apt.conf(5)), so the
+//!   host's apt is not changed. Installed packages are in dpkg's one database.
+//! - Packages start their services through invoke-rc.d(8) and deb-systemd-invoke(1p). A `policy-rc.d` would
+//!   prevent that, but would remain if this process were killed. Instead, apt runs in a mount namespace in
+//!   which both are `/bin/true`; the namespace ends with apt.
+//! - apt inherits standard error instead of writing to a pipe, so it finishes even if this process is killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Write, stderr};
@@ -17,9 +18,9 @@ use anyhow::{Context, Result, bail};
 use super::parts::{CACHE, PARTS, Part};
 use super::sources::Sources;
 
-/// Runs "$@" in a mount namespace of its own in which both ways to a service are /bin/true; then disables those of
-/// $SERVICES at boot with the programs that packages use for it. The first of these works for the scripts of
-/// packages only, which it detects by a variable.
+/// Shell script that runs "$@" in a mount namespace in which both ways to start a service are /bin/true.
+/// Afterwards it disables the services of $SERVICES at boot with the programs that packages use for this. The
+/// first of these programs only works in package scripts, which it detects by a variable.
 const QUIETLY: &str = "\
 for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do
 	if [ -e \"$program\" ]; then mount --bind /bin/true \"$program\"; fi
@@ -34,57 +35,58 @@ for service in $SERVICES; do
 done
 exit $status";
 
-/// apt with a folder of its own.
+/// Runs apt with a separate folder.
 pub struct Apt {
     folder: PathBuf,
     suite: String,
-    /// Holds off a second setup: apt's own lock timeout does not cover lists.
+    /// Prevents concurrent setups: apt's own lock timeout does not cover lists.
     _lock: File,
 }
 
 impl Apt {
-    /// Makes the folder, writes the sources and fetches their lists.
+    /// Creates the folder, writes the sources and fetches their lists.
     ///
     /// # Errors
-    /// The folder can't be written.
+    /// Returns an error if the folder cannot be written.
     pub fn new(sources: &Sources) -> Result<Self> {
         let folder = folder();
-        fs::create_dir_all(folder.join("lists/partial")).context("/var/cache can't be written")?;
+        fs::create_dir_all(folder.join("lists/partial")).context("/var/cache cannot be written")?;
         let lock = File::create(folder.join("lock"))?;
         if lock.try_lock().is_err() {
             eprintln!("  waiting for another wiretail setup to end");
             lock.lock()?;
         }
-        write_sources(&folder.join("sources.d"), sources).context("the package sources can't be written")?;
+        write_sources(&folder.join("sources.d"), sources).context("the package sources cannot be written")?;
         let apt = Self { folder, suite: sources.suite.clone(), _lock: lock };
-        // What a list lacks then, apt reports when it installs.
+        // If a list is missing, apt reports it on installation.
         if let Err(error) = run(apt.get().arg("update"), "package lists") {
-            eprintln!("  {error}; continuing with the lists that are here");
+            eprintln!("  {error}; continuing with the existing lists");
         }
         Ok(apt)
     }
 
-    /// Installs the packages of a part that are not here, without those that are only recommended and without
-    /// starting services. Removes nothing but what the part replaces.
+    /// Installs the missing packages of a part, without recommended packages and without starting services.
+    /// Removes only packages that the part replaces.
     ///
     /// # Errors
-    /// apt fails.
+    /// Returns an error if apt fails.
     pub fn install(&self, part: &Part) -> Result<()> {
         let mut packages = part.packages.to_vec();
         packages.retain(|package| installed_version(package).is_none());
         if packages.is_empty() {
             return Ok(());
         }
-        // Services that are here already may be wanted. The packages of a part can bring those of another part.
+        // Services that exist already may be in use. The packages of a part can include packages of another
+        // part.
         let services = PARTS.iter().flat_map(|part| part.services.iter().copied());
         let new: Vec<&str> = services.filter(|service| !is_known(service)).collect();
         let get = self.get();
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--", "sh", "-euc", QUIETLY, "sh"]);
         command.env("SERVICES", new.join(" ")).arg(get.get_program()).args(get.get_args());
-        // Another apt that is running is waited for.
+        // Wait for another running apt.
         command.args(["-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=600"]);
-        // Configuration files that the user has changed stay theirs.
+        // Configuration files that the user has changed are kept.
         command.args(["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]);
         command.args(["install", "--yes", "--no-install-recommends"]);
         if part.replaces.iter().all(|package| installed_version(package).is_none()) {
@@ -99,13 +101,13 @@ impl Apt {
     /// Fetches the original sources of a package; returns the archive.
     ///
     /// # Errors
-    /// apt fails, or there is no such archive.
+    /// Returns an error if apt fails or the archive does not exist.
     pub fn original_source(&self, package: &str) -> Result<PathBuf> {
         let folder = self.folder.join("source");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         let mut command = self.get();
-        // apt's own user may not write here; what arrives is checked against the signed list all the same.
+        // apt's sandbox user cannot write here. The download is still verified against the signed list.
         command.args(["-o", "APT::Sandbox::User=root", "source", "--download-only", "--tar-only"]);
         command.args(["--target-release", &self.suite, package]).current_dir(&folder);
         run(&mut command, &format!("sources of {package}"))?;
@@ -125,7 +127,7 @@ fn folder() -> PathBuf {
     Path::new(CACHE).join("apt")
 }
 
-/// The options that keep apt off the host's sources, lists and caches.
+/// Returns the options that separate apt from the host's sources, lists and caches.
 pub fn options() -> Vec<String> {
     let at = |name: &str| folder().join(name).display().to_string();
     let options = [
@@ -138,7 +140,7 @@ pub fn options() -> Vec<String> {
     options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect()
 }
 
-/// A folder with links to the host's files, and a file with the entry that is added.
+/// Creates a folder with links to the host's files, and a file with the added entry.
 fn write_sources(folder: &Path, sources: &Sources) -> std::io::Result<()> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder)?;
@@ -147,16 +149,16 @@ fn write_sources(folder: &Path, sources: &Sources) -> std::io::Result<()> {
     }
     let (entry, ending) = &sources.entry;
     let path = folder.join(format!("wiretail-setup.{ending}"));
-    // A mirror's address may hold a password.
+    // A mirror's URL may contain a password.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(entry.as_bytes())
 }
 
-/// Runs apt to its end. Its output goes to standard error.
+/// Runs apt until it ends. Its output goes to standard error.
 fn run(command: &mut Command, what: &str) -> Result<()> {
     eprintln!("  {what}");
     command.stdin(Stdio::null()).stdout(stderr());
     command.envs([("DEBIAN_FRONTEND", "noninteractive"), ("LC_ALL", "C.UTF-8")]);
-    let status = command.status().context("apt can't be started")?;
+    let status = command.status().context("apt cannot be started")?;
     if status.success() {
         return Ok(());
     }
@@ -170,8 +172,8 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     bail!("{what}: apt-get failed ({status}); its messages are above{hint}")
 }
 
-/// The versions that apt would install of those packages that its lists have: Wiretail's lists where there are some,
-/// else the host's. Changes nothing.
+/// Returns the versions that apt would install, for packages in its lists: from Wiretail's lists if there are
+/// any, otherwise from the host's. Changes nothing.
 pub fn candidates(packages: &[&str], suite: Option<&str>) -> Vec<(String, String)> {
     let mut command = Command::new("apt-cache");
     if folder().join("sources.d").exists() {
@@ -185,7 +187,7 @@ pub fn candidates(packages: &[&str], suite: Option<&str>) -> Vec<(String, String
     parse_policy(&text.unwrap_or_default())
 }
 
-/// Reads `apt-cache policy`: names, and versions of their candidates.
+/// Parses `apt-cache policy`: package names and candidate versions.
 fn parse_policy(text: &str) -> Vec<(String, String)> {
     let mut name = "";
     let mut found = Vec::new();
@@ -199,7 +201,7 @@ fn parse_policy(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The version of an installed package.
+/// Returns the version of an installed package.
 pub fn installed_version(package: &str) -> Option<String> {
     let mut command = Command::new("dpkg-query");
     command.args(["--show", "--showformat=${db:Status-Status} ${Version}", package]).stderr(Stdio::null());
@@ -207,7 +209,7 @@ pub fn installed_version(package: &str) -> Option<String> {
     Some(text.strip_prefix("installed ")?.to_owned())
 }
 
-/// Whether a service is here, with a unit or a script.
+/// Returns whether a service is installed, as a unit or a script.
 fn is_known(service: &str) -> bool {
     let unit = Path::new("/lib/systemd/system").join(format!("{service}.service"));
     unit.exists() || Path::new("/etc/init.d").join(service).exists()
@@ -235,7 +237,7 @@ gone:
     }
 
     #[test]
-    fn links_the_hosts_sources_beside_the_entry_that_is_added() {
+    fn links_host_sources_next_to_added_entry() {
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("debian.sources");
         fs::write(&file, "Types: deb\n").expect("made");

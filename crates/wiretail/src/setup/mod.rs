@@ -1,8 +1,8 @@
-//! `wiretail setup`: what is installed of what trials may need, and how the rest gets here.
+//! Implements `wiretail setup`: lists installed and missing parts that trials may need, and installs parts.
 //!
-//! - [`parts`]: what can be had, as data, and what is missing of it;
-//! - [`sources`]: where packages come from: what the host has configured, and one entry more;
-//! - [`apt`]: installing them, with no service started and the host's apt left as it is;
+//! - [`parts`]: the available parts, as data, and a check for missing ones;
+//! - [`sources`]: package sources: the host's configuration and one additional entry;
+//! - [`apt`]: installs packages without starting services or changing the host's apt;
 //! - [`rules`]: the rule set for Suricata; [`text`]: tables and plans.
 
 mod apt;
@@ -24,13 +24,13 @@ use parts::{Fetch, PARTS, Part};
 pub use parts::{missing, missing_program};
 use sources::Sources;
 
-/// A part, as it is on this host.
+/// State of a part on this host.
 #[derive(Debug)]
 struct Status {
     part: &'static Part,
-    /// Programs and files of it that are not there.
+    /// Missing programs and files of the part.
     absent: Vec<&'static str>,
-    /// The version of its first package.
+    /// Version of the part's first package.
     version: Option<String>,
 }
 
@@ -49,10 +49,10 @@ impl Status {
     }
 }
 
-/// `wiretail setup`.
+/// Runs `wiretail setup`.
 ///
 /// # Errors
-/// Not root, no package sources, or what apt says.
+/// Returns an error if root privileges or package sources are missing, or apt fails.
 pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
     let chosen = choose(&arguments.parts);
     let status: Vec<Status> = chosen.into_iter().map(Status::of).collect();
@@ -88,16 +88,17 @@ pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
         }
         install(&wanted, sources)?;
     }
-    // Nothing here can install what has no package; whoever asked for it has not got it.
+    // A part without a package cannot be installed here, so the exit code reports that the request was not
+    // fulfilled.
     Ok(if by_hand { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// The parts that were asked for, each once and in their order; all where none was.
+/// Returns the requested parts, each once and in order; all parts if none was requested.
 fn choose(names: &[PartName]) -> Vec<&'static Part> {
     PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)).collect()
 }
 
-/// The versions that would be installed, of those packages that apt has a list of already.
+/// Returns the versions that would be installed, for packages that apt already has in its lists.
 fn versions(one: &Status, sources: Option<&Sources>) -> Vec<(String, String)> {
     if one.is_installed() || one.part.packages.is_empty() {
         return Vec::new();
@@ -106,18 +107,18 @@ fn versions(one: &Status, sources: Option<&Sources>) -> Vec<(String, String)> {
     apt::candidates(one.part.packages, suite)
 }
 
-/// Asks on the terminal.
+/// Asks for confirmation on the terminal.
 fn confirmed(names: &[String]) -> Result<bool> {
     if !io::stdin().is_terminal() {
         bail!("standard input is not a terminal; pass --yes, or --dry-run to see the plan");
     }
     eprint!("\nInstall {}? [y/N] ", names.join(", "));
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).context("the answer can't be read")?;
+    io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Installs part after part. One that fails does not keep the others from being installed.
+/// Installs one part after the other. If one fails, the others are still installed.
 fn install(wanted: &[&Status], sources: &Sources) -> Result<()> {
     let apt = apt::Apt::new(sources)?;
     let mut faults = Vec::new();
@@ -147,7 +148,7 @@ fn install_part(apt: &apt::Apt, part: &Part) -> Result<()> {
     let absent = part.absent(Path::new("/"));
     if !absent.is_empty() {
         bail!(
-            "{}: {} not there although the packages are installed; reinstall them with: sudo apt-get install \
+            "{}: {} missing although the packages are installed; reinstall them with: sudo apt-get install \
              --reinstall {}",
             part.name,
             absent.join(", "),
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_chosen_once_and_in_order() {
+    fn chooses_parts_once_and_in_order() {
         let names = |names: &[PartName]| choose(names).iter().map(|part| part.name).collect::<Vec<_>>();
         assert_eq!(names(&[PartName::Vm, PartName::Dpdk, PartName::Vm]), [PartName::Dpdk, PartName::Vm]);
         assert_eq!(names(&[]).len(), PARTS.len());

@@ -1,4 +1,4 @@
-//! What can be installed, as data: a part is what a user asks for by name, and what a trial may lack.
+//! Installable parts, as data. A part is a unit that a user can install by name and that a trial may lack.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,48 +7,48 @@ use crate::cli::setup::PartName;
 use clap::ValueEnum;
 use wiretail_host::deploy::vm::{Kernel, kernel_cached};
 
-/// Where Wiretail keeps what it fetched: rules, and the lists of its own package sources.
+/// Folder for fetched rules and for the lists of Wiretail's package sources.
 pub const CACHE: &str = "/var/cache/wiretail";
 
-/// The rule set of [`PartName::SuricataRules`], all files of it in one.
+/// The rule set of [`PartName::SuricataRules`], with all its files in one.
 pub const EMERGING_RULES: &str = "/var/cache/wiretail/rules/emerging/emerging.rules";
 
-/// Programs are looked for here too: an ordinary user's PATH has no sbin.
+/// Additional search path for programs: the PATH of an ordinary user does not include sbin.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// One part.
+/// An installable part.
 #[derive(Debug)]
 pub struct Part {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: PartName,
-    /// What of Wiretail uses it.
+    /// Features of Wiretail that use the part.
     pub used_by: &'static str,
-    /// Debian's packages; the first one's version is the part's.
+    /// Debian packages; the version of the first one is the part's version.
     pub packages: &'static [&'static str],
-    /// Packages that can't be beside these: they are removed.
+    /// Conflicting packages, which are removed.
     pub replaces: &'static [&'static str],
-    /// Taken from the suite of [`super::sources::Sources::suite`], where the release's own lacks it.
+    /// Whether the part is taken from [`super::sources::Sources::suite`] if the release itself lacks it.
     pub from_extra_suite: bool,
-    /// Files (absolute) and programs that are all there where the part is installed.
+    /// Files (absolute paths) and programs that all exist if the part is installed.
     pub probes: &'static [&'static str],
-    /// Services that the packages would start when they are installed, and at boot.
+    /// Services that the packages would start on installation and at boot.
     pub services: &'static [&'static str],
-    /// What is fetched besides packages.
+    /// Data to fetch in addition to packages.
     pub fetch: Option<Fetch>,
-    /// How to get it where there is no package: empty otherwise.
+    /// Manual installation steps if there is no package; otherwise empty.
     pub by_hand: &'static str,
 }
 
-/// What is fetched into [`CACHE`] and not installed.
+/// Data that is fetched into [`CACHE`] and not installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
-    /// The rule set inside Suricata's source package.
+    /// The rule set in Suricata's source package.
     EmergingRules,
-    /// The kernels that virtual machines are started with.
+    /// Kernels for virtual machines.
     Kernels,
 }
 
-/// What most parts do not have.
+/// Default values, which most parts use.
 const PLAIN: Part = Part {
     name: PartName::Tools,
     used_by: "",
@@ -61,7 +61,7 @@ const PLAIN: Part = Part {
     by_hand: "",
 };
 
-/// All parts, in the order in which they are shown.
+/// All parts, in display order.
 pub const PARTS: &[Part] = &[
     Part {
         name: PartName::Tools,
@@ -133,18 +133,17 @@ Build LibDAQ (with its afpacket module, and the dpdk module for DPDK), then Snor
 ];
 
 impl Part {
-    /// The part of this name.
     pub fn of(name: PartName) -> &'static Self {
-        PARTS.iter().find(|part| part.name == name).expect("each name has a part: tested")
+        PARTS.iter().find(|part| part.name == name).expect("a test checks that each name has a part")
     }
 
-    /// What it is: the help of its name.
+    /// Returns a description of the part: the help text of its name.
     pub fn what(&self) -> String {
         let help = self.name.to_possible_value().and_then(|name| name.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
 
-    /// The probes that are not there under `root`.
+    /// Returns the probes that do not exist below `root`.
     pub fn absent(&self, root: &Path) -> Vec<&'static str> {
         let probes = self.probes.iter().copied().filter(|probe| find(root, probe).is_none());
         let kernels = Kernel::ALL.iter().filter(|_| self.fetch == Some(Fetch::Kernels));
@@ -152,7 +151,7 @@ impl Part {
         probes.chain(lacking.map(|kernel| kernel.package())).collect()
     }
 
-    /// The command that installs it.
+    /// Returns the command that installs the part.
     pub fn command(&self) -> String {
         format!("sudo wiretail setup {}", self.name)
     }
@@ -165,7 +164,7 @@ impl std::fmt::Display for PartName {
     }
 }
 
-/// Where a program (on the PATH, or where the system's are) or a file with an absolute path is, below `root`.
+/// Finds a program (on the PATH or in the system's folders) or a file with an absolute path, below `root`.
 fn find(root: &Path, probe: &str) -> Option<PathBuf> {
     let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     if probe.starts_with('/') {
@@ -176,7 +175,7 @@ fn find(root: &Path, probe: &str) -> Option<PathBuf> {
     folders.map(|folder| below(&folder.join(probe))).find(|path| path.is_file())
 }
 
-/// Why a trial that needs this part can't run: nothing where the part is installed.
+/// Returns why a trial that needs this part cannot run; `None` if the part is installed.
 pub fn missing(name: PartName) -> Option<String> {
     missing_below(Path::new("/"), name)
 }
@@ -187,13 +186,13 @@ fn missing_below(root: &Path, name: PartName) -> Option<String> {
     not_installed(&absent, part)
 }
 
-/// Why a program of a part can't be started: nothing where it is here, or of no part.
+/// Returns why a program of a part cannot be started; `None` if it is installed or belongs to no part.
 pub fn missing_program(argv: &[String]) -> Option<String> {
     missing_program_below(Path::new("/"), argv)
 }
 
 fn missing_program_below(root: &Path, argv: &[String]) -> Option<String> {
-    // stdbuf(1) starts another one.
+    // stdbuf(1) starts another program.
     let program = argv.iter().find(|word| *word != "stdbuf" && !word.starts_with('-'))?.as_str();
     let part = PARTS.iter().find(|part| part.probes.contains(&program))?;
     let absent = if find(root, program).is_some() { &[][..] } else { &[program] };
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_has_one_part_that_can_be_told_and_had() {
+    fn each_name_has_one_part_with_description_and_source() {
         assert_eq!(PARTS.len(), PartName::value_variants().len());
         for name in PartName::value_variants() {
             let part = Part::of(*name);
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_command() {
+    fn missing_parts_are_named_with_install_command() {
         let root = tempfile::tempdir().expect("a folder");
         assert_eq!(
             missing_below(root.path(), PartName::Snort).as_deref(),
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_is_named_behind_what_starts_it() {
+    fn names_missing_program_after_its_launcher() {
         let root = tempfile::tempdir().expect("a folder");
         let told = |argv: &str| {
             let argv: Vec<String> = argv.split(' ').map(str::to_owned).collect();

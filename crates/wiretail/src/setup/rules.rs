@@ -1,5 +1,6 @@
-//! The cached rule set: Emerging Threats Open from the test data of suricata-update, which is part of Suricata's
-//! sources. It is old but loads the engine as a current set does, and it is the same wherever it is used.
+//! The cached rule set: Emerging Threats Open from the test data of suricata-update, which is part of
+//! Suricata's sources. The set is old, but it loads the engine like a current one and is the same on every
+//! machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,8 +10,9 @@ use anyhow::{Context, Result, bail};
 use super::apt::Apt;
 use super::parts::EMERGING_RULES;
 
-/// Extracts the rules from the original archive $1 into the current folder, licences and origin beside them. The
-/// rules come last and at once: their file is what says that the part is installed.
+/// Extracts the rules from the original archive $1 into the current folder, together with licenses and
+/// origin. The file with the rules is created last and atomically, because its existence means that the part
+/// is installed.
 const EXTRACT: &str = "\
 inside='*/suricata-update/tests/emerging.rules.tar.gz'
 tar -xJOf \"$1\" --wildcards \"$inside\" >set.tar.gz
@@ -26,10 +28,10 @@ END
 rm set.tar.gz
 mv rules emerging.rules";
 
-/// Fetches the set into [`EMERGING_RULES`], with `ORIGIN` beside it.
+/// Fetches the rule set into [`EMERGING_RULES`], with `ORIGIN` in the same folder.
 ///
 /// # Errors
-/// The sources can't be fetched, or have no such set.
+/// Returns an error if the sources cannot be fetched or do not contain the set.
 pub fn fetch(apt: &Apt) -> Result<()> {
     let archive = apt.original_source("suricata")?;
     let rules = Path::new(EMERGING_RULES);
@@ -39,10 +41,10 @@ pub fn fetch(apt: &Apt) -> Result<()> {
 }
 
 fn extract(archive: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be created", folder.display()))?;
     let mut command = Command::new("sh");
     command.args(["-euc", EXTRACT, "sh"]).arg(archive).current_dir(folder).stdin(Stdio::null());
-    let status = command.status().context("`sh` can't be started")?;
+    let status = command.status().context("`sh` cannot be started")?;
     if !status.success() {
         bail!("{}: no rules could be extracted", archive.display());
     }
@@ -55,7 +57,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn extracts_rules_licences_and_their_origin() {
+    fn extracts_rules_licences_and_origin() {
         let folder = tempfile::tempdir().expect("a folder");
         let set = folder.path().join("suricata/suricata-update/tests");
         fs::create_dir_all(set.join("rules")).expect("made");

@@ -1,8 +1,9 @@
-//! The package sources of an installation: those that the host has configured, and one entry more.
+//! The package sources of an installation: the host's configured sources and one additional entry.
 //!
-//! The entry is a copy of the host's entry for Debian's archive, with its key and options. It adds the suite that
-//! has Suricata 7 where the release itself does not, and source packages: the rules come from one. `apt-get
-//! indextargets` reads the configuration, so that nothing here has to know all of sources.list(5).
+//! The entry is a copy of the host's entry for Debian's archive, with its key and options. It adds the suite
+//! that provides Suricata 7 where the release itself does not. It also adds source packages, because the
+//! rules come from one. `apt-get indextargets` parses the configuration, so this module need not implement
+//! all of sources.list(5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +11,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Releases without Suricata 7, and the ending of the suite that has it.
+/// Releases without Suricata 7, and the suffix of the suite that provides it.
 const EXTRA: &[(&str, &str)] = &[("bookworm", "-backports")];
 const FORMAT: &str = "$(RELEASE)|$(COMPONENT)|$(SITE)|$(SOURCESENTRY)|$(REPO_URI)";
 
-/// The host's sources and what an installation adds to them.
+/// The host's sources, and the entry that an installation adds.
 #[derive(Debug)]
 pub struct Sources {
-    /// The host's files, in apt's order.
+    /// The host's source files, in apt's order.
     pub files: Vec<PathBuf>,
-    /// The added entry, and its file's ending: `list` or `sources`.
+    /// The added entry, and its file extension: `list` or `sources`.
     pub entry: (String, &'static str),
-    /// The suite that has Suricata 7.
+    /// The suite that provides Suricata 7.
     pub suite: String,
     /// The mirror of that suite, without a password.
     pub mirror: String,
@@ -30,15 +31,15 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The sources of a host with its configuration in `etc`, that is, `/etc`.
+    /// Returns the sources of a host with its configuration in `etc`, normally `/etc`.
     ///
     /// # Errors
-    /// This is not Debian, or Debian's archive is not among its sources.
+    /// Returns an error if the host is not Debian, or Debian's archive is not among its sources.
     pub fn of(etc: &Path) -> Result<Self> {
         if !etc.join("apt").is_dir() {
             bail!("there is no /etc/apt: parts are Debian packages; install them with your system's tools");
         }
-        let release = fs::read_to_string(etc.join("os-release")).context("/etc/os-release can't be read")?;
+        let release = fs::read_to_string(etc.join("os-release")).context("/etc/os-release cannot be read")?;
         let name = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
         let name = name.context("/etc/os-release: no VERSION_CODENAME")?.trim_matches('"');
         let ending = EXTRA.iter().find(|(release, _)| *release == name).map_or("", |(_, ending)| ending);
@@ -48,11 +49,11 @@ impl Sources {
         let mut command = Command::new("apt-get");
         command.args(["-o", &format!("Dir::Etc={}", apt.display()), "indextargets", "--no-release-info"]);
         command.args(["--format", FORMAT, "Identifier: Packages"]).stdin(Stdio::null());
-        let output = command.output().context("`apt-get` can't be started")?;
+        let output = command.output().context("`apt-get` cannot be started")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let targets: Vec<Vec<&str>> = text.lines().map(|line| line.splitn(5, '|').collect()).collect();
         let has = |suite: &str, uri: &str| targets.iter().any(|one| one[0] == suite && one[4] == uri);
-        // Others use the name of a release for suites of theirs, but do not have its updates.
+        // Other archives use the release's name for their own suites, but do not have its updates.
         let archive = |suite: &str| {
             let mut main = targets.iter().filter(|one| one[..2] == [suite, "main"]);
             let updates = format!("{name}-updates");
@@ -67,7 +68,7 @@ impl Sources {
             );
         };
         let file = entry.rsplit_once(':').map_or(entry, |(file, _)| file);
-        let text = fs::read_to_string(file).with_context(|| format!("{file} can't be read"))?;
+        let text = fs::read_to_string(file).with_context(|| format!("{file}: cannot be read"))?;
         let types = if configured.is_some() { "deb-src" } else { "deb deb-src" };
         let entry = copied(&text, (uri, found), types, &suite);
         Ok(Self {
@@ -89,8 +90,9 @@ fn files(apt: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The entry of `text` with this URI and suite, with other types, another suite, and the component main alone; and
-/// the ending of a file in its format: one line with options in brackets, or a stanza of fields.
+/// Copies the entry of `text` with this URI and suite, with other types, another suite, and only the
+/// component main. Also returns the file extension of its format: one line with options in brackets, or a
+/// stanza of fields.
 fn copied(
     text: &str,
     (uri, found): (&str, &str),
@@ -115,7 +117,7 @@ fn copied(
     let mut entry = format!("Types: {types}\nURIs: {uri}\nSuites: {suite}\nComponents: main\n");
     let mut kept = false;
     for line in stanza.lines() {
-        // A line that starts with a space belongs to the field before.
+        // A line that starts with a space continues the previous field.
         if !line.starts_with([' ', '\t']) {
             kept = !replaced.iter().any(|field| line.to_ascii_lowercase().starts_with(field));
         }
@@ -130,10 +132,10 @@ fn copied(
 mod tests {
     use super::*;
 
-    /// The sources of a Debian 12 with these files in /etc/apt/sources.list.d.
+    /// Returns the sources of a Debian 12 host with these files in /etc/apt/sources.list.d.
     fn sources(files: &[(&str, &str)]) -> Option<Result<Sources>> {
         if Command::new("apt-get").arg("--version").output().is_err() {
-            println!("SKIPPED: no apt here");
+            println!("SKIPPED: apt is not installed");
             return None;
         }
         let root = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The table of parts and the plan of an installation, as text and as JSON.
+//! The table of parts and the installation plan, as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::Status;
 use super::parts::{EMERGING_RULES, Fetch};
 use super::sources::Sources;
 
-/// A part in `wiretail setup --json`.
+/// Formats a part for `wiretail setup --json`.
 pub fn json(one: &Status) -> Value {
     let part = one.part;
     json!({
@@ -24,10 +24,10 @@ pub fn json(one: &Status) -> Value {
     })
 }
 
-/// The table of parts.
+/// Prints the table of parts.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if standard output is closed.
 pub fn table(out: &mut impl Write, status: &[Status]) -> io::Result<()> {
     let states: Vec<String> = status.iter().map(state).collect();
     let width =
@@ -41,7 +41,8 @@ pub fn table(out: &mut impl Write, status: &[Status]) -> io::Result<()> {
         writeln!(out)?;
     }
     for one in missing {
-        let how = if one.part.by_hand.is_empty() { "" } else { "   # says how: there is no package" };
+        let how =
+            if one.part.by_hand.is_empty() { "" } else { "   # prints instructions: there is no package" };
         writeln!(out, "  {}{how}", one.part.command())?;
     }
     Ok(())
@@ -56,10 +57,10 @@ fn state(one: &Status) -> String {
     }
 }
 
-/// What would be done for one part; `versions` are those that apt knows by now.
+/// Prints the plan for one part; `versions` are the versions that apt knows.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if standard output is closed.
 pub fn plan(
     out: &mut impl Write,
     one: &Status,
@@ -81,15 +82,15 @@ pub fn plan(
     };
     writeln!(out, "  packages  {}", part.packages.iter().map(package).collect::<Vec<_>>().join(", "))?;
     if !part.replaces.is_empty() {
-        writeln!(out, "  replaces  {}, where that is installed", part.replaces.join(", "))?;
+        writeln!(out, "  replaces  {}, if installed", part.replaces.join(", "))?;
     }
     if let Some(Sources { suite, mirror, added, .. }) = sources {
         let extra = match (part.from_extra_suite || part.fetch == Some(Fetch::EmergingRules), added) {
-            (true, true) => format!(", and {suite} of {mirror} for this alone"),
+            (true, true) => format!(", and {suite} of {mirror} for this part only"),
             (true, false) => format!(", {suite} of {mirror}"),
             (false, _) => String::new(),
         };
-        writeln!(out, "  sources   those of /etc/apt{extra}")?;
+        writeln!(out, "  sources   /etc/apt{extra}")?;
     }
     match part.fetch {
         Some(Fetch::EmergingRules) => {
@@ -100,7 +101,7 @@ pub fn plan(
         }
         Some(Fetch::Kernels) => {
             let names = Kernel::ALL.map(|kernel| kernel.package()).join(", ");
-            writeln!(out, "  fetches   what {names} stand for (some 60 MB each), unpacked into the cache")?;
+            writeln!(out, "  fetches   {names} (some 60 MB each), unpacked into the cache")?;
         }
         None => {}
     }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_names_packages_versions_sources_and_services() {
+    fn plan_names_packages_versions_sources_and_services() {
         let text = planned(
             &status(PartName::Suricata, &["suricata"], None),
             &[("suricata".to_owned(), "1:7.0.10-1~bpo12+1".to_owned())],
@@ -146,22 +147,22 @@ mod tests {
             text,
             "suricata: Suricata 7, for suricata, in AF_PACKET and in DPDK mode\n  \
              packages  suricata 1:7.0.10-1~bpo12+1\n  \
-             sources   those of /etc/apt, and bookworm-backports of http://mirror.example/debian for this alone\n  \
+             sources   /etc/apt, and bookworm-backports of http://mirror.example/debian for this part only\n  \
              services  not started, now or at boot: suricata\n"
         );
         let text = planned(&status(PartName::SuricataRules, &[EMERGING_RULES], None), &[]);
         assert!(text.contains("fetches   ") && !text.contains("services"), "{text}");
         let text = planned(&status(PartName::Vm, &["busybox"], None), &[]);
         assert!(
-            text.contains("packages  qemu-system-x86, busybox-static, kmod\n  replaces  busybox, where"),
+            text.contains("packages  qemu-system-x86, busybox-static, kmod\n  replaces  busybox, if"),
             "{text}"
         );
-        assert!(text.contains("\n  sources   those of /etc/apt\n"), "{text}");
+        assert!(text.contains("\n  sources   /etc/apt\n"), "{text}");
         assert!(text.ends_with("unpacked into the cache\n"), "{text}");
     }
 
     #[test]
-    fn what_is_there_is_left_alone_and_what_has_no_package_is_explained() {
+    fn plan_has_no_steps_for_installed_or_manual_parts() {
         let text = planned(&status(PartName::Dpdk, &[], Some("22.11")), &[]);
         assert_eq!(text, "dpdk: installed (22.11); nothing to do\n");
         let text = planned(&status(PartName::Snort, &["snort"], None), &[]);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_each_part_and_the_commands_of_missing_ones() {
+    fn table_has_each_part_and_commands_for_missing_ones() {
         let all = [
             status(PartName::Dpdk, &[], Some("22.11")),
             status(PartName::Container, &["runc"], Some("5.0")),
@@ -182,7 +183,7 @@ mod tests {
         assert!(text.contains("  dpdk            22.11             "), "{text}");
         assert!(text.contains("no: runc missing  deployment"), "{text}");
         assert!(text.ends_with(
-            "\n\n  sudo wiretail setup container\n  sudo wiretail setup snort   # says how: there is no package\n"
+            "\n\n  sudo wiretail setup container\n  sudo wiretail setup snort   # prints instructions: there is no package\n"
         ));
         let json: Vec<Value> = all.iter().map(json).collect();
         assert_eq!(json[0]["part"], "dpdk");

@@ -1,4 +1,4 @@
-//! `wiretail trace`: what the kernel does on some cores, recorded and summed up.
+//! Implements `wiretail trace`: records and summarizes kernel activity on selected cores.
 
 mod show;
 mod summary;
@@ -22,13 +22,14 @@ use wiretail_schema::causes::trace::{TRACE_FILE, TraceInfo, TraceNames};
 use crate::cli::trace::TraceArgs;
 use crate::traffic::live;
 
-/// Between two looks at whether it is to end.
+/// Interval between checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs the command.
+/// Runs `wiretail trace`.
 ///
 /// # Errors
-/// No root, a kernel without tracing, a folder that can't be written or is no trace.
+/// Returns an error if root privileges or kernel tracing are missing, a folder cannot be written, or it does
+/// not contain a trace.
 pub fn run(arguments: &TraceArgs) -> Result<ExitCode> {
     let folder = match (&arguments.show, &arguments.out, &arguments.cpus) {
         (Some(folder), ..) => folder,
@@ -63,7 +64,7 @@ fn record(arguments: &TraceArgs, folder: &Path, cores: &CoreSet) -> Result<()> {
     };
     let recorder = Recorder::start(&mut journal, &spec)?;
     if !arguments.json {
-        eprintln!("tracing cores {cores} into {}; Ctrl-C ends it", folder.display());
+        eprintln!("tracing cores {cores} into {}; press Ctrl-C to stop", folder.display());
     }
     wait(duration.map(Duration::from_nanos), &stop);
     let info = recorder.finish()?;
@@ -71,15 +72,16 @@ fn record(arguments: &TraceArgs, folder: &Path, cores: &CoreSet) -> Result<()> {
     complete(folder, info)
 }
 
-/// Makes the folder of a trace. One that holds a trace already is left alone: its files would be mixed.
+/// Creates the folder of a trace. A folder with a trace is rejected, because the files of both traces would
+/// be mixed.
 ///
 /// # Errors
-/// There is one, or the system refuses.
+/// Returns an error if the folder contains a trace or cannot be created.
 pub fn prepare(folder: &Path) -> Result<()> {
     if folder.join(TRACE_FILE).exists() {
-        bail!("{}: holds a trace already; expected another folder, or remove this one", folder.display());
+        bail!("{}: holds a trace already; expected another folder, or remove the trace", folder.display());
     }
-    fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", folder.display()))
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot be created", folder.display()))
 }
 
 fn wait(duration: Option<Duration>, stop: &AtomicBool) {
@@ -93,11 +95,11 @@ fn wait(duration: Option<Duration>, stop: &AtomicBool) {
     }
 }
 
-/// Looks up the names of the functions in a trace that was recorded here just now, and writes its document, with
-/// what the trace needs and no more.
+/// Looks up the function names of a trace that was just recorded on this machine, and writes the trace's
+/// document with only the names that the trace uses.
 ///
 /// # Errors
-/// Pages that can't be read again, a document that can't be written.
+/// Returns an error if the trace cannot be read again or the document cannot be written.
 pub fn complete(folder: &Path, mut info: TraceInfo) -> Result<()> {
     let mut trace = Trace::new(folder, info.clone()).map_err(anyhow::Error::msg)?;
     let (mut addresses, mut stacks, mut pids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -117,18 +119,19 @@ pub fn complete(folder: &Path, mut info: TraceInfo) -> Result<()> {
     let addresses: Vec<u64> = addresses.into_iter().collect();
     match symbols(Path::new("/"), &addresses) {
         Ok(symbols) => info.symbols = symbols,
-        Err(error) => info.remarks.push(format!("functions have no names: {error}")),
+        Err(error) => info.remarks.push(format!("function names are not available: {error}")),
     }
     if info.symbols.is_empty() && !addresses.is_empty() {
         info.remarks.push(
-            "functions have no names: the kernel hides its addresses (kernel.kptr_restrict)".to_owned(),
+            "function names are not available: the kernel hides its addresses (kernel.kptr_restrict)"
+                .to_owned(),
         );
     }
     let mut file = AtomicFile::create(&folder.join(TRACE_FILE))?;
     serde_json::to_writer_pretty(&mut file, &info)
         .map_err(std::io::Error::from)
         .and_then(|()| file.write_all(b"\n"))
-        .with_context(|| format!("{}: can't be written", file.path().display()))?;
+        .with_context(|| format!("{}: cannot be written", file.path().display()))?;
     file.commit()?;
     Ok(())
 }

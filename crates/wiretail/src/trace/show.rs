@@ -1,4 +1,4 @@
-//! A trace's summary on the terminal.
+//! Prints a trace's summary on the terminal.
 
 use std::io::{self, Write};
 
@@ -6,13 +6,13 @@ use wiretail_report::format;
 
 use super::summary::Summary;
 
-/// Senders and windows that are listed; `--json` has all.
+/// Maximum number of listed senders and windows; `--json` lists all.
 const ROWS_MAX: usize = 20;
 
-/// Prints it.
+/// Prints the summary.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn print(summary: &Summary) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let seconds = summary.duration_ns as f64 / 1e9;
@@ -37,14 +37,14 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.senders.is_empty() {
         writeln!(
             out,
-            "\nNobody sent anything to {}.",
+            "\nNo task sent anything to {}.",
             if cores.len() == 1 { "this core" } else { "these cores" }
         )?;
     } else {
         writeln!(out, "\n  {:>10}  sent towards watched cores", "sends")?;
     }
     for row in summary.senders.iter().take(ROWS_MAX) {
-        let task = row.task.as_deref().unwrap_or("a task without a name");
+        let task = row.task.as_deref().unwrap_or("an unnamed task");
         let function = row.function.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
         let site = row.call_site.as_deref().map(|name| format!(" by {name}")).unwrap_or_default();
         let call = row.system_call.as_deref().map(|name| format!(", in {name}()")).unwrap_or_default();
@@ -53,7 +53,7 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     }
     more(&mut out, summary.senders.len())?;
     if !summary.lost.is_empty() {
-        writeln!(out, "\nEvents are missing; --buffer makes room for more:")?;
+        writeln!(out, "\nEvents are missing; record with a larger --buffer:")?;
     }
     for row in summary.lost.iter().take(ROWS_MAX) {
         let many = row.events.map_or_else(|| "some".to_owned(), format::count);
@@ -64,18 +64,19 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.dropped > 0 {
         writeln!(
             out,
-            "\n{} events could not be written at all: attribute nothing by this trace",
+            "\n{} events were dropped at unknown times: do not use this trace to attribute delays",
             summary.dropped
         )?;
     }
     if summary.clock_stepped {
         writeln!(
             out,
-            "\nThe system's clock was set meanwhile: the trace can't be aligned with packets; record it again"
+            "\nThe system's clock was set during the trace, so the trace cannot be aligned with packets; \
+             record it again"
         )?;
     }
     if summary.unknown > 0 {
-        writeln!(out, "\n{} events of kinds that are not known here were passed over", summary.unknown)?;
+        writeln!(out, "\n{} events of unknown kinds were ignored", summary.unknown)?;
     }
     summary.remarks.iter().try_for_each(|remark| writeln!(out, "note: {remark}"))
 }
@@ -83,6 +84,6 @@ pub fn print(summary: &Summary) -> io::Result<()> {
 fn more(out: &mut impl Write, rows: usize) -> io::Result<()> {
     match rows.saturating_sub(ROWS_MAX) {
         0 => Ok(()),
-        more => writeln!(out, "  ... and {more} more: --json has them"),
+        more => writeln!(out, "  ... and {more} more; --json lists all"),
     }
 }

@@ -1,4 +1,4 @@
-//! A trace in numbers: what happened how often on which core, for how long, and who sent it.
+//! Summarizes a trace: counts and durations of events by core, and their senders.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,91 +8,88 @@ use serde::Serialize;
 use wiretail_capture::trace::{Event, Kind, Lost, Trace};
 use wiretail_schema::causes::trace::TraceNames;
 
-/// Longest list of windows that is kept.
+/// Maximum number of windows that are listed.
 const LOST_MAX: usize = 1000;
 
-/// Of a whole trace.
+/// Summary of a whole trace.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// Release of the kernel that was traced.
+    /// Release of the traced kernel.
     pub kernel: String,
-    /// Cores that were watched.
     pub watched: Vec<u32>,
-    /// How long it was recorded, in ns.
+    /// Duration of the recording, in ns.
     pub duration_ns: u64,
-    /// Events in all.
+    /// Total number of events.
     pub events: u64,
     /// Events of kinds that this program does not know.
     pub unknown: u64,
-    /// Events that the kernel could not write, without a trace of when.
+    /// Events that the kernel could not write, at unknown times.
     pub dropped: u64,
-    /// Whether CLOCK_REALTIME was set meanwhile.
+    /// Whether CLOCK_REALTIME was set during the recording.
     pub clock_stepped: bool,
-    /// How exactly the trace can be aligned with packets, in ns.
+    /// Uncertainty of the alignment between trace and packets, in ns.
     pub clock_uncertainty_ns: u64,
-    /// By core, the most frequent first.
+    /// Kinds of events by core, most frequent first.
     pub kinds: Vec<KindRow>,
-    /// The most frequent first.
+    /// Senders, most frequent first.
     pub senders: Vec<SenderRow>,
-    /// Windows in which events are missing; the first thousand.
+    /// Windows in which events are missing; limited to the first thousand.
     pub lost: Vec<LostRow>,
-    /// What the kernel does not have, or refused.
+    /// Features that the kernel lacks or refused.
     pub remarks: Vec<String>,
 }
 
 /// Events of one kind on one core.
 #[derive(Debug, Serialize)]
 pub struct KindRow {
-    /// Where.
     pub cpu: u32,
-    /// What: "local_timer", "softirq NET_RX", "call flush_tlb_func".
+    /// Name of the kind: "local_timer", "softirq NET_RX", "call flush_tlb_func".
     pub what: String,
-    /// How many.
+    /// Number of events.
     pub events: u64,
-    /// How many a second.
+    /// Events per second.
     pub per_s: f64,
-    /// From its beginnings to its ends, in ns, all together; without an end, 0.
+    /// Total time from the beginnings to the ends, in ns; 0 without ends.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// Longest time, in ns.
     pub longest_ns: u64,
 }
 
-/// What one task sent towards the watched cores.
+/// Interrupts and function calls that one task sent to the watched cores.
 #[derive(Debug, Serialize)]
 pub struct SenderRow {
-    /// The thread.
+    /// Thread of the sender.
     pub pid: i32,
-    /// Its name, if it is known.
+    /// Name of the thread, if known.
     pub task: Option<String>,
     /// "call": a function was queued; "interrupt": an interrupt was sent.
     pub what: &'static str,
-    /// The function that is to run there, if there is one.
+    /// The function to run there, if any.
     pub function: Option<String>,
-    /// Who asked for it.
+    /// The function that requested it.
     pub call_site: Option<String>,
-    /// The system call, where stacks were recorded.
+    /// The system call, if stacks were recorded.
     pub system_call: Option<String>,
-    /// How many.
+    /// Number of sends.
     pub sends: u64,
 }
 
 /// A window in which events are missing.
 #[derive(Debug, Serialize)]
 pub struct LostRow {
-    /// Where.
     pub cpu: u32,
-    /// Since the start of the recording, in ns.
+    /// Start of the window since the start of the recording, in ns.
     pub from_ns: u64,
-    /// Since the start of the recording, in ns.
+    /// End of the window since the start of the recording, in ns.
     pub to_ns: u64,
-    /// How many, if the kernel said.
+    /// Number of missing events, if the kernel reported it.
     pub events: Option<u64>,
 }
 
-/// What tells kinds of one core apart: kind, text, number.
+/// Identifies a kind of event on a core: kind, text, number.
 type What = (Kind, u32, u64);
 
-/// Who sends what: thread, what, and the names of function, call site and system call.
+/// Identifies a sender: thread, what it sends, and the names of function, call site and system call.
 type Sender = (i32, &'static str, [Option<String>; 3]);
 
 #[derive(Default)]
@@ -106,7 +103,7 @@ struct Tally {
 /// Reads the trace in `folder`.
 ///
 /// # Errors
-/// It is none, or damaged.
+/// Returns an error if the folder does not contain a trace or the trace is damaged.
 pub fn summarize(folder: &Path) -> Result<Summary> {
     let mut trace = Trace::open(folder)?;
     let mut kinds: HashMap<(u16, What), Tally> = HashMap::new();
@@ -154,13 +151,13 @@ pub fn summarize(folder: &Path) -> Result<Summary> {
     })
 }
 
-/// Beginnings and ends count as one.
+/// Returns the kind of an event, the same for its beginning and its end, and whether this is the end.
 fn what(event: &Event) -> (What, bool) {
     let (name, number) = (event.name, event.args[0]);
     match event.kind {
         Kind::VectorEntry => ((Kind::VectorEntry, name, 0), false),
         Kind::VectorExit => ((Kind::VectorEntry, name, 0), true),
-        // The end has no name.
+        // The end event has no name.
         Kind::IrqEntry => ((Kind::IrqEntry, 0, number), false),
         Kind::IrqExit => ((Kind::IrqEntry, 0, number), true),
         Kind::SoftirqEntry => ((Kind::SoftirqEntry, name, number), false),
@@ -183,8 +180,8 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
             Kind::CsdEntry => format!("call {}", function(trace, number).unwrap_or(name)),
             Kind::TlbFlush => format!("TLB flush: {name}"),
             Kind::Nmi => format!("NMI {}", function(trace, number).unwrap_or(name)),
-            Kind::Switch => "switch of tasks".to_owned(),
-            Kind::PageFaultUser => "page fault, program".to_owned(),
+            Kind::Switch => "task switch".to_owned(),
+            Kind::PageFaultUser => "page fault, user".to_owned(),
             Kind::PageFaultKernel => "page fault, kernel".to_owned(),
             // Ends and sends have no rows.
             _ => String::new(),
@@ -205,7 +202,7 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
 }
 
 fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>) -> Vec<SenderRow> {
-    // By what is shown: several stacks may be of one system call.
+    // Senders are grouped by their displayed text: several stacks may belong to one system call.
     let mut rows: HashMap<Sender, u64> = HashMap::new();
     for ((pid, kind, [called, site], stack), sends) in senders {
         let what = if kind == Kind::CsdQueue { "call" } else { "interrupt" };
@@ -231,7 +228,7 @@ fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>)
     rows
 }
 
-/// The function at an address, or the address; none for 0.
+/// Returns the function at an address, or the address if it is unknown; `None` for 0.
 fn function(trace: &Trace, address: u64) -> Option<String> {
     let name = || trace.symbol(address).map_or_else(|| format!("{address:#x}"), |(name, _)| name.to_owned());
     (address != 0).then(name)
