@@ -60,6 +60,19 @@ def check_page(path, root):
             yield f"{path.relative_to(root)}:{number}: {len(line)} columns; wrap prose at {WIDTH}"
 
 
+def check_paths(path, root, names):
+    """Paths in the architecture page lead to one file, or to a folder."""
+    folders = {str(parent) + "/" for name in names for parent in pathlib.PurePath(name).parents if str(parent) != "."}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for code in re.findall(r"`([^`]*)`", line):
+            if not re.fullmatch(r"[\w./-]+(/|\.(rs|c|h|md|toml|txt|py))", code) or re.search(r"[A-Z]{4,}/", code):
+                continue
+            known = folders if code.endswith("/") else names
+            found = [name for name in known if name == code or name.endswith("/" + code)]
+            if not found or (len(found) > 1 and not code.endswith("/")):
+                yield f"{path.relative_to(root)}:{number}: `{code}` names {len(found)} files; expected one: {' '.join(found)}"
+
+
 def check_comments(path, root):
     mark = COMMENT.get(path.suffix)
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -70,8 +83,9 @@ def check_comments(path, root):
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     names = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
-    faults = []
-    for name in filter(None, names.split("\0")):
+    names = list(filter(None, names.split("\0")))
+    faults = list(check_paths(root / "docs/ARCHITECTURE.md", root, names))
+    for name in names:
         path = root / name
         if not path.is_file():
             continue
