@@ -96,9 +96,10 @@ impl Device<'_, '_> {
             ),
         };
         match (self.highest_pps, limit) {
-            (Some(highest), Some(limit)) if highest < limit => {
-                (true, format!("{says}; outside of searches its load was at most {} of that.", share(highest)))
-            }
+            (Some(highest), Some(limit)) if highest < limit => (
+                true,
+                format!("{says}; outside of searches its load was at most {} of that.", share(highest)),
+            ),
             (_, Some(_)) => (false, format!("{says}: stay below that.")),
             (_, None) => (false, format!("{says}: measure lower rates.")),
         }
