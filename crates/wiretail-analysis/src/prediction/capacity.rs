@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(error([Some(1_000_000), Some(1_000_000)]), Some((Judgement::Inside, 0.0)));
         assert_eq!(error([Some(1_250_000), None]).map(|(_, error)| (error - 0.2).abs() < 1e-12), Some(true));
         assert_eq!(error([None, Some(800_000)]), Some((Judgement::Off, 0.25)));
-        // If only the other bound is known, there is no judgement.
+        // If only the other bound is known, the position is undefined.
         assert_eq!(
             (error([Some(900_000), None]), error([None, Some(1_100_000)]), error([None, None])),
             (None, None, None)

@@ -101,7 +101,7 @@ fn counted(
     format!("{count}{of_all} {kind} {trials} at {load} {verb} it")
 }
 
-/// Load whose invalid trials prevented closer bounds, and the reason why they were invalid.
+/// Load with invalid trials that prevented closer bounds, and the reason why they were invalid.
 fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> Option<String> {
     let between = |rate: &u64| {
         bounds.lower.is_none_or(|lower| *rate > lower) && bounds.upper.is_none_or(|upper| *rate < upper)

@@ -22,7 +22,7 @@ pub(super) struct Bounds {
 }
 
 impl<'a> History<'a> {
-    /// Groups the trials whose rates are within the range of the search.
+    /// Groups the trials with rates within the range of the search.
     pub(super) fn new(effort: &Effort, trials: &'a [SearchTrial]) -> Self {
         let (lowest, highest) = span(effort);
         let mut rates: BTreeMap<u64, Vec<&SearchTrial>> = BTreeMap::new();

@@ -16,7 +16,6 @@
 //!   rate that helps most goals is tried; in a tie, the lowest one.
 //!
 //! A decided rate is never tried again, and no phase starts twice, so a search always ends.
-//! What is decided is never asked for again, and no phase begins twice. So a search ends.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
@@ -76,7 +75,7 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     if let Some(load) = places(last).find_map(|place| place.begun()) {
         return Some(Ask { load, duration_ns: phases[last].duration_ns });
     }
-    // Do not return to a previous phase, whose shorter trials have already been considered.
+    // Do not return to a previous phase: its shorter trials have already been considered.
     let longest_ns = trials.iter().map(|trial| trial.duration_ns).max().unwrap_or(0);
     let reached = phases
         .iter()
@@ -203,7 +202,7 @@ impl Place<'_> {
         [bounds.lower, bounds.upper].into_iter().flatten().find(|rate| above < *rate && *rate < below)
     }
 
-    /// Rate that the device would carry, estimated from what it forwarded at a higher rate.
+    /// Rate that the device would carry, estimated from the packets forwarded at a higher rate.
     fn forwarding(&self, load: u64) -> Option<f64> {
         let trial = self.history.at(load).max_by_key(|trial| trial.duration_ns)?;
         let allowed = match self.goal {

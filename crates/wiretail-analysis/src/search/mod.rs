@@ -1,8 +1,8 @@
 //! Searches for the capacity of a device: the next rate to try, and the result of all trials.
 //!
 //! A search is a pure function of its trials: [`next`] returns the next trial, [`mod@conclude`] the result.
-//! An interrupted search therefore continues from its trials, and tests can use devices whose capacity is
-//! known ([`simulated`]).
+//! An interrupted search therefore continues from its trials, and tests can use devices with a known
+//! capacity ([`simulated`]).
 //!
 //! - `classify`: rating of a rate by its trials, for one goal;
 //! - `history`: bounds from these ratings, and the gaps between them that remain;

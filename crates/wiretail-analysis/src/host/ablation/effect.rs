@@ -167,7 +167,7 @@ fn rank(n: usize, error: f64) -> Option<usize> {
 /// Ranks the factors that have an effect, the largest effect first. Overlapping intervals share a range of
 /// ranks.
 fn rank_effects(factors: &mut [FactorEffect], is_meant: impl Fn(usize) -> bool, statistic: Statistic) {
-    // By absolute size, whether the effect helps or harms.
+    // Absolute size, regardless of the sign of the effect.
     let size = |effect: &Effect| {
         let (low, high) = effect.interval_ns.filter(|_| effect.verdict.is_seen())?;
         Some(if low > 0 { (low, high) } else { (-high, -low) })

@@ -65,7 +65,7 @@ impl<'a> View<'a> {
         view.role = question.role.unwrap_or_else(|| view.looks_like());
         let online = view.online();
         let own = OWN_CORES.into_iter().find_map(|name| view.core_list(name));
-        // A container that may use all cores has no cores of its own.
+        // A container that may use all cores has no separate set of cores.
         let own = own.filter(|own| {
             view.role == HostRole::Container && !own.is_empty() && !online.without(own).is_empty()
         });
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Files whose names have the given prefix and suffix: the part of the name in between, and the text.
+    /// Files with the given prefix and suffix: the part of the name in between, and the text.
     pub fn each<'v>(
         &'v self,
         before: &'v str,

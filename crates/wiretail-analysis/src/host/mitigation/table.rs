@@ -220,7 +220,7 @@ pub(super) const SCHED_SOFTIRQ: Entry = Entry {
 pub(super) const SOFTIRQ: Entry = Entry {
     what: "Work that an interrupt on this core deferred.",
     steps: &[
-        "Route the interrupts of the device whose driver defers the work (block device, NIC) to another core.",
+        "Find the device that defers the work (block device, NIC), and route its interrupts to another core.",
         "Start input and output on that device from other cores.",
     ],
     sources: &[KTHREADS],

@@ -16,14 +16,14 @@ use crate::host::recommendation::sample::{Condition, ISOLATION_BOUNDARY, SameHos
 
 /// Percentiles of the latency columns.
 const SHOWN: [f64; 3] = [99.9, 99.99, MAXIMUM];
-/// Audit rules whose findings are security facts, with their descriptions; the audit itself judges them by
+/// Audit rules that report security facts, with their descriptions; the audit itself judges them by
 /// their effect on time.
 const SECURITY: [(&str, &str); 3] = [
     ("mitigations", "active mitigations of processor vulnerabilities"),
     ("smt", "second hardware threads, which share the caches of the packet cores"),
     ("iommu", "devices that access memory only through translation"),
 ];
-/// Audit rules whose findings are facts about resources.
+/// Audit rules that report facts about resources.
 const RESOURCES: [(&str, &str); 5] = [
     ("isolcpus", "cores excluded from load balancing, not available to other work"),
     ("hugepages", "huge pages, not available as other memory"),

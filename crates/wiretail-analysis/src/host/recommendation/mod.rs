@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! Audit ────────────────────────────────┐
-//! Run + results ─► seen (one per trial) ──┼─► each file of this folder ─► Recommendation
+//! Run + results ─► sample (per trial) ──┼─► each file of this folder ─► Recommendation
 //! Searches, explanations ───────────────┘   matrix ─► Matrix
 //! ```
 //!
 //! Each recommendation is a file: the evidence that it uses, its status, and the next steps. `sample` selects
 //! trials that can be compared: under the same load, on the same host, except for the setting under
 //! comparison. [`contrast`] compares deployments or kernels; they are distinguished if their intervals do not
-//! overlap. There are no scores. A recommendation without evidence is reported as such.
+//! overlap. Nothing is scored. A recommendation without evidence is reported as such.
 //!
 //! The five recommendations are those of Gallenmueller, Wiedner, Naab, Carle, "How Low Can You Go? A Limbo
 //! Dance for Low-Latency Network Functions", JNSM 31, 2023; `docs/recommend.md` lists the material that was

@@ -5,7 +5,7 @@ use wiretail_schema::prediction::queueing::{QueueingDelay, QueueingPercentile};
 use crate::stats::counts::Counts;
 use crate::stats::quantile::distribution;
 
-/// Minimum number of batches of consecutive delays whose means are treated as independent; the maximum is
+/// Minimum number of batches of consecutive delays; their means are treated as independent. The maximum is
 /// less than twice that.
 pub const BATCHES: usize = 32;
 /// Minimum number of delays per batch; shorter batches are correlated.
@@ -96,7 +96,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Creates an empty tally, whose counts use at most `pages_max` pages of memory.
+    /// Creates an empty tally. Its counts use at most `pages_max` pages of memory.
     pub(super) fn new(pages_max: usize) -> Self {
         let (counts, means) = (Counts::new(pages_max), BatchMeans::default());
         Self { counts, means, block: [0.0; BLOCK], filled: 0 }

@@ -1,6 +1,6 @@
 //! Times when the server is away: all sources of interrupts, merged into one sequence.
 //!
-//! An interrupt that arrives during another one waits for it, as on a core that masks interrupts meanwhile.
+//! An interrupt that arrives during another one waits for it, as on a core that masks interrupts in handlers.
 //! The server therefore loses the sum of all lengths, regardless of their sources.
 
 use wiretail_schema::prediction::queueing::Interrupts;

@@ -135,7 +135,7 @@ impl<'a, D: Distribution + Copy> Fitted<'a, D> {
     }
 }
 
-/// Level whose forecast uses the number of observed events, without a distribution.
+/// Level with a forecast from the number of observed events, without a distribution.
 pub struct CountedLevel {
     /// Level, in ns.
     pub level_ns: f64,

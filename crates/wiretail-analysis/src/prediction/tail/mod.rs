@@ -2,9 +2,9 @@
 //!
 //! 1. [`events`]: delays above a threshold; those of one stall form one event;
 //! 2. [`gpd`]: generalized Pareto distribution of their excesses; [`mixture`]: two of them, if a rarer cause
-//!   has delays of its own;
+//!    has its own delays;
 //! 3. [`diagnostics`]: tests of the fit, of even events, and of the highest event; [`quantiles`]: data for a
-//!   plot;
+//!    plot;
 //! 4. [`thresholds`]: the lowest threshold that passes; [`refusals`]: the reason if there is none;
 //! 5. [`forecast`]: numbers from the fit.
 //!
@@ -151,7 +151,7 @@ fn count(
     forecast.holds = all.map(|_| forecast.levels.iter().all(inside));
 }
 
-/// Levels whose events are only counted: the threshold, and, if it has fewer events than a fit should have,
+/// Levels with events that are only counted: the threshold, and, if it has fewer events than a fit should have,
 /// either the threshold of the component below it or the highest threshold with enough events.
 fn counted_levels(
     tried: &[Tried],

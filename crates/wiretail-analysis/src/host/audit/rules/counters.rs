@@ -27,7 +27,7 @@ impl<'a> Counters<'a> {
         Ok(Self { before, after, seconds })
     }
 
-    /// Interrupts per second of the given name, per core. `None` if there are none of that name.
+    /// Interrupts per second of the given name, per core. `None` if no interrupt has that name.
     pub(crate) fn per_second(&self, name: &str) -> Option<BTreeMap<u32, f64>> {
         let (before, after) = (counts(self.before, name)?, counts(self.after, name)?);
         let rates = after.into_iter().map(|(core, count)| {

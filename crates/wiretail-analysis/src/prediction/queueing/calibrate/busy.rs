@@ -72,7 +72,7 @@ fn middle(gaps: &[Gap]) -> Option<f64> {
     median(gaps.iter().map(|gap| gap.ns))
 }
 
-/// Median gap of the sender within bursts, in ns. `None` if there are no bursts.
+/// Median gap of the sender within bursts, in ns. `None` without bursts.
 pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
     let mut gaps = Vec::new();
     for one in observations.iter().filter(|one| one.burst > 1) {

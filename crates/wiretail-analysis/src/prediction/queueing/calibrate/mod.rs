@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! packets ─► busy (waiting packets) ─► gaps between departures ─► service, interrupts
-//!                                       └► packets that found it idle ─► transfer, wake
+//!                                   └► packets that found it idle ─► transfer, wake
 //! ```
 //!
 //! - `busy`: while packets wait, the gap between two departures is the service time;

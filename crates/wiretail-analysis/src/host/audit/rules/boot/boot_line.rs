@@ -65,7 +65,7 @@ fn judge(view: &View<'_>) -> Judgement {
 /// Flags that isolcpus accepts before the core list.
 const ISOLCPUS_FLAGS: [&str; 3] = ["nohz", "domain", "managed_irq"];
 
-/// Parameters that affect latency. A word whose spelling is close to one of them is reported as misspelled.
+/// Parameters that affect latency. A word with a similar spelling is reported as misspelled.
 const KNOWN: [&str; 34] = [
     "isolcpus",
     "nohz_full",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "fair-server",
     group: RuleGroup::Kernel,
     title: "the fair server",
-    why: "Since Linux 6.12, a deadline server gives ordinary threads 50 ms of each second on a core that a real-time thread keeps busy.",
+    why: "Since Linux 6.12, a deadline server gives ordinary threads 50 ms of each second on a core that a real-time thread keeps busy. Packets wait during that time.",
     effect: None,
     source: "scheduler/sched-deadline.rst, docs.kernel.org; Linux 6.12 release notes (kernelnewbies.org)",
     mitigation: "echo 0 > /sys/kernel/debug/sched/fair_server/cpuN/runtime; or keep ordinary threads off the core",

@@ -10,7 +10,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "irq-affinity",
     group: RuleGroup::Kernel,
     title: "no interrupts routed to these cores",
-    why: "A device interrupt occupies a core for 2 to 20 us, and its softirq for longer.",
+    why: "A device interrupt occupies a core for 2 to 20 us, and its softirq for longer. Packets wait during that time.",
     effect: None,
     source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
     mitigation: "boot with irqaffinity=OTHERS, the list of the other cores; for each interrupt: echo OTHERS > /proc/irq/N/smp_affinity_list; stop irqbalance",

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "thp",
     group: RuleGroup::Memory,
     title: "transparent huge pages",
-    why: "A background thread collapses small pages into huge ones. Meanwhile it locks the address space, and it causes TLB shootdowns on all cores that run the process.",
+    why: "A background thread collapses small pages into huge ones. It holds the lock of the address space and causes TLB shootdowns on all cores that run the process.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/transhuge.rst, docs.kernel.org",
     mitigation: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or boot with transparent_hugepage=madvise",

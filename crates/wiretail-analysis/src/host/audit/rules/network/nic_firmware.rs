@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-firmware",
     group: RuleGroup::Network,
     title: "NIC driver and firmware are known and identical",
-    why: "The firmware controls how a NIC fetches and timestamps packets, and versions differ: a delay measured with one version holds only for that version.",
+    why: "The firmware determines how a NIC fetches and timestamps packets, and versions differ: a delay measured with one version holds only for that version.",
     effect: None,
     source: "ethtool(8) (-i); DPDK, Network Interface Controller Drivers (each driver lists the firmware that it was tested with)",
     mitigation: "install the same firmware on all NICs of a model, in a version that the driver was tested with (ethtool -i NAME shows it)",

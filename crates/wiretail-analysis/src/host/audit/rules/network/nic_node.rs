@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-node",
     group: RuleGroup::Network,
     title: "NICs on the memory node of these cores",
-    why: "A packet whose NIC and core are on different nodes crosses between processors twice, at some 100 ns each, and more under load.",
+    why: "If NIC and core are on different nodes, a packet crosses between processors twice, at some 100 ns each, and more under load.",
     effect: None,
     source: "DPDK Getting Started Guide for Linux, How to get best performance; admin-guide/mm/numaperf.rst, docs.kernel.org",
     mitigation: "choose cores of the NIC's node (cat /sys/class/net/NAME/device/numa_node), or move the NIC to a slot of the other node",
@@ -24,7 +24,7 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let nodes = view.each("/sys/devices/system/node/node", "/cpulist").count();
     if nodes < 2 {
-        return Judgement::not_here("there is one memory node, or none is reported");
+        return Judgement::not_here("the host has one memory node, or reports none");
     }
     let mut away = Vec::new();
     let mut places = Vec::new();

@@ -3,7 +3,7 @@
 use crate::host::audit::{Judgement, View};
 use wiretail_schema::host::record::ETHTOOL;
 
-/// Files that identify NICs: interfaces whose device has a driver.
+/// Files that identify NICs: network interfaces with a device that has a driver.
 pub(crate) const DRIVER: &str = "/sys/class/net/*/device/driver";
 
 pub(crate) fn nics<'a>(view: &'a View<'_>) -> Vec<&'a str> {

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "clocksource",
     group: RuleGroup::Processor,
     title: "clock source",
-    why: "Reading a clock other than the TSC takes a microsecond or more, and in a virtual machine an exit to the host.",
+    why: "Reading a clock other than the TSC takes a microsecond or more, and in a virtual machine it causes an exit to the host.",
     effect: Some(
         "One read with its loop: 36 ns with the TSC, 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
     ),

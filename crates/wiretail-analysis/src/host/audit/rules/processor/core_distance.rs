@@ -41,7 +41,7 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     if nodes.is_empty() && caches.is_empty() {
-        return Judgement::not_here("neither memory nodes nor a shared cache are reported");
+        return Judgement::not_here("the kernel reports no memory nodes and no shared cache");
     }
     let judged = match (nodes.as_slice(), caches.len()) {
         ([first, second, ..], _) => {

@@ -13,7 +13,7 @@ pub(crate) const RULE: Rule = Rule {
     effect: None,
     source: "Intel SDM volume 4, MSR_SMI_COUNT (0x34)",
     mitigation: "change the firmware settings for legacy USB, power capping and correctable memory errors, or use another machine",
-    cost: "the firmware functions that use these interrupts",
+    cost: "loss of the firmware functions that use these interrupts",
     reads: &[],
     judge,
 };

@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     effect: None,
     source: "proc_stat(5)",
     mitigation: "pin the vCPUs to dedicated cores of the host (rule vcpu-pinning)",
-    cost: "cores of the host",
+    cost: "these host cores are not available to other guests",
     reads: &["/proc/stat"],
     judge,
 };

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "audit-trail",
     group: RuleGroup::Services,
     title: "no auditing of system calls",
-    why: "With audit rules, every thread enters and leaves the kernel on the slow path, and matching system calls are logged meanwhile.",
+    why: "With audit rules, every thread enters and leaves the kernel on the slow path, so every system call takes longer; matching calls are also logged.",
     effect: None,
     source: "kernel-parameters (audit=), docs.kernel.org; auditd(8)",
     mitigation: "boot with audit=0, or systemctl disable --now auditd",

@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     effect: None,
     source: "irqbalance(1)",
     mitigation: "systemctl disable --now irqbalance",
-    cost: "interrupts are no longer balanced over the cores",
+    cost: "interrupts stay on their assigned cores",
     reads: &[],
     judge,
 };
