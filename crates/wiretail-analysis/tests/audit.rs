@@ -1,4 +1,4 @@
-//! The audit of a host that is as the papers' optimized one, and of the same with one thing wrong each.
+//! Audit of a host set up like the papers' optimized one, and of copies with one fault each.
 
 use wiretail_analysis::host::audit::{ALL, Question, audit};
 use wiretail_schema::host::audit::{Audit, HostRole, Verdict};
@@ -14,7 +14,7 @@ fn of(record: &HostRecord) -> Audit {
     audit(record, &Question::default(), "0")
 }
 
-/// Rules that found something, each with how it is.
+/// Rules that found a problem, with their verdicts.
 fn problems(record: &HostRecord, role: Option<HostRole>) -> Vec<(String, Verdict)> {
     let found = audit(record, &Question { role, cores: None }, "0")
         .findings
@@ -31,7 +31,7 @@ fn text(record: &HostRecord, name: &str) -> String {
 }
 
 #[test]
-fn nothing_is_invented_on_a_clean_host() {
+fn finds_no_problem_on_clean_host() {
     let audit = of(&optimized());
     assert_eq!(audit.cores, "1-3");
     let bad: Vec<_> = audit.findings.iter().filter(|finding| finding.verdict.is_problem()).collect();
@@ -40,21 +40,21 @@ fn nothing_is_invented_on_a_clean_host() {
     assert_eq!(unseen, 0, "{:#?}", audit.findings);
 }
 
-/// What is changed in the record, by the name of the reading: what stood there, what stands there now.
+/// Change to a record: the name of the reading, the old text and the new text.
 type Change = (&'static str, &'static str, &'static str);
 
-/// A rule and how it is to find the host.
+/// Rule and its expected verdict.
 type Found = (&'static str, Verdict);
 
-/// One thing wrong each, and exactly the rules that are to find it.
+/// Faults, one each, with the rules that must find them; no other rule may find a problem.
 const PLANTED: &[(&str, &[Change], &[Found])] = &[
     (
-        "isolcpus misspelt",
+        "isolcpus misspelled",
         &[("/proc/cmdline", "isolcpus=", "isolcpu="), ("/sys/devices/system/cpu/isolated", "1-3", "")],
         &[("boot-line", Verdict::Ineffective), ("isolcpus", Verdict::Improvable)],
     ),
     (
-        "nohz_full without the kernel's support",
+        "nohz_full without kernel support",
         &[
             ("kernel-config", "CONFIG_NO_HZ_FULL=y", "# CONFIG_NO_HZ_FULL is not set"),
             ("/sys/devices/system/cpu/nohz_full", "1-3", "(null)"),
@@ -75,12 +75,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         ],
     ),
     (
-        "a quota",
+        "CPU quota",
         &[("/sys/fs/cgroup/cpu.max", "max 100000", "50000 100000")],
         &[("cfs-quota", Verdict::Harmful)],
     ),
     (
-        "transparent huge pages switched on later",
+        "transparent huge pages enabled after boot",
         &[(
             "/sys/kernel/mm/transparent_hugepage/enabled",
             "always [madvise] never",
@@ -98,17 +98,17 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("irqbalance", Verdict::Harmful)],
     ),
     (
-        "workers everywhere",
+        "unbound workers on all cores",
         &[("/sys/devices/virtual/workqueue/cpumask", "1", "f")],
         &[("workqueue", Verdict::Ineffective)],
     ),
     (
-        "two siblings, although nosmt was asked for",
+        "two siblings although nosmt was requested",
         &[("/sys/devices/system/cpu/cpu1/topology/thread_siblings_list", "1", "0-1")],
         &[("smt", Verdict::Ineffective)],
     ),
     (
-        "a governor that saves",
+        "powersave governor",
         &[("/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "performance", "powersave")],
         &[("governor", Verdict::Improvable)],
     ),
@@ -118,17 +118,17 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("rt-throttling", Verdict::Improvable)],
     ),
     (
-        "fewer huge pages than asked for",
+        "fewer huge pages than requested",
         &[("/proc/sys/vm/nr_hugepages", "4", "3")],
         &[("hugepages", Verdict::Ineffective)],
     ),
     (
-        "no thread for the callbacks of a core",
+        "no callback thread for a core",
         &[("tasks", "rcuop/2", "other/2")],
         &[("rcu-nocbs", Verdict::Ineffective)],
     ),
     (
-        "a thread that strays",
+        "an unpinned thread on a packet core",
         &[("tasks@later", "400 400", "800 800 3 0 0 12 user 0-3 backup\n400 400")],
         &[("tasks", Verdict::Ineffective)],
     ),
@@ -139,44 +139,44 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
     ),
     ("merging of pages", &[("/sys/kernel/mm/ksm/run", "0", "1")], &[("ksm", Verdict::Harmful)]),
     (
-        "lists that contradict each other",
+        "contradictory core lists",
         &[("/proc/cmdline", "irqaffinity=0", "irqaffinity=0-1")],
         &[("boot-line", Verdict::Ineffective)],
     ),
     ("turbo", &[("/sys/devices/system/cpu/cpufreq/boost", "0", "1")], &[("turbo", Verdict::Improvable)]),
     (
-        "the driver of the frequency that was to be off",
+        "frequency driver that should be disabled",
         &[("/sys/devices/system/cpu/intel_pstate/status", "", "active")],
         &[("turbo", Verdict::Ineffective)],
     ),
     (
-        "a hint to save energy",
+        "energy-saving hint",
         &[("/sys/devices/system/cpu/cpu3/power/energy_perf_bias", "0", "6")],
         &[("energy-bias", Verdict::Improvable)],
     ),
-    ("the firmware takes a core", &[("msr/2/0x34@later", "17", "19")], &[("smi", Verdict::Harmful)]),
+    ("system management interrupts", &[("msr/2/0x34@later", "17", "19")], &[("smi", Verdict::Harmful)]),
     (
-        "ways of the cache that others have, too",
+        "cache ways shared with other groups",
         &[("/sys/fs/resctrl/schemata", "00f", "01f")],
         &[("cache-partition", Verdict::Improvable)],
     ),
     (
-        "a part of the cache with a stranger in it",
+        "cache partition shared with another core",
         &[("/sys/fs/resctrl/packets/cpus_list", "1-3", "0-3")],
         &[("cache-partition", Verdict::Improvable)],
     ),
     (
-        "corrected errors are looked for",
+        "polling for corrected errors",
         &[("/sys/devices/system/machinecheck/machinecheck0/ignore_ce", "1", "0")],
         &[("machine-check", Verdict::Ineffective)],
     ),
     (
-        "translation for cards",
+        "address translation for devices",
         &[("/sys/kernel/iommu_groups/0/type", "identity", "DMA-FQ")],
         &[("iommu", Verdict::Ineffective)],
     ),
     (
-        "an IOMMU that the firmware has switched off",
+        "IOMMU disabled by the firmware",
         &[
             ("/proc/cmdline", "iommu=pt", "intel_iommu=on"),
             ("/sys/kernel/iommu_groups/0/type", "identity", "DMA"),
@@ -184,12 +184,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("iommu", Verdict::Improvable)],
     ),
     (
-        "a thread of the kernel that may run anywhere",
+        "unpinned kernel thread",
         &[("tasks", "2 2 0 0 0 10 kernel 0 kthreadd", "2 2 0 0 0 10 kernel 0-3 kthreadd")],
         &[("kernel-threads", Verdict::Improvable)],
     ),
     (
-        "a card on the other node",
+        "NIC on the other memory node",
         &[
             ("/sys/devices/system/node/node0/cpulist", "0-3", "0"),
             ("/sys/devices/system/node/node1/cpulist", "", "1-3"),
@@ -205,12 +205,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("hugepages", Verdict::Improvable)],
     ),
     (
-        "a slot with half of the lanes",
+        "PCI Express slot with half of the lanes",
         &[("/sys/class/net/eth0/device/current_link_width", "8", "4")],
         &[("nic-pcie", Verdict::Improvable)],
     ),
     (
-        "lanes that sleep",
+        "PCI Express lanes that sleep",
         &[
             ("/sys/class/net/eth0/device/link/l1_aspm", "0", "1"),
             ("/sys/module/pcie_aspm/parameters/policy", "default [performance]", "[default] performance"),
@@ -218,31 +218,31 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("pcie-aspm", Verdict::Improvable)],
     ),
     (
-        "more queues than other cores",
+        "more queues than housekeeping cores",
         &[("ethtool/eth0", "combined-channels 1", "combined-channels 4")],
         &[("nic-queues", Verdict::Improvable)],
     ),
     (
-        "as many queues, said by direction",
+        "more queues than housekeeping cores, reported per direction",
         &[("ethtool/eth0", "combined-channels 1", "combined-channels 0\nrx-channels 2")],
         &[("nic-queues", Verdict::Improvable)],
     ),
     (
-        "a ring that an interrupt overflows",
+        "ring that overflows during an interrupt",
         &[("ethtool/eth0", "speed-mbps 10000", "speed-mbps 40000")],
         &[("nic-rings", Verdict::Improvable)],
     ),
     (
-        "a ring that is as long as it may be, and a speed that nobody knows",
+        "ring of maximum length at 40 Gbit/s",
         &[
             ("ethtool/eth0", "rx-ring-max 4096", "rx-ring-max 512"),
             ("ethtool/eth0", "speed-mbps 10000", "speed-mbps 40000"),
         ],
         &[],
     ),
-    ("a speed that nobody knows", &[("ethtool/eth0", "speed-mbps 10000", "speed-mbps 4294967295")], &[]),
+    ("unknown link speed", &[("ethtool/eth0", "speed-mbps 10000", "speed-mbps 4294967295")], &[]),
     (
-        "a ring longer than the cache",
+        "ring larger than the cache",
         &[
             ("ethtool/eth0", "rx-ring 512", "rx-ring 4096"),
             ("/sys/devices/system/cpu/cpu0/cache/index3/size", "12288K", "8191K"),
@@ -250,7 +250,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("nic-rings", Verdict::Improvable)],
     ),
     (
-        "two cards of a kind with different firmware",
+        "two NICs of one model with different firmware",
         &[
             ("/sys/class/net/eth1/device/driver", "", "../../../../bus/pci/drivers/ixgbe"),
             ("ethtool/eth1", "", "driver ixgbe\ndriver-version 6.1.0-18-amd64\nfirmware 0x80000001"),
@@ -258,7 +258,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("nic-firmware", Verdict::Improvable)],
     ),
     (
-        "two kinds of cards",
+        "two NIC models",
         &[
             ("/sys/class/net/eth1/device/driver", "", "../../../../bus/pci/drivers/i40e"),
             ("ethtool/eth1", "", "driver i40e\ndriver-version 6.1.0-18-amd64\nfirmware 9.20 0x8000d8c5"),
@@ -266,12 +266,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[],
     ),
     (
-        "neither a limit nor the right to lock memory",
+        "low memory lock limit without CAP_IPC_LOCK",
         &[("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffffffbfff")],
         &[("rights", Verdict::Improvable), ("locked-memory", Verdict::Improvable)],
     ),
     (
-        "a limit that is high enough, without the right",
+        "sufficient memory lock limit without CAP_IPC_LOCK",
         &[
             ("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffffffbfff"),
             ("/proc/self/limits", "8388608              8388608", "8388608              unlimited"),
@@ -298,7 +298,7 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("core-distance", Verdict::Improvable)],
     ),
     (
-        "a card that waits before it interrupts",
+        "NIC with interrupt coalescing",
         &[("ethtool/eth0", "rx-usecs 0", "rx-usecs 20")],
         &[("nic-coalescing", Verdict::Improvable)],
     ),
@@ -308,12 +308,12 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("nic-pause", Verdict::Improvable)],
     ),
     (
-        "packets that are merged",
+        "large receive offload",
         &[("ethtool/eth0", "features rx-gro", "features rx-lro")],
         &[("nic-offloads", Verdict::Improvable)],
     ),
     (
-        "a flag that isolcpus does not have",
+        "unknown flag of isolcpus",
         &[("/proc/cmdline", "isolcpus=managed_irq,", "isolcpus=managed_irqs,")],
         &[("boot-line", Verdict::Ineffective)],
     ),
@@ -323,53 +323,53 @@ const PLANTED: &[(&str, &[Change], &[Found])] = &[
         &[("rps", Verdict::Improvable)],
     ),
     (
-        "an audit trail that was to be off",
+        "kernel auditing that should be off",
         &[("tasks", "2 2 0 0", "14 14 0 0 0 1 kernel 0 kauditd\n2 2 0 0")],
         &[("audit-trail", Verdict::Ineffective)],
     ),
     ("a link that sleeps", &[("ethtool/eth0", "eee off", "eee on")], &[("nic-eee", Verdict::Improvable)]),
     (
-        "stamps by software",
+        "software timestamps only",
         &[("ethtool/eth0", "hardware-receive", "software-receive")],
         &[("nic-timestamps", Verdict::Improvable)],
     ),
     (
-        "a profile that saves power",
+        "power-saving tuned profile",
         &[("/etc/tuned/active_profile", "", "balanced")],
         &[("tuned", Verdict::Improvable)],
     ),
     (
-        "a profile that nobody applies",
+        "tuned profile without tuned running",
         &[("/etc/tuned/active_profile", "", "cpu-partitioning")],
         &[("tuned", Verdict::Ineffective)],
     ),
     (
-        "no right to a real-time priority",
+        "no CAP_SYS_NICE",
         &[("/proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t000001ffff7fffff")],
         &[("rights", Verdict::Improvable)],
     ),
     (
-        "memory on disk",
+        "swapped memory",
         &[("/proc/swaps", "Filename", "Filename x\n/dev/sda2 partition 1000000 20480 -2\n")],
         &[("swappiness", Verdict::Improvable)],
     ),
     (
-        "a watchdog on all cores that was to be off",
+        "watchdog on all cores that should be off",
         &[("/proc/sys/kernel/nmi_watchdog", "0", "1"), ("/proc/sys/kernel/watchdog_cpumask", "0", "0-3")],
         &[("nmi-watchdog", Verdict::Ineffective)],
     ),
 ];
 
-/// The same on a host of virtual machines and in a container, which have rules of their own.
+/// Faults on a host of virtual machines, in a guest and in a container, which have their own rules.
 const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
     (
-        "pinned, with huge pages",
+        "pinned vCPUs and huge pages",
         HostRole::VmHost,
         &[("tasks", "1 1 0", VM_TASKS), MEMORY, ("/sys/module/kvm/parameters/halt_poll_ns", "", "200000")],
         &[],
     ),
     (
-        "two on one core",
+        "two vCPUs on one core",
         HostRole::VmHost,
         &[
             ("tasks", "1 1 0", VM_TASKS),
@@ -380,7 +380,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("vcpu-pinning", Verdict::Harmful)],
     ),
     (
-        "one that moves, the emulator everywhere, memory of small pages, no polling",
+        "unpinned vCPU and emulator, small pages, no halt polling",
         HostRole::VmHost,
         &[
             ("tasks", "1 1 0", VM_TASKS),
@@ -395,7 +395,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         ],
     ),
     (
-        "the emulator on a core of its guest",
+        "emulator on a vCPU's core",
         HostRole::VmHost,
         &[
             ("tasks", "1 1 0", VM_TASKS),
@@ -406,7 +406,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("vcpu-pinning", Verdict::Improvable)],
     ),
     (
-        "guests without a function of a card that has some",
+        "unused virtual functions",
         HostRole::VmHost,
         &[
             ("tasks", "1 1 0", VM_TASKS),
@@ -418,7 +418,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("sriov", Verdict::Improvable)],
     ),
     (
-        "a made-up processor and an emulated card",
+        "generic processor model and emulated NIC",
         HostRole::Vm,
         &[
             ("/proc/cpuinfo", "A server's processor", "QEMU Virtual CPU version 2.5+"),
@@ -427,7 +427,7 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("cpu-model", Verdict::Improvable), ("nic-driver", Verdict::Improvable)],
     ),
     (
-        "a partition that was taken back",
+        "invalidated cpuset partition",
         HostRole::Container,
         &[(
             "/sys/fs/cgroup/cpuset.cpus.partition",
@@ -437,13 +437,13 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
         &[("cpuset-partition", Verdict::Ineffective)],
     ),
     (
-        "a member of the host's cores, which isolates them itself",
+        "member partition on cores that the host isolates",
         HostRole::Container,
         &[("/sys/fs/cgroup/cpuset.cpus.partition", "", "member")],
         &[],
     ),
     (
-        "a member of cores that nobody isolates",
+        "member partition on cores that are not isolated",
         HostRole::Container,
         &[
             ("/sys/fs/cgroup/cpuset.cpus.partition", "", "member"),
@@ -453,15 +453,15 @@ const PLANTED_IN_ROLES: &[(&str, HostRole, &[Change], &[Found])] = &[
     ),
 ];
 
-/// A guest with two virtual processors, each on a core of its own.
+/// Guest with two vCPUs, each on a dedicated core.
 const VM_TASKS: &str = "900 900 0 0 0 5 user 0 qemu-system-x86\n901 900 1 0 0 5 user 1 CPU 0/KVM\n902 900 2 0 0 5 user 2 CPU 1/KVM\n1 1 0";
 const MEMORY: Change = ("/proc/meminfo", "", "HugePages_Total:       4\nHugePages_Free:        1");
 
-/// The clean host with these changes; rules that then find something, in order.
+/// Rules that find a problem on the clean host with these changes, sorted.
 fn planted(what: &str, role: Option<HostRole>, changes: &[Change]) -> Vec<(String, Verdict)> {
     let mut record = optimized();
     for (name, old, new) in changes {
-        // Nothing stood there: the reading is new.
+        // An empty old text adds a new reading.
         let text = if old.is_empty() { String::new() } else { text(&record, name) };
         assert!(text.contains(old), "{what}: {name} has no {old:?}: {text}");
         record.add(name, &text.replacen(old, new, 1));
@@ -478,7 +478,7 @@ fn sorted(expected: &[Found]) -> Vec<(String, Verdict)> {
 }
 
 #[test]
-fn each_planted_fault_is_found_by_its_rules_and_no_others() {
+fn each_fault_is_found_by_exactly_its_rules() {
     for (what, changes, expected) in PLANTED {
         assert_eq!(planted(what, None, changes), sorted(expected), "{what}");
     }
@@ -488,14 +488,15 @@ fn each_planted_fault_is_found_by_its_rules_and_no_others() {
 }
 
 #[test]
-fn what_a_host_is_and_which_cores_are_meant() {
+fn detects_role_and_packet_cores() {
     let mut record = optimized();
     record.add("/proc/1/environ", "container=lxc");
     record.add("/sys/fs/cgroup/cpuset.cpus.effective", "2-3");
-    // The kernel's threads are seen, and its first names: it is no container, whoever started it says so.
+    // Kernel threads are visible and the UTS namespace is the initial one, so this is not a container,
+    // despite its environment.
     let audit = of(&record);
     assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Bare, "1-3"));
-    // With names of its own it is one that sees its host's processes.
+    // With its own UTS namespace, it is a container that sees its host's processes.
     record.add("/proc/self/ns/uts", "uts:[4026532208]");
     let audit = of(&record);
     assert_eq!((audit.role, audit.cores.as_str()), (HostRole::Container, "2-3"));
@@ -507,7 +508,7 @@ fn what_a_host_is_and_which_cores_are_meant() {
 }
 
 #[test]
-fn what_may_not_be_read_is_said_and_not_taken_for_good() {
+fn unreadable_files_are_reported_as_unseen() {
     for (name, rule) in [
         ("/sys/devices/system/cpu/isolated", "isolcpus"),
         ("/proc/sys/kernel/sched_rt_runtime_us", "rt-throttling"),
@@ -526,7 +527,7 @@ fn what_may_not_be_read_is_said_and_not_taken_for_good() {
 }
 
 #[test]
-fn no_record_is_too_poor() {
+fn accepts_incomplete_and_malformed_records() {
     let empty = of(&HostRecord::default());
     assert!(
         empty
@@ -534,7 +535,7 @@ fn no_record_is_too_poor() {
             .iter()
             .all(|finding| !matches!(finding.verdict, Verdict::Ineffective | Verdict::Harmful))
     );
-    // Any one reading may be missing, or be something else than text that makes sense.
+    // Any reading may be missing or malformed.
     for name in optimized().readings.keys() {
         let mut record = optimized();
         record.readings.remove(name);
@@ -546,7 +547,7 @@ fn no_record_is_too_poor() {
     }
 }
 
-/// The recorded hosts, by the names of their files.
+/// Recorded hosts, by the names of their files.
 fn hosts() -> Vec<(String, HostRecord)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts");
     let entries = std::fs::read_dir(folder).expect("the folder").filter_map(|entry| Some(entry.ok()?.path()));
@@ -563,12 +564,13 @@ fn hosts() -> Vec<(String, HostRecord)> {
     hosts
 }
 
-/// A row a rule, a column a host.
+/// One row per rule, one column per host.
 #[test]
-fn recorded_hosts_are_found_as_before() {
+fn verdicts_on_recorded_hosts_match_golden_table() {
     let hosts = hosts();
     let audits: Vec<Audit> = hosts.iter().map(|(_, record)| of(record)).collect();
-    let mut table = "B broken, H harmful, i improvable, . good, ? not seen, - not here\n\n".to_owned();
+    let mut table =
+        "B ineffective, H harmful, i improvable, . good, ? not seen, - not applicable\n\n".to_owned();
     for (column, ((name, _), audit)) in hosts.iter().zip(&audits).enumerate() {
         table += &format!("{:>2}  {name:<20} {:<10} cores {}\n", column + 1, audit.role.name(), audit.cores);
     }
@@ -581,7 +583,7 @@ fn recorded_hosts_are_found_as_before() {
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/golden.md");
     let page = format!(
-        "# How the recorded hosts are found\n\nGenerated: UPDATE_DOCS=1 cargo test -p wiretail-analysis --test audit. A change needs a reason.\n\n```text\n{table}```\n"
+        "# Verdicts on the recorded hosts\n\nGenerated: UPDATE_DOCS=1 cargo test -p wiretail-analysis --test audit. A change needs a reason.\n\n```text\n{table}```\n"
     );
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &page).expect("written");
@@ -605,14 +607,14 @@ fn mark(verdict: Verdict) -> char {
 }
 
 #[test]
-fn the_page_has_the_rules() {
+fn audit_page_lists_all_rules() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/audit.md");
     let page = std::fs::read_to_string(path).expect("the page");
     let (begin, end) = ("--test audit -->\n", "<!-- End of what is generated. -->");
     let start = page.find(begin).expect("where the table begins") + begin.len();
     let stop = page.find(end).expect("where it ends");
     let mut table =
-        "| rule | what is checked | why it matters | how much, where measured | what helps | what that costs |\n|---|---|---|---|---|---|\n"
+        "| rule | checks | why it matters | measured effect | fix | cost of the fix |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for rule in ALL {
         let mitigation = rule.mitigation.replace("{cores}", "CORES");
@@ -632,19 +634,19 @@ fn the_page_has_the_rules() {
     }
     assert!(
         std::fs::read_to_string(path).expect("the page") == generated,
-        "docs/audit.md is old: UPDATE_DOCS=1"
+        "docs/audit.md is outdated: run with UPDATE_DOCS=1"
     );
 }
 
 #[test]
-fn rules_have_names_of_their_own() {
+fn rule_names_are_unique() {
     let names: std::collections::BTreeSet<&str> = ALL.iter().map(|rule| rule.id).collect();
     assert_eq!(names.len(), ALL.len());
 }
 
-/// An effect is a number, and who measured it.
+/// A measured effect contains a number and ends with its source in parentheses.
 #[test]
-fn effects_are_measured_by_somebody() {
+fn effects_have_number_and_source() {
     let said: Vec<(&str, &str)> = ALL.iter().filter_map(|rule| Some((rule.id, rule.effect?))).collect();
     for (rule, effect) in &said {
         assert!(effect.contains(|letter: char| letter.is_ascii_digit()), "{rule}: {effect}");

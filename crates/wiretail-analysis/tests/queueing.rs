@@ -1,14 +1,14 @@
-//! The twin against theory: the closed form lies in the simulation's 99 % confidence interval (batch means), and the
-//! interval is narrow enough to tell a server that is a twentieth slower.
+//! Queueing simulation compared with theory: the closed form is within the simulation's 99 % confidence
+//! interval (batch means), and the interval is narrow enough to detect a server that is 5 % slower.
 
 use wiretail_analysis::prediction::queueing::{BatchMeans, Interval, predict, simulate};
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel, Release, Wake};
 
 const PACKETS: u64 = 2_000_000;
-/// Left out: the queue starts empty.
+/// Packets at the start that are ignored, because the queue starts empty.
 const WARM_UP: u64 = 50_000;
-/// One in a hundred intervals misses by its definition, and seed 1 does for M/G/1 (of its seeds 1 to 24 it alone; the
-/// deviations' mean over all of them is a thousandth of an interval).
+/// By definition, one in a hundred intervals misses the true value. Seed 1 misses it for M/G/1 (the only one
+/// of its seeds 1 to 24; the mean deviation over all of them is a thousandth of an interval).
 const SEED: u64 = 2;
 const SERVICE_NS: f64 = 30_000.0;
 
@@ -16,12 +16,12 @@ fn server(service: Length) -> QueueingModel {
     QueueingModel::serving(service, 1 << 20, 1)
 }
 
-/// Poisson arrivals so that they take this share of a service of `service_ns`.
+/// Poisson arrivals with this load, for a service time of `service_ns`.
 fn poisson(load: f64, service_ns: f64) -> Arrivals {
     Arrivals::Poisson { rate_pps: load / service_ns * 1e9 }
 }
 
-/// The mean of something of the delay, behind the warm-up.
+/// Mean of a function of the delay, after the warm-up.
 fn mean(model: &QueueingModel, arrivals: &Arrivals, seed: u64, of: impl Fn(f64) -> f64) -> Interval {
     let mut means = BatchMeans::default();
     let mut seen = 0;
@@ -35,7 +35,7 @@ fn mean(model: &QueueingModel, arrivals: &Arrivals, seed: u64, of: impl Fn(f64) 
     means.interval().expect("packets enough")
 }
 
-/// The mean delay is `expected_ns`, and would not be of a server that is 5 % slower.
+/// Asserts that the mean delay is `expected_ns`, and that a server that is 5 % slower has a different mean.
 fn agrees(what: &str, model: &QueueingModel, arrivals: &Arrivals, expected_ns: f64) {
     let found = mean(model, arrivals, SEED, |delay| delay);
     let error = (found.mean - expected_ns) / expected_ns;
@@ -55,17 +55,17 @@ fn agrees(what: &str, model: &QueueingModel, arrivals: &Arrivals, expected_ns: f
     let wake = model.wake.iter().map(|wake| Wake { length: slower(&wake.length), ..*wake }).collect();
     let slower = QueueingModel { service, batch_overhead, wake, ..model.clone() };
     let found = mean(&slower, arrivals, SEED, |delay| delay);
-    assert!(!found.holds(expected_ns), "{what}: a slower server is not told apart");
+    assert!(!found.holds(expected_ns), "{what}: a slower server is not distinguished");
 }
 
 #[test]
 fn d_d_1_is_exact() {
-    // 40 kpps, 20 us: nobody waits.
+    // 40 kpps, 20 us: no packet waits.
     let model = QueueingModel { transfer_ns: 1500.0, ..server(Length::Constant(20_000.0)) };
     let (load, counts) = predict(&model, &Arrivals::Constant { rate_pps: 40_000.0 }, 100_000, 1).unwrap();
     counts.for_each(|value, count| assert_eq!((value, count), (21_500, 100_000)));
     assert_eq!((load.queue_max, load.load, load.capacity_pps), (1, Some(0.8), Some(50_000.0)));
-    // 40 kpps, 30 us: each packet waits 5 us longer than the one before.
+    // 40 kpps, 30 us: each packet waits 5 us longer than the previous one.
     let mut expected = 30_000.0;
     simulate(
         &server(Length::Constant(30_000.0)),
@@ -86,7 +86,7 @@ fn pollaczek_khinchine(rate_per_ns: f64, mean: f64, square: f64) -> f64 {
 }
 
 #[test]
-fn m_d_1_and_m_m_1_and_m_g_1_wait_as_pollaczek_and_khinchine_say() {
+fn m_d_1_m_m_1_and_m_g_1_match_pollaczek_khinchine() {
     for load in [0.3, 0.7, 0.9] {
         let rate = load / SERVICE_NS;
         let constant = SERVICE_NS + pollaczek_khinchine(rate, SERVICE_NS, SERVICE_NS.powi(2));
@@ -102,10 +102,10 @@ fn m_d_1_and_m_m_1_and_m_g_1_wait_as_pollaczek_and_khinchine_say() {
     agrees("M/G/1", &server(Length::Samples(samples)), &poisson(0.7, mean), expected);
 }
 
-/// The delay of M/M/1 is exponential with mean 1 / (mu - lambda) (Kleinrock 1975, chapter 5): each percentile is exceeded as
-/// often as it should be.
+/// The delay of M/M/1 is exponential with mean 1 / (mu - lambda) (Kleinrock 1975, chapter 5): each percentile
+/// is exceeded at its expected rate.
 #[test]
-fn percentiles_of_m_m_1_are_those_of_an_exponential_distribution() {
+fn m_m_1_percentiles_match_exponential_distribution() {
     let load = 0.7;
     for p in [0.5, 0.9, 0.99, 0.999] {
         let limit = -SERVICE_NS / (1.0 - load) * f64::ln(1.0 - p);
@@ -122,15 +122,19 @@ fn percentiles_of_m_m_1_are_those_of_an_exponential_distribution() {
             1.0 - p
         );
         assert!(found.holds(1.0 - p), "p{p}: {found:?}");
-        assert!(!beyond(1.1 * limit).holds(1.0 - p), "p{p}: a tenth more is not told apart");
+        assert!(
+            !beyond(1.1 * limit).holds(1.0 - p),
+            "p{p}: a limit that is 10 % higher is not distinguished"
+        );
     }
 }
 
-/// M/M(1,b)/1: who finds an idle server is served at once, otherwise it takes up to b of those who wait, and none joins
-/// a batch under way (Neuts, Annals of Mathematical Statistics 38, 1967). With r the root in (0, 1) of
-/// mu r^(b+1) - (lambda + mu) r + lambda = 0, P(busy, n wait) = Q r^n, Q = 1 / (mu/lambda + 1/(1 - r)).
+/// M/M(1,b)/1: a packet that finds an idle server is served immediately. Otherwise the server takes up to b
+/// of the waiting packets, and no packet joins a batch in service (Neuts, Annals of Mathematical Statistics
+/// 38, 1967). With r the root in (0, 1) of mu r^(b+1) - (lambda + mu) r + lambda = 0, P(busy, n wait) = Q
+/// r^n, Q = 1 / (mu/lambda + 1/(1 - r)).
 #[test]
-fn batches_are_served_as_in_m_m_1_b_1() {
+fn batches_match_m_m_1_b_1() {
     for (batch, load) in [(1, 0.7), (4, 0.7), (32, 0.7)] {
         let mu = 1.0 / SERVICE_NS;
         let lambda = load * f64::from(batch) * mu;
@@ -153,12 +157,13 @@ fn batches_are_served_as_in_m_m_1_b_1() {
     }
 }
 
-/// M/G/1 with interruptions that come whether the server works or not, wait for one another and are resumed behind: packets
-/// are the lower of two classes with preemptive-resume priority. White and Christie, Operations Research 6 (1958);
-/// Gaver, Journal of the Royal Statistical Society B 24 (1962), for general lengths:
+/// M/G/1 with interruptions that arrive whether or not the server works, wait for one another, and resume the
+/// interrupted service afterwards: packets are the lower of two classes with preemptive-resume priority.
+/// White and Christie, Operations Research 6 (1958); Gaver, Journal of the Royal Statistical Society B 24
+/// (1962), for general lengths:
 /// T = s/(1 - a) + (l_i E[I^2] + l E[S^2]) / (2 (1 - a) (1 - a - rho)), a = l_i E[I].
 #[test]
-fn interrupts_delay_as_white_christie_and_gaver_say() {
+fn interrupt_delays_match_white_christie_and_gaver() {
     let load = 0.5;
     let rate = load / SERVICE_NS;
     for (per_second, length_ns) in [(250.0, 400_000.0), (5000.0, 40_000.0)] {
@@ -177,7 +182,7 @@ fn interrupts_delay_as_white_christie_and_gaver_say() {
             }
         }
     }
-    // Two sources, as in a virtual machine, are one of both together.
+    // Two sources, as in a virtual machine, are equivalent to one combined source.
     let source =
         |per_second, length_ns| Interrupts::Poisson { per_second, length: Length::Constant(length_ns) };
     let (away, squares) = (0.05 + 0.1, 250e-9 * 2e5_f64.powi(2) + 5000e-9 * 2e4_f64.powi(2));
@@ -188,11 +193,12 @@ fn interrupts_delay_as_white_christie_and_gaver_say() {
     agrees("two sources", &model, &poisson(load, SERVICE_NS), expected);
 }
 
-/// M/G/1 whose first packet of a busy period has a setup of length D before it. Welch, On a generalized M/G/1 queuing process
-/// in which the first customer of each busy period receives exceptional service, Operations Research 12 (1964):
+/// M/G/1 with a setup of length D before the first packet of each busy period. Welch, On a generalized M/G/1
+/// queuing process in which the first customer of each busy period receives exceptional service, Operations
+/// Research 12 (1964):
 /// wait = l E[S^2] / (2 (1 - rho)) + (2 E[D] + l E[D^2]) / (2 (1 + l E[D])).
 #[test]
-fn who_wakes_up_delays_as_welch_says() {
+fn wakeup_delays_match_welch() {
     for load in [0.2, 0.7] {
         let rate = load / SERVICE_NS;
         for (wake_ns, wake, square) in [
@@ -214,14 +220,15 @@ fn who_wakes_up_delays_as_welch_says() {
     }
 }
 
-/// Packets that never queue, and interrupts of length d every p: those that arrive during an interrupt wait for its end,
-/// those that are in their service s when one starts take d longer. Of packets at all phases alike, (d + s) / p are delayed.
+/// Packets that never queue, and interrupts of length d with period p. Packets that arrive during an
+/// interrupt wait for its end. Packets in their service s when an interrupt starts take d longer. Over all
+/// phases, a share of (d + s) / p of the packets is delayed.
 #[test]
-fn a_beat_delays_the_share_of_packets_that_geometry_says() {
+fn beat_delays_expected_share_of_packets() {
     let (period_ns, length_ns, service_ns) = (4e6, 12_000.0, 3_000.0);
     let beat = Interrupts::Periodic { period_ns, phase_ns: Some(0.0), length: Length::Constant(length_ns) };
     let model = QueueingModel { interrupts: vec![beat], ..server(Length::Constant(service_ns)) };
-    // One packet every 1.000001 periods: all phases in a million packets, each once.
+    // One packet every 1.000001 periods: a million packets cover each phase once.
     let arrivals = Arrivals::Constant { rate_pps: 1e9 / (period_ns * 1.000_001) };
     let (_, counts) = predict(&model, &arrivals, 1_000_000, 1).unwrap();
     let mut delayed = 0;
@@ -235,7 +242,7 @@ fn a_beat_delays_the_share_of_packets_that_geometry_says() {
     assert!((delayed as f64 - expected).abs() <= 4.0, "{delayed}, expected {expected}");
 }
 
-/// The distinct delays of bursts, in services.
+/// Distinct delays of bursts, in units of the service time.
 fn levels(burst: u64, batch: u64, release: Release) -> Vec<i64> {
     let model = QueueingModel { batch, release, ring: 4096, ..server(Length::Constant(1000.0)) };
     let arrivals = Arrivals::Bursts { rate_pps: 10_000.0, packets: burst, spacing_ns: 0.0 };
@@ -249,10 +256,10 @@ fn levels(burst: u64, batch: u64, release: Release) -> Vec<i64> {
 }
 
 #[test]
-fn a_large_batch_makes_steps_and_a_small_one_a_ramp() {
+fn batch_size_determines_delay_steps() {
     for burst in 1..=64_i64 {
         for batch in [4, 32] {
-            // Full batches end at multiples of the batch, the last one with the burst.
+            // Full batches end at multiples of the batch size; the last batch ends with the burst.
             let mut expected: Vec<i64> = (1..=burst / batch).map(|n| n * batch).collect();
             if burst % batch != 0 {
                 expected.push(burst);

@@ -1,4 +1,4 @@
-//! Plans of recorded hosts: what they say word for word, and that a host on which a plan was carried out needs no other.
+//! Tuning plans of recorded hosts: their exact text, and that an applied plan leaves nothing to change.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ fn lines(plan: &TuningPlan) -> String {
     text
 }
 
-/// The record of a host on which a plan was carried out, and which was started again.
+/// Record of a host after the plan was applied and the host rebooted.
 fn carried_out(record: &HostRecord, plan: &TuningPlan) -> HostRecord {
     let mut after = record.clone();
     let files = all(plan, Place::default());
@@ -87,7 +87,7 @@ fn carried_out(record: &HostRecord, plan: &TuningPlan) -> HostRecord {
             _ => {}
         }
     }
-    // What the kernel makes of it.
+    // Effect of the boot line in the kernel.
     let isolated = if plan.profile == Profile::Regular { "" } else { plan.cores.as_str() };
     after.add("/sys/devices/system/cpu/isolated", isolated);
     after
@@ -106,7 +106,7 @@ fn file<'a>(files: &'a [Output], path: &str) -> &'a str {
 }
 
 #[test]
-fn plans_are_these_word_for_word() {
+fn plans_match_golden_text() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/plans.txt");
     let mut generated = String::new();
     for (name, record) in [("optimized.txt", host(OPTIMIZED)), ("guest.txt", host(GUEST))] {
@@ -120,21 +120,21 @@ fn plans_are_these_word_for_word() {
     }
     let golden = std::fs::read_to_string(path).expect("the golden plans");
     for (old, new) in golden.lines().zip(generated.lines()) {
-        assert_eq!(old, new, "plans changed: UPDATE_GOLDEN=1, and say why");
+        assert_eq!(old, new, "plans changed: run with UPDATE_GOLDEN=1 and state the reason");
     }
     assert_eq!(golden.lines().count(), generated.lines().count());
 }
 
 #[test]
-fn a_host_that_is_as_planned_needs_no_change() {
+fn tuned_host_needs_no_change() {
     let plan = of(&host(OPTIMIZED), Profile::Optimized, "1-3");
     let open: Vec<_> = plan.settings.iter().filter(|one| one.state == SettingState::Change).collect();
     assert!(open.is_empty(), "{open:#?}");
 }
 
-/// From any of the hosts, by any of the profiles one after the other.
+/// Applies all profiles, one after the other, to different hosts.
 #[test]
-fn what_was_carried_out_is_in_effect() {
+fn applied_plan_is_in_effect() {
     for (text, cores) in [(OPTIMIZED, "1-3"), (OPTIMIZED, "2"), (GUEST, "1"), (GUEST, "0")] {
         let mut record = host(text);
         for profile in PROFILES.into_iter().chain(PROFILES.into_iter().rev()) {
@@ -147,9 +147,9 @@ fn what_was_carried_out_is_in_effect() {
     }
 }
 
-/// The audit judges by rules of its own: what they find beforehand and a setting is for is gone afterwards.
+/// The audit has independent rules: problems that a plan addresses must be gone after it was applied.
 #[test]
-fn the_audit_has_nothing_to_say_against_what_was_carried_out() {
+fn audit_finds_no_addressed_problem_after_plan() {
     let before = host(GUEST);
     let question = Question { cores: Some(CoreSet::new([1])), role: None };
     let plan = plan(&before, Profile::Optimized, &question, "0").expect("a plan");
@@ -175,7 +175,7 @@ fn the_audit_has_nothing_to_say_against_what_was_carried_out() {
 }
 
 #[test]
-fn cores_that_cannot_be_had_are_refused() {
+fn rejects_unavailable_cores() {
     let refused = |cores: &str| {
         let question = Question { cores: Some(CoreSet::parse(cores).expect("a list")), role: None };
         plan(&host(OPTIMIZED), Profile::Optimized, &question, "0").expect_err("refused")
@@ -188,7 +188,7 @@ fn cores_that_cannot_be_had_are_refused() {
 }
 
 #[test]
-fn no_record_is_too_poor() {
+fn accepts_incomplete_and_malformed_records() {
     for source in [OPTIMIZED, GUEST] {
         for name in host(source).readings.keys() {
             for text in ["", "x", "-1", "99999999999999999999", "[", "\u{0}", "0-99999999"] {
@@ -205,9 +205,9 @@ fn no_record_is_too_poor() {
     }
 }
 
-/// Some of the files are read by a shell, as root, and a record may be anybody's.
+/// A shell runs some of the files as root, and a record may come from an untrusted source.
 #[test]
-fn what_a_record_says_becomes_no_command() {
+fn record_contents_do_not_become_commands() {
     let mut record = host(GUEST);
     let evil = "$(touch${IFS}/evil)`evil`';evil\"";
     record.add("/proc/cmdline", &format!("hugepages=4{evil} hugepagesz={evil} isolcpus=1{evil} x={evil}"));
@@ -240,7 +240,7 @@ fn what_a_record_says_becomes_no_command() {
     }
 }
 
-/// A card with everything against it: each setting has its command, in the plan and in the file for the next start.
+/// NIC with all settings wrong: each setting has its command, in the plan and in the file for the next boot.
 #[test]
 fn nics_are_set_by_commands() {
     let mut record = host(OPTIMIZED);
@@ -251,11 +251,11 @@ fn nics_are_set_by_commands() {
     let plan = of(&record, Profile::Optimized, "1-3");
     let is_nic = |one: &&wiretail_schema::host::plan::Setting| matches!(one.target, Target::Nic { .. });
     let commands: Vec<&str> =
-        plan.settings.iter().filter(is_nic).filter_map(|one| one.detail.strip_prefix("by hand: ")).collect();
+        plan.settings.iter().filter(is_nic).filter_map(|one| one.detail.strip_prefix("run: ")).collect();
     let pause = "ethtool -A eth0 autoneg off rx off tx off";
     let expected = [
         "ethtool -L eth0 combined 1",
-        // 20 us of 84 bytes at 40 Gbit/s are 1191.
+        // In 20 us, 1191 frames of 84 bytes arrive at 40 Gbit/s.
         "ethtool -G eth0 rx 2048",
         "ethtool -C eth0 adaptive-rx off",
         "ethtool -C eth0 rx-usecs 0",
@@ -269,7 +269,7 @@ fn nics_are_set_by_commands() {
     assert!(service.contains("\nAfter=sys-subsystem-net-devices-eth0.device\n"), "{service}");
     assert_eq!(service.matches("ExecStart=-/usr/sbin/ethtool ").count(), 6, "{service}");
     assert!(expected.iter().all(|command| service.contains(command)), "{service}");
-    // Once it is carried out the file says the same, for the next start.
+    // After the plan was applied, the file for the next boot is the same.
     let later = all(&of(&carried_out(&record, &plan), Profile::Optimized, "1-3"), Place::default());
     assert_eq!(file(&later, "etc/systemd/system/wiretail-cards.service"), service);
     let balance = file(&files, "etc/systemd/system/irqbalance.service.d/99-wiretail.conf");
@@ -279,7 +279,7 @@ fn nics_are_set_by_commands() {
     }
 }
 
-/// What each role's files are, and that they say the cores that were asked for.
+/// Output files of each role, and the requested cores in them.
 #[test]
 fn files_follow_the_role_and_name_the_cores() {
     let paths = |role, profile| -> Vec<String> {

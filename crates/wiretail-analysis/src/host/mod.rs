@@ -1,11 +1,11 @@
-//! How a host is set up, how it should be, and what each setting is worth.
+//! Host setup: its audit, its tuning plan, and the measured effect of each setting.
 //!
 //! - [`audit`]: rules that judge a recorded host;
 //! - [`tuning`]: the plan of settings, and its output formats;
-//! - [`mitigation`]: what helps against a cause;
-//! - [`noise`]: how long a core is taken away, without packets;
-//! - [`ablation`]: what each setting is worth, from trials with and without it;
-//! - [`recommendation`]: what the papers advise, weighed against one's own runs.
+//! - [`mitigation`]: mitigations per cause of latency;
+//! - [`noise`]: time taken from a core, measured without packets;
+//! - [`ablation`]: the effect of each setting, from trials with and without it;
+//! - [`recommendation`]: the papers' recommendations, checked against measured trials.
 
 pub mod ablation;
 pub mod audit;

@@ -1,18 +1,20 @@
-//! What gaps of a core's time mean for packets: lengths in classes, and the floor below which no forwarder on it can
-//! promise anything. Formula and limits: `docs/noise.md`.
+//! Gaps in a core's time: histogram of their lengths, and the noise floor that no forwarder on the core can
+//! beat. Formula and limits: `docs/noise.md`.
 
 use wiretail_schema::host::noise::{FloorValue, GapBucket, Speed};
 
-/// Percentiles of the floor, each with the number of packets of which one is beyond it.
+/// Percentiles of the floor, each with the number of packets for which one packet is expected beyond it.
 const PERCENTILES: [(f64, f64); 4] = [(99.0, 1e2), (99.9, 1e3), (99.99, 1e4), (99.999, 1e5)];
-/// Fewer gaps than this say little about how many there are (docs/kpi/percentiles.md: n(1 - p) of at least ten).
+/// With fewer gaps, their number is uncertain (docs/kpi/percentiles.md: n(1 - p) of at least ten).
 const GAPS_MIN: u64 = 10;
-/// The first step of classes in a decade of lengths.
+/// Lower bounds of the classes within a decade.
 const STEPS: [u64; 3] = [1, 2, 5];
-/// The 90th percentile of the same work is no more than this times the 10th on a core with one speed.
+/// On a core with constant speed, the 90th percentile of the duration of equal work is at most this multiple
+/// of the 10th.
 const SPEEDS: f64 = 1.2;
 
-/// Gaps `(length in ns, how many)` in ascending order, in classes of 1, 2, 5 in each decade: those that are not empty.
+/// Histogram of gaps `(length in ns, count)`, which are in ascending order. Classes start at 1, 2 and 5 of
+/// each decade; empty classes are omitted.
 pub fn buckets(lengths: &[(u64, u64)]) -> Vec<GapBucket> {
     let mut found: Vec<GapBucket> = Vec::new();
     for (ns, gaps) in lengths {
@@ -31,7 +33,7 @@ pub fn buckets(lengths: &[(u64, u64)]) -> Vec<GapBucket> {
     found
 }
 
-/// The class of a length: from, and to where the next one begins.
+/// Class of a length: its lower bound, and the lower bound of the next class.
 fn class(ns: u64) -> (u64, u64) {
     let decade = 10_u64.pow(ns.max(1).ilog10());
     let step = STEPS.iter().rposition(|step| ns / decade >= *step).unwrap_or(0);
@@ -39,15 +41,17 @@ fn class(ns: u64) -> (u64, u64) {
     (STEPS[step] * decade, next.saturating_mul(decade))
 }
 
-/// What a packet waits for its core at each percentile, if it comes at a random time within `watched_ns`, in which the
-/// core was taken away by gaps `(length in ns, how many)` in ascending order. A packet that comes within a gap waits for the rest of it,
-/// so for a gap of length L the times at which one would wait for longer than t are max(0, L - t) long:
+/// Waiting time of a packet at each percentile, if the packet arrives at a random time within `watched_ns`.
+/// The core was taken away by the gaps `(length in ns, count)`, which are in ascending order. A packet that
+/// arrives within a gap waits for the rest of it, so a gap of length L makes packets wait longer than t
+/// during max(0, L - t):
 ///
 /// ```text
 /// P(wait > t) = sum over the gaps of max(0, L - t) / T
 /// ```
 ///
-/// which is piecewise linear in t; the percentile p is where it falls to 1 - p. The last value is the maximum.
+/// This is piecewise linear in t. Percentile p is the t at which it falls to 1 - p. The last value is the
+/// maximum.
 pub fn floor(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<FloorValue> {
     let value = |(percentile, packets): (f64, f64)| {
         let (wait_ns, gaps_beyond) = wait(lengths, watched_ns as f64 / packets);
@@ -58,12 +62,12 @@ pub fn floor(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<FloorValue> {
     PERCENTILES.map(value).into_iter().chain([longest]).collect()
 }
 
-/// The shortest wait for which the times at which one would wait for longer are together no longer than `beyond_ns`, and how
-/// many gaps are longer than it.
+/// Shortest wait t for which the arrival times with a longer wait total at most `beyond_ns`, and the number
+/// of gaps longer than t.
 fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     let (mut gaps, mut sum_ns) = (0, 0.0);
     for (length_ns, count) in lengths.iter().rev() {
-        // With this length as the wait, the longer gaps have so much left.
+        // Total remaining time of the longer gaps after a wait of this length.
         if sum_ns - gaps as f64 * *length_ns as f64 > beyond_ns {
             break;
         }
@@ -74,7 +78,7 @@ fn wait(lengths: &[(u64, u64)], beyond_ns: f64) -> (u64, u64) {
     ((wait_ns - 1e-9).ceil() as u64, gaps)
 }
 
-/// How fast a core was, by the percentiles of how long the same work took, in ns.
+/// Speed of a core, from percentiles of the duration of equal work, in ns.
 pub fn speed(runs: u64, [p10_ns, p50_ns, p90_ns]: [u64; 3]) -> Speed {
     let varies = p90_ns as f64 > SPEEDS * p10_ns as f64;
     Speed { runs, p10_ns, p50_ns, p90_ns, varies }
@@ -86,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The waits of packets that come at every ns of `watched_ns`, the gaps one behind another.
+    /// Waits of packets that arrive at every ns of `watched_ns`, with consecutive gaps.
     fn waits(lengths: &[(u64, u64)], watched_ns: u64) -> Vec<u64> {
         let gaps = lengths.iter().flat_map(|(ns, count)| std::iter::repeat_n(*ns, *count as usize));
         let mut all: Vec<u64> = gaps.flat_map(|length| 1..=length).collect();
@@ -96,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn a_known_list_of_gaps_has_its_closed_form() {
-        // 1000 gaps of 10 us and one of 5 ms in a second: 1.5 % of all times are within one.
+    fn floor_matches_closed_form() {
+        // 1000 gaps of 10 us and one of 5 ms in one second: 1.5 % of the time is within a gap.
         let lengths = [(10_000, 1000), (5_000_000, 1)];
         let floor = floor(&lengths, 1_000_000_000);
         let found: Vec<(f64, u64, u64, bool)> =
@@ -107,7 +111,7 @@ mod tests {
             [
                 // (15 ms - 10 ms) / 1001 gaps.
                 (99.0, 4_996, 1001, true),
-                // The last 1 ms of the long one; those that are not supported rest on it alone.
+                // The last 1 ms of the long gap; the unsupported percentiles depend on this gap alone.
                 (99.9, 4_000_000, 1, false),
                 (99.99, 4_900_000, 1, false),
                 (99.999, 4_990_000, 1, false),
@@ -117,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_never_taken_promises_nothing_worse() {
+    fn core_without_gaps_has_zero_floor() {
         assert!(floor(&[], 1_000_000).iter().all(|value| value.wait_ns == 0 && value.gaps_beyond == 0));
         assert!(!floor(&[], 1_000_000)[0].supported && floor(&[], 0)[4].supported);
-        // Two gaps in a long time: at 99 % nobody waits.
+        // Two gaps in a long time: no wait at 99 %.
         let rare = floor(&[(1000, 2)], 1_000_000_000);
         assert_eq!((rare[0].wait_ns, rare[4].wait_ns), (0, 1000));
     }
@@ -139,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn one_speed_or_two() {
+    fn detects_varying_speed() {
         assert!(!speed(100, [42_000, 43_000, 50_000]).varies);
         assert!(speed(100, [42_500, 60_000, 78_000]).varies);
     }
 
     proptest! {
         #[test]
-        fn the_floor_is_that_of_packets_at_every_time(
+        fn floor_matches_packets_at_every_ns(
             gaps in prop::collection::btree_map(1..300_u64, 1..6_u64, 0..12),
             quiet_ns in 0..20_000_u64,
         ) {
@@ -156,10 +160,10 @@ mod tests {
             for value in floor(&lengths, watched_ns) {
                 let more = |wait: u64| all.iter().filter(|other| **other > wait).count() as f64;
                 let beyond = watched_ns as f64 * (100.0 - value.percentile) / 100.0;
-                // The shortest wait in whole ns beyond which no more than that share is.
+                // Shortest wait, in whole ns, that at most this share of packets exceeds.
                 prop_assert!(more(value.wait_ns) <= beyond + 1e-6, "{value:?} {lengths:?}");
                 prop_assert!(value.wait_ns == 0 || more(value.wait_ns - 1) > beyond - 1e-6, "{value:?} {lengths:?}");
-                // Gaps that are longer than the wait, which is not in whole ns.
+                // The exact wait is not a whole number of ns, so the count of longer gaps has a range.
                 let longer = |wait: u64| lengths.iter().filter(|(ns, _)| *ns > wait).map(|(_, n)| n).sum::<u64>();
                 prop_assert!(value.gaps_beyond >= longer(value.wait_ns));
                 prop_assert!(value.gaps_beyond <= longer(value.wait_ns.saturating_sub(1)));

@@ -1,9 +1,10 @@
-//! The capacity model: the highest rate of a device from its medians and its interrupts (S. Gallenmueller, J. Naab,
-//! I. Adam, G. Carle, "5G QoS: Impact of Security Functions on Latency", NOMS 2020). Formulas and limits:
-//! `docs/kpi/capacity.md`.
+//! Capacity model: the highest rate of a device, computed from its median delay and its interrupts (S.
+//! Gallenmueller, J. Naab, I. Adam, G. Carle, "5G QoS: Impact of Security Functions on Latency", NOMS 2020).
+//! Formulas and limits: `docs/kpi/capacity.md`.
 //!
-//! Uncertainty is carried by interval arithmetic: a bound of the result has every input at its worst end. That needs
-//! no assumption about how inputs vary together, and is wider than 95 % confidence asks for.
+//! Interval arithmetic propagates the uncertainty: for each bound of the result, every input is at its worst
+//! end. This needs no assumption about correlations between the inputs, and is wider than a 95 % confidence
+//! interval.
 
 use std::fmt;
 
@@ -15,22 +16,21 @@ use wiretail_schema::prediction::deployments::DeploymentSpec;
 use wiretail_schema::prediction::interrupt::{InterruptRate, InterruptSpec};
 use wiretail_schema::search::{GoalResult, Search};
 
-/// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
-/// Inputs from which no capacity follows.
+/// Inputs without a valid capacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapacityError {
-    /// The forwarder without work is not faster than the device.
+    /// The baseline forwarder is not faster than the device.
     NoWork {
-        /// Median of the device, in ns.
+        /// Median delay of the device, in ns.
         dut_ns: f64,
-        /// Median of the forwarder, in ns.
+        /// Median delay of the forwarder, in ns.
         forwarder_ns: f64,
     },
     /// Interrupts take all of the core's time.
     NoTime {
-        /// Time that they take of each second, in ns.
+        /// Interrupt time per second, in ns.
         interrupts_ns: f64,
     },
 }
@@ -40,14 +40,14 @@ impl fmt::Display for CapacityError {
         match self {
             Self::NoWork { dut_ns, forwarder_ns } => write!(
                 f,
-                "the forwarder's median ({} us) is not below the device's ({} us): their difference is no time of work; \
+                "the forwarder's median ({} us) is not below the device's ({} us): their difference is not a service time; \
                  expected a forwarder that does nothing, in the same deployment and under the same load",
                 forwarder_ns / 1e3,
                 dut_ns / 1e3
             ),
             Self::NoTime { interrupts_ns } => write!(
                 f,
-                "interrupts take {:.4} s of each second: the core has no time for packets; expected less than 1 s (check \
+                "interrupts take {:.4} s of each second: the core has no time for packets; expected less than 1 s (check the \
                  rates and lengths)",
                 interrupts_ns / SECOND_NS
             ),
@@ -57,18 +57,20 @@ impl fmt::Display for CapacityError {
 
 impl std::error::Error for CapacityError {}
 
-/// Computes what the model says, and holds it against the overload that was measured.
+/// Computes the capacity and compares it with the measured overload.
 ///
 /// # Errors
-/// Medians or interrupts that leave no time for packets, or no work.
+///
+/// Returns an error if the medians or the interrupts leave no time for packets, or no service time.
 pub fn deployment(inputs: CapacityInputs) -> Result<Deployment, CapacityError> {
     let capacity = capacity(&inputs)?;
     let against = inputs.overload_pps.map(|bounds| judge(&capacity, bounds));
     Ok(Deployment { inputs, capacity, against, searched: Vec::new() })
 }
 
-/// Holds what the model says against what a search of the same device found, for each goal of loss: delays are late before
-/// the device is overloaded, so a budget's rate says nothing of the capacity.
+/// Compares the predicted capacity with the results of a search on the same device, for each loss goal. Goals
+/// for delay are skipped: delays grow before the device is overloaded, so the rate within a delay budget does
+/// not show the capacity.
 pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidation> {
     let predicted = capacity.max_pps.value;
     let validation = |result: &GoalResult| {
@@ -85,8 +87,8 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidat
     search.rates_of_loss().map(validation).collect()
 }
 
-/// Where a rate lies against the highest that was carried and the lowest that was not, and how far from the nearer one, in
-/// parts of it; None where the bound that would tell is not known.
+/// Position of a rate relative to the highest rate that was carried and the lowest rate that was not, and its
+/// relative error to the nearer one. `None` if the deciding bound is unknown.
 pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
     let far = |bound: u64| if bound > 0 { pps / bound as f64 - 1.0 } else { 0.0 };
     match (carried, overloaded) {
@@ -97,10 +99,11 @@ pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judge
     }
 }
 
-/// R_max = (1 s - d) / t with t = median(device) - median(forwarder) and d = sum of rate times length.
+/// R_max = (1 s - d) / t with t = median(device) - median(forwarder) and d = the sum of rate times length.
 ///
 /// # Errors
-/// As of [`deployment`].
+///
+/// Returns the errors of [`deployment`].
 pub fn capacity(inputs: &CapacityInputs) -> Result<Capacity, CapacityError> {
     let (dut, forwarder) = (inputs.dut_median_ns, inputs.forwarder_median_ns);
     let cpu_ns = Estimate {
@@ -125,10 +128,10 @@ pub fn capacity(inputs: &CapacityInputs) -> Result<Capacity, CapacityError> {
     Ok(Capacity { cpu_ns, interrupts_ns, max_pps })
 }
 
-/// Time of all interrupts together, in ns of each second.
+/// Total time of all interrupts, in ns per second.
 fn sum(interrupts: &[InterruptLoad]) -> Estimate {
     let times = || interrupts.iter().map(|load| load.time_ns);
-    // The sum of nothing is -0.
+    // Adding 0.0 avoids -0: the sum of an empty iterator is -0.
     Estimate {
         value: 0.0 + times().map(|time| time.value).sum::<f64>(),
         low: 0.0 + times().map(|time| time.low).sum::<f64>(),
@@ -136,7 +139,7 @@ fn sum(interrupts: &[InterruptLoad]) -> Estimate {
     }
 }
 
-/// Where the predicted capacity lies against the highest rate that was carried and the lowest that was not.
+/// Compares the predicted capacity with the highest rate that was carried and the lowest rate that was not.
 fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityValidation {
     let predicted = capacity.max_pps;
     let (low, high) = (carried as f64, overloaded as f64);
@@ -151,18 +154,19 @@ fn judge(capacity: &Capacity, [carried, overloaded]: [u64; 2]) -> CapacityValida
             kpps(low - predicted.value)
         ),
         Judgement::Off => format!(
-            "off: the device was overloaded at {} already, {} below the prediction (overloaded between {bounds})",
+            "off: the device was already overloaded at {}, {} below the prediction (overloaded between {bounds})",
             kpps(high),
             kpps(predicted.value - high)
         ),
-        Judgement::Inside => format!("right: overloaded between {bounds}"),
+        Judgement::Inside => format!("correct: overloaded between {bounds}"),
     };
     let reaches = predicted.low <= high && predicted.high.is_none_or(|top| top >= low);
-    let doubt = if judgement != Judgement::Inside && reaches { "; its interval reaches there" } else { "" };
+    let doubt =
+        if judgement != Judgement::Inside && reaches { "; its interval includes this range" } else { "" };
     CapacityValidation { judgement, reason: reason + doubt, error }
 }
 
-/// The inputs of a deployment that was given by hand or in a file.
+/// Model inputs of a deployment that the user described on the command line or in a file.
 pub fn inputs(spec: &DeploymentSpec) -> CapacityInputs {
     let mut interrupts: Vec<InterruptLoad> = spec.interrupts.iter().map(load).collect();
     interrupts.extend(spec.interrupt_time.map(|time| InterruptLoad::together(time.ns as f64)));
@@ -176,7 +180,7 @@ pub fn inputs(spec: &DeploymentSpec) -> CapacityInputs {
     }
 }
 
-/// An interrupt's share of each second.
+/// Load of one kind of interrupt.
 fn load(spec: &InterruptSpec) -> InterruptLoad {
     let rate_hz = match spec.rate {
         InterruptRate::Exact(_) => Estimate::exact(spec.rate.hz()),
@@ -185,9 +189,10 @@ fn load(spec: &InterruptSpec) -> InterruptLoad {
     InterruptLoad::new(spec.name.clone(), rate_hz, spec.length.ns as f64)
 }
 
-/// The rate a second of `count` events in `seconds`, with the 95 % confidence interval of a Poisson mean: F. Garwood
-/// (Biometrika 28, 1936), its chi-square quantiles by Wilson and Hilferty's approximation (PNAS 17, 1931). Upper bounds
-/// are within 1 % of the exact ones; lower ones, too, from ten events on, and too low for fewer.
+/// Rate per second of `count` events in `seconds`, with the 95 % confidence interval of a Poisson mean: F.
+/// Garwood (Biometrika 28, 1936), with the chi-square quantiles of Wilson and Hilferty's approximation (PNAS
+/// 17, 1931). Upper bounds are within 1 % of the exact ones. So are lower bounds from ten events on; for
+/// fewer events, they are too low.
 pub fn counted(count: u64, seconds: f64) -> Estimate {
     const Z: f64 = 1.959_964;
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);
@@ -216,24 +221,24 @@ mod tests {
     }
 
     #[test]
-    fn the_formulas_hold_on_numbers_made_by_hand() {
+    fn formulas_match_hand_computed_values() {
         let kinds = interrupts(&["LOC 250/s 4us", "IWI 100/s 10us", "CAL 3/min 1ms"]);
         let found = capacity(&given(13_000.0, 3_000.0, kinds)).unwrap();
-        // 250 * 4 us + 100 * 10 us + 0.05 * 1 ms = 2050 us; (1 s - 2050 us) / 10 us = 99,795 a second.
+        // 250 * 4 us + 100 * 10 us + 0.05 * 1 ms = 2050 us; (1 s - 2050 us) / 10 us = 99,795 per second.
         assert_eq!(found.interrupts_ns, Estimate::exact(2_050_000.0));
         assert_eq!(found.cpu_ns, Estimate::exact(10_000.0));
         assert!((found.max_pps.value - 99_795.0).abs() < 1e-6 && found.max_pps.is_exact(), "{found:?}");
     }
 
     #[test]
-    fn without_interrupts_the_work_alone_limits() {
+    fn without_interrupts_only_service_time_limits() {
         let found = capacity(&given(2_000.0, 1_000.0, Vec::new())).unwrap();
         assert_eq!((found.interrupts_ns.value, found.max_pps), (0.0, Estimate::exact(1e6)));
         assert!(found.interrupts_ns.value.is_sign_positive());
     }
 
     #[test]
-    fn inputs_that_leave_nothing_are_refused() {
+    fn rejects_inputs_without_time_for_packets() {
         for dut in [1_000.0, 900.0] {
             let error = capacity(&given(dut, 1_000.0, Vec::new())).unwrap_err();
             assert!(error.to_string().contains("not below"), "{error}");
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_have_every_input_at_its_worst_end() {
+    fn bounds_use_worst_case_inputs() {
         let mut inputs = given(0.0, 0.0, vec![InterruptLoad::new("x".to_owned(), counted(100, 1.0), 1e6)]);
         inputs.dut_median_ns = Estimate { value: 11_000.0, low: 10_900.0, high: Some(11_200.0) };
         inputs.forwarder_median_ns = Estimate { value: 1_000.0, low: 900.0, high: Some(1_100.0) };
@@ -261,13 +266,13 @@ mod tests {
         assert!((found.max_pps.low - 0.878_37e9 / 10_300.0).abs() < 20.0, "{found:?}");
         assert!((found.max_pps.high.unwrap() - 0.918_64e9 / 9_800.0).abs() < 20.0, "{found:?}");
 
-        // Intervals that overlap: nothing bounds the capacity from above.
+        // The intervals of the medians overlap, so the capacity has no upper bound.
         inputs.forwarder_median_ns.high = Some(10_950.0);
         assert_eq!(capacity(&inputs).unwrap().max_pps.high, None);
     }
 
     #[test]
-    fn counts_have_the_bounds_of_a_poisson_mean() {
+    fn counts_have_bounds_of_poisson_mean() {
         // Garwood's exact bounds.
         for (count, low, high) in
             [(0, 0.0, 3.689), (1, 0.0253, 5.572), (10, 4.795, 18.39), (1000, 938.97, 1063.94)]
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_is_right_a_lower_bound_or_off() {
+    fn classifies_prediction_as_inside_lower_bound_or_off() {
         let judged = |overload: [u64; 2]| {
             let mut inputs = given(2_000.0, 1_000.0, Vec::new());
             inputs.overload_pps = Some(overload);
@@ -294,7 +299,7 @@ mod tests {
         assert_eq!(error([Some(1_000_000), Some(1_000_000)]), Some((Judgement::Inside, 0.0)));
         assert_eq!(error([Some(1_250_000), None]).map(|(_, error)| (error - 0.2).abs() < 1e-12), Some(true));
         assert_eq!(error([None, Some(800_000)]), Some((Judgement::Off, 0.25)));
-        // Where only the other bound is known, nothing follows.
+        // If only the other bound is known, the position is undefined.
         assert_eq!(
             (error([Some(900_000), None]), error([None, Some(1_100_000)]), error([None, None])),
             (None, None, None)

@@ -1,7 +1,7 @@
-//! What another load would do, and which delays are still to come.
+//! Predictions: behavior under another load, and delays beyond the measured ones.
 //!
 //! - [`capacity`]: the highest rate, by a formula;
-//! - [`sampling`]: which packets meet interrupts;
+//! - [`sampling`]: packets that coincide with interrupts;
 //! - [`queueing`]: a simulation of the path, calibrated by measured trials;
 //! - [`tail`]: extreme values, from the highest delays measured.
 

@@ -1,7 +1,8 @@
-//! Which packets of constant-bit-rate traffic meet interrupts, and how long they wait: a simulation of one server that
-//! interrupts take away. Model and closed forms: `docs/kpi/capacity.md`.
+//! Packets of constant-bit-rate traffic that coincide with interrupts, and their waiting times: a simulation
+//! of one server that interrupts take away. Model and closed forms: `docs/kpi/capacity.md`.
 //!
-//! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole picoseconds.
+//! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole
+//! picoseconds.
 
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 use wiretail_schema::prediction::sampling::{Beat, LatePacket, SamplingOutcome, SamplingValidation};
@@ -9,43 +10,45 @@ use wiretail_schema::random::Random;
 
 use crate::prediction::queueing::{QueueingError, RING_MAX, simulate};
 
-/// Picoseconds in a nanosecond.
+/// Picoseconds per nanosecond.
 const PS: f64 = 1e3;
-/// A picosecond's share of a microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
+/// Picoseconds times microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
-/// Interrupts start later by this, in ns, and no service is shorter than twice this: rounded times then decide a tie as exact ones do. A
-/// packet that comes at the start of an interrupt meets it, one that is done by then does not.
+/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounded times
+/// decide ties like exact ones. A packet that arrives at the start of an interrupt is delayed; a packet that
+/// is done at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 
-/// An interrupt that recurs.
+/// Periodic interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recurring {
-    /// How often, in millionths a second.
+    /// Rate, in millionths per second.
     pub uhz: u64,
-    /// How long each time, in ps.
+    /// Length, in ps.
     pub length_ps: u64,
-    /// When first, in ps since the first packet.
+    /// Start of the first one, in ps since the first packet.
     pub phase_ps: u64,
 }
 
 impl Recurring {
-    /// Share of the time that it takes.
+    /// Share of time that it takes.
     fn share(&self) -> f64 {
         self.uhz as f64 / 1e6 * self.length_ps as f64 * 1e-12
     }
 }
 
-/// The beginning of the `n`-th period, in ps.
+/// Start of the `n`-th period, in ps.
 fn nth(n: u64, uhz: u64) -> u128 {
     u128::from(n) * PERIOD / u128::from(uhz.max(1))
 }
 
-/// How long each of `packets` that come `packet_uhz` / 10^6 a second waits, in ps: its time in the server less its
-/// service.
+/// Waits of `packets` packets at `packet_uhz` / 10^6 per second, in ps: their time in the server less the
+/// service time.
 ///
 /// # Errors
-/// Interrupts that leave no time for packets.
+///
+/// Returns an error if interrupts leave no time for packets.
 pub fn waits(
     packets: u64,
     packet_uhz: u64,
@@ -63,7 +66,7 @@ pub fn waits(
     let arrivals = Arrivals::Constant { rate_pps: packet_uhz as f64 / 1e6 };
     let mut waits = Vec::with_capacity(packets as usize);
     simulate(&model, &arrivals, packets, 0, |at_ns, delay_ns| {
-        // Far from 0, rounding leaves more than a ps of two equal times.
+        // Far from 0, rounding may separate two equal times by more than a ps.
         let least_ns = 4.0 * f64::EPSILON * at_ns;
         let waited_ns = delay_ns.map(|delay_ns| delay_ns - service_ns);
         waits.extend(waited_ns.map(|ns| if ns > least_ns { (ns * PS).round() as u64 } else { 0 }));
@@ -71,7 +74,7 @@ pub fn waits(
     Ok(waits)
 }
 
-/// What the waits say.
+/// Summarizes the waits.
 pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Recurring]) -> SamplingOutcome {
     let packets_hz = packet_uhz as f64 / 1e6;
     let late = waits.iter().filter(|wait| **wait > 0).count() as u64;
@@ -80,7 +83,8 @@ pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Re
     let free: f64 = 1.0 - interrupts.iter().map(Recurring::share).sum::<f64>();
     let beats: Vec<Beat> = interrupts.iter().map(|kind| beat(packets_hz, kind.uhz as f64 / 1e6)).collect();
     let gap_ps = nth(1, packet_uhz);
-    // Interrupts fall into f / gcd(f, r) places between two packets: these must be close to one another.
+    // Interrupts fall on f / gcd(f, r) positions between two packets; the formula holds if these are close
+    // together.
     let alone = |kind: &Recurring| {
         let met_ps = u128::from(kind.length_ps + service_ps);
         let places = u128::from(kind.uhz / gcd(kind.uhz, packet_uhz).max(1));
@@ -99,23 +103,22 @@ pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Re
     }
 }
 
-/// The greatest common divisor.
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// How a frequency drifts against the packets': the faster one as the slower one samples it.
+/// Beat of an interrupt against the packets: the faster frequency as sampled by the slower one.
 fn beat(packets_hz: f64, interrupt_hz: f64) -> Beat {
     let (fast, slow) = (packets_hz.max(interrupt_hz), packets_hz.min(interrupt_hz));
     if slow <= 0.0 {
         return Beat { beat_hz: 0.0, packets_apart: 0.0 };
     }
-    // Less than a millionth is the rounding of the rates.
+    // A difference below one millionth is a rounding error of the rates.
     let apart = (fast - slow * (fast / slow).round()).abs();
     Beat { beat_hz: if apart < 1e-6 { 0.0 } else { apart }, packets_apart: packets_hz / interrupt_hz }
 }
 
-/// The `most` packets that waited the longest, in order of time; packets that did not wait are not among them.
+/// The `most` packets with the longest waits, in order of time. Packets that did not wait are excluded.
 pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     let mut late: Vec<(u64, u64)> = (0..).zip(waits.iter().copied()).filter(|(_, wait)| *wait > 0).collect();
     late.sort_unstable_by_key(|(n, wait)| (std::cmp::Reverse(*wait), *n));
@@ -128,8 +131,8 @@ pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     late.into_iter().map(packet).collect()
 }
 
-/// A simulation against a measurement: each the packets that waited the longest, `listed` at most, and of how many they are.
-/// None where nothing waited in one of both.
+/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest
+/// waits, and the total number of packets. `None` if no packet waited in one of them.
 pub fn against(
     simulated: (&[LatePacket], u64),
     measured: (&[LatePacket], u64),
@@ -155,7 +158,7 @@ pub fn against(
     })
 }
 
-/// A phase for the interrupt in `place` that has none: evenly over its period, by the seed.
+/// Random phase for the interrupt with index `place`, uniform over its period, derived from the seed.
 pub fn phase_ps(seed: u64, place: u64, uhz: u64) -> u64 {
     if uhz == 0 { 0 } else { Random::behind(seed, place).below(nth(1, uhz) as u64) }
 }
@@ -167,7 +170,7 @@ mod tests {
     const KPPS: u64 = 1_000_000_000;
 
     #[test]
-    fn a_simulation_is_held_against_a_measurement() {
+    fn compares_simulation_with_measurement() {
         let late = |waits: &[f64]| -> Vec<LatePacket> {
             waits.iter().map(|&wait_ns| LatePacket { at_ns: 0.0, wait_ns }).collect()
         };
@@ -191,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_in_step_with_the_packets_hits_every_nth_one() {
-        // 10 kpps and 250 Hz: every 40th packet comes 3 us into an interrupt of 12 us.
+    fn synchronous_interrupt_hits_every_nth_packet() {
+        // 10 kpps and 250 Hz: every 40th packet arrives 3 us after the start of an interrupt of 12 us.
         let kinds = [every(250, 12, 97)];
         let waits = waits(4_000, 10 * KPPS, 0, &kinds).unwrap();
         for (n, wait) in waits.iter().enumerate() {
@@ -201,23 +204,24 @@ mod tests {
         let found = outcome(&waits, 10 * KPPS, 0, &kinds);
         assert_eq!((found.late, found.max_wait_ns, found.beats[0].beat_hz), (100, 9_000.0, 0.0));
         assert_eq!((found.beats[0].packets_apart, found.late_ratio_expected), (40.0, None));
-        // In another phase the same interrupt meets none.
+        // In another phase, the same interrupt delays no packet.
         assert!(
             super::waits(4_000, 10 * KPPS, 0, &[every(250, 12, 50)]).unwrap().iter().all(|wait| *wait == 0)
         );
     }
 
     #[test]
-    fn a_packet_in_service_waits_for_the_whole_interrupt_and_others_behind_it() {
-        // Packet 0 is served until 30 us; the interrupt from 10 to 200 us leaves packet 1 (100 us) and 2 behind it.
+    fn interrupt_delays_packet_in_service_and_queued_packets() {
+        // Packet 0 is served until 30 us. During the interrupt from 10 to 200 us, packets 1 (100 us) and 2
+        // queue after it.
         let waits = waits(5, 10 * KPPS, 30 * US, &[every(1, 190, 10)]).unwrap();
         // 0 ends at 220, 1 at 250; 2 (200 us) ends at 280, 3 (300 us) is on time.
         assert_eq!(waits, [190 * US, 120 * US, 50 * US, 0, 0]);
     }
 
     #[test]
-    fn without_a_common_measure_the_share_is_rate_times_length_and_service() {
-        // 251.3 Hz against 9,973 pps have a period of far more than the measurement.
+    fn incommensurate_rates_match_closed_form_share() {
+        // The common period of 251.3 Hz and 9,973 pps is far longer than the measurement.
         let kind = Recurring { uhz: 251_300_000, length_ps: 12 * US, phase_ps: 5 };
         let (packet_uhz, service) = (9_973 * HZ, 7 * US);
         let waits = waits(1_000_000, packet_uhz, service, &[kind]).unwrap();
@@ -225,19 +229,21 @@ mod tests {
         let share = found.late_ratio_expected.unwrap();
         assert!((share - 251.3 * 19e-6).abs() < 1e-12);
         assert!((found.late_ratio / share - 1.0).abs() < 0.01, "{found:?}");
-        // Mean wait: of the packets in service (7 us before) the whole length, of the others half of it.
+        // Mean wait: packets in service (7 us) wait for the whole interrupt, the others for half of it on
+        // average.
         let expected = 251.3 * (7e-6 * 12e3 + 12e-6 * 6e3);
         assert!((found.mean_wait_ns / expected - 1.0).abs() < 0.01, "{found:?}, {expected}");
         assert!(found.max_wait_ns <= 12_000.0 && !found.overloaded);
     }
 
     #[test]
-    fn the_beat_is_the_remainder_of_the_rates() {
+    fn beat_is_remainder_of_rates() {
         assert!((beat(10_052.0, 250.0).beat_hz - 52.0).abs() < 1e-9);
         assert!((beat(9_990.0, 250.0).beat_hz - 10.0).abs() < 1e-9);
         assert!((beat(100.0, 250.0).beat_hz - 50.0).abs() < 1e-9);
         assert_eq!(beat(10_000.0, 0.0).beat_hz, 0.0);
-        // Of all phases of 250 interrupts against 10,052 packets, the share that meets one is its length's.
+        // Over all phases of 250 interrupts against 10,052 packets, the share of delayed packets equals the
+        // interrupts' share of time.
         let kinds = [every(250, 60, 0)];
         let found = waits(10_052, 10_052 * HZ, 0, &kinds).unwrap();
         let late: Vec<u64> = found.iter().copied().filter(|wait| *wait > 0).collect();
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_interrupts_and_nothing_waits() {
+    fn no_packet_waits_without_interrupts() {
         for kinds in [&[][..], &[every(0, 12, 0)], &[every(250, 0, 0)]] {
             let waits = waits(1_000, 10 * KPPS, 99 * US, kinds).unwrap();
             assert!(waits.iter().all(|wait| *wait == 0), "{kinds:?}");
@@ -254,33 +260,33 @@ mod tests {
     }
 
     #[test]
-    fn a_service_longer_than_the_gap_is_an_overload() {
+    fn service_longer_than_gap_is_overload() {
         let found = waits(1_000, 10 * KPPS, 101 * US, &[]).unwrap();
         assert_eq!(found[999], 999 * US);
         assert!(outcome(&found, 10 * KPPS, 101 * US, &[]).overloaded);
-        // With interrupts, a little less than the gap is too much already.
+        // With interrupts, a service time slightly below the gap is already too long.
         let kinds = [every(250, 40, 0)];
         assert!(outcome(&[], 10 * KPPS, 99_500_000, &kinds).overloaded);
         assert!(!outcome(&[], 10 * KPPS, 98_900_000, &kinds).overloaded);
     }
 
     #[test]
-    fn interrupts_that_take_all_time_are_refused_and_those_at_once_follow_one_another() {
+    fn rejects_full_interrupt_load_and_serializes_simultaneous_interrupts() {
         assert!(waits(1, KPPS, 0, &[every(250, 4_000, 0)]).is_err());
-        // Two at once: the second one waits for the first, the packet for both.
+        // Two simultaneous interrupts: the second waits for the first, and the packet waits for both.
         let found = waits(3, KPPS, 0, &[every(1, 10, 0), every(1, 5, 0)]).unwrap();
         assert_eq!(found, [15 * US, 0, 0]);
     }
 
     #[test]
-    fn the_worst_are_in_order_of_time() {
+    fn worst_packets_are_in_order_of_time() {
         let found = worst(&[0, 5_000, 0, 7_000, 6_000], KPPS, 2);
         let packet = |at_ns, wait_ns| LatePacket { at_ns, wait_ns };
         assert_eq!(found, [packet(3e6, 7.0), packet(4e6, 6.0)]);
     }
 
     #[test]
-    fn phases_lie_within_the_period_and_follow_the_seed() {
+    fn phases_are_within_period_and_follow_seed() {
         let phases: Vec<u64> = (0..100).map(|seed| phase_ps(seed, 0, 250 * HZ)).collect();
         assert!(phases.iter().all(|phase| *phase < 4_000 * US));
         let mean = phases.iter().sum::<u64>() / 100;

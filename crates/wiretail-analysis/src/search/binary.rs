@@ -1,13 +1,13 @@
 //! Binary search with loss verification, ETSI GS NFV-TST 009, clauses 12.3.2 and 12.3.3.
 //!
-//! It begins at the highest rate and halves the interval between the highest rate that met the goal and the lowest that
-//! missed it, until that is no wider than asked for. A trial that missed the goal is repeated at the same rate, `verify` times
-//! at most; one good one of them counts, as what it saw is taken for the device and the others for a disturbance. The
-//! standard calls the number of repeats r; its threshold z, a loss beyond which nothing is repeated, is not
-//! there (z is infinite).
+//! The search starts at the highest rate. It halves the interval between the highest rate that met the goal
+//! and the lowest rate that missed it, until the interval is no wider than requested. A trial that missed the
+//! goal is repeated at the same rate, up to `verify` times. A single good trial among them is sufficient: its
+//! result is attributed to the device, and the others to interference. The standard calls the number of
+//! repeats r. Its threshold z, a loss above which no trial is repeated, is not implemented (z is infinite).
 //!
-//! One goal after the other. All trials have the same length, so those of the goals before answer the same question for
-//! the next one and are not done again: it begins with the interval that they leave.
+//! Goals are searched one after the other. All trials have the same length, so earlier trials also count for
+//! the next goal and are not repeated; its search starts with the interval that they leave.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
@@ -15,7 +15,7 @@ use super::Ask;
 use super::classify::Question;
 use super::history::{Gap, History, close, span};
 
-/// The next step; None where every goal has its bounds.
+/// Next trial, or `None` if every goal has its bounds.
 pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     let history = History::new(effort, trials);
     let (lowest, highest) = span(effort);
@@ -32,7 +32,7 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     })
 }
 
-/// Between two rates that are not neighbours.
+/// Middle of two rates that are not adjacent.
 pub(super) fn middle(lower: u64, upper: u64) -> u64 {
     lower + (upper - lower) / 2
 }

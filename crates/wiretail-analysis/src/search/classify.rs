@@ -1,8 +1,8 @@
-//! What the trials at one rate say about a goal.
+//! Classification of a rate by its trials, for one goal.
 
 use wiretail_schema::search::{Effort, Method, SearchTrial};
 
-/// What the trials at a rate say about a goal: "lower bound", "upper bound" and "undecided" of RFC 9971.
+/// Rating of a rate for a goal: "lower bound", "upper bound" and "undecided" of RFC 9971.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rating {
     Meets,
@@ -10,35 +10,32 @@ pub(super) enum Rating {
     Undecided,
 }
 
-/// What is asked of the trials at a rate.
+/// Goal, trial length and decision rule for a rating.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Question {
-    /// Position of the goal.
+    /// Index of the goal.
     pub(super) goal: usize,
-    /// From which length on a trial is a full one, in ns.
+    /// Minimum length of a full trial, in ns.
     pub(super) full_ns: u64,
     pub(super) by: By,
 }
 
-/// How trials decide.
+/// Decision rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum By {
-    /// By how long they missed the goal, RFC 9971, appendix "Load Classification Code".
+    /// Total time in which the goal was missed: RFC 9971, appendix "Load Classification Code".
     Sum {
-        /// The goal duration sum, in ns.
+        /// Goal duration sum, in ns.
         sum_ns: f64,
-        /// The goal exceed ratio.
+        /// Goal exceed ratio.
         exceed: f64,
     },
-    /// One good full trial of so many and one more, ETSI GS NFV-TST 009, clause 12.3.3.
-    Verification {
-        /// Repeats.
-        repeats: u64,
-    },
+    /// One good full trial out of `repeats` + 1 trials: ETSI GS NFV-TST 009, clause 12.3.3.
+    Verification { repeats: u64 },
 }
 
 impl Question {
-    /// What the result of a search rests on.
+    /// Question that decides the result of a search.
     pub(super) fn last(effort: &Effort, goal: usize) -> Self {
         let by = match effort.method {
             Method::Binary => By::Verification { repeats: effort.verify },
@@ -50,17 +47,17 @@ impl Question {
         Self { goal, full_ns: effort.full_ns, by }
     }
 
-    /// Whether the trial is a full one; whole packets may make it 1 % shorter.
+    /// Whether the trial is a full trial. It may be 1 % shorter, because it sends whole packets.
     pub(super) fn is_full(&self, trial: &SearchTrial) -> bool {
         trial.duration_ns >= self.full_ns - self.full_ns / 100
     }
 
-    /// Whether the trial missed the goal; None where it says nothing about it.
+    /// Whether the trial missed the goal. `None` if the trial has no result for it.
     pub(super) fn missed(&self, trial: &SearchTrial) -> Option<bool> {
         trial.poor.get(self.goal).copied()
     }
 
-    /// What valid trials at one rate say.
+    /// Rating of a rate by its valid trials.
     pub(super) fn rating<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>) -> Rating {
         match self.by {
             By::Sum { sum_ns, exceed } => self.by_sum(trials, sum_ns, exceed),
@@ -68,8 +65,9 @@ impl Question {
         }
     }
 
-    /// A poor trial counts as long as it lasted. Short ones that were poor count against the rate as far as short good ones
-    /// don't outweigh them; short good ones never count for it: what is not lost in a second may be in a minute.
+    /// Counts a poor trial with its duration. Short poor trials count against the rate unless short good
+    /// trials outweigh them. Short good trials never count for the rate: a loss may occur in a minute that
+    /// does not occur in a second.
     fn by_sum<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>, sum_ns: f64, exceed: f64) -> Rating {
         let (mut full_good, mut full_poor, mut short_good, mut short_poor) = (0.0, 0.0, 0.0, 0.0);
         for trial in trials {
@@ -95,7 +93,7 @@ impl Question {
         }
     }
 
-    /// The first good one decides; later ones than the last repeat have no say.
+    /// The first good trial decides. Trials after the last repeat are ignored.
     fn by_verification<'a>(&self, trials: impl Iterator<Item = &'a SearchTrial>, repeats: u64) -> Rating {
         let mut poor = 0;
         for trial in trials.filter(|trial| self.is_full(trial)) {
@@ -109,8 +107,9 @@ impl Question {
         Rating::Undecided
     }
 
-    /// The "conditional throughput" of RFC 9971, appendix "Conditional Throughput Code": what of the rate a typical full trial
-    /// forwarded, the exceed ratio's quantile. After a loss verification it is what the good trial forwarded.
+    /// "Conditional throughput" of RFC 9971, appendix "Conditional Throughput Code": the share of the rate
+    /// that a typical full trial forwarded, at the quantile of the exceed ratio. With loss verification, it
+    /// is the share that the good trial forwarded.
     pub(super) fn forwarded_pps<'a>(
         &self,
         load: u64,
@@ -135,12 +134,13 @@ impl Question {
             share = Some(forwarded_share(trial));
             remaining -= length_ns(trial);
         }
-        // Less than was asked for: whatever is missing may have been lost.
+        // Fewer trials than required: the missing ones may have lost all packets.
         share.map(|share| if remaining > slack { 0.0 } else { load as f64 * share })
     }
 }
 
-/// What the device forwarded, in parts of what came in the same time. Without stretch, one less the loss ratio.
+/// Share of the packets that the device forwarded during the time in which they arrived. Without stretch,
+/// this is one minus the loss ratio.
 pub(super) fn forwarded_share(trial: &SearchTrial) -> f64 {
     if trial.sent == 0 {
         return 0.0;
@@ -175,11 +175,11 @@ mod tests {
         Question { goal, full_ns: full_s * 1_000_000_000, by }
     }
 
-    /// RFC 9971, appendix "Example Search": four goals, six points in time at one load. At the last two points its table has
-    /// the last goal met, with an exceed ratio of 42.9 and 27.3 % where 20 are allowed; the code of its appendix, and here,
-    /// has it missed.
+    /// RFC 9971, appendix "Example Search": four goals, six points in time at one load. At the last two
+    /// points, the RFC's table rates the last goal as met, with an exceed ratio of 42.9 % and 27.3 % where 20
+    /// % is allowed. The code in its appendix, and this code, rate it as missed.
     #[test]
-    fn loads_are_classified_as_in_the_example_of_rfc_9971() {
+    fn classifies_loads_of_rfc_9971_example() {
         use Rating::{Meets, Misses, Undecided};
         let ratios = [0.0, 0.0, 0.005, 0.005];
         let goals = [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretched_trial_forwards_less() {
+    fn stretch_reduces_forwarded_rate() {
         let mut stretched = trial(60, 0.0, &[0.0]);
         stretched.stretch = 0.25;
         let goal = question(0, 60, 60, 0.0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn later_trials_than_the_last_repeat_have_no_say() {
+    fn ignores_trials_after_last_repeat() {
         let verified = Question { goal: 0, full_ns: 1_000_000_000, by: By::Verification { repeats: 1 } };
         let (good, poor) = (trial(1, 0.0, &[0.0]), trial(1, 0.1, &[0.0]));
         assert_eq!(verified.rating([&poor].into_iter()), Rating::Undecided);

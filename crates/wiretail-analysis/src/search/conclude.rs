@@ -1,4 +1,4 @@
-//! What all trials together say, and what that rests on.
+//! Result of a search from all of its trials, with the reason.
 
 use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Over, SearchTrial};
 use wiretail_schema::units::thousands;
@@ -6,7 +6,7 @@ use wiretail_schema::units::thousands;
 use super::classify::{Question, Rating};
 use super::history::{Bounds, History, close_enough, span};
 
-/// The result for each goal.
+/// Result for each goal.
 pub(super) fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {
     let history = History::new(effort, trials);
     goals
@@ -64,11 +64,11 @@ fn reason(
     }
     let why = unusable(effort, history, question, Bounds { lower, upper }).unwrap_or_else(|| {
         match (history.rates().next(), lower, upper) {
-            (None, ..) => "it ended before the first trial".to_owned(),
-            (Some(_), Some(_), Some(_)) => "it ended before the bounds were close enough".to_owned(),
-            (Some(_), Some(_), None) => "it ended before a load had missed it".to_owned(),
-            (Some(_), None, Some(_)) => "it ended before a load had met it".to_owned(),
-            (Some(_), None, None) => "it ended before a load had met or missed it".to_owned(),
+            (None, ..) => "the search ended before the first trial".to_owned(),
+            (Some(_), Some(_), Some(_)) => "the search ended before the bounds were close enough".to_owned(),
+            (Some(_), Some(_), None) => "the search ended before any load missed the goal".to_owned(),
+            (Some(_), None, Some(_)) => "the search ended before any load met the goal".to_owned(),
+            (Some(_), None, None) => "the search ended before any load met or missed the goal".to_owned(),
         }
     });
     if found.is_empty() { why } else { format!("{why}: {found}") }
@@ -89,7 +89,7 @@ fn counted(
             .filter(|trial| side.is_none_or(|side| question.missed(trial) == Some(side)))
             .count()
     };
-    // Short trials that met a goal say nothing for it.
+    // Short trials that met a goal are no evidence for it.
     let full = of(true, Some(missed)) > 0;
     let (count, all) = (of(full, Some(missed)), of(full, None));
     let of_all = if count < all { format!(" of {all}") } else { String::new() };
@@ -101,7 +101,7 @@ fn counted(
     format!("{count}{of_all} {kind} {trials} at {load} {verb} it")
 }
 
-/// The load that kept the bounds apart because its trials were invalid, and why they were.
+/// Load with invalid trials that prevented closer bounds, and the reason why they were invalid.
 fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> Option<String> {
     let between = |rate: &u64| {
         bounds.lower.is_none_or(|lower| *rate > lower) && bounds.upper.is_none_or(|upper| *rate < upper)
@@ -110,7 +110,7 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
         history.rates().filter(between).find(|rate| history.unusable(question, *rate, effort.full_ns))?;
     let trial = history.invalid_at(rate).last()?;
     Some(format!(
-        "{} trials at {} {} were invalid ({}), and no other load settles it",
+        "{} trials at {} {} were invalid ({}), and no other load decides the goal",
         history.invalid_at(rate).count(),
         thousands(rate),
         effort.over.unit(),
@@ -118,7 +118,7 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
     ))
 }
 
-/// Said where a higher load meets the goal than one that misses it.
+/// Remark if a load above one that missed the goal met it.
 fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> String {
     let Some(upper) = bounds.upper else { return String::new() };
     let higher =

@@ -1,4 +1,4 @@
-//! What the valid trials of a search say, rate by rate.
+//! Valid trials of a search, grouped by rate.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use wiretail_schema::search::{Effort, Method, SearchTrial};
 
 use super::classify::{Question, Rating};
 
-/// Trials by the rate that they were done at. Rates at which there was no valid one are there, too.
+/// Trials, grouped by their rate. Rates without a valid trial are included.
 #[derive(Debug)]
 pub(super) struct History<'a> {
     rates: BTreeMap<u64, Vec<&'a SearchTrial>>,
 }
 
-/// Bounds of a goal, after RFC 9971, section "Result Terms".
+/// Bounds of a goal, as defined by RFC 9971, section "Result Terms".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// The highest rate that meets the goal below `upper`: the relevant lower bound.
+    /// Highest rate below `upper` that meets the goal: the relevant lower bound.
     pub(super) lower: Option<u64>,
-    /// The lowest rate that misses the goal: the relevant upper bound.
+    /// Lowest rate that misses the goal: the relevant upper bound.
     pub(super) upper: Option<u64>,
 }
 
 impl<'a> History<'a> {
-    /// Of the trials at rates that belong to the search.
+    /// Groups the trials with rates within the range of the search.
     pub(super) fn new(effort: &Effort, trials: &'a [SearchTrial]) -> Self {
         let (lowest, highest) = span(effort);
         let mut rates: BTreeMap<u64, Vec<&SearchTrial>> = BTreeMap::new();
@@ -32,17 +32,17 @@ impl<'a> History<'a> {
         Self { rates }
     }
 
-    /// The valid trials at a rate, in the order they were done.
+    /// Valid trials at a rate, in order of execution.
     pub(super) fn at(&self, load: u64) -> impl Iterator<Item = &'a SearchTrial> + Clone {
         self.rates.get(&load).into_iter().flatten().copied().filter(|trial| trial.invalid.is_empty())
     }
 
-    /// The invalid trials at a rate.
+    /// Invalid trials at a rate.
     pub(super) fn invalid_at(&self, load: u64) -> impl Iterator<Item = &'a SearchTrial> {
         self.rates.get(&load).into_iter().flatten().copied().filter(|trial| !trial.invalid.is_empty())
     }
 
-    /// The rates that were tried, ascending.
+    /// Rates with trials, in ascending order.
     pub(super) fn rates(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.rates.keys().copied()
     }
@@ -61,14 +61,14 @@ impl<'a> History<'a> {
         Bounds { lower, upper }
     }
 
-    /// Whether trials of this length at this rate were invalid so often that they are not asked for again, with the
-    /// question still open.
+    /// Whether the limit of invalid trials of this length is reached at this rate, while the rate is still
+    /// undecided.
     pub(super) fn unusable(&self, question: &Question, load: u64, duration_ns: u64) -> bool {
         let invalid = self.invalid_at(load).filter(|trial| alike(trial.duration_ns, duration_ns)).count();
         invalid >= super::INVALID_MAX && self.rating(question, load) == Rating::Undecided
     }
 
-    /// Rates strictly between these two that are unusable: the lowest and the highest.
+    /// Lowest and highest unusable rate strictly between two rates.
     fn unusable_between(
         &self,
         question: &Question,
@@ -85,8 +85,8 @@ impl<'a> History<'a> {
         Some((first, found.next_back().unwrap_or(first)))
     }
 
-    /// Where to look next between the bounds. Rates that can't be used divide the interval: what is below the lowest of them is
-    /// looked at first, then what is above the highest.
+    /// Next gap to search between the bounds. Unusable rates divide the interval: the part below the lowest
+    /// of them is searched first, then the part above the highest.
     pub(super) fn gap(&self, effort: &Effort, question: &Question, duration_ns: u64, width: f64) -> Gap {
         let Bounds { lower, upper } = self.bounds(question);
         let (lowest, highest) = span(effort);
@@ -110,32 +110,33 @@ impl<'a> History<'a> {
     }
 }
 
-/// Where to look next.
+/// Where to search next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// Nowhere: the bounds are close enough, or nothing more can be found.
+    /// Nowhere: the bounds are close enough, or no better bounds can be found.
     None,
-    /// Between two rates, neither of which is to be tried.
+    /// Between two rates, exclusive.
     Between(u64, u64),
-    /// Below this one, as none has met the goal.
+    /// Below this rate, because no rate has met the goal.
     Below(u64),
-    /// Above this one, which met it, or anywhere; none is known to miss the goal.
+    /// Above this rate, which met the goal, or anywhere. No rate is known to miss the goal.
     Above(Option<u64>),
 }
 
-/// The lowest and the highest rate of a search.
+/// Lowest and highest rate of a search.
 pub(super) fn span(effort: &Effort) -> (u64, u64) {
     let highest = effort.highest.max(1);
     (effort.lowest.clamp(1, highest), highest)
 }
 
-/// Whether two rates are no further apart than this, in parts of the upper one. Neighbours are always close enough.
+/// Whether the distance of two rates is at most `width`, relative to the upper one. Adjacent rates are always
+/// close.
 pub(super) fn close(width: f64, lower: u64, upper: u64) -> bool {
     let apart = upper.saturating_sub(lower);
     apart <= 1 || apart as f64 <= width * upper as f64
 }
 
-/// Whether the bounds that were found are close enough for the method: the linear search has steps of one size.
+/// Whether bounds are close enough for the method; the linear search has a constant step.
 pub(super) fn close_enough(effort: &Effort, lower: u64, upper: u64) -> bool {
     match effort.method {
         Method::Linear => upper.saturating_sub(lower) <= step(effort),
@@ -143,12 +144,12 @@ pub(super) fn close_enough(effort: &Effort, lower: u64, upper: u64) -> bool {
     }
 }
 
-/// The step of the linear search: the width of the highest rate.
+/// Step of the linear search: the relative width, applied to the highest rate.
 pub(super) fn step(effort: &Effort) -> u64 {
     ((effort.width * span(effort).1 as f64) as u64).max(1)
 }
 
-/// Whether two durations are the same within 1 %: a trial sends whole packets.
+/// Whether two durations are equal within 1 %: a trial sends whole packets.
 pub(super) fn alike(duration_ns: u64, asked_ns: u64) -> bool {
     duration_ns.abs_diff(asked_ns) <= asked_ns / 100
 }

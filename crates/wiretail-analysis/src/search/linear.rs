@@ -1,7 +1,8 @@
-//! Every rate from the lowest on, in steps of the width of the highest one: the yardstick.
+//! Linear search: all rates from the lowest one upwards, in steps of the width of the highest rate. It is the
+//! reference for the other methods.
 //!
-//! Full trials only, each goal until it is missed for the first time. What a rate says is decided as in MLRsearch, by
-//! `trials` and `exceed`. A rate whose trials are invalid is passed over.
+//! It uses only full trials, and tries each goal until it is first missed. Rates are classified as in
+//! MLRsearch, by `trials` and `exceed`. Rates with only invalid trials are skipped.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
@@ -9,7 +10,7 @@ use super::Ask;
 use super::classify::{Question, Rating};
 use super::history::{History, span, step};
 
-/// The next step; None where every goal was missed, or at the highest rate.
+/// Next trial, or `None` if every goal was missed or the highest rate is reached.
 pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     let history = History::new(effort, trials);
     let (lowest, highest) = span(effort);

@@ -1,19 +1,21 @@
 //! Multiple loss ratio search, RFC 9971: several goals at once, short trials first.
 //!
-//! The RFC defines what trials at a rate say (its "load classification") and what the result is, and leaves open which
-//! trial comes next. Here:
+//! The RFC defines the classification of a rate by its trials ("load classification") and the result. It does
+//! not define the next trial. This implementation chooses it as follows:
 //!
-//! - *Phases.* The first one takes short trials, the last one full ones; each is a search of its own, in which shorter trials count as the RFC lets them. A phase begins where the one before
-//!   ended, with a longer trial at the rate that met the goal; so most of the way is gone by short trials. All have the
-//!   same width: with coarser ones at first, full trials had to settle what short ones had left, and took longer in all.
-//! - *The begin.* The highest rate; where that is too much, what the device forwarded of it (RFC 2285: the forwarding rate
-//!   at maximum offered load), and a step above.
-//! - *Refuted.* Where a longer trial says otherwise, the interval is widened to that side by steps that double, with trials as
-//!   long as that one: shorter ones had their say.
-//! - *Several goals.* Every goal that is not at the end of the phase names the rates that would help it; the one that helps the
-//!   most goals is tried, of equals the lowest.
+//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search,
+//!   in which shorter trials count as the RFC allows. A phase starts where the previous one ended, with a
+//!   longer trial at the rate that met the goal, so short trials cover most of the search. All phases have
+//!   the same width: with a larger width in the first phases, full trials had to finish the work of the short
+//!   ones, and the search took longer overall.
+//! - *Start.* The search starts at the highest rate. If that is too high, it continues at the rate that the
+//!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and one step above.
+//! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side by steps
+//!   that double, with trials of the longer length, because shorter trials have already been considered.
+//! - *Several goals.* Every goal that is not finished in the phase names the rates that would help it. The
+//!   rate that helps most goals is tried; in a tie, the lowest one.
 //!
-//! What is decided is never asked for again, and no phase begins twice. So a search ends.
+//! A decided rate is never tried again, and no phase starts twice, so a search always ends.
 
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
@@ -21,19 +23,20 @@ use super::Ask;
 use super::classify::{By, Question, Rating, forwarded_share};
 use super::history::{Gap, History, alike, close, span};
 
-/// Steps are by so much smaller than the width: rates are whole numbers, and two half steps may not be more than one.
+/// Steps are smaller than the width by this factor: rates are whole numbers, and two half steps must not
+/// exceed one step.
 const STEP: f64 = 0.98;
-/// A step is doubled so often at most: what is further away was not come upon by steps.
+/// Maximum number of doublings of a step; a rate further away was not reached by steps.
 const STEPS: u32 = 5;
-/// A search of its own, for all goals.
+/// Phase of the search, for all goals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Phase {
     duration_ns: u64,
-    /// The goal duration sum.
+    /// Goal duration sum.
     sum_ns: f64,
 }
 
-/// A rate that helps a goal, and those around that would help it as much.
+/// Rate that helps a goal, and the range of rates that would help it equally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wish {
     load: u64,
@@ -41,18 +44,18 @@ struct Wish {
     to_pps: u64,
 }
 
-/// What is known when a goal is asked for its wish.
+/// State from which a goal derives its wish.
 struct Place<'a> {
     effort: &'a Effort,
     history: &'a History<'a>,
     goal: &'a Goal,
     phase: Phase,
     question: Question,
-    /// That of the phase before.
+    /// Question of the previous phase.
     before: Option<Question>,
 }
 
-/// The next step; None where every goal has its bounds.
+/// Next trial, or `None` if every goal has its bounds.
 pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     let history = History::new(effort, trials);
     let phases = phases(effort);
@@ -72,7 +75,7 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     if let Some(load) = places(last).find_map(|place| place.begun()) {
         return Some(Ask { load, duration_ns: phases[last].duration_ns });
     }
-    // No way back to a phase before: its shorter trials had their say.
+    // Do not return to a previous phase: its shorter trials have already been considered.
     let longest_ns = trials.iter().map(|trial| trial.duration_ns).max().unwrap_or(0);
     let reached = phases
         .iter()
@@ -83,12 +86,12 @@ pub(super) fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> O
     })
 }
 
-/// From short to full trials.
+/// Phases, from short to full trials.
 fn phases(effort: &Effort) -> Vec<Phase> {
     let (first, full) = (effort.first_ns.max(1) as f64, effort.full_ns as f64);
     let mut phases = Vec::new();
     if first * 1.5 < full {
-        // The first one's length, then as much longer than it as shorter than the last one.
+        // The length of the second phase is the geometric mean of the first and the last length.
         let lengths = [first, (first * full).sqrt()];
         phases.extend(lengths.map(|length| Phase { duration_ns: length as u64, sum_ns: length }));
     }
@@ -97,7 +100,7 @@ fn phases(effort: &Effort) -> Vec<Phase> {
     phases
 }
 
-/// The rate that serves most goals, of equals the lowest.
+/// Rate that helps most goals; in a tie, the lowest one.
 fn agreed(wishes: &[Wish]) -> Option<u64> {
     let serves =
         |rate: u64| wishes.iter().filter(|wish| (wish.from_pps..=wish.to_pps).contains(&rate)).count();
@@ -115,23 +118,23 @@ impl Phase {
     }
 }
 
-/// A step down multiplies a rate by this, one up divides it.
+/// A step down multiplies a rate by this factor, a step up divides the rate by it.
 fn factor(effort: &Effort) -> f64 {
     1.0 - STEP * effort.width
 }
 
-/// To the power of 2^doublings.
+/// `factor` to the power of 2^doublings.
 fn doubled(factor: f64, doublings: u32) -> f64 {
     (0..doublings).fold(factor, |factor, _| factor * factor)
 }
 
-/// As many widths from the one as from the other.
+/// Geometric mean: the same number of widths from both rates.
 fn halfway(lower: u64, upper: u64) -> u64 {
     (lower as f64 * upper as f64).sqrt() as u64
 }
 
 impl Place<'_> {
-    /// A full trial was done at this rate, and it takes more to decide. What is begun is done with first, unless a
+    /// Undecided rate that has a full trial and needs more trials. Such rates are completed first, unless a
     /// higher rate looks good.
     fn begun(&self) -> Option<u64> {
         let bounds = self.history.bounds(&self.question);
@@ -154,7 +157,7 @@ impl Place<'_> {
         None
     }
 
-    /// What would help the goal in this phase; None where it is at its end.
+    /// Rate that would help the goal in this phase, or `None` if the goal is finished.
     fn wish(&self) -> Option<Wish> {
         let (_, highest) = span(self.effort);
         let width = self.effort.width;
@@ -187,18 +190,19 @@ impl Place<'_> {
         })
     }
 
-    /// Whether a rate bounds the gap only because it can't be tried: it says nothing about where the goal is met.
+    /// Whether a rate bounds the gap only because it is unusable, so that it does not show where the goal is
+    /// met.
     fn unusable(&self, load: u64) -> bool {
         self.history.unusable(&self.question, load, self.phase.duration_ns)
     }
 
-    /// What the phase before found, between these rates: first the one that met the goal.
+    /// Result of the previous phase between these rates: first the rate that met the goal.
     fn hint(&self, above: u64, below: u64) -> Option<u64> {
         let bounds = self.history.bounds(&self.before?);
         [bounds.lower, bounds.upper].into_iter().flatten().find(|rate| above < *rate && *rate < below)
     }
 
-    /// The rate that the device would take, by what it forwarded of more.
+    /// Rate that the device would carry, estimated from the packets forwarded at a higher rate.
     fn forwarding(&self, load: u64) -> Option<f64> {
         let trial = self.history.at(load).max_by_key(|trial| trial.duration_ns)?;
         let allowed = match self.goal {
@@ -208,14 +212,15 @@ impl Place<'_> {
         Some(load as f64 * forwarded_share(trial) / (1.0 - allowed))
     }
 
-    /// Below a rate that is too much, where none is known to be little enough: by what was forwarded, at least a step.
+    /// Next rate below a rate that is too high, if no rate has met the goal: from the forwarded packets, at
+    /// least one step below.
     fn below(&self, upper: u64) -> u64 {
         let down = self.down(upper);
         let half = 1.0 - self.effort.width / 2.0;
         self.forwarding(upper).map_or(down, |rate| down.min((rate * half) as u64))
     }
 
-    /// Half way, but not further than the steps from that side on which the device's capacity is more likely.
+    /// Middle of two rates, but not further than a step from the side on which the capacity is more likely.
     fn between(&self, lower: u64, upper: u64) -> u64 {
         let half = halfway(lower, upper).clamp(lower + 1, upper - 1);
         let near_lower =
@@ -229,7 +234,7 @@ impl Place<'_> {
         }
     }
 
-    /// Steps up from a rate that meets the goal, twice as large for each such rate close below.
+    /// A step up from a rate that meets the goal; the step doubles for each such rate close below.
     fn up(&self, lower: u64) -> u64 {
         let factor = factor(self.effort);
         let from = (lower as f64 * doubled(factor, STEPS)) as u64;
@@ -237,16 +242,16 @@ impl Place<'_> {
         ((lower as f64 / step) as u64).max(lower + 1)
     }
 
-    /// Steps down from a rate that misses the goal, twice as large for each such rate close above.
+    /// A step down from a rate that misses the goal; the step doubles for each such rate close above.
     fn down(&self, upper: u64) -> u64 {
         let factor = factor(self.effort);
         let to = (upper as f64 / doubled(factor, STEPS)) as u64;
         let step = doubled(factor, self.steps(upper, to, Rating::Misses));
-        // Rounded up: not further than the step.
+        // Rounded up, so that the step is not exceeded.
         ((upper as f64 * step).ceil() as u64).min(upper - 1)
     }
 
-    /// How many doublings: one less than rates of this rating from the one to the other.
+    /// Number of doublings: one less than the number of rates with this rating in the range.
     fn steps(&self, from: u64, to: u64, rating: Rating) -> u32 {
         let rates = self.history.rates().filter(|rate| (from..=to).contains(rate));
         let count = rates.filter(|rate| self.history.rating(&self.question, *rate) == rating).count();

@@ -1,15 +1,17 @@
-//! How much load a device takes: which rate to try next, and what all trials together say.
+//! Searches for the capacity of a device: the next rate to try, and the result of all trials.
 //!
-//! A search is a pure function of the trials so far: [`next`] says what to measure, [`mod@conclude`] what was found. So a
-//! search that was interrupted goes on from its trials, and is tested on devices whose capacity is known ([`simulated`]).
+//! A search is a pure function of its trials: [`next`] returns the next trial, [`mod@conclude`] the result.
+//! An interrupted search therefore continues from its trials, and tests can use devices with a known
+//! capacity ([`simulated`]).
 //!
-//! - `classify`: what the trials at one rate say about a goal;
-//! - `history`: the bounds that follow from it, and where between them is still to be looked;
-//! - `linear`, `binary`, `mlrsearch`: the methods: which rate next, and for how long;
-//! - `conclude`: the result and what it rests on, in a sentence.
+//! - `classify`: rating of a rate by its trials, for one goal;
+//! - `history`: bounds from these ratings, and the gaps between them that remain;
+//! - `linear`, `binary`, `mlrsearch`: methods, which choose the next rate and trial length;
+//! - `conclude`: the result and its reason, as a sentence.
 //!
-//! A trial is not judged here: whether it missed a goal ([`SearchTrial::poor`]) is part of its record. So a goal may be a loss
-//! ratio, a delay, or what else can be missed. All trials are taken into account, also those of another method.
+//! Trials are not judged here: the record of a trial states whether it missed a goal ([`SearchTrial::poor`]).
+//! A goal may therefore be a loss ratio, a delay, or any other limit. All trials count, including those of
+//! another method.
 
 mod binary;
 mod classify;
@@ -23,17 +25,17 @@ mod tests;
 
 use wiretail_schema::search::{Effort, Goal, GoalResult, Method, SearchTrial};
 
-/// A trial to be done. Its record is to have this rate, and this duration within 1 %.
+/// Requested trial. Its record must have this rate, and this duration within 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// Offered load, in packets a second.
+    /// Offered load, in packets per second.
     pub load: u64,
-    /// How long to send, in ns.
+    /// Duration of sending, in ns.
     pub duration_ns: u64,
 }
 
-/// What to measure next; None where the search is at its end. Invalid trials have no say: what was asked for is asked
-/// for again, at most [`INVALID_MAX`] times.
+/// Next trial, or `None` at the end of the search. Invalid trials are ignored: the same trial is requested
+/// again, up to [`INVALID_MAX`] times.
 pub fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<Ask> {
     match effort.method {
         Method::Linear => linear::next(effort, goals, trials),
@@ -42,10 +44,10 @@ pub fn next(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Option<A
     }
 }
 
-/// What the trials say about each goal, also midway.
+/// Result for each goal from the trials so far.
 pub fn conclude(effort: &Effort, goals: &[Goal], trials: &[SearchTrial]) -> Vec<GoalResult> {
     conclude::conclude(effort, goals, trials)
 }
 
-/// A rate at which so many trials were invalid is not asked for again.
+/// A rate with this number of invalid trials is not requested again.
 pub const INVALID_MAX: usize = 3;

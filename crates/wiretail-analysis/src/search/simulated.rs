@@ -1,39 +1,44 @@
-//! Devices whose capacity is known, to search it: for tests and for the benchmark against MLRsearch's own implementation.
+//! Devices with a known capacity, for tests of searches and for the benchmark against the reference
+//! implementation of MLRsearch.
 //!
-//! Not a model of anything real: [`twin`](crate::prediction::queueing) is that. A trial is a formula, the same in `benches/search_peer.py`.
+//! They do not model real devices; that is the purpose of the [queueing
+//! simulation](crate::prediction::queueing). A trial is a formula, the same as in `benches/search_peer.py`.
 
 use wiretail_schema::random::{Random, fraction};
 use wiretail_schema::search::{Effort, Goal, SearchTrial};
 
 use super::Ask;
 
-/// A device that serves so many packets a second.
+/// Device with a fixed service rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
-    /// Packets a second that it serves.
+    /// Service rate, in packets per second.
     pub capacity_pps: f64,
-    /// Share of the capacity that is left when more than it is offered, as where interrupts take the time of packets that are
-    /// lost all the same.
+    /// Share of the capacity that remains under overload, for example because interrupts also spend time on
+    /// packets that are lost.
     pub overload: f64,
-    /// Packets that wait at most. What is there at the end of a trial is served behind it: it stretches the trial.
+    /// Maximum number of waiting packets. Packets that wait at the end of a trial are served after it and
+    /// stretch the trial.
     pub ring: u64,
-    /// Disturbances a second, by chance; a trial that meets one or more loses [`Device::burst`] packets.
+    /// Rate of random interference, per second. A trial with one or more occurrences loses [`Device::burst`]
+    /// packets.
     pub bursts_per_s: f64,
-    /// Packets that a disturbance costs.
+    /// Packets lost by interference.
     pub burst: u64,
-    /// Seed of the disturbances.
+    /// Seed of the interference.
     pub seed: u64,
 }
 
 impl Device {
-    /// One without a ring and without disturbances.
+    /// Creates a device without a ring and without interference.
     pub fn new(capacity_pps: f64) -> Self {
         Self { capacity_pps, overload: 1.0, ring: 0, bursts_per_s: 0.0, burst: 0, seed: 0 }
     }
 
-    /// The record of a trial. `number` tells trials of one rate apart, of which each has its own chance.
+    /// Record of a trial. `number` distinguishes trials at the same rate, each of which has its own random
+    /// interference.
     ///
-    /// Delays are those of M/M/1: with the capacity c and the rate r, the share exp(-(c - r) t) of the packets takes
+    /// Delays are those of M/M/1: with capacity c and rate r, a share of exp(-(c - r) t) of the packets takes
     /// longer than t (Kleinrock, Queueing Systems I, 1975).
     pub fn trial(&self, effort: &Effort, goals: &[Goal], ask: Ask, number: usize) -> SearchTrial {
         let seconds = ask.duration_ns as f64 / 1e9;
@@ -76,7 +81,7 @@ impl Device {
         }
     }
 
-    /// The highest rate that meets the goal, without disturbances and in an endless trial.
+    /// Highest rate that meets the goal without interference, in an infinitely long trial.
     pub fn highest(&self, goal: &Goal) -> f64 {
         match goal {
             Goal::Loss { ratio } if 1.0 - ratio > self.overload => self.capacity_pps,
@@ -88,7 +93,7 @@ impl Device {
     }
 }
 
-/// In [0, 1), of these three: a random number of each leads to that of the next.
+/// Random number in [0, 1) from the three arguments, which are mixed one after the other.
 fn uniform(seed: u64, load: u64, number: usize) -> f64 {
     let mix = |word: u64| Random::new(word).bits();
     fraction([load, number as u64].into_iter().fold(mix(seed), |state, word| mix(state ^ word)))

@@ -1,4 +1,4 @@
-//! Searches on devices whose capacity is known.
+//! Searches on devices with a known capacity.
 
 use proptest::prelude::*;
 use wiretail_schema::search::{Effort, Ending, Goal, GoalResult, Method, Over, SearchTrial};
@@ -38,7 +38,7 @@ fn quick() -> Goal {
     Goal::Delay { budget: "1ms@99.9%".to_owned(), limit_ns: 1_000_000, percentile: 99.9 }
 }
 
-/// What a search does: its trials, at most as many as no search of these tests needs.
+/// Runs a search to its end. The limit on the number of trials exceeds what any of these tests needs.
 fn search(
     effort: &Effort,
     goals: &[Goal],
@@ -61,7 +61,8 @@ fn sending_s(trials: &[SearchTrial]) -> f64 {
     trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum()
 }
 
-/// The result agrees with what was planted; a trial of whole packets may be one off.
+/// Asserts that the result agrees with the known capacity. Trials send whole packets, so it may be off by
+/// one.
 fn assert_planted(effort: &Effort, result: &GoalResult, planted_pps: f64) {
     let said = format!("{:?}, planted {planted_pps}: {result:?}", effort.method);
     match result.ending {
@@ -90,7 +91,7 @@ const CAPACITIES: [f64; 12] = [
 ];
 
 #[test]
-fn a_planted_capacity_is_found() {
+fn finds_known_capacity() {
     for method in METHODS {
         for capacity_pps in CAPACITIES {
             let (effort, device) = (effort(method), Device::new(capacity_pps));
@@ -105,20 +106,20 @@ fn a_planted_capacity_is_found() {
 }
 
 #[test]
-fn a_ring_that_hides_an_overload_shows_as_stretch() {
+fn stretch_reveals_overload_hidden_by_ring() {
     for method in METHODS {
-        // 10 s at 65 kpps are 650,000 packets: the ring takes what is 5 % too much.
+        // 10 s at 65 kpps are 650,000 packets: the ring absorbs an overload of 5 %.
         let device = Device { ring: 40_000, ..Device::new(65_000.0) };
         let effort = effort(method);
         let (results, _) = on(&device, &effort, &[ndr()]);
-        // Stretched by 1 % at most: as much above the capacity.
+        // The allowed stretch of 1 % permits as much overload.
         let found = results[0].lower.unwrap() as f64;
         assert!(found > 65_000.0 * 0.994 && found < 65_000.0 * 1.011, "{results:?}");
     }
 }
 
 #[test]
-fn binary_begins_at_the_highest_rate_and_halves() {
+fn binary_search_starts_at_highest_rate_and_halves() {
     let (_, trials) = on(&Device::new(30_000.0), &effort(Method::Binary), &[ndr()]);
     let rates: Vec<u64> = trials.iter().map(|trial| trial.load).collect();
     // Each miss is verified once: (1000 + 100000) / 2 = 50500, (1000 + 50500) / 2 = 25750, (25750 + 50500) / 2 = 38125.
@@ -126,13 +127,13 @@ fn binary_begins_at_the_highest_rate_and_halves() {
 }
 
 #[test]
-fn a_good_trial_of_those_repeated_counts() {
+fn one_good_repeat_is_sufficient() {
     let mut effort = effort(Method::Binary);
     let device = Device::new(30_000.0);
     for (verify, expected) in [(0, Ending::BelowLowest), (1, Ending::Found), (3, Ending::Found)] {
         effort.verify = verify;
         let mut seen = std::collections::BTreeMap::new();
-        // The first trial at each rate is disturbed.
+        // The first trial at each rate suffers interference.
         let (results, _) = search(&effort, &[ndr()], |ask, number| {
             let mut trial = device.trial(&effort, &[ndr()], ask, number);
             let times = seen.entry(ask.load).or_insert(0);
@@ -145,13 +146,13 @@ fn a_good_trial_of_those_repeated_counts() {
 }
 
 #[test]
-fn invalid_trials_have_no_say() {
+fn ignores_invalid_trials() {
     for method in METHODS {
         let effort = effort(method);
         let goals = [ndr(), quick()];
         let device = Device::new(65_600.0);
         let (plain, _) = on(&device, &effort, &goals);
-        // Every third trial is invalid, and says the opposite.
+        // Every third trial is invalid and has the opposite result.
         let (results, trials) = search(&effort, &goals, |ask, number| {
             let mut trial = device.trial(&effort, &goals, ask, number);
             if number % 3 == 0 {
@@ -168,7 +169,7 @@ fn invalid_trials_have_no_say() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
+fn unusable_rates_leave_search_open_unless_others_decide() {
     let late = |above: u64, effort: &Effort, device: Device| {
         search(effort, &[ndr()], move |ask, number| {
             let mut trial = device.trial(effort, &[ndr()], ask, number);
@@ -180,7 +181,7 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
     };
     for method in METHODS {
         let effort = effort(method);
-        // The generator can't: what it can is the result, and why there is no more.
+        // The generator is too slow: the result is the highest rate that it reaches, with the reason.
         let (results, trials) = late(60_000, &effort, Device::new(80_000.0));
         let result = &results[0];
         assert_eq!(result.ending, Ending::Open, "{result:?}");
@@ -196,11 +197,11 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
             .map(|a| trials.iter().filter(|b| a.load == b.load && a.duration_ns == b.duration_ns).count());
         assert_eq!(most.max().unwrap(), INVALID_MAX);
 
-        // Rates above can't be tried, but the capacity lies below.
+        // Higher rates are unusable, but the capacity is below them.
         let (results, _) = late(60_000, &effort, Device::new(40_000.0));
         assert_planted(&effort, &results[0], 40_000.0);
 
-        // Nothing can.
+        // All rates are unusable.
         let (results, trials) = late(0, &effort, Device::new(40_000.0));
         assert_eq!((results[0].ending, results[0].lower, results[0].upper), (Ending::Open, None, None));
         assert!(method == Method::Linear || trials.len() < 150, "{method:?}: {}", trials.len());
@@ -208,7 +209,7 @@ fn a_rate_that_cannot_be_tried_ends_the_search_open_unless_others_settle_it() {
 }
 
 #[test]
-fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
+fn single_unusable_rate_does_not_affect_others() {
     for method in METHODS {
         let effort = effort(method);
         let device = Device::new(65_600.0);
@@ -225,7 +226,7 @@ fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
             let result = &results[0];
             let (lower, upper) = (result.lower.unwrap(), result.upper.unwrap());
             assert!(lower <= 65_600 && 65_600 <= upper, "{bad}: {result:?}");
-            // At most the rate itself is missing: two steps.
+            // At most the unusable rate itself is missing: two steps.
             assert!((upper - lower) as f64 <= 2.0 * 0.005 * 100_000.0 + 1.0, "{bad}: {result:?}");
             assert!(
                 result.ending == Ending::Found || result.reason.contains("were invalid (x)"),
@@ -236,7 +237,7 @@ fn a_single_rate_that_cannot_be_tried_leaves_the_rest() {
 }
 
 #[test]
-fn reasons_say_what_a_result_rests_on() {
+fn reasons_list_deciding_trials() {
     let binary = effort(Method::Binary);
     let reason = |capacity: f64| {
         on(&Device::new(capacity), &binary, &[ndr()]).0.remove(0).reason.replace('\u{202f}', " ")
@@ -246,14 +247,20 @@ fn reasons_say_what_a_result_rests_on() {
     let found = reason(65_600.0);
     assert!(found.starts_with("1 full trial at 65 ") && found.contains(", 2 full trials at 65 "), "{found}");
     let nothing = conclude(&binary, &[ndr()], &[]).remove(0);
-    assert_eq!((nothing.ending, nothing.reason.as_str()), (Ending::Open, "it ended before the first trial"));
+    assert_eq!(
+        (nothing.ending, nothing.reason.as_str()),
+        (Ending::Open, "the search ended before the first trial")
+    );
     let (_, trials) = on(&Device::new(65_600.0), &binary, &[ndr()]);
     let midway = conclude(&binary, &[ndr()], &trials[..2]).remove(0).reason.replace('\u{202f}', " ");
-    assert_eq!(midway, "it ended before a load had met it: 2 full trials at 100 000 pps missed it");
+    assert_eq!(
+        midway,
+        "the search ended before any load met the goal: 2 full trials at 100 000 pps missed it"
+    );
 }
 
 #[test]
-fn a_device_that_is_not_consistent_is_told() {
+fn reports_inconsistent_device() {
     let linear = effort(Method::Linear);
     let device = Device::new(65_600.0);
     let (results, _) = search(&linear, &[ndr(), pdr()], |ask, number| {
@@ -267,7 +274,7 @@ fn a_device_that_is_not_consistent_is_told() {
 }
 
 #[test]
-fn a_search_that_was_interrupted_goes_on_where_it_was() {
+fn interrupted_search_continues_from_its_trials() {
     for method in METHODS {
         let effort = effort(method);
         let goals = [ndr(), pdr(), quick()];
@@ -283,7 +290,7 @@ fn a_search_that_was_interrupted_goes_on_where_it_was() {
 }
 
 #[test]
-fn later_methods_send_for_less_time() {
+fn each_method_sends_for_less_time_than_the_previous() {
     for goals in [vec![ndr()], vec![ndr(), pdr()], vec![ndr(), pdr(), quick()]] {
         for overload in [1.0, 0.7] {
             let times = |method: Method| {
@@ -297,9 +304,10 @@ fn later_methods_send_for_less_time() {
     }
 }
 
-/// A device that is disturbed once in 50 s: the share of searches whose bounds are right, and that allow for disturbances.
+/// Counts searches with correct bounds, with and without an allowance for interference, on devices with
+/// interference once in 50 s.
 #[test]
-fn interferences_are_told_from_the_capacity() {
+fn distinguishes_interference_from_capacity() {
     let right = |effort: &Effort| {
         let searches = (0..100_u32).map(|n| {
             let capacity_pps = 20_000.0 + 700.0 * f64::from(n);
@@ -311,7 +319,7 @@ fn interferences_are_told_from_the_capacity() {
         });
         searches.filter(|right| *right).count()
     };
-    // Without allowing for them the first one ends it: 1 - exp(-0.2) of the full trials.
+    // Without an allowance, the first interference ends the search: 1 - exp(-0.2) of the full trials.
     let linear = right(&effort(Method::Linear));
     let plain = right(&Effort { verify: 0, ..effort(Method::Binary) });
     let verified = right(&Effort { verify: 2, ..effort(Method::Binary) });
@@ -325,7 +333,7 @@ fn interferences_are_told_from_the_capacity() {
 }
 
 #[test]
-fn mlrsearch_goes_from_what_was_forwarded_by_longer_trials() {
+fn mlrsearch_starts_from_forwarded_rate_with_longer_trials() {
     let (results, trials) = on(&Device::new(65_600.0), &effort(Method::Mlrsearch), &[ndr()]);
     let asks: Vec<(u64, u64)> =
         trials.iter().map(|trial| (trial.load, trial.duration_ns / 1_000_000)).collect();
@@ -340,8 +348,8 @@ fn mlrsearch_goes_from_what_was_forwarded_by_longer_trials() {
 }
 
 #[test]
-fn what_longer_trials_refute_is_sought_further_out() {
-    // Below 60 kpps all is well; up to 65.6 kpps only for 5 s.
+fn widens_interval_if_longer_trials_refute_bound() {
+    // Up to 60 kpps, all trials are good; up to 65.6 kpps, only trials of at most 5 s.
     let effort = effort(Method::Mlrsearch);
     let device = Device::new(65_600.0);
     let (results, trials) = search(&effort, &[ndr()], |ask, number| {
@@ -389,7 +397,7 @@ fn any_effort() -> impl Strategy<Value = Effort> {
 
 proptest! {
     #[test]
-    fn any_history_gives_an_answer(effort in any_effort(), trials in prop::collection::vec(any_trial(), 0..60)) {
+    fn accepts_any_history(effort in any_effort(), trials in prop::collection::vec(any_trial(), 0..60)) {
         let goals = [ndr(), pdr()];
         let ask = next(&effort, &goals, &trials);
         let highest = effort.highest.max(1);
@@ -400,9 +408,9 @@ proptest! {
         }
     }
 
-    /// Whatever the device does, the search ends: trials by chance alone.
+    /// Random results: the search ends regardless of the device.
     #[test]
-    fn any_device_is_searched_to_an_end(effort in any_effort(), chances in any::<[u8; 3]>(), seed in any::<u64>()) {
+    fn search_ends_for_any_device(effort in any_effort(), chances in any::<[u8; 3]>(), seed in any::<u64>()) {
         let goals = [ndr(), pdr()];
         let mut trials = Vec::new();
         let mut random = Random::new(seed);
@@ -415,7 +423,7 @@ proptest! {
             }
             trials.push(trial);
             let rates = match effort.method {
-                // Every rate there is.
+                // All rates.
                 Method::Linear => 1.0 / effort.width + 2.0,
                 Method::Binary | Method::Mlrsearch => 2.0 * 40.0,
             };

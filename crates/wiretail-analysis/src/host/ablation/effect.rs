@@ -1,12 +1,17 @@
-//! Differences between two arms, and what follows from them.
+//! Differences between two configurations, and conclusions from them.
 //!
-//! Two arms are compared within repeats, in which they had the same packets within minutes of each other, in an order that was drawn. If a setting does nothing,
-//! each difference has either sign by that lot alone: whatever the distribution, the sum of the ranks of the positive ones is then that of Wilcoxon's signed-rank test,
-//! which outliers do not rule and which uses how large differences are (Wilcoxon, Biometrics Bulletin 1, 1945). The effect is the median of the means of all pairs of differences, each with itself
-//! among them (Walsh averages), and its interval reaches from the k-th smallest to the k-th largest of them, which is the test inverted (Hodges, Lehmann, Annals of Mathematical Statistics 34, 1963;
-//! Tukey). It leaves out 0 just where the test sees an effect. How large the effect is it tells exactly where differences are spread symmetrically about it, else about.
+//! Two configurations are compared within repeats: they processed the same packets within minutes of each
+//! other, in a random order. If a setting has no effect, the random order alone decides the sign of each
+//! difference. Whatever the distribution, the sum of the ranks of the positive differences then has the
+//! distribution of Wilcoxon's signed-rank test, which is robust against outliers and uses the size of the
+//! differences (Wilcoxon, Biometrics Bulletin 1, 1945). The estimated effect is the median of the means of
+//! all pairs of differences, including each difference with itself (Walsh averages). Its interval extends
+//! from the k-th smallest to the k-th largest Walsh average, which inverts the test (Hodges, Lehmann, Annals
+//! of Mathematical Statistics 34, 1963; Tukey). The interval excludes 0 exactly if the test detects an
+//! effect. The estimate is unbiased for symmetric differences; otherwise it is approximate.
 //!
-//! Of many levers some would seem to have an effect by chance. So the intervals are wide enough to hold all together with 95 % (Bonferroni).
+//! With many factors, some would appear to have an effect by chance. The intervals are therefore wide enough
+//! to hold simultaneously with 95 % confidence (Bonferroni).
 
 use wiretail_schema::host::ablation::{
     Ablation, AblationTrial, Configuration, ConfigurationKind, ConfigurationMedians, Effect, EffectVerdict,
@@ -16,10 +21,10 @@ use wiretail_schema::units::Share;
 
 use crate::stats::list::median;
 
-/// Probability that any interval of a statistic leaves out its true median, at most.
+/// Maximum probability that any interval of a statistic excludes its true median.
 const ERROR: f64 = 0.05;
 
-/// What follows from the trials so far, for each load that has some.
+/// Results of the trials so far, for each load with valid trials.
 pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
     let loads = 0..ablation.loads.len();
     loads
@@ -35,7 +40,7 @@ pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
         .collect()
 }
 
-/// Repeats that it takes for every effect of so many levers to have an interval.
+/// Number of repeats at which the effect of each of `factors` factors has an interval.
 pub fn repeats_needed(factors: usize) -> u64 {
     let error = ERROR / factors.max(1) as f64;
     (1..64).find(|repeats| rank(*repeats, error).is_some()).unwrap_or(64) as u64
@@ -52,7 +57,7 @@ fn load_result(load: usize, configurations: &[Configuration], trials: &[&Ablatio
     let first = |kind| configurations.iter().position(|configuration| configuration.kind == kind);
     let (as_is, all) = (first(ConfigurationKind::AsIs), first(ConfigurationKind::All));
     let factors = configurations.iter().filter(|configuration| configuration.factor.is_some()).count();
-    // Without against with, in this order.
+    // Computes `without` minus `with`.
     let compare = |without: Option<usize>, with: Option<usize>, error: f64| -> Vec<Effect> {
         let (Some(without), Some(with)) = (without, with) else { return Vec::new() };
         let (without, with): (Vec<_>, Vec<_>) =
@@ -87,7 +92,6 @@ fn value(trial: &AblationTrial, statistic: Statistic) -> Option<Level> {
     trial.levels.iter().find(|level| level.statistic == statistic).copied()
 }
 
-/// The median over trials.
 fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level> {
     let levels: Vec<Level> = trials.iter().filter_map(|trial| value(trial, statistic)).collect();
     Some(Level {
@@ -97,7 +101,8 @@ fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level
     })
 }
 
-/// By how much a statistic is larger without something than with it; `error` is the probability that its interval may be wrong.
+/// Increase of a statistic without a factor, compared with the factor; `error` is the probability that its
+/// interval is wrong.
 fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTrial], error: f64) -> Effect {
     let pairs: Vec<(Level, Level)> = without
         .iter()
@@ -127,7 +132,7 @@ fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTri
     }
 }
 
-/// The means of all pairs of values, each with itself among them, in order.
+/// Walsh averages: means of all pairs of values, including each value with itself, in ascending order.
 fn walsh(values: &[i64]) -> Vec<i64> {
     let mean = |(place, a): (usize, &i64)| {
         let a = *a;
@@ -138,8 +143,9 @@ fn walsh(values: &[i64]) -> Vec<i64> {
     means
 }
 
-/// The largest k for which the k-th smallest and the k-th largest Walsh average of n values enclose what they are about, with an error of at most that: 2 P(W < k), W
-/// the sum of the ranks 1 to n of which each counts with a probability of 1/2.
+/// Largest k for which the k-th smallest and the k-th largest Walsh average of n values enclose the true
+/// median with an error of at most `error`: 2 P(W < k) <= `error`. W is the sum of the ranks 1 to n, each of
+/// which counts with probability 1/2.
 fn rank(n: usize, error: f64) -> Option<usize> {
     let sums = n * (n + 1) / 2;
     let mut chance = vec![0.0_f64; sums + 1];
@@ -158,9 +164,10 @@ fn rank(n: usize, error: f64) -> Option<usize> {
     Some(allowed.count()).filter(|k| *k > 0)
 }
 
-/// Gives the levers with an effect their places, the largest effect first: a range where intervals overlap.
+/// Ranks the factors that have an effect, the largest effect first. Overlapping intervals share a range of
+/// ranks.
 fn rank_effects(factors: &mut [FactorEffect], is_meant: impl Fn(usize) -> bool, statistic: Statistic) {
-    // By size, whichever way an effect goes.
+    // Absolute size, regardless of the sign of the effect.
     let size = |effect: &Effect| {
         let (low, high) = effect.interval_ns.filter(|_| effect.verdict.is_seen())?;
         Some(if low > 0 { (low, high) } else { (-high, -low) })
@@ -231,8 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_those_of_the_published_table() {
-        // Two-sided critical values of the signed-rank test (Wilcoxon, Katti, Wilcox 1970; Conover, table A12): the largest sum that is significant.
+    fn ranks_match_published_table() {
+        // Two-sided critical values of the signed-rank test (Wilcoxon, Katti, Wilcox 1970; Conover, table
+        // A12): largest significant sum.
         for (n, error, critical) in [
             (6, 0.05, 0),
             (8, 0.05, 3),
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_equal_a_count_of_all_signs() {
+    fn ranks_match_enumeration_of_all_signs() {
         for n in 1..14_usize {
             let mut sums = vec![0_u64; n * (n + 1) / 2 + 1];
             for signs in 0..1_u64 << n {
@@ -266,11 +274,11 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_leaves_out_zero_where_the_sum_of_ranks_is_significant() {
+    fn interval_excludes_zero_exactly_if_rank_sum_is_significant() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let shift = (seed % 5) as i64 * 20;
-            // Distinct sizes, so that ranks are.
+            // Distinct absolute values, so that the ranks are unique.
             let values: Vec<i64> = (0..12)
                 .map(|place| 2 * ((random.below(200) as i64 - 100 + shift) * 16 + place) + 1)
                 .collect();
@@ -285,7 +293,8 @@ mod tests {
         }
     }
 
-    /// Repeats with trials of every arm: arm 1 has all levers at 100 us; without a lever it takes what `cost` adds, and noise.
+    /// Repeats with trials of every configuration. Configuration 1 has all factors and takes 100 us; each
+    /// factor that is left out adds its `cost`, and every trial adds noise.
     fn planted(cost: &[i64], repeats: u64, noise: impl Fn(usize, u64) -> i64) -> Ablation {
         let mut trials = Vec::new();
         for repeat in 1..=repeats {
@@ -298,7 +307,7 @@ mod tests {
         ablation(cost.len(), trials)
     }
 
-    /// Noise with outliers of a thousand times its body, from SplitMix64's mixing.
+    /// Noise with outliers of a thousand times the normal range, from SplitMix64's mixing.
     fn heavy(seed: u64) -> impl Fn(usize, u64) -> i64 {
         move |configuration, repeat| {
             let bits = [configuration as u64, repeat]
@@ -310,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_effects_are_found_and_ranked() {
+    fn finds_and_ranks_injected_effects() {
         let (mut all_found, mut distinguished) = (0, 0);
         for seed in 0..50 {
             let ablation = planted(&[0, 500, 0, 200, -100, 0, 0, 0], 20, heavy(seed));
@@ -322,7 +331,7 @@ mod tests {
                 (4, EffectVerdict::Harms, -100),
             ] {
                 let found = Effect::of(&result.factors[factor].effects, Statistic::P999).unwrap();
-                // Outliers a hundred times as large may hide it, and not turn it round.
+                // Outliers a hundred times larger than the effect may hide it, but must not reverse its sign.
                 assert!([verdict, EffectVerdict::NotSeen].contains(&found.verdict), "{seed}: {found:?}");
                 assert!((found.difference_ns.unwrap() - cost).abs() <= 20, "{seed}: {found:?}");
                 ranks.extend(found.ranks);
@@ -339,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_one_ablation_in_twenty_sees_an_effect_where_there_is_none() {
+    fn at_most_one_ablation_in_twenty_reports_a_nonexistent_effect() {
         let wrong = (0..2000)
             .filter(|seed| {
                 let ablation = planted(&[0; 8], 12, heavy(*seed));
@@ -347,12 +356,12 @@ mod tests {
                 result.factors.iter().any(|factor| factor.effects[2].verdict.is_seen())
             })
             .count();
-        // At most 5 % are expected, 2000 of them: 100 and three standard deviations.
+        // Expected: at most 5 % of 2000, which is 100; the limit adds three standard deviations.
         assert!(wrong <= 130, "{wrong}");
     }
 
     #[test]
-    fn pairs_are_of_the_same_repeat_and_invalid_trials_have_no_say() {
+    fn pairs_trials_of_one_repeat_and_ignores_invalid_trials() {
         let mut ablation = planted(&[50], 8, |_, _| 0);
         ablation.trials.iter_mut().filter(|trial| trial.repeat == 3 && trial.configuration == 1).for_each(
             |trial| {
@@ -372,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_distinguished_shares_its_places() {
+    fn indistinguishable_factors_share_ranks() {
         let noise =
             |configuration: usize, repeat: u64| if configuration > 1 { (repeat as i64 - 10) * 3 } else { 0 };
         let ablation = planted(&[100, 104, 900], 20, noise);

@@ -1,7 +1,8 @@
-//! What the settings of a profile are worth, by trials with and without them. Method and limits: `docs/ablation.md`.
+//! Measured effects of the settings of a profile, from trials with and without them. Method and limits:
+//! `docs/ablation.md`.
 //!
-//! - here: which arms there are, in which order they are done, what each is for a trial;
-//! - [`effect`]: differences between two arms, their intervals, and the ranking.
+//! - this module: the configurations, their order, and the host keys of each trial;
+//! - [`effect`]: differences between two configurations, their intervals, and the ranking.
 
 mod effect;
 
@@ -12,22 +13,18 @@ use wiretail_schema::random::Random;
 
 pub use effect::{judge, repeats_needed};
 
-/// A key of an experiment, table `host`, that is a factor beside the profile's settings.
+/// Key of an experiment's table `host` that is a factor in addition to the profile's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKey {
-    /// `host.fifo`.
     Fifo,
-    /// `host.isolate`.
     Isolate,
-    /// `host.idle`.
     Idle,
 }
 
 impl HostKey {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Fifo, Self::Isolate, Self::Idle];
 
-    /// The name of its factor.
+    /// Name of the factor.
     fn name(self) -> &'static str {
         match self {
             Self::Fifo => "host.fifo",
@@ -36,21 +33,21 @@ impl HostKey {
         }
     }
 
-    /// What it does, and what that costs.
+    /// Effect of the key, and its drawback.
     fn title_and_cost(self) -> (&'static str, &'static str) {
         match self {
             Self::Fifo => (
                 "real-time priority (SCHED_FIFO) for load generator and device",
-                "others on their cores wait; one that hangs takes its core",
+                "other threads on their cores wait; a thread that hangs blocks its core",
             ),
             Self::Isolate => {
-                ("other tasks are moved off the packets' cores", "the other cores do their work")
+                ("other tasks are moved off the packet cores", "the other cores run these tasks")
             }
-            Self::Idle => ("cores poll instead of sleeping", "power"),
+            Self::Idle => ("cores poll instead of sleeping", "higher power consumption"),
         }
     }
 
-    /// Its values without and with the factor.
+    /// Values without and with the factor.
     fn texts(self) -> [&'static str; 2] {
         match self {
             Self::Fifo | Self::Isolate => ["false", "true"],
@@ -67,7 +64,8 @@ impl HostKey {
     }
 }
 
-/// The levers of a plan: the settings that can be changed now, a lever for each rule, and the keys of an experiment that `keys` names.
+/// Factors of a plan: the settings that can change at run time, one factor per audit rule, and the host keys
+/// in `keys`.
 pub fn factors(plan: &TuningPlan, keys: &[HostKey]) -> Vec<Factor> {
     let mut factors: Vec<Factor> = Vec::new();
     for key in keys {
@@ -97,7 +95,7 @@ pub fn factors(plan: &TuningPlan, keys: &[HostKey]) -> Vec<Factor> {
     factors
 }
 
-/// The file that a setting changes; None of one that is in effect, or takes effect later.
+/// File that a setting changes. `None` if the setting is already in effect, or takes effect later.
 fn now(setting: &Setting) -> Option<&str> {
     match &setting.target {
         Target::File { path } if setting.state == SettingState::Change => Some(path),
@@ -105,7 +103,7 @@ fn now(setting: &Setting) -> Option<&str> {
     }
 }
 
-/// What of a plan trials can't try: it needs a start of the machine, or is set by another program.
+/// Changes of a plan that trials cannot test: they need a reboot, or another program applies them.
 pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     let is_later = |setting: &&Setting| {
         setting.state == SettingState::Change
@@ -115,7 +113,8 @@ pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     plan.settings.iter().filter(is_later).map(|setting| setting.target.name().into_owned()).collect()
 }
 
-/// What is compared: the host as it is, all levers, all but each one, and on request each one alone.
+/// Configurations to compare: the host as it is, all factors, all but each one, and on request each one
+/// alone.
 pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     let configuration = |kind, factor: Option<&Factor>| Configuration { kind, factor: factor.cloned() };
     let mut configurations =
@@ -129,8 +128,8 @@ pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     configurations
 }
 
-/// Sets the keys of an experiment, table `host`, that a configuration is about: `keys` are factors, others stay as they are. The
-/// rules of a profile are set by its own two keys.
+/// Sets the keys of an experiment's table `host` for a configuration. `keys` are the keys that are factors;
+/// other keys are not changed, except the two that select the profile and its rules.
 pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], host: &mut HostKeys) {
     let factor = configuration.factor.as_ref().map_or("", |factor| factor.name.as_str());
     let is_on = |name: &str| match configuration.kind {
@@ -161,7 +160,8 @@ pub fn apply(configuration: &Configuration, profile: Profile, keys: &[HostKey], 
     }
 }
 
-/// In which order arms are done in a repeat under a load: by lots that the seed draws, so that no arm is always behind the same other.
+/// Order of the configurations in a repeat under a load, shuffled by the seed, so that no configuration
+/// always follows the same other one.
 pub fn order(configurations: usize, seed: u64, load: usize, repeat: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..configurations).collect();
     order.sort_by_key(|configuration| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_is_what_a_rule_changes_here_or_a_key() {
+    fn factors_are_changed_rules_and_host_keys() {
         let factors = factors(&plan(), &[HostKey::Fifo, HostKey::Idle]);
         let names: Vec<&str> = factors.iter().map(|factor| factor.name.as_str()).collect();
         assert_eq!(names, ["host.fifo", "host.idle", "irq-affinity", "ksm"]);
@@ -228,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_sets_the_keys_that_it_is_about() {
+    fn configuration_sets_only_its_own_keys() {
         let keys = [HostKey::Fifo, HostKey::Isolate];
-        // What no factor is about stays.
+        // Values that no factor changes.
         let host = HostKeys {
             fifo: true,
             neighbour: Neighbour::Quiet,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_configuration_comes_once_a_repeat_and_everywhere_in_it() {
+    fn order_has_each_configuration_once_at_random_positions() {
         let mut first = [0; 5];
         for repeat in 1..=500 {
             let order = order(5, 7, 0, repeat);
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3, 4]);
             first[order[0]] += 1;
         }
-        // 100 each are expected; 60 would be 4.5 standard deviations off.
+        // Expected: 100 each; 60 would be 4.5 standard deviations off.
         assert!(first.iter().all(|times| (60..140).contains(times)), "{first:?}");
         assert_eq!(order(5, 7, 0, 1), order(5, 7, 0, 1));
         assert_ne!(order(12, 7, 0, 1), order(12, 8, 0, 1));

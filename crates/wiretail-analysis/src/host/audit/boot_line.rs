@@ -1,13 +1,14 @@
-//! The kernel's boot line: what was asked for when the machine started.
+//! The kernel command line ("boot line"): the settings requested at boot.
 
 use wiretail_schema::units::cores::CoreSet;
 
-/// The words of a boot line, in order.
+/// Words of a boot line, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootLine(Vec<String>);
 
 impl BootLine {
-    /// Splits a line. Quotes keep blanks together, as the kernel has it; what stands behind `--` is for init.
+    /// Splits a boot line at blanks. Quotes keep blanks together, as in the kernel; words after `--` belong
+    /// to init and are dropped.
     pub fn parse(line: &str) -> Self {
         let mut words = vec![String::new()];
         let mut quoted = false;
@@ -24,30 +25,32 @@ impl BootLine {
         Self(words)
     }
 
-    /// All words.
     pub fn words(&self) -> &[String] {
         &self.0
     }
 
-    /// The value of `name=value`; of several the last one, which the kernel mostly follows. "" for the bare word.
+    /// Value of `name=value`, or "" for the bare word. If a name occurs several times, the last one wins, as
+    /// for most kernel parameters.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find_map(|word| {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            // The kernel takes - and _ for the same.
+            // The kernel treats `-` and `_` in names alike.
             same(key, name).then_some(value)
         })
     }
 
-    /// The word as it stands there: "isolcpus=1-3".
+    /// The complete word, for example "isolcpus=1-3".
     pub fn word(&self, name: &str) -> Option<&str> {
         let is = |word: &&String| same(word.split_once('=').map_or(word.as_str(), |(key, _)| key), name);
         self.0.iter().rev().find(is).map(String::as_str)
     }
 
-    /// The cores of a list behind flags: `isolcpus=managed_irq,domain,1-3`; None without the word.
+    /// Cores of a list that follows flags, as in `isolcpus=managed_irq,domain,1-3`. `None` if the word is
+    /// absent.
     ///
     /// # Errors
-    /// What of it is no list.
+    ///
+    /// Returns an error if the value has no valid core list.
     pub fn cores(&self, name: &str) -> Option<Result<CoreSet, String>> {
         let value = self.value(name)?;
         let list = value
@@ -61,7 +64,7 @@ impl BootLine {
         })
     }
 
-    /// The flags before the cores of such a list.
+    /// Flags that precede the core list, as in `isolcpus=managed_irq,domain,1-3`.
     pub fn flags(&self, name: &str) -> Vec<&str> {
         let value = self.value(name).unwrap_or("");
         let parts =

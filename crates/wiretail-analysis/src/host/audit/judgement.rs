@@ -1,17 +1,16 @@
-//! What a rule says of a host.
+//! Judgement of a rule on a host.
 
 use wiretail_schema::host::audit::Verdict;
 
-/// A verdict, and what it rests on.
+/// Verdict of a rule, with the values that it is based on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// How it is.
     pub verdict: Verdict,
-    /// What was asked for.
+    /// Requested value, for example from the boot line.
     pub requested: Option<String>,
-    /// What is in effect.
+    /// Value in effect.
     pub effective: Option<String>,
-    /// What is wrong, in words.
+    /// Problem found, as text.
     pub detail: String,
 }
 
@@ -20,44 +19,43 @@ impl Judgement {
         Self { verdict, requested: None, effective: None, detail: detail.into() }
     }
 
-    /// As it should be.
+    /// The host is as it should be.
     pub fn good() -> Self {
         Self::new(Verdict::Good, "")
     }
 
-    /// Asked for and not in effect.
+    /// A setting was requested, but is not in effect.
     pub fn ineffective(detail: impl Into<String>) -> Self {
         Self::new(Verdict::Ineffective, detail)
     }
 
-    /// Takes time from the cores.
+    /// The setting takes time from the packet cores.
     pub fn harmful(detail: impl Into<String>) -> Self {
         Self::new(Verdict::Harmful, detail)
     }
 
-    /// Could be better.
     pub fn improvable(detail: impl Into<String>) -> Self {
         Self::new(Verdict::Improvable, detail)
     }
 
-    /// Could not be seen, because.
+    /// The rule could not read its input, for the given reason.
     pub fn unseen(why: impl Into<String>) -> Self {
         Self::new(Verdict::Unseen, why)
     }
 
-    /// No such thing here, because.
+    /// The rule does not apply to this host, for the given reason.
     pub fn not_here(why: impl Into<String>) -> Self {
         Self::new(Verdict::NotHere, why)
     }
 
-    /// With what was asked for.
+    /// Sets the requested value.
     #[must_use]
     pub fn requested(mut self, text: Option<impl Into<String>>) -> Self {
         self.requested = text.map(Into::into);
         self
     }
 
-    /// With what is in effect.
+    /// Sets the value in effect.
     #[must_use]
     pub fn effective(mut self, text: impl Into<String>) -> Self {
         self.effective = Some(text.into());

@@ -1,12 +1,13 @@
-//! The audit of a host: is a packet-processing core left alone, and is what was asked for in effect?
+//! Audit of a host: are the packet cores undisturbed, and are the requested settings in effect?
 //!
 //! ```text
 //! HostRecord ─► View (parsed once) ─► each rule of rules::ALL ─► Finding
 //! ```
 //!
-//! A rule is a file in `rules/` and an entry in its table: what it reads, how it judges, and what there is to say about it. It sees a
-//! [`View`] and nothing else: what was requested (boot line, configuration), what is in effect (sysfs, procfs), and what happened
-//! between two readings. What could not be read is said (`Verdict::Unseen`), never taken for good.
+//! Each rule is a file in `rules/` and an entry in its table: the files it reads, its judgement, and its
+//! explanation. A rule sees only a [`View`]: requested settings (boot line, configuration), settings in
+//! effect (sysfs, procfs), and counts between two readings. A file that could not be read yields
+//! `Verdict::Unseen`, never `Verdict::Good`.
 
 mod boot_line;
 mod judgement;
@@ -22,16 +23,17 @@ use wiretail_schema::host::audit::{AUDIT_SCHEMA, Audit, Finding, HostRole, Unrea
 use wiretail_schema::host::record::{HostRecord, LATER, Reading};
 use wiretail_schema::units::cores::CoreSet;
 
-/// What an audit is asked.
+/// Options of an audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The cores that are to be left alone; None: a container's own, those that the boot line isolates, or all but the first.
+    /// Packet cores, to be kept free of other work. `None`: a container's own cores, the cores that the boot
+    /// line isolates, or all but the first.
     pub cores: Option<CoreSet>,
-    /// What the host is; None: what it looks like.
+    /// Role of the host. `None`: detected from the record.
     pub role: Option<HostRole>,
 }
 
-/// Holds a host against every rule. `version` is that of Wiretail.
+/// Applies every rule to a recorded host. `version` is the version of Wiretail.
 pub fn audit(record: &HostRecord, question: &Question, version: &str) -> Audit {
     let view = View::new(record, question);
     let findings = ALL.iter().map(|rule| finding(rule, &view)).collect();
@@ -48,7 +50,7 @@ pub fn audit(record: &HostRecord, question: &Question, version: &str) -> Audit {
     }
 }
 
-/// What could not be read, once also where it was to be read twice.
+/// Unreadable files. A file that is read twice is listed once.
 fn unreadable(record: &HostRecord) -> Vec<Unreadable> {
     let each = record.readings.iter().filter(|(name, _)| !name.ends_with(LATER));
     let why = |(name, reading): (&String, &Reading)| match reading {

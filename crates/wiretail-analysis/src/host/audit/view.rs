@@ -1,4 +1,4 @@
-//! A host's record, as the rules want it: parsed once, with the question.
+//! View of a host record for the rules: parsed once, together with the audit options.
 
 use std::cell::OnceCell;
 
@@ -8,40 +8,38 @@ use wiretail_schema::units::cores::CoreSet;
 
 use super::{BootLine, Judgement, Question};
 
-/// Clock ticks of /proc a second: USER_HZ, 100 on every architecture that Debian has.
+/// Clock ticks per second in /proc: USER_HZ, 100 on every architecture that Debian supports.
 const USER_HZ: f64 = 100.0;
 
-/// Where a container's cores stand: version 2 and version 1 of control groups.
+/// Files with a container's cores: version 2 and version 1 of control groups.
 const OWN_CORES: [&str; 2] =
     ["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/cpuset/cpuset.effective_cpus"];
 
-/// The namespace of the machine's names that the kernel starts with: PROC_UTS_INIT_INO, include/linux/proc_ns.h.
+/// Initial UTS namespace of the kernel: PROC_UTS_INIT_INO, include/linux/proc_ns.h.
 const FIRST_NAMES: &str = "uts:[4026531838]";
 
-/// A thread.
+/// Thread of the recorded host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Its number.
+    /// Thread id.
     pub tid: u32,
-    /// That of its process.
+    /// Process id.
     pub pid: u32,
-    /// The core it ran on last.
+    /// Core on which the thread ran last.
     pub core: u32,
-    /// Policy, as in sched(7): 0 other, 1 FIFO, 2 round robin, 6 deadline.
+    /// Scheduling policy, as in sched(7): 0 other, 1 FIFO, 2 round robin, 6 deadline.
     pub policy: u32,
-    /// Real-time priority.
     pub priority: u32,
-    /// How long it has run, in s.
+    /// CPU time of the thread, in s.
     pub ran_s: f64,
-    /// Whether it is the kernel's own.
+    /// Whether it is a kernel thread.
     pub is_kernel: bool,
-    /// Where it may run.
+    /// Cores on which the thread may run.
     pub allowed: CoreSet,
-    /// Its name.
     pub name: String,
 }
 
-/// A record and what is asked of it.
+/// Host record, packet cores and role, as the rules see them.
 #[derive(Debug)]
 pub struct View<'a> {
     record: &'a HostRecord,
@@ -53,7 +51,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Finds out which cores are meant, and what the host is.
+    /// Determines the packet cores and the role of the host.
     pub fn new(record: &'a HostRecord, question: &Question) -> Self {
         let mut view = Self {
             record,
@@ -67,7 +65,7 @@ impl<'a> View<'a> {
         view.role = question.role.unwrap_or_else(|| view.looks_like());
         let online = view.online();
         let own = OWN_CORES.into_iter().find_map(|name| view.core_list(name));
-        // Who may use all of them has none of its own.
+        // A container that may use all cores has no separate set of cores.
         let own = own.filter(|own| {
             view.role == HostRole::Container && !own.is_empty() && !online.without(own).is_empty()
         });
@@ -75,46 +73,43 @@ impl<'a> View<'a> {
         let asked = ["isolcpus", "nohz_full"].map(|name| view.boot.cores(name).and_then(Result::ok));
         let [isolated, no_tick] = asked.map(|set| set.filter(|set| !set.is_empty()));
         (view.cores, view.cores_from) = match (&question.cores, own, isolated, no_tick) {
-            (Some(cores), ..) => (cores.clone(), "asked for"),
+            (Some(cores), ..) => (cores.clone(), "requested"),
             (None, Some(cores), ..) => (cores, "the container's own"),
             (None, None, Some(cores), _) => (cores, "the boot line's isolcpus"),
             (None, None, None, Some(cores)) => (cores, "the boot line's nohz_full"),
-            (None, None, None, None) => (all_but_first, "all but the first, as the boot line isolates none"),
+            (None, None, None, None) => (all_but_first, "all but the first; the boot line isolates none"),
         };
         view
     }
 
-    /// The cores that are to be left alone.
+    /// Packet cores, to be kept free of other work.
     pub fn cores(&self) -> &CoreSet {
         &self.cores
     }
 
-    /// How it is known which those are.
+    /// Origin of the packet cores, as text.
     pub fn cores_from(&self) -> &'static str {
         self.cores_from
     }
 
-    /// What the host is.
     pub fn role(&self) -> HostRole {
         self.role
     }
 
-    /// The boot line.
     pub fn boot(&self) -> &BootLine {
         &self.boot
     }
 
-    /// Cores that are online.
     pub fn online(&self) -> CoreSet {
         self.core_list("/sys/devices/system/cpu/online").unwrap_or_default()
     }
 
-    /// The others: those that do the rest.
+    /// Online cores other than the packet cores.
     pub fn housekeeping(&self) -> CoreSet {
         self.online().without(&self.cores)
     }
 
-    /// A file's text; None where it is not there or can't be read.
+    /// Text of a file. `None` if the file is absent or unreadable.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         match self.record.readings.get(name)? {
             Reading::Text(text) => Some(text),
@@ -122,22 +117,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What was read of a file; None where it is not there.
+    /// Reading of a file. `None` if the file is absent.
     pub fn reading(&self, name: &str) -> Option<&'a Reading> {
         self.record.readings.get(name)
     }
 
-    /// A number that a file holds.
+    /// Number in a file.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.text(name)?.trim().parse().ok()
     }
 
-    /// A list of cores that a file holds.
+    /// Core list in a file.
     pub fn core_list(&self, name: &str) -> Option<CoreSet> {
         CoreSet::parse(self.text(name)?.trim()).ok()
     }
 
-    /// The word in brackets of a choice: `always [madvise] never`.
+    /// Chosen word of a file with alternatives: `madvise` in `always [madvise] never`.
     pub fn choice(&self, name: &str) -> Option<&'a str> {
         let text = self.text(name)?;
         Some(
@@ -147,7 +142,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Why a file says nothing: it may not be read, or is not there.
+    /// Judgement if a file is unreadable or absent.
     pub fn missing(&self, name: &str) -> Judgement {
         match self.record.readings.get(name) {
             Some(Reading::Unreadable(why)) => Judgement::unseen(format!("{name}: {why}")),
@@ -155,7 +150,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Files whose names begin and end so, with what is between, and their text.
+    /// Files with the given prefix and suffix: the part of the name in between, and the text.
     pub fn each<'v>(
         &'v self,
         before: &'v str,
@@ -171,8 +166,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Of such files those whose names have the number of a core between, one that is to be left alone, with their trimmed text; in the
-    /// order of the cores.
+    /// Files of [`Self::each`] with a packet core's number between prefix and suffix: the core and the
+    /// trimmed text, ordered by core.
     pub fn each_core(&self, before: &str, behind: &str) -> Vec<(u32, &'a str)> {
         let each = self.each(before, behind);
         let mut found: Vec<(u32, &str)> = each
@@ -183,19 +178,20 @@ impl<'a> View<'a> {
         found
     }
 
-    /// Whether anybody has asked for the interrupt of that number: /proc/interrupts lists those alone. None where that can't be read.
+    /// Whether the interrupt of that number is in use: /proc/interrupts lists only those. `None` if that file
+    /// cannot be read.
     pub fn is_interrupt_used(&self, number: &str) -> Option<bool> {
         let mut lines = self.text("/proc/interrupts")?.lines();
         Some(lines.any(|line| line.split_once(':').is_some_and(|(name, _)| name.trim() == number)))
     }
 
-    /// Whether anything of that name is there, readable or not.
+    /// Whether the record has a reading of that name, readable or not.
     pub fn has(&self, name: &str) -> bool {
         self.record.readings.contains_key(name)
     }
 
-    /// The value of an option of the kernel's configuration: "y", "m", "250"; "n" where it is said not to be set. None where the
-    /// configuration is not known, or does not say.
+    /// Value of a kernel configuration option: "y", "m", "250"; "n" if it is explicitly not set. `None` if
+    /// the configuration is unknown or does not mention the option.
     pub fn config(&self, option: &str) -> Option<&'a str> {
         self.text(KERNEL_CONFIG)?.lines().find_map(|line| {
             if line.strip_prefix("# ").and_then(|rest| rest.strip_suffix(" is not set")) == Some(option) {
@@ -205,38 +201,36 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Whether the kernel's configuration is known.
     pub fn knows_config(&self) -> bool {
         self.text(KERNEL_CONFIG).is_some_and(|text| !text.is_empty())
     }
 
-    /// The first value of a line `name : value` of /proc/cpuinfo.
+    /// First value of a line `name : value` in /proc/cpuinfo.
     pub fn processor_field(&self, name: &str) -> Option<&'a str> {
         let lines = self.text("/proc/cpuinfo")?.lines().filter_map(|line| line.split_once(':'));
         lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
     }
 
-    /// Whether the processor says so.
+    /// Whether /proc/cpuinfo lists the flag.
     pub fn processor_flag(&self, flag: &str) -> bool {
         self.processor_field("flags").is_some_and(|flags| flags.split(' ').any(|one| one == flag))
     }
 
-    /// From the first to the second reading, in s; None without a second one.
+    /// Time between the two readings, in s. `None` without a second reading.
     pub fn seconds(&self) -> Option<f64> {
         (self.record.interval_ns > 0).then_some(self.record.interval_ns as f64 / 1e9)
     }
 
-    /// Both readings of a file.
     pub fn both(&self, name: &str) -> Option<(&'a str, &'a str)> {
         self.text(name).zip(self.text(&format!("{name}{LATER}")))
     }
 
-    /// All threads, as they were first.
+    /// All threads, from the first reading.
     pub fn tasks(&self) -> &[Task] {
         self.tasks.get_or_init(|| self.text(TASKS).map(tasks).unwrap_or_default())
     }
 
-    /// Threads that ran on these cores between the two readings, and for how long in s; longest first.
+    /// Threads that ran on these cores between the two readings, with their CPU time in s, longest first.
     pub fn ran_on(&self, cores: &CoreSet) -> Vec<(Task, f64)> {
         let later = self.text(&format!("{TASKS}{LATER}")).map(tasks).unwrap_or_default();
         let own = self.number(SELF);
@@ -256,8 +250,9 @@ impl<'a> View<'a> {
     fn looks_like(&self) -> HostRole {
         let files = ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"];
         let said = self.text("/proc/1/environ").is_some_and(|text| text.contains("container="));
-        // A whole machine may have been made of a container's files; there the kernel's own threads are seen, and the names of the
-        // machine are the first ones. In a container that sees its host's processes (--pid=host) they are its own.
+        // A complete machine may run from a container's files. There, kernel threads are visible, and the UTS
+        // namespace is the initial one. A container that sees its host's processes (--pid=host) also sees
+        // kernel threads, but has its own UTS namespace.
         let own_names = self.text("/proc/self/ns/uts").is_some_and(|names| names.trim() != FIRST_NAMES);
         if (said || files.iter().any(|name| self.has(name)))
             && (own_names || !self.tasks().iter().any(|task| task.is_kernel))
@@ -277,7 +272,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Lines of the table of tasks; those that are none are left out.
+/// Parses the lines of the task table; invalid lines are skipped.
 fn tasks(text: &str) -> Vec<Task> {
     let task = |line: &str| {
         let mut parts = line.splitn(9, ' ');

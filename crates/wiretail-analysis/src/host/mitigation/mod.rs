@@ -1,8 +1,9 @@
-//! What a cause of delay is, and what helps against it: one entry a kind, and entries of their own for names that need
-//! something else.
+//! Mitigations per cause of delay: one entry per kind of cause, and separate entries for names that need
+//! different steps.
 //!
-//! What a setting of the host can mend is said by the rule of the audit that judges it, which the plan of a host cites, too: an
-//! entry refers to rules and says what they do against its cause. Steps of its own are those that no rule can see.
+//! If a host setting helps, the entry refers to the audit rule that checks the setting and explains its
+//! effect on the cause. The plan of a host cites the same rules. Only steps that no rule can check are
+//! written out in the table.
 
 use wiretail_schema::causes::mitigation::{Mitigation, Source};
 use wiretail_schema::causes::{CPU_LOAD_LATE, CPU_LOAD_NEIGHBOUR, CauseKind, HOST_TICK, WAKING};
@@ -13,7 +14,7 @@ mod table;
 
 use table::*;
 
-/// What a cause is and what helps.
+/// Explanation of a cause, with its mitigation steps and sources.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     what: &'static str,
@@ -22,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The steps, with what the rules of the audit say that they name.
+    /// Mitigation steps, with references to audit rules replaced by the mitigations of these rules.
     fn steps(&self) -> Vec<String> {
         let said = |rule: &Rule| format!("{} [{}]", rule.mitigation.replace("{cores}", "CORES"), rule.id);
         let named = |step: &&str| {
@@ -33,7 +34,7 @@ impl Entry {
     }
 }
 
-/// What helps against a cause: of this kind, with this name.
+/// Mitigation of a cause of the given kind and name.
 pub fn mitigation(kind: CauseKind, name: &str) -> Mitigation {
     let entry = entry(kind, name);
     Mitigation { what: entry.what, steps: entry.steps(), sources: entry.sources }
@@ -65,7 +66,7 @@ fn entry(kind: CauseKind, name: &str) -> &'static Entry {
     }
 }
 
-/// By the kernel's function that another core has run here.
+/// Entry for a kernel function that another core ran here.
 fn function(name: &str) -> &'static Entry {
     match name {
         _ if name.contains("flush_tlb")
@@ -84,7 +85,7 @@ fn function(name: &str) -> &'static Entry {
     }
 }
 
-/// By the softirq's name in the trace.
+/// Entry for a softirq, by its name in the trace.
 fn softirq(name: &str) -> &'static Entry {
     match name {
         "NET_RX" | "NET_TX" => &NET_SOFTIRQ,
@@ -95,7 +96,7 @@ fn softirq(name: &str) -> &'static Entry {
     }
 }
 
-/// By the task's name: the kernel's own threads have ways of their own.
+/// Entry for a task, by its name. Kernel threads need different steps.
 fn task(name: &str) -> &'static Entry {
     match name {
         _ if name.starts_with("kworker/") => &KWORKER,
@@ -131,14 +132,11 @@ mod tests {
     ];
 
     #[test]
-    fn every_kind_has_something_that_helps_and_a_source() {
+    fn every_cause_kind_has_steps_and_sources() {
         for kind in KINDS {
             let mitigation = mitigation(kind, "");
             assert!(mitigation.what.ends_with('.') && !mitigation.steps.is_empty(), "{kind:?}");
-            assert!(
-                mitigation.steps.iter().all(|step| !step.contains('{')),
-                "a rule that is not: {mitigation:?}"
-            );
+            assert!(mitigation.steps.iter().all(|step| !step.contains('{')), "unknown rule: {mitigation:?}");
             assert!(!mitigation.sources.is_empty(), "{kind:?}");
             for source in mitigation.sources {
                 assert!(source.url.starts_with("https://") && !source.title.is_empty(), "{kind:?}");
@@ -147,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_the_audit() {
+    fn steps_quote_audit_rules() {
         let steps = mitigation(CauseKind::Nmi, "").steps;
         assert!(steps[0].ends_with("sysctl kernel.nmi_watchdog=0 [nmi-watchdog]"), "{steps:?}");
         assert!(mitigation(CauseKind::Timer, "").steps[0].contains("nohz_full=CORES"));
     }
 
     #[test]
-    fn names_that_need_something_else_have_it() {
+    fn selects_entries_by_name() {
         let of = |kind, name| entry(kind, name);
         assert_eq!(of(CauseKind::FunctionCall, "flush_tlb_func"), &TLB_SHOOTDOWN);
         assert_eq!(of(CauseKind::FunctionCall, "ipi_mb"), &MEMBARRIER);

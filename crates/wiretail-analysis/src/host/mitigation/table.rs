@@ -1,4 +1,4 @@
-//! The entries: what happens, what to do, where it is documented. `{nohz-full}` stands for what that rule of the audit says.
+//! Entries: explanation, steps, and sources. `{nohz-full}` is replaced by the mitigation of that audit rule.
 
 use wiretail_schema::causes::mitigation::Source;
 
@@ -24,29 +24,30 @@ const SYSCTL_KERNEL: Source = Source {
 };
 
 pub(super) const TIMER: Entry = Entry {
-    what: "The kernel's tick: on a busy core it comes CONFIG_HZ times a second (100 to 1000), to account time, run \
-           timers and let the scheduler look around.",
+    what: "Kernel tick: on a busy core it fires CONFIG_HZ times per second (100 to 1000) to account time, run timers \
+        and invoke the scheduler.",
     steps: &[
-        "A core with a single runnable task goes without the tick; another core has to keep the time: {nohz-full}",
+        "Make the core tickless; it must have a single runnable task, and another core must keep the time: {nohz-full}",
         "A second runnable task brings the tick back: {isolcpus}; {tasks}",
-        "In a virtual machine the host's tick interrupts, too: nohz_full= belongs on the host's core as well.",
-        "Timeouts of the program's own (timers, poll and epoll with a timeout) come by the same interrupt: poll without \
-         them on this core.",
+        "In a virtual machine, the host's tick interrupts as well: also set nohz_full= for the host's core.",
+        "Timeouts of the program itself (timers, poll and epoll with a timeout) use the same interrupt: poll without \
+        timeouts on this core.",
     ],
     sources: &[NO_HZ, PARAMETERS],
 };
 
 pub(super) const TLB_SHOOTDOWN: Entry = Entry {
-    what: "A thread took memory out of use or changed its protection (munmap, madvise, mprotect, a freed heap, an ended \
-           thread's stack); each core that runs a thread of the same program is interrupted to forget the old addresses.",
+    what: "A thread unmapped memory or changed its protection (munmap, madvise, mprotect, a freed heap, the stack of \
+        a thread that ended). Every core that runs a thread of the same program is interrupted to invalidate the old \
+        addresses.",
     steps: &[
-        "Take memory once, before packets come, and keep it: memory pools, no munmap, no madvise(MADV_DONTNEED), no \
-         mprotect while packets are processed.",
-        "With glibc keep free from giving memory back: M_TRIM_THRESHOLD -1 and M_MMAP_MAX 0 by mallopt, or \
-         MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_MAX_ in the environment.",
-        "Put what allocates (logging, rule reload, statistics) into a process of its own: only cores that run threads of \
-         the same address space are interrupted.",
-        "Switch off what moves pages by itself: {thp}; {numa-balancing}; {compaction}",
+        "Allocate memory once, before packets arrive, and keep it: use memory pools, and no munmap, \
+        madvise(MADV_DONTNEED) or mprotect while packets are processed.",
+        "With glibc, prevent free() from returning memory: set M_TRIM_THRESHOLD to -1 and M_MMAP_MAX to 0 with \
+        mallopt, or set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_MAX_ in the environment.",
+        "Move code that allocates (logging, rule reload, statistics) into a separate process: only cores that run \
+        threads of the same address space are interrupted.",
+        "Disable features that move pages in the background: {thp}; {numa-balancing}; {compaction}",
     ],
     sources: &[
         Source { title: "Linux: the TLB", url: "https://docs.kernel.org/arch/x86/tlb.html" },
@@ -64,13 +65,13 @@ pub(super) const TLB_SHOOTDOWN: Entry = Entry {
 };
 
 pub(super) const MEMBARRIER: Entry = Entry {
-    what: "A thread called membarrier with an expedited command: each core that runs a thread of its program (or of a \
-           registered one) is interrupted to execute a memory barrier.",
+    what: "A thread called membarrier with an expedited command: every core that runs a thread of the same program \
+        (or of a registered one) is interrupted to execute a memory barrier.",
     steps: &[
-        "See in the table of senders which thread calls it: user-space RCU, garbage collectors and just-in-time compilers \
-         do. Let it do so while no packets count, or in another process.",
-        "Programs with liburcu: the flavours qsbr and mb do without membarrier.",
-        "Where the caller may wait, MEMBARRIER_CMD_GLOBAL interrupts nobody (it is refused on a kernel with nohz_full=).",
+        "Find the calling thread in the table of senders: user-space RCU, garbage collectors and just-in-time \
+        compilers call membarrier. Call it outside of the measurement, or in another process.",
+        "In programs with liburcu, use the flavours qsbr or mb, which do not call membarrier.",
+        "If the caller may wait, use MEMBARRIER_CMD_GLOBAL, which interrupts no core (kernels with nohz_full= reject it).",
     ],
     sources: &[
         Source { title: "membarrier(2)", url: "https://man7.org/linux/man-pages/man2/membarrier.2.html" },
@@ -79,12 +80,12 @@ pub(super) const MEMBARRIER: Entry = Entry {
 };
 
 pub(super) const CODE_PATCHING: Entry = Entry {
-    what: "The kernel changed its own code (a static key, a tracepoint, a probe, a BPF trampoline, a module): all cores are \
-           interrupted so that none runs the old one.",
+    what: "The kernel patched its own code (a static key, a tracepoint, a probe, a BPF trampoline, a module): all \
+        cores are interrupted so that none of them runs the old code.",
     steps: &[
-        "Do not switch tracing, perf, BPF programs, firewall rules or modules while packets count: it happens at each \
-         beginning and end, not in between.",
-        "isolcpus= and nohz_full= do not keep it off a core.",
+        "Do not enable or disable tracing, perf, BPF programs, firewall rules or modules during the measurement: the \
+        kernel patches its code when these start and stop, not in between.",
+        "isolcpus= and nohz_full= do not prevent these interrupts.",
     ],
     sources: &[Source {
         title: "Linux mailing list: deferring kernel text patching interrupts for isolated cores",
@@ -93,11 +94,11 @@ pub(super) const CODE_PATCHING: Entry = Entry {
 };
 
 pub(super) const STEERING: Entry = Entry {
-    what: "Another core received a packet and steered it here (receive packet steering): this core is interrupted to take \
-           it.",
+    what: "Another core received a packet and steered it to this core (receive packet steering), which is \
+        interrupted to process the packet.",
     steps: &[
-        "Switch steering off for every interface: {rps}",
-        "Receive flow steering follows the application's core: net.core.rps_sock_flow_entries=0 switches it off.",
+        "Disable steering on every interface: {rps}",
+        "Set net.core.rps_sock_flow_entries=0 to disable receive flow steering, which follows the application's core.",
     ],
     sources: &[Source {
         title: "Linux: scaling in the networking stack (RSS, RPS, RFS)",
@@ -106,8 +107,8 @@ pub(super) const STEERING: Entry = Entry {
 };
 
 pub(super) const DEFERRED_FREE: Entry = Entry {
-    what: "Another core is done with packet buffers that were allocated here, and hands them back to be freed here.",
-    steps: &["net.core.skb_defer_max=0 has them freed where they were used."],
+    what: "Another core finished with packet buffers that were allocated on this core and returned them to be freed here.",
+    steps: &["Set net.core.skb_defer_max=0: the core that used the buffers then frees them."],
     sources: &[Source {
         title: "Linux: /proc/sys/net (skb_defer_max)",
         url: "https://docs.kernel.org/admin-guide/sysctl/net.html",
@@ -115,40 +116,40 @@ pub(super) const DEFERRED_FREE: Entry = Entry {
 };
 
 pub(super) const WAKEUP: Entry = Entry {
-    what: "Another core woke a thread that sleeps on this one: often the device's own, because a packet came for it.",
+    what: "Another core woke a thread that sleeps on this core, often the device's thread because a packet arrived.",
     steps: &[
-        "A device that polls is not woken: DPDK, AF_XDP or sockets with busy polling.",
-        "Where it is another thread (the senders say who woke it, tasks who then ran): keep that one off this core.",
+        "Poll instead of sleeping (DPDK, AF_XDP or sockets with busy polling): a polling device is not woken.",
+        "Keep other threads off this core: the table of senders shows which task woke the thread, the tasks show which thread then ran.",
     ],
     sources: &[NAPI, KTHREADS],
 };
 
 pub(super) const FUNCTION_CALL: Entry = Entry {
-    what: "Another core had the kernel run a function here by an interrupt, and often waited until it was done.",
+    what: "Another core interrupted this one to run a kernel function here, and often waited for it to complete.",
     steps: &[
-        "The table of senders says which task asked for it, and in which system call: have it done before the packets \
-         come, or not at all.",
-        "Keep administration out of the time that counts: perf, tracing, loading of modules and BPF programs, changes of \
-         settings, cores that go on- or offline.",
+        "Find the requesting task and its system call in the table of senders: make that call before the packets \
+        arrive, or not at all.",
+        "Do no administration during the measurement: perf, tracing, loading of modules and BPF programs, changes of \
+        settings, taking cores online or offline.",
     ],
     sources: &[KTHREADS],
 };
 
 pub(super) const RESCHEDULE: Entry = Entry {
-    what: "A task was woken that is to run on this core, or may: another core interrupted this one to have it choose anew.",
+    what: "Another core woke a task that may run on this core and interrupted it to make its scheduler choose again.",
     steps: &[
-        "Leave nobody who may run there: {isolcpus}; {tasks}",
-        "Threads of the device itself that are pinned to the same core wake each other there: give them cores of their own.",
+        "Keep all other tasks off the core: {isolcpus}; {tasks}",
+        "Give each thread of the device its own core: threads pinned to one core wake each other there.",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };
 
 pub(super) const VECTOR: Entry = Entry {
-    what: "An interrupt of the processor's own: irq_work for work that the kernel puts off (perf, tracing, printk), others \
-           for temperature, machine checks or the hypervisor.",
+    what: "Interrupt raised by the processor itself: irq_work for deferred kernel work (perf, tracing, printk), \
+        others for temperature, machine checks or the hypervisor.",
     steps: &[
-        "irq_work: no perf, tracing or kernel messages while packets count.",
-        "thermal_apic: the processor throttles itself; look at cooling and power limits.",
+        "irq_work: avoid perf, tracing and kernel messages during the measurement.",
+        "thermal_apic: the processor throttles itself; check cooling and power limits.",
     ],
     sources: &[KTHREADS],
 };
@@ -156,8 +157,8 @@ pub(super) const VECTOR: Entry = Entry {
 pub(super) const IRQ: Entry = Entry {
     what: "A device's interrupt is handled on the packet core.",
     steps: &[
-        "Move it, and keep it from being moved back: {irq-affinity}; {interrupts}; {irqbalance}",
-        "A network interface's own: {nic-queues}",
+        "Move the interrupt to another core, and prevent it from moving back: {irq-affinity}; {interrupts}; {irqbalance}",
+        "If it belongs to a NIC: {nic-queues}",
     ],
     sources: &[
         Source {
@@ -169,11 +170,11 @@ pub(super) const IRQ: Entry = Entry {
 };
 
 pub(super) const NET_SOFTIRQ: Entry = Entry {
-    what: "The kernel receives or sends packets on the packet core, of the device's own links or of others.",
+    what: "The kernel receives or sends packets on the packet core, on the device's own links or on others.",
     steps: &[
-        "If it is the device's own receiving it is part of its work: busy polling in user space (AF_XDP, DPDK) does without.",
-        "Else let the interfaces interrupt other cores, and start other network traffic from there: {irq-affinity}",
-        "Nor should other cores steer theirs here: {rps}",
+        "Receiving for the device itself is part of its work; busy polling in user space (AF_XDP, DPDK) avoids this softirq.",
+        "Otherwise route the NICs' interrupts to other cores, and start other network traffic from there: {irq-affinity}",
+        "Stop other cores from steering packets to this one: {rps}",
     ],
     sources: &[
         KTHREADS,
@@ -185,29 +186,29 @@ pub(super) const NET_SOFTIRQ: Entry = Entry {
 };
 
 pub(super) const TIMER_SOFTIRQ: Entry = Entry {
-    what: "Timers that the kernel or a program set on this core have run out.",
+    what: "Timers that the kernel or a program set on this core expired.",
     steps: &[
-        "With isolation, unpinned timers go to other cores: {nohz-full}",
-        "Keep system calls that set timers off the core; take the core offline and online again before the device starts: \
-         recurring timers move away.",
+        "Isolate the core, so that unpinned timers move to other cores: {nohz-full}",
+        "Keep system calls that set timers off the core. Take the core offline and online again before the device \
+        starts, so that recurring timers move to other cores.",
     ],
     sources: &[KTHREADS, NO_HZ],
 };
 
 pub(super) const RCU_SOFTIRQ: Entry = Entry {
-    what: "The kernel frees what nobody reads any more (RCU callbacks).",
+    what: "RCU callbacks: the kernel frees memory that no reader uses any more.",
     steps: &[
-        "Callbacks then run in threads, rcuo..., which the packet core need not wake: {rcu-nocbs}",
+        "Offload the callbacks to rcuo... threads, which the packet core does not have to wake: {rcu-nocbs}",
         "Bind those threads to other cores (taskset, a cpuset).",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };
 
 pub(super) const SCHED_SOFTIRQ: Entry = Entry {
-    what: "The scheduler compares the cores' loads and moves tasks.",
+    what: "The scheduler compares the load of the cores and moves tasks.",
     steps: &[
-        "Take the core out of balancing: {isolcpus}; {cpuset-partition}",
-        "It is rarer without the tick, from which it starts: {nohz-full}",
+        "Exclude the core from load balancing: {isolcpus}; {cpuset-partition}",
+        "Make the core tickless: the tick triggers load balancing: {nohz-full}",
     ],
     sources: &[
         KTHREADS,
@@ -217,17 +218,20 @@ pub(super) const SCHED_SOFTIRQ: Entry = Entry {
 };
 
 pub(super) const SOFTIRQ: Entry = Entry {
-    what: "Work that an interrupt on this core left for later.",
+    what: "Work that an interrupt on this core deferred.",
     steps: &[
-        "Force the device whose driver leaves it (block device, network interface) to interrupt another core.",
-        "Start input and output of that device from other cores.",
+        "Find the device that defers the work (block device, NIC), and route its interrupts to another core.",
+        "Start input and output on that device from other cores.",
     ],
     sources: &[KTHREADS],
 };
 
 pub(super) const NMI: Entry = Entry {
-    what: "The non-maskable interrupt: perf's hardware counters, or the watchdog that looks for a hung core.",
-    steps: &["Switch the watchdog off: {nmi-watchdog}", "No perf with hardware events while packets count."],
+    what: "Non-maskable interrupt: perf's hardware counters, or the watchdog that detects hung cores.",
+    steps: &[
+        "Disable the watchdog: {nmi-watchdog}",
+        "Do not use perf with hardware events during the measurement.",
+    ],
     sources: &[
         SYSCTL_KERNEL,
         Source {
@@ -238,11 +242,11 @@ pub(super) const NMI: Entry = Entry {
 };
 
 pub(super) const TASK: Entry = Entry {
-    what: "The scheduler let another task run on the packet core.",
+    what: "The scheduler ran another task on the packet core.",
     steps: &[
-        "Keep tasks off the core, as host.isolate of an experiment does for each trial: {isolcpus}; {tasks}",
-        "Give the device's thread a real-time priority (chrt -f 50): ordinary tasks then wait.",
-        "A task with a higher real-time priority than the device's is somebody's decision: move it, or lower it.",
+        "Keep other tasks off the core, as host.isolate of an experiment does for each trial: {isolcpus}; {tasks}",
+        "Give the device's thread a real-time priority (chrt -f 50), so that ordinary tasks wait.",
+        "If a task has a higher real-time priority than the device's thread, move the task or lower its priority.",
     ],
     sources: &[
         PARAMETERS,
@@ -252,22 +256,22 @@ pub(super) const TASK: Entry = Entry {
 };
 
 pub(super) const KWORKER: Entry = Entry {
-    what: "A worker thread of the kernel did queued work on the packet core.",
+    what: "A kernel worker thread ran queued work on the packet core.",
     steps: &[
-        "Unbound workers go to the other cores: {workqueue}",
-        "Bound ones work for whoever queued it on this core: keep system calls and interrupts off it. A real-time priority \
-         of the device's thread makes them wait.",
+        "Restrict unbound workers to the other cores: {workqueue}",
+        "Bound workers run work that was queued on this core: keep system calls and interrupts off it. A real-time \
+        priority of the device's thread makes them wait.",
     ],
     sources: &[KTHREADS],
 };
 
 pub(super) const FAIR_SERVER: Entry = Entry {
-    what: "A real-time thread had kept the core for most of a second while an ordinary task waited; the kernel then let \
-           that one run, for up to 50 ms of each second.",
+    what: "A real-time thread kept the core busy for most of a second while an ordinary task waited. The kernel then \
+        ran that task, for up to 50 ms of each second.",
     steps: &[
-        "Leave no ordinary task on the core that waits: {isolcpus}; {workqueue}",
-        "Since Linux 6.12 its budget can be taken away; a task that starves there can hang the system: {fair-server}",
-        "Before, the throttling of real-time threads did the same, with the same danger: {rt-throttling}",
+        "Keep ordinary tasks off the core: {isolcpus}; {workqueue}",
+        "From Linux 6.12 on, set the budget of the fair server to 0; a task that starves can then hang the system: {fair-server}",
+        "Before Linux 6.12, disable the throttling of real-time threads, with the same risk: {rt-throttling}",
     ],
     sources: &[
         Source {
@@ -282,12 +286,12 @@ pub(super) const FAIR_SERVER: Entry = Entry {
 };
 
 pub(super) const PAGE_FAULT: Entry = Entry {
-    what: "The program touched memory that had an address but no page yet (or one to be copied); the kernel had to provide \
-           it first.",
+    what: "The program accessed memory that had an address but no page yet (or a page to be copied), and the kernel \
+        had to provide the page first.",
     steps: &[
-        "mlockall(MCL_CURRENT | MCL_FUTURE) at the start has all memory there from then on, if it may; huge pages make faults rarer: {locked-memory}; {hugepages}",
-        "Map with MAP_POPULATE, or madvise(MADV_POPULATE_WRITE), and touch the stacks of threads once.",
-        "No fork while packets are processed, as it has every page written copied.",
+        "Call mlockall(MCL_CURRENT | MCL_FUTURE) at the start, which keeps all memory resident if the limit allows it; huge pages reduce the number of faults: {locked-memory}; {hugepages}",
+        "Map memory with MAP_POPULATE, or call madvise(MADV_POPULATE_WRITE), and touch the threads' stacks once.",
+        "Do not fork while packets are processed: after a fork, the first write to each page copies it.",
     ],
     sources: &[
         Source { title: "mlockall(2)", url: "https://man7.org/linux/man-pages/man2/mlockall.2.html" },
@@ -297,11 +301,11 @@ pub(super) const PAGE_FAULT: Entry = Entry {
 };
 
 pub(super) const ASLEEP: Entry = Entry {
-    what: "The device's thread slept when the packet came, or waited for something else (a lock, a file, a timeout).",
+    what: "The device's thread was asleep when the packet arrived, or waited for something else (a lock, a file, a timeout).",
     steps: &[
-        "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a core of its own.",
-        "If it must sleep, it wakes sooner with a real-time priority and from shallow idle states: {idle-states}",
-        "Take files, logs and locks out of the packet thread.",
+        "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
+        "If it must sleep, use a real-time priority and shallow idle states to shorten the wakeup: {idle-states}",
+        "Remove file access, logging and locks from the packet thread.",
     ],
     sources: &[
         NAPI,
@@ -314,12 +318,12 @@ pub(super) const ASLEEP: Entry = Entry {
 };
 
 pub(super) const PAUSED: Entry = Entry {
-    what: "The core stood still and its kernel has no event for it: the hypervisor ran something else on the physical core, \
-           or the firmware took it (system management interrupt).",
+    what: "The core stopped and its kernel recorded no event: the hypervisor ran something else on the physical \
+        core, or the firmware took it (system management interrupt).",
     steps: &[
-        "Virtual machine: a physical core for each virtual one, isolated on the host, and neither cores nor memory overcommitted: {vcpu-pinning}; {isolcpus}; {nohz-full}",
-        "Bare metal: look for system management interrupts with the kernel's hwlat tracer, and switch off their sources: {smi}",
-        "A machine that others share can't be made quiet: measure elsewhere.",
+        "Virtual machine: give each vCPU a physical core that is isolated on the host, and overcommit neither cores nor memory: {vcpu-pinning}; {isolcpus}; {nohz-full}",
+        "Bare metal: detect system management interrupts with the kernel's hwlat tracer, and disable their sources: {smi}",
+        "If the machine is shared with others, measure on another machine.",
     ],
     sources: &[
         Source {
@@ -331,10 +335,10 @@ pub(super) const PAUSED: Entry = Entry {
 };
 
 pub(super) const DEVICE: Entry = Entry {
-    what: "The device's own thread ran all the time and nothing took the core from it: its program needed that long.",
+    what: "The device's own thread ran without interruption: the program itself took this long.",
     steps: &[
-        "This is not interference: look into the program (perf record on its core), at packets that need more work (rules, \
-         fragments, new flows) and at what it does between packets (timers, statistics, logs).",
+        "This is not interference: profile the program (perf record on its core), and check packets that need more \
+        work (rules, fragments, new flows) and work between packets (timers, statistics, logs).",
     ],
     sources: &[Source {
         title: "perf-record(1)",
@@ -343,10 +347,10 @@ pub(super) const DEVICE: Entry = Entry {
 };
 
 pub(super) const BURST: Entry = Entry {
-    what: "Packets came faster than the device forwards one, and this one waited for those before it.",
+    what: "Packets arrived faster than the device forwards them, and this packet waited for the packets ahead of it.",
     steps: &[
-        "It follows from the traffic: compare with traffic.burst = 1, or a lower rate.",
-        "More cores (receive side scaling), or less work a packet, empty the queue sooner.",
+        "The traffic causes this delay: compare with traffic.burst = 1, or with a lower rate.",
+        "Use more cores (receive side scaling), or reduce the work per packet, to drain the queue sooner.",
     ],
     sources: &[Source {
         title: "RFC 2544, section 21: bursty traffic",
@@ -355,10 +359,10 @@ pub(super) const BURST: Entry = Entry {
 };
 
 pub(super) const HOST_TICKS: Entry = Entry {
-    what: "The virtual core stood still at the beat of a kernel's tick, without a tick of its own: the host's kernel took its timer interrupt on the physical core below.",
+    what: "The vCPU stopped at the period of a kernel tick, but had no tick itself: the host's kernel handled its timer interrupt on the physical core.",
     steps: &[
-        "On the host, for the physical core that the virtual one is pinned to: {vcpu-pinning}; {isolcpus}; {nohz-full}",
-        "A guest can't mend it: without access to the host, count it as the floor of this machine.",
+        "On the host, for the physical core to which the vCPU is pinned: {vcpu-pinning}; {isolcpus}; {nohz-full}",
+        "A guest cannot change this: without access to the host, treat it as the noise floor of this machine.",
     ],
     sources: &[Source {
         title: "Linux: NO_HZ, reducing scheduling-clock ticks",
@@ -367,11 +371,11 @@ pub(super) const HOST_TICKS: Entry = Entry {
 };
 
 pub(super) const WAKING_UP: Entry = Entry {
-    what: "The packet was there and the device's core had been sent the interrupt that wakes it: until the core took it passed this time. A core that idles has left a sleep state, or a hypervisor has had to let a halted virtual processor run again.",
+    what: "The packet had arrived, and the wakeup interrupt had been sent to the device's core. This is the time until the core handled it: an idle core had to leave its idle state, or the hypervisor had to resume a halted vCPU.",
     steps: &[
-        "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a core of its own.",
-        "Keep the core from idle states: {idle-states}",
-        "In a virtual machine: let the guest poll before it halts (cpuidle-haltpoll), or the host, and pin the virtual core: {halt-polling}; {vcpu-pinning}",
+        "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
+        "Disable deep idle states of the core: {idle-states}",
+        "In a virtual machine, let the guest (cpuidle-haltpoll) or the host poll before the vCPU halts, and pin the vCPU: {halt-polling}; {vcpu-pinning}",
     ],
     sources: &[
         Source {
@@ -390,11 +394,11 @@ pub(super) const WAKING_UP: Entry = Entry {
 };
 
 pub(super) const LATE_SENDER: Entry = Entry {
-    what: "The load generator was held up, and sent the packets that were due meanwhile together: this is the measurement's own doing and not the device's.",
+    what: "The load generator stalled, then sent all packets that were due in one burst. The measurement caused this delay, not the device.",
     steps: &[
-        "Give the load generator a core of its own with real-time priority (host.isolate, host.fifo), and let it spin (traffic.pacing = \"spin\") where there are cores enough.",
-        "See its lateness under Validity in the run's report; a lower traffic.late-limit makes such trials invalid.",
-        "Measure on a machine that is not shared, or with hardware that sends by the clock.",
+        "Give the load generator a dedicated core and real-time priority (host.isolate, host.fifo), and let it spin (traffic.pacing = \"spin\") if there are enough cores.",
+        "Check its lateness under Validity in the run's report; lower traffic.late-limit to make such trials invalid.",
+        "Measure on a machine that is not shared, or with hardware that sends at set times.",
     ],
     sources: &[Source {
         title: "RFC 2330, section 10.2: wire time and host time",
@@ -403,10 +407,10 @@ pub(super) const LATE_SENDER: Entry = Entry {
 };
 
 pub(super) const LOAD: Entry = Entry {
-    what: "Packets came evenly, and for a while the device took longer for each than the time to the next one.",
+    what: "Packets arrived evenly, but for a while the device took longer per packet than the time between packets.",
     steps: &[
-        "Offer less: several values of traffic.rate show from which rate on the queue no longer empties.",
-        "More cores (receive side scaling), or less work a packet, empty the queue sooner.",
+        "Lower the rate: run several values of traffic.rate to find the rate at which the queue no longer drains.",
+        "Use more cores (receive side scaling), or reduce the work per packet, to drain the queue sooner.",
     ],
     sources: &[Source {
         title: "RFC 2544, section 26.1: throughput",
@@ -415,10 +419,10 @@ pub(super) const LOAD: Entry = Entry {
 };
 
 pub(super) const BATCH: Entry = Entry {
-    what: "The packet was done, but the device sends packets of a batch together, or only after a time.",
+    what: "The packet was processed, but the device sends the packets of a batch together, or after a timeout.",
     steps: &[
-        "Send each packet as soon as it is done (the skeleton: dut.release = \"immediate\"), or make batches smaller.",
-        "Programs that collect packets until a timer runs out (DPDK's l2fwd drains each 100 us): shorten it.",
+        "Send each packet as soon as it is processed (skeleton: dut.release = \"immediate\"), or use smaller batches.",
+        "If the program collects packets until a timer expires (DPDK's l2fwd drains every 100 us), shorten the timer.",
     ],
     sources: &[Source {
         title: "DPDK: L2 forwarding sample application",
@@ -427,11 +431,11 @@ pub(super) const BATCH: Entry = Entry {
 };
 
 pub(super) const FEEDING: Entry = Entry {
-    what: "The core that sends the packets was interrupted between the first tap and the device: that is the testbed's \
-           doing, not the device's.",
+    what: "The core that sends the packets was interrupted between the first tap and the device: the testbed caused \
+        this delay, not the device.",
     steps: &[
-        "Take it as the measurement's own error, and do not blame the device for it.",
-        "Give the load generator an isolated core of its own, and apply there what helps against the cause that is named.",
+        "Treat it as measurement error and do not attribute it to the device.",
+        "Give the load generator a dedicated, isolated core, and apply the mitigation of the named cause to that core.",
     ],
     sources: &[KTHREADS],
 };

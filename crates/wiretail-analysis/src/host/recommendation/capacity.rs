@@ -1,9 +1,10 @@
-//! Leave capacity unused: how far below the break the tail begins to rise.
+//! Recommendation "spare capacity": how far below the breaking point the tail starts to rise.
 //!
-//! Of each device, whatever the rate: the *break* is what a search of rates found (the highest that meets a loss goal),
-//! else the rate from which on its trials are [overloaded](crate::comparison::overload). The tail *begins to rise* at the lowest rate
-//! from which on p99.9 is at least [half as long again](RISE) as the lowest one of the rates before, and its interval wholly
-//! above that one's; at every higher rate below the break, too.
+//! For each device, at all of its rates: the *breaking point* is the rate that a search found (the highest
+//! rate that meets a loss goal), or else the lowest rate at which its trials are
+//! [overloaded](crate::comparison::overload). The tail *starts to rise* at the lowest rate from which on
+//! p99.9 is at least [1.5 times](RISE) the lowest p99.9 at lower rates, with an interval entirely above that
+//! one's interval. This must hold for all higher rates below the breaking point as well.
 
 use wiretail_schema::host::recommendation::{
     Advice, DelayOf, Evidence, Origin, RateOf, Recommendation, Stand,
@@ -19,24 +20,24 @@ use crate::host::recommendation::sample::{Condition, SameHost, Seen, grouped};
 use crate::summary::verdict::percent;
 
 const TAIL: f64 = 99.9;
-/// A tail that is not so many times the quietest one has not risen, however sure the difference is.
+/// Minimum ratio of a risen tail to the lowest tail, however certain the difference is.
 const RISE: f64 = 1.5;
-/// Rates that the rise of the tail is shown by.
+/// Maximum number of rates shown as evidence for the rise of the tail.
 const SHOWN: usize = 6;
 
-/// What is known of one device under one kind of load.
+/// Measurements of one device under one kind of load.
 struct Device<'s, 'a> {
     name: String,
-    /// Its trials, those of searches among them.
+    /// Trials of the device, including those of searches.
     seen: Vec<&'s Seen<'a>>,
     searched: Vec<(&'a str, &'a Search)>,
-    /// Where it breaks, in packets a second.
+    /// Breaking point, in packets per second.
     breaks_pps: Option<u64>,
-    /// Where its tail begins to rise.
+    /// Rate at which the tail starts to rise.
     rises_pps: Option<u64>,
-    /// The highest rate that a search found to keep to its budget of delay.
+    /// Highest rate that a search found to meet the delay budget.
     keeps_pps: Option<u64>,
-    /// The highest rate of a trial that was no part of a search.
+    /// Highest rate of a trial outside of searches.
     highest_pps: Option<u64>,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let (stand, says) = if devices.is_empty() {
         (Stand::NoEvidenceYet, "No load was measured.".to_owned())
     } else if broken().next().is_none() {
-        let says = "No device was loaded until it broke: how much it has to spare is not known.";
+        let says = "No device was loaded to its breaking point, so its spare capacity is unknown.";
         (Stand::NoEvidenceYet, says.to_owned())
     } else {
         let each: Vec<(bool, String)> = broken().map(|(device, breaks)| device.advice(breaks)).collect();
@@ -57,9 +58,10 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     Recommendation {
         kind: Advice::SpareCapacity,
         title: "spare capacity".to_owned(),
-        advice: "Load a core well below what it can take: near its capacity every interrupt leaves a queue behind that is \
-                 slow to go, and the tail shows that before any packet is lost."
-            .to_owned(),
+        advice:
+            "Load a core well below its capacity: close to it, every interrupt leaves a queue that drains \
+            slowly, which the tail shows before any packet is lost."
+                .to_owned(),
         stand,
         says,
         evidence: devices.iter().flat_map(evidence).collect(),
@@ -72,30 +74,34 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
 }
 
 impl Device<'_, '_> {
-    /// Whether it was left some capacity, and what to do; of one that breaks at so many packets a second.
+    /// Whether the device was run with spare capacity, and the advice. `breaks` is its breaking point, in
+    /// packets per second.
     fn advice(&self, breaks: u64) -> (bool, String) {
         let share = |pps: u64| percent(pps as f64 / breaks as f64);
         let Self { name, .. } = self;
         let (limit, says) = match (self.rises_pps, self.keeps_pps) {
             (Some(rises), keeps) if keeps.is_none_or(|keeps| rises <= keeps) => (
                 Some(rises),
-                format!("{name}: p99.9 begins to rise at {} of the load that it breaks at", share(rises)),
+                format!("{name}: p99.9 starts to rise at {} of the breaking point", share(rises)),
             ),
             (_, Some(keeps)) => (
                 Some(keeps + 1),
+                format!("{name}: it meets its delay budget up to {} of the breaking point", share(keeps)),
+            ),
+            _ => (
+                None,
                 format!(
-                    "{name}: it keeps to its budget of delay up to {} of the load that it breaks at",
-                    share(keeps)
+                    "{name}: the breaking point is known, but not the rate at which the tail starts to rise"
                 ),
             ),
-            _ => (None, format!("{name}: where it breaks is known, where its tail begins to rise is not")),
         };
         match (self.highest_pps, limit) {
-            (Some(highest), Some(limit)) if highest < limit => {
-                (true, format!("{says}; outside of searches it was given {} at most.", share(highest)))
-            }
+            (Some(highest), Some(limit)) if highest < limit => (
+                true,
+                format!("{says}; outside of searches its load was at most {} of that.", share(highest)),
+            ),
             (_, Some(_)) => (false, format!("{says}: stay below that.")),
-            (_, None) => (false, format!("{says}: measure rates below.")),
+            (_, None) => (false, format!("{says}: measure lower rates.")),
         }
     }
 }
@@ -111,7 +117,7 @@ fn device<'s, 'a>(known: &'s Known<'a>, condition: &Condition, seen: Vec<&'s See
     let mut searched = Vec::new();
     for input in known.runs {
         for search in input.searches.iter().flat_map(|all| &all.searches) {
-            // One of its trials is this device's.
+            // Whether the trial belongs to this device.
             let is_its = |number: usize| {
                 let one = known
                     .seen
@@ -147,7 +153,7 @@ fn in_search<'a>(mut searches: impl Iterator<Item = &'a Search>, trial: &TrialRe
     searches.any(|search| search.trials.iter().any(|one| one.number == trial.number))
 }
 
-/// The rate from which on these trials are overloaded.
+/// Lowest rate at which these trials are overloaded.
 fn overloaded(seen: &[&Seen<'_>]) -> Option<u64> {
     let point = |one: &&Seen<'_>| LoadPoint {
         rate_pps: one.rate_pps(),
@@ -157,7 +163,7 @@ fn overloaded(seen: &[&Seen<'_>]) -> Option<u64> {
     overload(&seen.iter().map(point).collect::<Vec<_>>()).map(|found| found.rate_pps)
 }
 
-/// p99.9 by the rate, the lowest rate first; those with too few packets are left out.
+/// p99.9 per rate, in ascending order of rates. Trials with too few packets are left out.
 fn tails(seen: &[&Seen<'_>]) -> Vec<(u64, DelayOf)> {
     let mut rates: Vec<(u64, Vec<&Seen<'_>>)> = grouped(seen.iter().copied(), Seen::rate_pps);
     rates.sort_by_key(|(rate, _)| *rate);
@@ -169,7 +175,7 @@ fn tails(seen: &[&Seen<'_>]) -> Vec<(u64, DelayOf)> {
     rates.into_iter().filter_map(of).collect()
 }
 
-/// The lowest rate from which on every tail is above the lowest one before it for sure.
+/// Lowest rate from which on every tail is significantly above the lowest tail at lower rates.
 fn rises(tails: &[(u64, DelayOf)], breaks_pps: Option<u64>) -> Option<u64> {
     let below = tails.iter().filter(|(rate, _)| breaks_pps.is_none_or(|breaks| *rate <= breaks));
     let below: Vec<&(u64, DelayOf)> = below.collect();
@@ -194,17 +200,15 @@ fn evidence(device: &Device<'_, '_>) -> Vec<Evidence> {
     rate("overloaded from", overloaded(&device.seen));
     rate("p99.9 rises from", device.rises_pps);
     let says = match (overloaded(&device.seen), device.rises_pps) {
-        (Some(_), Some(_)) => "trials show both where the tail rises and where it breaks",
-        (Some(_), None) => {
-            "trials show where it breaks; below that no rate has a tail that lies above the others'"
-        }
-        (None, Some(_)) => "trials show where the tail rises",
-        (None, None) if tails.len() < 2 => "fewer than two rates with enough packets for p99.9",
-        (None, None) => "no rate has a tail that lies above the others', and none is overloaded",
+        (Some(_), Some(_)) => "trials show both the rise of the tail and the breaking point",
+        (Some(_), None) => "trials show the breaking point; at lower rates, no tail is above the others",
+        (None, Some(_)) => "trials show the rise of the tail",
+        (None, None) if tails.len() < 2 => "fewer than two rates have enough packets for p99.9",
+        (None, None) => "no rate has a tail above the others, and none is overloaded",
     };
     let of = format!("{}: {}: {says}", device.name, counted(device.seen.len()));
     let mut evidence = Evidence { rates, ..of_trials(of, &device.seen) };
-    // As the trial has it: "40 kpps".
+    // Rate as the trial writes it, for example "40 kpps".
     let text =
         |pps: u64| device.seen.iter().find(|one| one.rate_pps() == pps).map_or("", |one| one.text(RATE));
     let tails = shown(tails, device).into_iter();
@@ -237,14 +241,17 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
     let open: Vec<String> =
         search.goals.iter().filter(|goal| goal.lower.is_none()).map(|goal| goal.goal.to_string()).collect();
     let open = if open.is_empty() { String::new() } else { format!("; no rate met {}", open.join(", ")) };
-    // What a budget leaves of what a loss goal allows.
+    // Rate within the delay budget, relative to the rate within the loss goal.
     let best = |wanted: fn(&Goal) -> bool| {
         search.goals.iter().filter(|g| wanted(&g.goal)).filter_map(|g| g.lower).min()
     };
     let left =
         best(|goal| matches!(goal, Goal::Delay { .. })).zip(best(|goal| matches!(goal, Goal::Loss { .. })));
     let left = left.map(|(budget, loss)| {
-        format!("; within its budget of delay it takes {} of that", percent(budget as f64 / loss as f64))
+        format!(
+            "; within its delay budget it carries {} of the rate within its loss goal",
+            percent(budget as f64 / loss as f64)
+        )
     });
     Evidence {
         says: format!(
@@ -261,11 +268,11 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
 
 fn next(devices: &[Device<'_, '_>]) -> Vec<super::NextStep> {
     let search = step(
-        "find where it breaks and which rate keeps to a budget (dut and budget as yours)",
+        "find the breaking point and the rate that meets a budget (set dut and budget to yours)",
         "sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes",
     );
     let sweep = step(
-        "see from which rate on the tail rises",
+        "find the rate at which the tail starts to rise",
         "sudo wiretail run experiments/traffic/rate-sweep.toml --allow-system-changes",
     );
     match devices.iter().any(|device| device.breaks_pps.is_some()) {

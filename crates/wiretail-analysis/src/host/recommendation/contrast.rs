@@ -1,4 +1,4 @@
-//! Trials that differ in one thing alone, under the same load on the same host.
+//! Comparison of trials that differ in one setting only, under the same load on the same host.
 
 use super::device::emulated;
 use super::of_trials;
@@ -6,40 +6,40 @@ use super::pooled::{self, MAXIMUM, Told, told};
 use crate::host::recommendation::sample::{SameHost, Seen, grouped};
 use wiretail_schema::host::recommendation::{DelayOf, Evidence};
 
-/// Percentiles that are judged by: the highest one that all have enough packets for.
+/// Percentiles for the comparison: the highest one for which all trials have enough packets is used.
 const JUDGED: [f64; 3] = [99.9, 99.0, 50.0];
-/// Those that are shown.
+/// Percentiles shown as evidence.
 const SHOWN: [f64; 3] = [50.0, 99.9, MAXIMUM];
 
-/// One thing against the baseline, under one load.
+/// Comparison of one variant with the baseline, under one load.
 pub struct Contrast<'s, 'a> {
-    /// The load in words.
+    /// Load, as text.
     pub load: String,
-    /// Trials of the baseline, with their name.
+    /// Name and trials of the baseline.
     pub baseline: (String, Vec<&'s Seen<'a>>),
-    /// Those of the other.
+    /// Name and trials of the variant.
     pub other: (String, Vec<&'s Seen<'a>>),
-    /// By which percentile they were told apart or not; None where there are too few packets for any.
+    /// Percentile that was compared, and the result. `None` if no percentile has enough packets.
     pub judged: Option<(f64, Told)>,
-    /// Whether either was emulated in software: then it says nothing of hardware.
+    /// Whether either was emulated in software, so that the result does not apply to hardware.
     pub emulated: bool,
-    /// Whether it is not known of a virtual machine what ran it.
+    /// Whether it is unknown if a virtual machine was emulated.
     pub unsaid: bool,
 }
 
-/// What is compared.
+/// Variants to compare.
 pub struct Question<'q> {
     /// Settings in which the trials may differ.
     pub without: &'q [&'q str],
-    /// What of the host has to be the same.
+    /// Parts of the host that must be the same.
     pub host: SameHost,
-    /// What a trial is called: "bare".
+    /// Returns the name of a trial's variant, for example "bare".
     pub name: &'q dyn Fn(&Seen<'_>) -> String,
-    /// Which names may be the baseline: the lowest number is; None for one that may not.
+    /// Returns the priority of a variant as baseline, lowest first; `None` excludes it.
     pub rank: &'q dyn Fn(&Seen<'_>) -> Option<u8>,
 }
 
-/// All pairs of a baseline and another, load by load.
+/// All pairs of a baseline and a variant, load by load.
 pub fn contrasts<'s, 'a>(
     seen: impl IntoIterator<Item = &'s Seen<'a>>,
     question: &Question<'_>,
@@ -81,35 +81,35 @@ fn contrast<'s, 'a>(
 }
 
 impl Contrast<'_, '_> {
-    /// How the other was found, where that may be used.
+    /// Result of the comparison. `None` if it cannot be used.
     pub fn told(&self) -> Option<Told> {
         self.judged.filter(|_| !self.emulated).map(|(_, told)| told)
     }
 
-    /// As evidence, with the numbers of both.
+    /// Evidence with the numbers of both variants.
     pub fn evidence(&self) -> Evidence {
         let all: Vec<&Seen<'_>> = self.baseline.1.iter().chain(&self.other.1).copied().collect();
         let (baseline, other) = (&self.baseline.0, &self.other.0);
         let says = match self.judged {
-            None => "too few packets to tell them apart at any percentile".to_owned(),
+            None => "too few packets to distinguish them at any percentile".to_owned(),
             Some((percentile, Told::Alike)) => {
-                format!("can't be told apart at p{percentile}: the intervals overlap")
+                format!("indistinguishable at p{percentile}: the intervals overlap")
             }
             Some((percentile, told)) => {
                 let word = if told == Told::Higher { "slower" } else { "faster" };
                 let times = self.times(percentile).map(|times| format!(", {times}")).unwrap_or_default();
-                format!("{other} is {word} at p{percentile}{times}: the intervals lie apart")
+                format!("{other} is {word} at p{percentile}{times}: the intervals do not overlap")
             }
         };
         let limit = if self.emulated {
-            "; an emulated processor: it says nothing of hardware, and is not counted"
+            "; not counted: the processor was emulated, so the result does not apply to hardware"
         } else if self.unsaid {
-            "; the run does not say whether the processor was emulated"
+            "; the run does not record whether the processor was emulated"
         } else {
             ""
         };
         let once = match self.baseline.1.len().min(self.other.1.len()) {
-            1 => "; without repeats the intervals do not hold what changes from trial to trial",
+            1 => "; without repeats, the intervals do not include variation between trials",
             _ => "",
         };
         let mut evidence =
@@ -120,7 +120,7 @@ impl Contrast<'_, '_> {
         evidence
     }
 
-    /// "12.5 times", of the larger to the smaller one.
+    /// Ratio of the larger to the smaller value, as in "12.5 times".
     fn times(&self, percentile: f64) -> Option<String> {
         let of = |group: &(String, Vec<&Seen<'_>>)| pooled::delay(&group.0, percentile, &group.1);
         let value = |delay: DelayOf| delay.value_ns as f64;

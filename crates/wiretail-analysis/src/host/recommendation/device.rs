@@ -1,36 +1,35 @@
-//! What a trial says of its device: how it waits for packets, what is around it, under which kernel it runs.
+//! Properties of a trial's device: how it waits for packets, its isolation boundary, and its kernel.
 
 use wiretail_schema::host::recommendation::Deployment;
 use wiretail_schema::run::{GUEST_EMULATED, GUEST_ON_PROCESSOR};
 
 use crate::host::recommendation::sample::Seen;
 
-/// How a device waits for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// It looks again and again, and never sleeps.
+    /// Polls continuously and never sleeps.
     Polls,
     /// Its thread sleeps until the kernel wakes it.
     Sleeps,
-    /// It is a part of the kernel, and runs when an interrupt comes.
+    /// Part of the kernel, run by interrupts.
     InKernel,
-    /// The trial does not say: a program of the user's.
+    /// Unknown: a program of the user.
     Unknown,
 }
 
 impl Waits {
-    /// As it is shown behind the device's name.
+    /// Text that follows the device's name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Polls => "polls",
             Self::Sleeps => "sleeps until the kernel wakes it",
-            Self::InKernel => "is the kernel's own, run by interrupts",
-            Self::Unknown => "does not say how it waits",
+            Self::InKernel => "is part of the kernel, run by interrupts",
+            Self::Unknown => "waits in an unknown way",
         }
     }
 }
 
-/// How the trial's device waits; None of a wire, which is no device.
+/// How the trial's device waits. `None` for a wire, which is not a device.
 pub fn waits(seen: &Seen<'_>) -> Option<Waits> {
     Some(match (seen.text("dut.kind"), seen.text("dut.wait")) {
         ("wire", _) => return None,
@@ -45,7 +44,7 @@ pub fn waits(seen: &Seen<'_>) -> Option<Waits> {
     })
 }
 
-/// What is around it; None of a wire.
+/// Deployment of the device. `None` for a wire.
 pub fn deployment(seen: &Seen<'_>) -> Option<Deployment> {
     match (seen.text("dut.kind"), seen.text("dut.deployment")) {
         ("wire", _) => None,
@@ -55,7 +54,7 @@ pub fn deployment(seen: &Seen<'_>) -> Option<Deployment> {
     }
 }
 
-/// What is around it in words: "container (runc)", "vm (rt kernel, tuned boot)".
+/// Isolation boundary of the device, as text: "container (runc)", "vm (rt kernel, tuned boot)".
 pub fn isolation_boundary(seen: &Seen<'_>) -> String {
     match deployment(seen) {
         Some(Deployment::Container) => format!("container ({})", seen.text("dut.container")),
@@ -70,7 +69,8 @@ pub fn isolation_boundary(seen: &Seen<'_>) -> String {
     }
 }
 
-/// Whether its kernel is a real-time one (PREEMPT_RT): the guest's in a virtual machine, else the host's.
+/// Whether the kernel is a real-time kernel (PREEMPT_RT): the guest's in a virtual machine, otherwise the
+/// host's.
 pub fn realtime(seen: &Seen<'_>) -> bool {
     match deployment(seen) {
         Some(Deployment::Vm) => seen.text("dut.kernel") == "rt",
@@ -78,7 +78,8 @@ pub fn realtime(seen: &Seen<'_>) -> bool {
     }
 }
 
-/// Whether its virtual machine was emulated in software; None where it is none, or its run does not say.
+/// Whether the virtual machine was emulated in software. `None` if there is none, or if the run does not
+/// record it.
 pub fn emulated(seen: &Seen<'_>) -> Option<bool> {
     let noted = |text: &str| seen.trial.notes.iter().any(|note| note.contains(text));
     match deployment(seen) {
@@ -88,7 +89,7 @@ pub fn emulated(seen: &Seen<'_>) -> Option<bool> {
     }
 }
 
-/// What its packets crossed.
+/// Links that the trial's packets crossed.
 pub fn links(seen: &Seen<'_>) -> &'static str {
     match (deployment(seen), seen.text("dut.network")) {
         (Some(Deployment::Vm), "vhost-user") => "veth pairs and memory shared with a virtual switch",

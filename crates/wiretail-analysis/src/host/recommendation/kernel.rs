@@ -1,4 +1,4 @@
-//! Choose the kernel by how the application waits for packets.
+//! Recommendation for the kernel, depending on how the application waits for packets.
 
 use wiretail_schema::causes::{CauseKind, TrialExplanation};
 use wiretail_schema::host::recommendation::{Advice, Evidence, Recommendation, Stand};
@@ -18,14 +18,14 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     for waiting in [Waits::Polls, Waits::Sleeps] {
         parts.extend(part(known, waiting, &kernels));
     }
-    // What is to be done counts more than what is done, that more than what is not for here.
+    // A part with a change to make decides, then one that does not apply here, then one that is already so.
     let order = [Stand::Follow, Stand::DoesNotApply, Stand::AlreadySo];
     let stand = order.into_iter().find(|stand| parts.iter().any(|(one, _)| one == stand));
     let says = match parts.is_empty() {
         true if known.seen.is_empty() => {
-            "No application was measured: which kernel fits it is not known.".to_owned()
+            "No application was measured, so the suitable kernel is unknown.".to_owned()
         }
-        true => "Of no measured device it is known whether it polls or sleeps.".to_owned(),
+        true => "For none of the measured devices is it known whether it polls or sleeps.".to_owned(),
         false => parts.into_iter().map(|(_, says)| says).collect::<Vec<_>>().join(" "),
     };
     let mut evidence: Vec<Evidence> = kernels.iter().map(Contrast::evidence).collect();
@@ -35,11 +35,11 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let next = match kernels.is_empty() {
         true => vec![
             step(
-                "compare Debian's kernels in a virtual machine, for a device that polls and one of the kernel's",
+                "compare Debian's kernels in a virtual machine, for a polling device and a device in the kernel",
                 "sudo wiretail run experiments/deployments/kernels.toml --allow-system-changes",
             ),
             step(
-                "of a host: run the same experiment once under each kernel, and give both runs",
+                "on a host: run the same experiment once under each kernel, and pass both runs",
                 "wiretail host recommend RUN-STANDARD RUN-RT",
             ),
         ],
@@ -47,10 +47,10 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     };
     Recommendation {
         kind: Advice::KernelByArchitecture,
-        title: "a kernel by the application's architecture".to_owned(),
-        advice: "An application that polls on an isolated core wants the standard kernel without a tick: a real-time one has \
-                 nothing to bound there and costs throughput. One that sleeps for packets depends on the scheduler and gains \
-                 by a real-time kernel."
+        title: "kernel by application architecture".to_owned(),
+        advice: "Use the standard kernel without a tick for an application that polls on an isolated core: a \
+            real-time kernel has nothing to bound there and costs throughput. An application that sleeps for packets \
+            depends on the scheduler and benefits from a real-time kernel."
             .to_owned(),
         stand: stand.unwrap_or(Stand::NoEvidenceYet),
         says,
@@ -60,7 +60,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     }
 }
 
-/// Trials that differ in their kernel alone: the guest's, or the host's.
+/// Trials that differ only in their kernel: the guest's or the host's.
 fn kernels<'s, 'a>(known: &'s Known<'a>) -> Vec<Contrast<'s, 'a>> {
     let guests = Question {
         without: &["dut.kernel"],
@@ -83,7 +83,7 @@ fn kernels<'s, 'a>(known: &'s Known<'a>) -> Vec<Contrast<'s, 'a>> {
     all
 }
 
-/// How it stands with the devices that wait so; None without any.
+/// Result for the devices that wait in the given way. `None` if there are none.
 fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Option<(Stand, String)> {
     let of: Vec<&Seen<'_>> = known.seen.iter().filter(|one| waits(one) == Some(waiting)).collect();
     let name = names(&of);
@@ -93,31 +93,27 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
     of.first()?;
     let about =
         |one: &&Contrast<'_, '_>| one.baseline.1.first().and_then(|seen| waits(seen)) == Some(waiting);
-    // What a real-time kernel did to its tail.
+    // Effect of a real-time kernel on the tail.
     let told: Vec<Told> = kernels.iter().filter(about).filter_map(Contrast::told).collect();
     if !told.is_empty() {
         let count = |wanted| told.iter().filter(|found| **found == wanted).count();
         let (better, worse, alike) = (count(Told::Lower), count(Told::Higher), count(Told::Alike));
         let agrees = if wants_realtime { better > 0 && worse == 0 } else { worse > 0 && better == 0 };
         let says = format!(
-            "{name} {verb}: of {} comparisons a real-time kernel was better in {better}, worse in {worse}, and not told apart in {alike}: \
+            "{name} {verb}: in {} comparisons, a real-time kernel was better in {better}, worse in {worse}, and indistinguishable in {alike}: \
              {}.",
             told.len(),
-            if agrees {
-                format!("{wanted} is the one")
-            } else {
-                format!("that {wanted} helps is not seen here")
-            },
+            if agrees { format!("use {wanted}") } else { format!("{wanted} shows no benefit here") },
         );
         return Some((if agrees { Stand::Follow } else { Stand::DoesNotApply }, says));
     }
     let fitting = of.iter().filter(|one| realtime(one) == wants_realtime).count();
     let (stand, says) = match fitting == of.len() {
-        true => (Stand::AlreadySo, format!("{name} {verb}, and ran under {wanted}.")),
+        true => (Stand::AlreadySo, format!("{name} {verb} and ran under {wanted}.")),
         false => (
             Stand::Follow,
             format!(
-                "{name} {verb}, and {} of {} ran under another kernel than {wanted}; what it would change here was not measured.",
+                "{name} {verb}, but {} of {} did not run under {wanted}; its effect here was not measured.",
                 of.len() - fitting,
                 counted(of.len())
             ),
@@ -126,13 +122,13 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
     Some((stand, says))
 }
 
-/// The kinds of devices, each once.
+/// Distinct kinds of devices, comma-separated.
 fn names(seen: &[&Seen<'_>]) -> String {
     let names = grouped(seen.iter().copied(), |one| one.text("dut.kind").to_owned());
     names.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// How each device waits, under which kernel.
+/// Evidence: how each device waits, and under which kernel.
 fn architectures(known: &Known<'_>) -> Vec<Evidence> {
     let with_device = known.seen.iter().filter(|one| waits(one).is_some());
     let groups = grouped(with_device, |one| {
@@ -143,20 +139,20 @@ fn architectures(known: &Known<'_>) -> Vec<Evidence> {
         (String, Option<Waits>, &str, bool),
         Vec<&Seen<'_>>,
     )| {
-        let idle = if idle_polls { ", on cores that poll while nobody wants them" } else { "" };
+        let idle = if idle_polls { ", on cores that poll when idle" } else { "" };
         let waiting = waiting.map_or("", Waits::words);
         of_trials(format!("{kind} {waiting}, under {kernel}{idle}: {}", counted(seen.len())), &seen)
     };
     groups.into_iter().map(says).collect()
 }
 
-/// What the tail of a traced trial was made of, as far as a kernel has to do with it.
+/// Causes of a traced trial's tail, grouped by their relation to the kernel.
 fn explained(seen: &Seen<'_>) -> Option<Evidence> {
     let explanation = &seen.input.explanations.iter().find(|one| one.trial == seen.trial.number)?.explanation;
     let [asleep, kernel, paused] = [is_sleep, is_kernel, is_pause].map(|kinds| share(explanation, kinds));
     let says = format!(
-        "{}: of the time that its tail lost, {} while the device slept, {} by interrupts and other tasks, {} while the core \
-         stood still without the kernel's knowledge",
+        "{}: of the excess delay of its tail, {} passed while the device slept, {} in interrupts and other tasks, {} \
+        while the core stopped without the kernel's knowledge",
         seen.words(&[]),
         percent(asleep?),
         percent(kernel?),
@@ -165,7 +161,8 @@ fn explained(seen: &Seen<'_>) -> Option<Evidence> {
     Some(of_trials(says, &[seen]))
 }
 
-/// The share of the tail's lost time that went to causes of these kinds; None where it lost none.
+/// Share of the tail's excess delay that causes of these kinds account for. `None` if there is no excess
+/// delay.
 pub(super) fn share(explanation: &TrialExplanation, kinds: fn(CauseKind) -> bool) -> Option<f64> {
     let rows = explanation.causes.iter().filter(|row| kinds(row.kind));
     let ns: u64 = rows.map(|row| row.tail_ns.iter().sum::<u64>()).sum();

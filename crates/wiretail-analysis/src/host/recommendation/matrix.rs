@@ -1,6 +1,6 @@
-//! Latency, security and resources of each deployment.
+//! Matrix of deployments: latency, security and resources.
 //!
-//! Facts and numbers side by side; what to give up for what is the reader's.
+//! The matrix lists facts and numbers; it does not weigh them against each other.
 
 use wiretail_schema::host::audit::Verdict;
 use wiretail_schema::host::recommendation::{
@@ -14,26 +14,27 @@ use super::virtualisation::by_isolation_boundary;
 use super::{Known, counted, of_trials, step};
 use crate::host::recommendation::sample::{Condition, ISOLATION_BOUNDARY, SameHost, Seen, grouped};
 
-/// Columns of the latency.
+/// Percentiles of the latency columns.
 const SHOWN: [f64; 3] = [99.9, 99.99, MAXIMUM];
-/// Rules of the audit that tell a fact of security, and which: the audit judges them by what they cost in time.
+/// Audit rules that report security facts, with their descriptions; the audit itself judges them by
+/// their effect on time.
 const SECURITY: [(&str, &str); 3] = [
-    ("mitigations", "mitigations against attacks through the processor in effect"),
-    ("smt", "second hardware threads on the cores, which share caches with the first"),
-    ("iommu", "devices that reach memory through translation only"),
+    ("mitigations", "active mitigations of processor vulnerabilities"),
+    ("smt", "second hardware threads, which share the caches of the packet cores"),
+    ("iommu", "devices that access memory only through translation"),
 ];
-/// And of resources.
+/// Audit rules that report facts about resources.
 const RESOURCES: [(&str, &str); 5] = [
-    ("isolcpus", "cores without the scheduler's load balancing, taken from everything else"),
-    ("hugepages", "huge pages, taken from all other memory"),
-    ("idle-states", "how deep cores sleep while nobody wants them"),
+    ("isolcpus", "cores excluded from load balancing, not available to other work"),
+    ("hugepages", "huge pages, not available as other memory"),
+    ("idle-states", "depth of sleep of idle cores"),
     ("governor", "frequency governor"),
-    ("cfs-quota", "quota of processor time"),
+    ("cfs-quota", "CPU quota"),
 ];
 
 pub(super) fn matrix(known: &Known<'_>) -> Matrix {
     let seen = by_isolation_boundary(known);
-    // A load that many rows have says the most.
+    // Loads that many rows share come first.
     let common = |load: &Condition| {
         let has = |group: &[&Seen<'_>]| {
             group.iter().any(|one| one.condition(&ISOLATION_BOUNDARY, SameHost::Whole) == *load)
@@ -68,7 +69,7 @@ pub(super) fn matrix(known: &Known<'_>) -> Matrix {
     Matrix { rows, host_security: facts(known, &SECURITY), host_resources: facts(known, &RESOURCES) }
 }
 
-/// What rules of the audit tell, without what they make of it.
+/// Facts from audit rules, without their verdicts.
 fn facts(known: &Known<'_>, rules: &[(&str, &str)]) -> Vec<Evidence> {
     let fact = |(rule, what): &(&str, &str)| {
         let finding = known.finding(rule)?;
@@ -84,7 +85,7 @@ fn facts(known: &Known<'_>, rules: &[(&str, &str)]) -> Vec<Evidence> {
     rules.iter().filter_map(fact).collect()
 }
 
-/// A deployment of which nothing was measured.
+/// Row of a deployment without measurements.
 fn unseen(deployment: Deployment, profile: &str) -> MatrixRow {
     let command = match deployment {
         Deployment::Bare => "sudo wiretail run experiments/quickstart.toml --allow-system-changes",
@@ -124,29 +125,29 @@ fn latency(group: &[&Seen<'_>], common: &impl Fn(&Condition) -> usize) -> Vec<La
     loads.into_iter().map(|(_, _, load)| load).collect()
 }
 
-/// What is between the device and the others, by how it is deployed.
+/// Isolation of the device from other programs, by deployment.
 fn apart(deployment: Deployment) -> Evidence {
     by_deployment(match deployment {
         Deployment::Bare => {
-            "shares kernel, files, processes and memory with all else on the host; a network namespace alone is its own"
+            "shares kernel, files, processes and memory with everything else on the host; only its network namespace is separate"
         }
         Deployment::Container => {
-            "shares the host's kernel: one fault in it opens all; files, processes and network are namespaces of its own"
+            "shares the host's kernel, where a single vulnerability breaks the isolation; files, processes and network are in separate namespaces"
         }
         Deployment::Vm => {
-            "has a kernel and memory of its own: to get out, a fault in the hypervisor (QEMU, KVM) has to be found as well; \
-             caches and cores are shared as the audit says"
+            "has its own kernel and memory: an escape also needs a vulnerability of the hypervisor (QEMU, KVM); \
+            caches and cores are shared as reported by the audit"
         }
     })
 }
 
-/// What it takes, by how it is deployed.
+/// Resources that a deployment needs.
 fn taken(deployment: Deployment) -> Evidence {
     by_deployment(match deployment {
         Deployment::Bare => "nothing but the device itself",
         Deployment::Container => "the device, and a runtime that is idle while packets are forwarded",
         Deployment::Vm => {
-            "a second kernel with its memory, a core for each virtual processor, and cores of the host for the rest of QEMU"
+            "a second kernel with its memory, a core for each vCPU, and host cores for the other threads of QEMU"
         }
     })
 }
@@ -155,15 +156,15 @@ fn by_deployment(says: &str) -> Evidence {
     Evidence { says: says.to_owned(), from: Origin::Deployment, delays: Vec::new(), rates: Vec::new() }
 }
 
-/// What its trials took.
+/// Resources that the trials used.
 fn resources(group: &[&Seen<'_>]) -> Vec<Evidence> {
     let mut all = Vec::new();
     let by_waiting = grouped(group.iter().copied(), |one| (one.text("dut.kind").to_owned(), waits(one)));
     for ((kind, waiting), seen) in by_waiting {
         let power = match waiting {
-            Some(Waits::Polls) => "polls: it takes all of a core, without packets, too",
-            Some(Waits::Sleeps) => "sleeps: its core is free while there is no packet",
-            Some(Waits::InKernel) => "is run by interrupts: its core is free while there is no packet",
+            Some(Waits::Polls) => "polls: occupies a full core, even without packets",
+            Some(Waits::Sleeps) => "sleeps: its core is free when there are no packets",
+            Some(Waits::InKernel) => "is run by interrupts: its core is free when there are no packets",
             Some(Waits::Unknown) | None => continue,
         };
         all.push(of_trials(format!("{kind} {power}"), &seen));
@@ -171,7 +172,7 @@ fn resources(group: &[&Seen<'_>]) -> Vec<Evidence> {
     let alone: Vec<&Seen<'_>> =
         group.iter().copied().filter(|one| one.text("host.isolate") == "true").collect();
     if !alone.is_empty() {
-        all.push(of_trials("had the packets' cores for themselves during the trial (host.isolate)", &alone));
+        all.push(of_trials("had exclusive packet cores during the trial (host.isolate)", &alone));
     }
     let pages: Vec<&Seen<'_>> = group
         .iter()
@@ -185,7 +186,7 @@ fn resources(group: &[&Seen<'_>]) -> Vec<Evidence> {
     all
 }
 
-/// What the host took while packets crossed, a load each.
+/// Power of the host while packets crossed, per load.
 fn energy(group: &[&Seen<'_>]) -> Vec<Evidence> {
     let watts = |one: &Seen<'_>| Some(one.trial.energy.as_ref()?.state(EnergyState::Processing)?.watts);
     let measured = group.iter().copied().filter(|one| watts(one).is_some());
@@ -202,7 +203,7 @@ fn energy(group: &[&Seen<'_>]) -> Vec<Evidence> {
             count => format!(", {:.1} J per million packets", joules.iter().sum::<f64>() / count as f64),
         };
         let of = format!(
-            "{load}: the whole host took {mean:.1} W while packets crossed{each}; the mean of {}",
+            "{load}: the whole host drew {mean:.1} W while packets crossed{each}; mean of {}",
             counted(seen.len())
         );
         of_trials(of, &seen)

@@ -1,17 +1,19 @@
-//! What the papers recommend, given from one's own runs and audit.
+//! Recommendations of the papers, evaluated with the user's own runs and audit.
 //!
 //! ```text
 //! Audit ────────────────────────────────┐
-//! Run + results ─► seen (one a trial) ──┼─► each file of this folder ─► Recommendation
+//! Run + results ─► sample (per trial) ──┼─► each file of this folder ─► Recommendation
 //! Searches, explanations ───────────────┘   matrix ─► Matrix
 //! ```
 //!
-//! A recommendation is a file: what it asks of the evidence, how it stands, what to do next. `seen` makes trials
-//! comparable: under the same load, on the same host, but for what is compared; [`contrast`] tells deployments or kernels
-//! apart, by intervals that do not overlap. Nothing is scored: what there is no evidence for is said to have none.
+//! Each recommendation is a file: the evidence that it uses, its status, and the next steps. `sample` selects
+//! trials that can be compared: under the same load, on the same host, except for the setting under
+//! comparison. [`contrast`] compares deployments or kernels; they are distinguished if their intervals do not
+//! overlap. Nothing is scored. A recommendation without evidence is reported as such.
 //!
-//! The five are those of Gallenmueller, Wiedner, Naab, Carle, "How Low Can You Go? A Limbo Dance for Low-Latency Network
-//! Functions", JNSM 31, 2023; `docs/recommend.md` says what of them was at hand.
+//! The five recommendations are those of Gallenmueller, Wiedner, Naab, Carle, "How Low Can You Go? A Limbo
+//! Dance for Low-Latency Network Functions", JNSM 31, 2023; `docs/recommend.md` lists the material that was
+//! available.
 
 mod capacity;
 mod contrast;
@@ -37,34 +39,33 @@ use wiretail_schema::search::Searches;
 
 use sample::Seen;
 
-/// The paper that the five are from.
+/// Paper with the five recommendations.
 const JNSM: &str = "Gallenmueller, Wiedner, Naab, Carle, How Low Can You Go? A Limbo Dance for Low-Latency Network \
                     Functions, JNSM 31, 2023, doi 10.1007/s10922-022-09710-3";
 
-/// A run, as far as evidence is taken from it. What else a run directory comes to hold (`ablation.json`, the effect of each
-/// setting of the host) is to be a field here, and evidence of the file that it concerns.
+/// Run, reduced to the parts that are used as evidence. If a run directory gains another result (such as
+/// `ablation.json`, the effect of each host setting), add it as a field here and use it in the file of the
+/// recommendation that it concerns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunInput {
-    /// Its directory, as it was given.
+    /// Directory, as given by the user.
     pub directory: String,
-    /// Its manifest.
     pub run: Run,
-    /// The numbers of its segments.
+    /// Results of its segments.
     pub results: Vec<SegmentResult>,
-    /// Its searches.
     pub searches: Option<Searches>,
-    /// What delayed the worst packets of its traced trials.
+    /// Causes of the worst packets' delay, for its traced trials.
     pub explanations: Vec<ExplainedTrial>,
 }
 
-/// What all recommendations are made from.
+/// Input of all recommendations.
 struct Known<'a> {
     audit: &'a Audit,
     runs: &'a [RunInput],
     seen: Vec<Seen<'a>>,
 }
 
-/// The recommendations; `version` is that of Wiretail.
+/// Evaluates all recommendations. `version` is the version of Wiretail.
 pub fn recommend(audit: &Audit, runs: &[RunInput], version: &str) -> Recommendations {
     let known = Known { audit, runs, seen: sample::all(runs) };
     Recommendations {
@@ -101,7 +102,7 @@ fn looked(input: &RunInput, seen: &[Seen<'_>]) -> RunLooked {
     }
 }
 
-/// Runs of another host than the audited one.
+/// Notes about runs of a host other than the audited one.
 fn notes(audit: &Audit, runs: &[RunInput]) -> Vec<String> {
     let differ = |a: &Option<String>, b: &Option<String>| matches!((a, b), (Some(a), Some(b)) if a != b);
     let other = |input: &&RunInput| {
@@ -110,7 +111,7 @@ fn notes(audit: &Audit, runs: &[RunInput]) -> Vec<String> {
     };
     let note = |input: &RunInput| {
         format!(
-            "{}: was measured under kernel {} on {}, another host than the audited one: what the audit says is not of that one",
+            "{}: measured under kernel {} on {}, not on the audited host: the audit does not apply to this run",
             input.directory,
             input.run.host.kernel.as_deref().unwrap_or("unknown"),
             input.run.host.cpu_model.as_deref().unwrap_or("an unknown processor"),
@@ -120,19 +121,18 @@ fn notes(audit: &Audit, runs: &[RunInput]) -> Vec<String> {
 }
 
 impl Known<'_> {
-    /// What the audit found by a rule.
     fn finding(&self, rule: &str) -> Option<&Finding> {
         self.audit.findings.iter().find(|finding| finding.rule == rule)
     }
 
-    /// What the audit found by these rules, those that this host has no such thing for left out.
+    /// Findings of these rules as evidence, without rules that do not apply to this host.
     fn rules(&self, rules: &[&str]) -> Vec<Evidence> {
         let found = rules.iter().filter_map(|rule| self.finding(rule));
         found.filter(|finding| finding.verdict != Verdict::NotHere).map(rule).collect()
     }
 }
 
-/// A finding of the audit as evidence.
+/// Converts a finding of the audit to evidence.
 fn rule(finding: &Finding) -> Evidence {
     let mut says = format!("{}: {}", finding.verdict.name(), finding.title);
     if let Some(effective) = &finding.effective {
@@ -149,7 +149,7 @@ fn rule(finding: &Finding) -> Evidence {
     }
 }
 
-/// A statement that rests on trials.
+/// Creates evidence from trials.
 fn of_trials(says: impl Into<String>, seen: &[&Seen<'_>]) -> Evidence {
     Evidence {
         says: says.into(),
@@ -163,7 +163,7 @@ fn step(what: impl Into<String>, command: impl Into<String>) -> NextStep {
     NextStep { what: what.into(), command: command.into() }
 }
 
-/// "1 trial", "3 trials".
+/// Formats a number of trials: "1 trial", "3 trials".
 fn counted(count: usize) -> String {
     format!("{count} trial{}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Choose and set the network card.
+//! Recommendation for the choice and the settings of the NIC.
 
 use wiretail_schema::host::audit::Verdict;
 use wiretail_schema::host::recommendation::{Advice, Evidence, Recommendation, Stand};
@@ -7,7 +7,7 @@ use super::device::links;
 use super::{JNSM, Known, counted, of_trials, rule, step};
 use crate::host::recommendation::sample::grouped;
 
-/// Rules of the audit that are about a card, but for its stamps.
+/// Audit rules about NICs, without the rule for timestamps.
 const RULES: [&str; 10] = [
     "nic-driver",
     "nic-node",
@@ -30,21 +30,25 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         with(|verdict| verdict == Verdict::Good),
         with(|verdict| verdict == Verdict::Unseen),
     );
-    // Whether there is a card is what the rule of drivers looks at first.
+    // The driver rule first checks whether there is a NIC.
     let no_nic = known.finding("nic-driver").is_some_and(|finding| finding.verdict == Verdict::NotHere);
     let measured = match known.seen.is_empty() {
         true => "nothing was measured",
-        false => "no card was measured: packets crossed links inside of the machine",
+        false => "no NIC was measured: packets crossed links inside the machine",
     };
     let (stand, says) = match (no_nic, bad, good) {
-        (true, ..) => (Stand::DoesNotApply, format!("No link of this host has a card, and {measured}.")),
-        (_, 0, 0) => (Stand::NoEvidenceYet, format!("The audit could not see the cards, and {measured}.")),
+        (true, ..) => {
+            (Stand::DoesNotApply, format!("No network interface of this host is a NIC, and {measured}."))
+        }
+        (_, 0, 0) => {
+            (Stand::NoEvidenceYet, format!("The audit could not read the NICs' settings, and {measured}."))
+        }
         (_, 0, _) => {
-            (Stand::AlreadySo, format!("The audit finds nothing to change about the cards; {measured}."))
+            (Stand::AlreadySo, format!("The audit found nothing to change about the NICs; {measured}."))
         }
         _ => (
             Stand::Follow,
-            format!("{bad} of {} things about the cards could be better; {measured}.", bad + good + unseen),
+            format!("{bad} of {} NIC rules found something to improve; {measured}.", bad + good + unseen),
         ),
     };
     let mut evidence: Vec<Evidence> =
@@ -52,7 +56,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let crossed = grouped(&known.seen, |one| links(one));
     evidence.extend(crossed.iter().map(|(links, seen)| {
         of_trials(
-            format!("no card was measured: the packets of {} crossed {links}", counted(seen.len())),
+            format!("no NIC was measured: the packets of {} crossed {links}", counted(seen.len())),
             seen,
         )
     }));
@@ -62,14 +66,14 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let mut next: Vec<_> =
         mitigations.map(|finding| step(finding.title.clone(), finding.mitigation.clone())).collect();
     next.push(step(
-        "see what the cards can do and are set to",
+        "show the capabilities and the settings of the NICs",
         format!("wiretail host audit --all{of_cores}"),
     ));
     Recommendation {
         kind: Advice::Nic,
-        title: "the network card".to_owned(),
-        advice: "Choose a card whose driver adds little and evenly, and that gives guests functions of its own (SR-IOV); keep \
-                 it near the cores, and switch off what makes it wait for more packets."
+        title: "NIC".to_owned(),
+        advice: "Choose a NIC whose driver adds a small and constant delay and that provides virtual functions for \
+            guests (SR-IOV). Place it near the cores, and disable everything that makes it wait for more packets."
             .to_owned(),
         stand,
         says,

@@ -1,7 +1,8 @@
-//! A percentile of several trials under one load.
+//! Percentiles over several trials under one load.
 //!
-//! As in the [rankings](crate::comparison::ranking): repeats are not pooled. The value is the median of the trials, and the interval
-//! reaches from the lowest bound of theirs to the highest, so that what changes from trial to trial widens it, too.
+//! As in the [rankings](crate::comparison::ranking), the delays of repeats are not pooled. The value is the
+//! median over the trials. The interval extends from the lowest of their lower bounds to the highest of their
+//! upper bounds, so that it also covers variation between trials.
 
 use wiretail_schema::host::recommendation::{DelayOf, TrialsOf};
 
@@ -11,7 +12,7 @@ use crate::host::recommendation::sample::Seen;
 /// The maximum, as a percentile.
 pub const MAXIMUM: f64 = 100.0;
 
-/// A percentile of these trials; None where one of them does not have it.
+/// Percentile of these trials. `None` if one of them lacks it.
 pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     let packets = seen.iter().map(|one| one.summary.delay.count).sum();
     let (of, trials) = (of.to_owned(), trials(seen));
@@ -47,12 +48,12 @@ pub fn delay(of: &str, percentile: f64, seen: &[&Seen<'_>]) -> Option<DelayOf> {
     })
 }
 
-/// Some percentiles of these trials, those that they have.
+/// Percentiles that these trials have, out of `percentiles`.
 pub fn delays(of: &str, percentiles: &[f64], seen: &[&Seen<'_>]) -> Vec<DelayOf> {
     percentiles.iter().filter_map(|percentile| delay(of, *percentile, seen)).collect()
 }
 
-/// The trials by their runs.
+/// Trials, grouped by run.
 pub fn trials(seen: &[&Seen<'_>]) -> Vec<TrialsOf> {
     let mut all: Vec<TrialsOf> = Vec::new();
     for one in seen {
@@ -65,18 +66,18 @@ pub fn trials(seen: &[&Seen<'_>]) -> Vec<TrialsOf> {
     all
 }
 
-/// Whether one is higher than the other for sure.
+/// Result of comparing two percentiles by their intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// Its interval lies wholly above.
+    /// The interval is entirely above the baseline's.
     Higher,
-    /// Wholly below.
+    /// The interval is entirely below the baseline's.
     Lower,
-    /// They overlap: the two can't be told apart.
+    /// The intervals overlap: the two are indistinguishable.
     Alike,
 }
 
-/// Holds a percentile against the baseline's; None where one of them rests on too few packets, or has no interval.
+/// Compares a percentile with the baseline's. `None` if either has too few packets or no interval.
 pub fn told(baseline: &DelayOf, other: &DelayOf) -> Option<Told> {
     if !(baseline.supported && other.supported) {
         return None;

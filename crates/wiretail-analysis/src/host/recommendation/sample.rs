@@ -1,4 +1,4 @@
-//! Trials whose numbers may be used, and which of them can be compared.
+//! Trials that serve as evidence, and the conditions under which two trials can be compared.
 
 use wiretail_schema::run::scenario::{RATE, Scenario};
 use wiretail_schema::run::{HostSnapshot, TrialRecord, TrialState};
@@ -6,32 +6,30 @@ use wiretail_schema::summary::Summary;
 
 use super::RunInput;
 
-/// Settings that are no part of what is measured: names, patience, when a trial is invalid. Trials of different lengths
-/// measure the same.
+/// Settings that do not affect the measured delay: names, timeouts, validity limits. Trials of different
+/// lengths are comparable.
 const ASIDE: [&str; 5] = ["title", "seed", "dut.ready", "dut.ready-timeout", "traffic.late-limit"];
-/// Tables of which the same holds, with those keys of them that do change what is measured.
+/// Tables of keys that do not affect the measured delay, each with its exceptions.
 const ASIDE_BUT: [(&str, &[&str]); 4] = [
     ("trial.", &["trial.ingress"]),
     ("trace.", &["trace.record", "trace.stacks", "trace.page-faults"]),
     ("search.", &[]),
     ("energy.", &[]),
 ];
-/// Settings that say what is around the device.
+/// Settings that describe the isolation boundary of the device.
 pub const ISOLATION_BOUNDARY: [&str; 5] =
     ["dut.deployment", "dut.container", "dut.kernel", "dut.boot", "dut.network"];
 
-/// A valid trial that was analysed.
+/// Valid trial with results.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// Its run.
     pub input: &'a RunInput,
-    /// What became of it.
     pub trial: &'a TrialRecord,
-    /// The numbers of the whole device under test.
+    /// Results for the whole device under test.
     pub summary: &'a Summary,
 }
 
-/// All of them, in their order.
+/// Valid trials of all runs, in order.
 pub fn all(runs: &[RunInput]) -> Vec<Seen<'_>> {
     runs.iter().flat_map(of).collect()
 }
@@ -45,41 +43,40 @@ fn of(input: &RunInput) -> Vec<Seen<'_>> {
     seen.collect()
 }
 
-/// What has to be the same for two trials to be compared.
+/// Settings and host that two comparable trials have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     settings: Vec<(String, String)>,
     host: Vec<String>,
 }
 
-/// Which part of the host has to be the same.
+/// Parts of the host that must be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameHost {
-    /// Processor, kernel and boot line.
     Whole,
-    /// Processor alone: kernels are compared.
+    /// Processor only, to compare kernels.
     Processor,
 }
 
 impl<'a> Seen<'a> {
-    /// A setting as it is written; "" where the trial has none.
+    /// Text of a setting; "" if the trial does not have it.
     pub fn text(&self, key: &str) -> &'a str {
         self.trial.setting(key).map_or("", |setting| setting.text.as_str())
     }
 
-    /// The offered rate, in packets a second.
+    /// Offered rate, in packets per second.
     pub fn rate_pps(&self) -> u64 {
         self.trial.setting(RATE).map_or(0, |setting| setting.number)
     }
 
-    /// What it has in common with those that it is compared with: all but the settings `without`.
+    /// Condition for a comparison: all settings except those in `without`, and the host.
     pub fn condition(&self, without: &[&str], same: SameHost) -> Condition {
         let counts = |key: &str| {
             let aside = ASIDE_BUT.iter().any(|(table, but)| key.starts_with(table) && !but.contains(&key));
             !aside && !ASIDE.contains(&key) && !without.contains(&key)
         };
         let settings = self.trial.settings.iter().filter(|setting| counts(&setting.key));
-        // "10 kpps" and "10kpps" are the same.
+        // Compare numbers, so that "10 kpps" equals "10kpps".
         let value = |number: u64, text: &str| if number > 0 { number.to_string() } else { text.to_owned() };
         let mut settings: Vec<(String, String)> =
             settings.map(|one| (one.key.clone(), value(one.number, &one.text))).collect();
@@ -87,7 +84,7 @@ impl<'a> Seen<'a> {
         Condition { settings, host: host(&self.input.run.host, same) }
     }
 
-    /// Device and load in words, without the settings `without`: "skeleton, batch 32, 10 kpps".
+    /// Device and load as text, except the settings in `without`: "skeleton, batch 32, 10 kpps".
     pub fn words(&self, without: &[&str]) -> String {
         let aside = |key: &str| without.contains(&key) || ["dut.kind", RATE].contains(&key);
         let mut scenario = Scenario::of(&self.input.run, self.trial, without);
@@ -109,7 +106,7 @@ fn host(host: &HostSnapshot, same: SameHost) -> Vec<String> {
     parts
 }
 
-/// Trials that can be compared, in the order of their first.
+/// Groups trials by key, in the order of the first trial of each group.
 pub fn grouped<'s, 'a, K: PartialEq>(
     seen: impl IntoIterator<Item = &'s Seen<'a>>,
     key: impl Fn(&Seen<'a>) -> K,

@@ -1,4 +1,4 @@
-//! Runs with planted numbers, and what has to be said of them.
+//! Recommendations from runs with injected delays.
 
 use wiretail_schema::causes::{CauseKind, CauseRow, ExplainedTrial, TrialExplanation};
 use wiretail_schema::host::audit::{Audit, Verdict};
@@ -29,19 +29,19 @@ const OPTIMIZED: &str = include_str!("../../../tests/hosts/optimized.txt");
 const MICROVM: &str = include_str!("../../../tests/hosts/microvm.txt");
 const LAPTOP: &str = include_str!("../../../tests/hosts/laptop.txt");
 
-/// Packets of a trial: twenty of them are beyond p99.9, two beyond p99.99.
+/// Packets per trial: 20 are beyond p99.9, two beyond p99.99.
 const PACKETS: u64 = 20_000;
 
 fn of_host(text: &str) -> Audit {
     audit(&HostRecord::parse(text).expect("a record"), &Question::default(), "0")
 }
 
-/// A host of which nothing is known.
+/// Audit of a host without any readings.
 fn nothing() -> Audit {
     audit(&HostRecord::default(), &Question::default(), "0")
 }
 
-/// About a microsecond, and for one packet in a hundred about the tail.
+/// Delays of about one microsecond, and for one packet in a hundred about `tail_ns`.
 fn summary(tail_ns: i64, lost: u64) -> Summary {
     let facts = CaptureFacts {
         path: String::new(),
@@ -80,7 +80,7 @@ fn summary(tail_ns: i64, lost: u64) -> Summary {
     summarize(context, measurement, &TapTally::default(), &TapTally::default()).expect("packets").0
 }
 
-/// A trial that was planted: its settings, its tail in ns, packets lost, a note.
+/// Description of a trial: settings, tail in ns, lost packets, note.
 type Planted<'a> = (&'a [(&'a str, &'a str)], i64, u64, &'a str);
 
 fn setting((key, text): &(&str, &str)) -> SettingRecord {
@@ -175,19 +175,19 @@ const VM: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn without_runs_there_is_no_evidence_but_what_the_audit_says() {
+fn without_runs_only_audit_rules_are_evidence() {
     let found = recommend(&nothing(), &[], "0");
-    // Of a host that tells nothing it is not known either whether it has a card.
+    // Without readings, it is unknown whether the host has a NIC.
     assert_eq!(stands(&found)[..3], [Stand::NoEvidenceYet; 3]);
     assert_eq!(one(&found, Advice::Virtualisation).stand, Stand::NoEvidenceYet);
     assert!(found.matrix.rows.iter().all(|row| row.latency.is_empty() && row.next.is_some()));
     assert_eq!(found.matrix.rows.len(), 4);
 
-    // This one has a card that stamps and nothing to change about it.
+    // This host has a NIC with hardware timestamps and nothing to change about it.
     let found = recommend(&of_host(OPTIMIZED), &[], "0");
     let none = Stand::NoEvidenceYet;
     assert_eq!(stands(&found), [Stand::Follow, none, none, Stand::AlreadySo, none]);
-    // And this one a card to change.
+    // This host has a NIC with settings to change.
     let found = recommend(&of_host(LAPTOP), &[], "0");
     assert_eq!(stands(&found), [Stand::Follow, none, none, Stand::Follow, none]);
     let nic = one(&found, Advice::Nic);
@@ -203,7 +203,7 @@ fn without_runs_there_is_no_evidence_but_what_the_audit_says() {
 }
 
 #[test]
-fn a_slower_virtual_machine_is_said_to_be_slower() {
+fn reports_slower_virtual_machine() {
     let runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (VM, 50_000, 0, GUEST_ON_PROCESSOR)])];
     let found = recommend(&of_host(OPTIMIZED), &runs, "0");
     let isolation_boundary = one(&found, Advice::Virtualisation);
@@ -215,7 +215,7 @@ fn a_slower_virtual_machine_is_said_to_be_slower() {
     );
     let fact = &isolation_boundary.evidence[0];
     assert!(
-        fact.says.contains("slower at p99.9, ") && fact.says.contains("the intervals lie apart"),
+        fact.says.contains("slower at p99.9, ") && fact.says.contains("the intervals do not overlap"),
         "{}",
         fact.says
     );
@@ -228,7 +228,7 @@ fn a_slower_virtual_machine_is_said_to_be_slower() {
     );
     assert!(bare.high_ns < vm.low_ns && bare.supported && vm.supported);
     assert_eq!((bare.packets, vm.trials[0].trials.as_slice()), (PACKETS, &[2][..]));
-    // p99.99 rests on two packets only.
+    // p99.99 is based on only two packets.
     let latency = &row(&found, Deployment::Vm, "tuned boot").latency[0];
     let supported: Vec<(f64, bool)> =
         latency.delays.iter().map(|delay| (delay.percentile, delay.supported)).collect();
@@ -238,26 +238,26 @@ fn a_slower_virtual_machine_is_said_to_be_slower() {
 }
 
 #[test]
-fn intervals_that_overlap_tell_nothing_apart() {
-    // Of repeats the intervals are taken together: bare was once as late as the container.
+fn overlapping_intervals_are_indistinguishable() {
+    // The interval covers all repeats: one bare trial was as late as the container.
     let runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (BARE, 9_000, 0, ""), (RUNC, 8_990, 0, "")])];
     let found = recommend(&nothing(), &runs, "0");
     let isolation_boundary = one(&found, Advice::Virtualisation);
     assert_eq!(isolation_boundary.stand, Stand::Follow);
     assert!(
-        isolation_boundary.says.contains("ontainer (runc) can't be told apart from bare"),
+        isolation_boundary.says.contains("ontainer (runc) is indistinguishable from bare"),
         "{}",
         isolation_boundary.says
     );
     assert!(
-        isolation_boundary.evidence[0].says.contains("can't be told apart at p99.9"),
+        isolation_boundary.evidence[0].says.contains("indistinguishable at p99.9"),
         "{:?}",
         isolation_boundary.evidence[0]
     );
 }
 
 #[test]
-fn what_was_emulated_says_nothing_of_hardware() {
+fn ignores_emulated_virtual_machines() {
     let runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (VM, 50_000, 0, GUEST_EMULATED)])];
     let found = recommend(&nothing(), &runs, "0");
     let isolation_boundary = one(&found, Advice::Virtualisation);
@@ -268,18 +268,18 @@ fn what_was_emulated_says_nothing_of_hardware() {
         "{isolation_boundary:?}"
     );
     assert_eq!(row(&found, Deployment::Vm, "tuned boot").latency[0].emulated, Some(true));
-    // A run that does not say is counted, and that is said.
+    // A run without this information is counted, with a remark.
     let runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (VM, 50_000, 0, "")])];
     let found = recommend(&nothing(), &runs, "0");
     assert!(
         one(&found, Advice::Virtualisation).evidence[0]
             .says
-            .contains("does not say whether the processor was emulated")
+            .contains("does not record whether the processor was emulated")
     );
 }
 
 #[test]
-fn only_what_differs_in_nothing_else_is_compared() {
+fn compares_only_trials_with_equal_conditions() {
     let other_rate: Vec<(&str, &str)> =
         VM.iter().map(|pair| if pair.0 == "traffic.rate" { (pair.0, "5 kpps") } else { *pair }).collect();
     let mut runs = [
@@ -287,11 +287,11 @@ fn only_what_differs_in_nothing_else_is_compared() {
         run("runs/b", &[(VM, 50_000, 0, "")]),
     ];
     let compared = |runs: &[RunInput]| one(&recommend(&nothing(), runs, "0"), Advice::Virtualisation).stand;
-    // In another run of the same host: compared.
+    // Another run on the same host is compared.
     assert_eq!(compared(&runs), Stand::DoesNotApply);
     runs[1].run.host.kernel = Some("another".to_owned());
     assert_eq!(compared(&runs), Stand::NoEvidenceYet);
-    // What is not valid does not count.
+    // Invalid trials are ignored.
     runs[1].run.host.kernel = None;
     runs[1].run.trials[0].state = TrialState::Invalid;
     let found = recommend(&nothing(), &runs, "0");
@@ -300,13 +300,13 @@ fn only_what_differs_in_nothing_else_is_compared() {
 }
 
 #[test]
-fn timestamps_are_told_by_who_gave_them() {
+fn distinguishes_hardware_and_software_timestamps() {
     let mut runs = [run("runs/a", &[(BARE, 5_000, 0, ""), (BARE, 5_000, 0, "")])];
     let found = recommend(&of_host(OPTIMIZED), &runs, "0");
     let timestamps = one(&found, Advice::HardwareTimestamps);
     assert_eq!(timestamps.stand, Stand::Follow);
     assert!(
-        timestamps.says.contains("2 trials were stamped by software, and a card of this host can stamp"),
+        timestamps.says.contains("2 trials have software timestamps, and a NIC of this host can timestamp"),
         "{}",
         timestamps.says
     );
@@ -317,10 +317,10 @@ fn timestamps_are_told_by_who_gave_them() {
         one(&recommend(&of_host(OPTIMIZED), &runs, "0"), Advice::HardwareTimestamps).stand,
         Stand::AlreadySo
     );
-    // One tap of software spoils the trial.
+    // A single tap with software timestamps makes the trial a software trial.
     runs[0].run.trials[1].taps[0].timestamp_source = "kernel software".to_owned();
     let found = recommend(&of_host(OPTIMIZED), &runs, "0");
-    assert!(one(&found, Advice::HardwareTimestamps).says.starts_with("1 trial was stamped by software"));
+    assert!(one(&found, Advice::HardwareTimestamps).says.starts_with("1 trial has software timestamps"));
 }
 
 fn at(rate: &'static str) -> Vec<(&'static str, &'static str)> {
@@ -328,20 +328,16 @@ fn at(rate: &'static str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn the_rise_of_the_tail_is_found_below_the_break() {
+fn finds_rise_of_tail_below_breaking_point() {
     let rates = ["10 kpps", "20 kpps", "30 kpps", "40 kpps", "50 kpps"].map(at);
-    // Tails as planted; half of the packets are lost at the highest rate.
+    // Half of the packets are lost at the highest rate.
     let tails = [5_000, 5_100, 30_000, 60_000, 90_000];
     let lost = [0, 0, 0, 0, PACKETS];
     let planted: Vec<Planted<'_>> = (0..5).map(|i| (rates[i].as_slice(), tails[i], lost[i], "")).collect();
     let found = recommend(&nothing(), &[run("runs/sweep", &planted)], "0");
     let spare = one(&found, Advice::SpareCapacity);
     assert_eq!(spare.stand, Stand::Follow);
-    assert!(
-        spare.says.contains("p99.9 begins to rise at 60 % of the load that it breaks at"),
-        "{}",
-        spare.says
-    );
+    assert!(spare.says.contains("p99.9 starts to rise at 60 % of the breaking point"), "{}", spare.says);
     let rates: Vec<(&str, u64)> =
         spare.evidence[0].rates.iter().map(|rate| (rate.of.as_str(), rate.pps)).collect();
     let expected = [
@@ -350,14 +346,14 @@ fn the_rise_of_the_tail_is_found_below_the_break() {
         ("p99.9 rises from", 30_000),
     ];
     assert_eq!(rates, expected);
-    // Without the overload there is no telling how much is left.
+    // Without an overload, the spare capacity is unknown.
     let found = recommend(&nothing(), &[run("runs/sweep", &planted[..4])], "0");
     let spare = one(&found, Advice::SpareCapacity);
     assert_eq!(spare.stand, Stand::NoEvidenceYet);
     assert!(spare.next.iter().any(|step| step.command.contains("wiretail search")), "{spare:?}");
 }
 
-/// A search that found these rates, by the trials of its run.
+/// Search with the given results, over the trials of its run.
 fn searches(trials: usize, ndr: u64, budget: u64) -> Searches {
     let found = |goal: &str, lower: u64| GoalResult {
         goal: goal.parse::<Goal>().expect("a goal"),
@@ -416,7 +412,7 @@ fn searches(trials: usize, ndr: u64, budget: u64) -> Searches {
 }
 
 #[test]
-fn what_was_measured_is_held_against_what_was_searched() {
+fn compares_measured_rates_with_search_result() {
     let (low, high) = (at("20 kpps"), at("80 kpps"));
     let mut searched = run("runs/search", &[(&high, 5_000, 0, "")]);
     searched.searches = Some(searches(1, 80_000, 60_000));
@@ -425,24 +421,24 @@ fn what_was_measured_is_held_against_what_was_searched() {
         let spare = one(&found, Advice::SpareCapacity).clone();
         (spare.stand, spare.says, spare.evidence)
     };
-    // By the search alone.
+    // The search alone.
     let (stand, says, evidence) = of(&[searched.clone()]);
     assert_eq!(
-        (stand, says.contains("up to 75 % of the load that it breaks at: stay below that")),
+        (stand, says.contains("up to 75 % of the breaking point: stay below that")),
         (Stand::Follow, true),
         "{says}"
     );
     assert_eq!(evidence[0].from, Origin::Search { run: "runs/search".into(), search: 1 });
-    // What is run beside it has room.
+    // A run at a lower rate has spare capacity.
     let (stand, says, _) = of(&[searched.clone(), run("runs/a", &[(&low, 5_000, 0, "")])]);
-    assert_eq!((stand, says.contains("it was given 25 % at most")), (Stand::AlreadySo, true), "{says}");
-    // And at the rate itself it has none.
+    assert_eq!((stand, says.contains("its load was at most 25 %")), (Stand::AlreadySo, true), "{says}");
+    // A run at the breaking point has none.
     let (stand, ..) = of(&[searched, run("runs/a", &[(&high, 5_000, 0, "")])]);
     assert_eq!(stand, Stand::Follow);
 }
 
 #[test]
-fn kernels_go_by_how_a_device_waits() {
+fn recommends_kernel_by_how_device_waits() {
     let sleeps: Vec<(&str, &str)> =
         BARE.iter().map(|pair| if pair.0 == "dut.wait" { (pair.0, "block") } else { *pair }).collect();
     let mut runs = [run("runs/a", &[(BARE, 5_000, 0, "")]), run("runs/b", &[(&sleeps, 5_000, 0, "")])];
@@ -451,26 +447,26 @@ fn kernels_go_by_how_a_device_waits() {
     let sleeping = of(&runs[1..]);
     assert_eq!(sleeping.stand, Stand::Follow, "{sleeping:?}");
     assert!(sleeping.says.contains("sleeps for packets"), "{}", sleeping.says);
-    // The same program under a real-time kernel of the same machine, and better: its own evidence.
+    // The same program is better under a real-time kernel of the same machine: measured evidence.
     let mut other = run("runs/rt", &[(&sleeps, 2_500, 0, "")]);
     other.run.host.realtime_kernel = true;
     other.run.host.kernel = Some("6.1-rt".to_owned());
     let measured = of(&[runs[1].clone(), other.clone()]);
     assert_eq!(measured.stand, Stand::Follow);
     assert!(measured.says.contains("better in 1, worse in 0"), "{}", measured.says);
-    // If it is worse, the trials count more than the papers.
+    // If it is worse, the trials outweigh the papers.
     other.results[0].summary = summary(70_000, 0);
     assert_eq!(of(&[runs[1].clone(), other]).stand, Stand::DoesNotApply);
-    // One that polls has no use for it.
+    // A polling device does not benefit from it.
     runs[0].run.host.realtime_kernel = true;
     assert_eq!(of(&runs[..1]).stand, Stand::Follow);
-    // A part of the kernel neither polls nor sleeps.
+    // A device in the kernel neither polls nor sleeps.
     let bridge: Vec<(&str, &str)> = vec![("dut.kind", "bridge"), ("traffic.rate", "2 kpps")];
     assert_eq!(of(&[run("runs/c", &[(&bridge, 5_000, 0, "")])]).stand, Stand::NoEvidenceYet);
 }
 
 #[test]
-fn explanations_and_energy_are_evidence_too() {
+fn uses_explanations_and_energy_as_evidence() {
     let mut input = run("runs/a", &[(BARE, 5_000, 0, "")]);
     let cause = |kind, ns| CauseRow {
         kind,
@@ -507,8 +503,10 @@ fn explanations_and_energy_are_evidence_too() {
     let says = |kind| {
         one(&found, kind).evidence.iter().map(|fact| fact.says.as_str()).collect::<Vec<_>>().join("\n")
     };
-    assert!(says(Advice::KernelByArchitecture).contains("0 % while the device slept, 25 % by interrupts"));
-    assert!(says(Advice::Virtualisation).contains("60 % of the time that its tail lost"));
+    assert!(
+        says(Advice::KernelByArchitecture).contains("0 % passed while the device slept, 25 % in interrupts")
+    );
+    assert!(says(Advice::Virtualisation).contains("60 % of the excess delay of its tail"));
     let taken = &row(&found, Deployment::Bare, "regular boot").resources;
     assert!(
         taken
@@ -516,7 +514,7 @@ fn explanations_and_energy_are_evidence_too() {
             .any(|fact| fact.says.contains("10.0 W") && fact.says.contains("50.0 J per million packets")),
         "{taken:?}"
     );
-    assert!(taken.iter().any(|fact| fact.says.contains("takes all of a core")), "{taken:?}");
+    assert!(taken.iter().any(|fact| fact.says.contains("occupies a full core")), "{taken:?}");
     assert!(
         found.matrix.host_security.iter().any(|fact| fact.says.contains("spectre")),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Measure with stamps of the network card.
+//! Recommendation to measure with hardware timestamps.
 
 use wiretail_schema::host::audit::Verdict;
 use wiretail_schema::host::recommendation::{Advice, Evidence, Recommendation, Stand};
@@ -16,26 +16,27 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     let hardware = known.seen.len() - software;
     let able = known.finding(RULE).map(|finding| finding.verdict);
     let nic = match able {
-        Some(Verdict::Good) => "a card of this host can stamp packets",
-        Some(Verdict::Improvable) => "no card of this host stamps packets",
-        Some(Verdict::NotHere) => "this host has no card that could",
-        _ => "whether a card of this host could was not seen",
+        Some(Verdict::Good) => "a NIC of this host can timestamp packets",
+        Some(Verdict::Improvable) => "no NIC of this host timestamps packets",
+        Some(Verdict::NotHere) => "this host has no NIC",
+        _ => "it is unknown whether a NIC of this host timestamps packets",
     };
     let (stand, says) = match (hardware, software, able) {
         (0, 0, Some(Verdict::Good)) => {
-            (Stand::Follow, format!("Nothing was measured yet, and {nic}: measure with its stamps."))
+            (Stand::Follow, format!("Nothing was measured yet, and {nic}: measure with its timestamps."))
         }
         (0, 0, Some(Verdict::Improvable)) => {
             (Stand::Follow, format!("Nothing was measured yet, and {nic}: measure on a host that has one."))
         }
         (0, 0, _) => (Stand::NoEvidenceYet, format!("Nothing was measured, and {nic}.")),
-        (_, 0, _) => (Stand::AlreadySo, format!("All {} have stamps of a network card.", counted(hardware))),
+        (_, 0, _) => (Stand::AlreadySo, format!("All {} have hardware timestamps.", counted(hardware))),
         (_, software, _) => (
             Stand::Follow,
             format!(
-                "{} stamped by software, and {nic}: what delays the stamp is in the delay, and the worst packets are the \
-                 likeliest to be stamped late. Differences that are not far above the grid are not to be built on.",
-                if software == 1 { "1 trial was".to_owned() } else { format!("{software} trials were") },
+                "{} software timestamps, and {nic}: the delay includes whatever delays the timestamp, and the worst \
+                packets are the most likely to get late timestamps. Do not rely on differences close to the \
+                timestamp granularity.",
+                if software == 1 { "1 trial has".to_owned() } else { format!("{software} trials have") },
             ),
         ),
     };
@@ -45,19 +46,19 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     Recommendation {
         kind: Advice::HardwareTimestamps,
         title: "hardware timestamps".to_owned(),
-        advice: "Measure with stamps that a network card gives to every packet on the wire: software gives them when it gets \
-                 to it, and rare late packets are what is sought."
+        advice: "Measure with a NIC that timestamps every packet on the wire: software timestamps a packet only when \
+            the CPU handles it, which distorts the rare late packets that matter."
             .to_owned(),
         stand,
         says,
         evidence,
         next: vec![
             step(
-                "capture both wires on a machine of its own, with a card that stamps",
+                "capture both wires on a separate machine, with a NIC that timestamps packets",
                 "wiretail capture pre=eth1 post=eth2 --timestamps hardware --write both.pcapng.zst",
             ),
             step(
-                "and evaluate them",
+                "analyze the capture",
                 "wiretail analyze both.pcapng.zst --pre-interface eth1 --post-interface eth2 --out result",
             ),
         ],
@@ -65,7 +66,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     }
 }
 
-/// Who stamped a trial's packets: its taps', each once.
+/// Timestamp sources of a trial's taps, without duplicates.
 fn source(seen: &Seen<'_>) -> String {
     let mut names: Vec<&str> = seen.trial.taps.iter().map(|tap| tap.timestamp_source.as_str()).collect();
     names.sort_unstable();
@@ -84,21 +85,21 @@ fn timestamps(source: &str, seen: &[&Seen<'_>]) -> Evidence {
         (clocks().map(|clock| clock.identical).sum(), clocks().map(|clock| clock.backward).sum());
     let total: u64 = seen.iter().map(|one| one.summary.pre.packets + one.summary.post.packets).sum();
     let says = format!(
-        "{} stamped by {source}, on a grid of {granularity} ns at most; of {} {same} have the stamp of the one before, {back} an earlier one",
+        "{} with timestamps from {source}, granularity at most {granularity} ns; of {}, {same} have the same timestamp as the previous packet, {back} an earlier one",
         counted(seen.len()),
         packets(total),
     );
     of_trials(says, seen)
 }
 
-/// What trials with known delays say of the stamps.
+/// Timestamp error, from trials with known delays.
 fn known_delays(seen: &[Seen<'_>]) -> Option<Evidence> {
     let with: Vec<&Seen<'_>> = seen.iter().filter(|one| one.trial.calibration.is_some()).collect();
     let errors = with.iter().filter_map(|one| Some(one.trial.calibration.as_ref()?.error_ns()));
     let worst = errors.max_by_key(|error| error.unsigned_abs())?;
     Some(of_trials(
         format!(
-            "delays that the device added on purpose were measured to {} ns at worst (medians)",
+            "known delays added by the device were measured with an error of at most {} ns (medians)",
             worst.unsigned_abs()
         ),
         &with,

@@ -1,4 +1,4 @@
-//! Virtualise where walls are wanted, on cores of their own.
+//! Recommendation for virtualisation: use it for isolation, on dedicated cores.
 
 use wiretail_schema::host::recommendation::{Advice, Deployment, Evidence, Recommendation, Stand};
 use wiretail_schema::run::StallCause;
@@ -27,7 +27,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         without: &ISOLATION_BOUNDARY,
         host: SameHost::Whole,
         name: &isolation_boundary,
-        // Bare where there is such a trial, else a container.
+        // Bare if there is such a trial, otherwise a container.
         rank: &|one| match deployment(one)? {
             Deployment::Bare => Some(0),
             Deployment::Container => Some(1),
@@ -57,8 +57,9 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     Recommendation {
         kind: Advice::Virtualisation,
         title: "virtualisation".to_owned(),
-        advice: "Where functions are to be kept apart, a virtual machine on cores, memory and functions of a card of its own, \
-                 with an isolating boot line inside, need not cost the tail much; without these it does."
+        advice: "To isolate functions from each other, use a virtual machine with dedicated cores, memory and \
+            virtual functions of a NIC, and an isolating boot line in the guest. The tail then need not suffer much; \
+            without these measures it does."
             .to_owned(),
         stand,
         says,
@@ -72,7 +73,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
 }
 
 fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
-    // By what is around the device, all loads together.
+    // Grouped by isolation boundary, over all loads.
     let named = |pair: &Contrast<'_, '_>| (pair.baseline.0.clone(), pair.other.0.clone());
     let mut names: Vec<(String, String)> = Vec::new();
     pairs.iter().filter(|pair| pair.told().is_some()).map(named).for_each(|name| {
@@ -85,9 +86,9 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
             (true, _) => "Nothing was measured.",
             (_, true) => "No two deployments were measured under the same load.",
             (_, false) if pairs.iter().all(|pair| pair.emulated) => {
-                "Only emulated virtual machines were compared, which say nothing of hardware: measure where KVM works."
+                "Only emulated virtual machines were compared, which do not represent hardware: measure on a host with KVM."
             }
-            _ => "Too few packets to tell deployments apart.",
+            _ => "Too few packets to distinguish deployments.",
         };
         return (Stand::NoEvidenceYet, says.to_owned());
     }
@@ -101,7 +102,7 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
         free |= slower == 0;
         says.push(match slower {
             0 if told.iter().all(|told| *told == Told::Alike) => {
-                format!("{other} can't be told apart from {baseline}.")
+                format!("{other} is indistinguishable from {baseline}.")
             }
             0 => format!("{other} is not slower than {baseline} under any of {} loads.", told.len()),
             all if all == told.len() => {
@@ -111,8 +112,8 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
         });
     }
     says.push(match free {
-        true => "Where walls are wanted, there are some here that cost no delay that was seen.".to_owned(),
-        false => "Here walls cost delay: bare where delay decides.".to_owned(),
+        true => "If isolation is needed, at least one form of it here adds no measurable delay.".to_owned(),
+        false => "Isolation adds delay here: run bare if delay matters most.".to_owned(),
     });
     (if free { Stand::Follow } else { Stand::DoesNotApply }, capitalised(&says.join(" ")))
 }
@@ -122,7 +123,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Times at which the hypervisor below this machine took its cores.
+/// Pauses of all cores of this machine, caused by the hypervisor or firmware below it.
 fn paused(known: &Known<'_>) -> Option<Evidence> {
     let cause = |one: &Seen<'_>| {
         let mut causes = one.trial.stalls.causes.iter();
@@ -136,26 +137,26 @@ fn paused(known: &Known<'_>) -> Option<Evidence> {
     let longest = all.iter().map(|stall| stall.longest_ns).max()?;
     let count: u64 = all.iter().map(|stall| stall.count).sum();
     let says = format!(
-        "all busy cores stood still at once {count} times in {}, for {} us at most: the hypervisor or firmware below this machine",
+        "all busy cores stopped simultaneously {count} times in {}, for at most {} us: caused by the hypervisor or the firmware",
         counted(with.len()),
         longest / 1000,
     );
     Some(of_trials(says, &with))
 }
 
-/// How much of a traced trial's tail its kernel knows nothing of.
+/// Share of a traced trial's tail that its kernel has no record of.
 fn explained(seen: &Seen<'_>) -> Option<Evidence> {
     let explanation = &seen.input.explanations.iter().find(|one| one.trial == seen.trial.number)?.explanation;
     let paused = share(explanation, is_pause).filter(|share| *share > 0.0)?;
     let says = format!(
-        "{}: {} of the time that its tail lost passed while the core stood still without the kernel's knowledge",
+        "{}: {} of the excess delay of its tail passed while the core stopped without the kernel's knowledge",
         seen.words(&[]),
         percent(paused)
     );
     Some(of_trials(says, &[seen]))
 }
 
-/// Trials by what is around their device.
+/// Trials, grouped by the isolation boundary of their device.
 pub(super) fn by_isolation_boundary<'s, 'a>(
     known: &'s Known<'a>,
 ) -> Vec<((Deployment, String), Vec<&'s Seen<'a>>)> {
@@ -163,7 +164,7 @@ pub(super) fn by_isolation_boundary<'s, 'a>(
     grouped(with_device, |one| (deployment(one).unwrap_or(Deployment::Bare), profile(one)))
 }
 
-/// How the guest, or the host of a device without one, was started.
+/// Boot configuration of the guest, or of the host if there is no guest.
 fn profile(seen: &Seen<'_>) -> String {
     let isolated =
         seen.input.run.host.cores_isolated.as_deref().is_some_and(|cores| !cores.trim().is_empty());

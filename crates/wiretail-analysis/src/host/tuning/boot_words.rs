@@ -1,4 +1,4 @@
-//! The words of the boot line that the profiles decide on.
+//! Boot line words that the profiles set or remove.
 
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target};
 use wiretail_schema::units::cores::CoreSet;
@@ -7,26 +7,25 @@ use super::{Ask, setting};
 use crate::host::audit::{ALL, BootLine};
 use wiretail_schema::host::audit::{HostRole, Verdict};
 
-/// What a profile wants of a word.
+/// Value that a profile requests for a word.
 enum Wish {
     /// `name=value`.
     Value(String),
     /// The bare word.
     Bare,
-    /// Not in the line.
+    /// Absent from the boot line.
     Absent,
-    /// It would do nothing here, and why.
+    /// Without effect on this host, with the reason.
     NotHere(&'static str),
 }
 
-/// A word.
 struct Word {
     name: &'static str,
-    /// The rule of the audit that asks for it.
+    /// Audit rule that checks this word.
     rule: &'static str,
-    /// Where no rule does: what for, and what it costs.
+    /// Purpose and drawback, for words that no rule checks.
     own: Option<(&'static str, &'static str)>,
-    /// Of the profiles that isolate; the regular one has none of the words.
+    /// Value in the isolating profiles. The regular profile removes all words.
     wish: fn(&Ask<'_>) -> Wish,
 }
 
@@ -34,7 +33,7 @@ const fn word(name: &'static str, rule: &'static str, wish: fn(&Ask<'_>) -> Wish
     Word { name, rule, own: None, wish }
 }
 
-/// In the order in which they stand in the line: a number of huge pages belongs to the size before it.
+/// In the order of the boot line: the number of huge pages applies to the page size that precedes it.
 const WORDS: &[Word] = &[
     word("isolcpus", "isolcpus", |ask| Wish::Value(format!("managed_irq,domain,{}", ask.cores()))),
     word("nohz_full", "nohz-full", |ask| match ask.view.config("CONFIG_NO_HZ_FULL") {
@@ -49,7 +48,7 @@ const WORDS: &[Word] = &[
     word("tsc", "clocksource", |ask| {
         match ["constant_tsc", "nonstop_tsc"].iter().all(|flag| ask.view.processor_flag(flag)) {
             true => Wish::Value("reliable".to_owned()),
-            false => Wish::NotHere("the processor does not promise that its TSC never stops"),
+            false => Wish::NotHere("the processor does not guarantee that its TSC never stops"),
         }
     }),
     word("nmi_watchdog", "nmi-watchdog", |_| Wish::Value("0".to_owned())),
@@ -64,7 +63,7 @@ const WORDS: &[Word] = &[
     Word {
         name: "skew_tick",
         rule: "",
-        own: Some(("ticks of the cores are not at the same time", "a little power")),
+        own: Some(("the cores' ticks do not coincide", "slightly higher power consumption")),
         wish: |_| Wish::Value("1".to_owned()),
     },
     word("transparent_hugepage", "thp", |_| Wish::Value("madvise".to_owned())),
@@ -73,20 +72,20 @@ const WORDS: &[Word] = &[
     word("hugepages", "hugepages", |ask| huge(ask, "hugepages", GIANT_PAGES)),
     word("iommu", "iommu", |_| Wish::Value("pt".to_owned())),
     word("intel_iommu", "sriov", |ask| match ask.view.processor_field("vendor_id") {
-        Some("AuthenticAMD") => Wish::NotHere("the processor's is on without a word"),
+        Some("AuthenticAMD") => Wish::NotHere("this processor enables its IOMMU by default"),
         _ => Wish::Value("on".to_owned()),
     }),
 ];
 
-/// How many pages of 1 GiB DPDK's applications are given.
+/// Number of 1 GiB pages for DPDK applications.
 const GIANT_PAGES: &str = "4";
-/// Below so much memory, in KiB, that is too much: 16 GiB.
+/// Minimum memory for [`GIANT_PAGES`], in KiB: 16 GiB.
 const GIANT_MEMORY_KIB: u64 = 16 << 20;
 
-/// Words that only hosts of virtual machines want; on others whoever has put them into the line has a reason.
+/// Words that only profiles of virtual machine hosts set. On other hosts they are not changed.
 const OF_VM_HOSTS: &[&str] = &["iommu", "intel_iommu"];
 
-/// A setting a word.
+/// Settings of the plan, one per word.
 pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     let is_vm_host = ask.isolates() && ask.view.role() == HostRole::VmHost;
     let decided = WORDS.iter().filter(|word| is_vm_host || !OF_VM_HOSTS.contains(&word.name));
@@ -129,7 +128,7 @@ fn judged(ask: &Ask<'_>, word: &Word) -> Setting {
     found
 }
 
-/// Whether the audit says that a word is in the line and not in effect.
+/// Marks a word that is on the boot line, but that the audit finds ineffective.
 fn broken(ask: &Ask<'_>, word: &Word, found: &mut Setting) {
     let Some(rule) = ALL.iter().find(|rule| rule.id == word.rule) else { return };
     let judgement = (rule.judge)(&ask.view);
@@ -140,7 +139,8 @@ fn broken(ask: &Ask<'_>, word: &Word, found: &mut Setting) {
     }
 }
 
-/// Whether two values mean the same: lists of cores are compared as sets, flags before them may be more.
+/// Whether two values are equivalent. Core lists are compared as sets, and `now` may have more flags than
+/// `wanted`.
 fn same(name: &str, now: &str, wanted: &str) -> bool {
     let parse = |value: &str| BootLine::parse(&format!("{name}={value}"));
     let (line, wish) = (parse(now), parse(wanted));
@@ -159,21 +159,23 @@ fn optimized(ask: &Ask<'_>, wish: Wish) -> Wish {
     if ask.profile == Profile::Optimized { wish } else { Wish::Absent }
 }
 
-/// What a machine of its own can have.
+/// The wish, unless the machine is a guest.
 fn physical(ask: &Ask<'_>, wish: Wish) -> Wish {
     if ask.is_vm() { Wish::NotHere("the hypervisor decides") } else { wish }
 }
 
-/// Huge pages that were asked for are kept; else some of 1 GiB where there are such and memory enough.
+/// Keeps the huge pages that the boot line requests; otherwise requests 1 GiB pages if the processor has them
+/// and memory suffices.
 fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
     let line = ask.view.boot();
     if line.word("hugepages").is_some() {
-        // What others have recorded becomes a line of a shell's file: nothing but a number with its unit.
+        // A value recorded on another machine ends up in a shell script, so only a number with a unit is
+        // accepted.
         let is_size = |value: &&str| value.chars().all(|letter| letter.is_ascii_alphanumeric());
         return match line.value(name) {
             None => Wish::Absent,
             Some(value) if is_size(&value) => Wish::Value(value.to_owned()),
-            Some(_) => Wish::NotHere("what the line has is no number of pages"),
+            Some(_) => Wish::NotHere("the boot line has no valid number of pages"),
         };
     }
     match giant(ask) {
@@ -184,7 +186,7 @@ fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
     }
 }
 
-/// Whether huge pages of 1 GiB are worth it.
+/// Whether the host has 1 GiB pages and enough memory for them.
 pub(super) fn giant(ask: &Ask<'_>) -> bool {
     let enough = ask.memory_kib().is_some_and(|memory| memory >= GIANT_MEMORY_KIB);
     enough && ask.view.processor_flag("pdpe1gb")
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_a_rule_or_a_reason_of_their_own() {
+    fn every_word_has_a_rule_or_its_own_purpose() {
         for word in WORDS {
             let ruled = ALL.iter().any(|rule| rule.id == word.rule);
             assert!(ruled != word.own.is_some(), "{}", word.name);

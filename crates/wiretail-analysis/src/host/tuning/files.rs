@@ -1,4 +1,4 @@
-//! The files of /proc and /sys that the profiles decide on: what can be changed while the machine runs.
+//! Files of /proc and /sys that the profiles set: settings that can change at run time.
 
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target};
 use wiretail_schema::host::record::Reading;
@@ -6,7 +6,7 @@ use wiretail_schema::units::cores::CoreSet;
 
 use super::{Ask, boot_words, setting};
 
-/// A file with the same value on every host. None leaves it as it is.
+/// File with the same value on every host. `None` keeps the current value.
 struct Fixed {
     path: &'static str,
     rule: &'static str,
@@ -23,7 +23,8 @@ const fn fixed(
     Fixed { path, rule, regular, isolated }
 }
 
-/// Values of the regular profile are the kernel's own. Where those differ from machine to machine they are left alone.
+/// Values of the regular profile are the kernel's defaults. Defaults that differ between machines are not
+/// changed.
 const FIXED: &[Fixed] = &[
     fixed("/proc/sys/kernel/sched_rt_runtime_us", "rt-throttling", Some("950000"), "-1"),
     fixed("/proc/sys/kernel/timer_migration", "timer-migration", Some("1"), "1"),
@@ -37,13 +38,13 @@ const FIXED: &[Fixed] = &[
     fixed("/proc/sys/vm/swappiness", "swappiness", Some("60"), "10"),
 ];
 
-/// Idle states that take longer to leave, in us, are switched off by the optimized profile.
+/// The optimized profile disables idle states with a longer exit latency, in us.
 const WAKE_US_MAX: u64 = 2;
-/// Small huge pages: 2 MiB each, so many at most, and at most an eighth of the memory.
+/// Maximum number of 2 MiB huge pages; in addition, they take at most one eighth of the memory.
 const SMALL_PAGES_MAX: u64 = 1024;
 const SMALL_PAGE_KIB: u64 = 2048;
 
-/// A setting a file.
+/// Settings of the plan, one per file.
 pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     let mut settings = Vec::new();
     masks(ask, &mut settings);
@@ -59,7 +60,7 @@ pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     settings
 }
 
-/// Where unbound kernel workers run, and new interrupts go.
+/// Cores for unbound kernel workers and for new interrupts.
 fn masks(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     let cores = if ask.isolates() { ask.housekeeping.clone() } else { ask.view.online() };
     for (path, rule) in [
@@ -70,7 +71,7 @@ fn masks(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     }
 }
 
-/// Interrupts that are in use keep those of their cores that are not to be left alone.
+/// Interrupts in use: each keeps its housekeeping cores.
 fn interrupts(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     if !ask.isolates() {
         return;
@@ -90,7 +91,7 @@ fn interrupts(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     }
 }
 
-/// What the cores themselves do: frequency, sleep, the fair server.
+/// Per-core settings: frequency governor, idle states, fair server.
 fn processors(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     for core in ask.cores().cores() {
         let folder = format!("/sys/devices/system/cpu/cpu{core}");
@@ -116,7 +117,7 @@ fn processors(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     }
 }
 
-/// Huge pages of the default size, where none of 1 GiB are to be had from the boot line.
+/// Huge pages of the default size, if the boot line cannot reserve 1 GiB pages.
 fn hugepages(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
     const PATH: &str = "/proc/sys/vm/nr_hugepages";
     let asked = ask.view.boot().word("hugepages").is_some();
@@ -125,7 +126,7 @@ fn hugepages(ask: &Ask<'_>, settings: &mut Vec<Setting>) {
         return;
     }
     let pages = (memory / 8 / SMALL_PAGE_KIB).min(SMALL_PAGES_MAX);
-    // Who has more keeps them.
+    // A larger number of reserved pages is kept.
     let pages = pages.max(u64::try_from(now).unwrap_or(0));
     settings.push(judged(ask, PATH, "hugepages", &pages.to_string()));
 }
@@ -145,13 +146,13 @@ fn judged(ask: &Ask<'_>, path: &str, rule: &str, wanted: &str) -> Setting {
         }
         None => {
             found.state = SettingState::NotHere;
-            "this kernel does not have it".clone_into(&mut found.detail);
+            "this kernel does not have this file".clone_into(&mut found.detail);
         }
     }
     found
 }
 
-/// Of a choice, `always [madvise] never`, the one that is taken.
+/// Current value; for a choice such as `always [madvise] never`, the selected word.
 fn present<'a>(ask: &Ask<'a>, path: &str, text: &'a str) -> &'a str {
     if text.contains('[') { ask.view.choice(path).unwrap_or(text) } else { text.trim() }
 }

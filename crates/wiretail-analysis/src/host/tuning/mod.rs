@@ -1,11 +1,12 @@
-//! The plan of a host: what its boot line, its kernel and its services must say for cores to be left alone.
+//! Tuning plan of a host: the boot line, kernel settings and services that keep the packet cores undisturbed.
 //!
 //! ```text
-//! HostRecord, profile, role, cores ─► Ask ─► boot_words, files, cards, services ─► TuningPlan ─► outputs
+//! HostRecord, profile, role, cores ─► Ask ─► boot_words, files, nics, services ─► TuningPlan ─► outputs
 //! ```
 //!
-//! Pure: the same record gives the same plan, also another machine's. What a setting is for and what it costs is said by the audit's rule
-//! that asks for it. Whether a plan is in effect is asked by planning anew from a later record: then nothing is left to change.
+//! A plan is a pure function of the record, so it can be made for another machine. The purpose and the
+//! drawback of a setting come from the audit rule that checks it. To check whether a plan is in effect, make
+//! it again from a later record: it then has nothing left to change.
 
 mod boot_words;
 mod files;
@@ -22,7 +23,7 @@ use wiretail_schema::units::cores::CoreSet;
 
 use crate::host::audit::{self, Question, View};
 
-/// Files that a plan reads besides those of the audit; `*` stands for anything in a part of a path.
+/// Files that only a plan reads, not the audit; `*` matches anything within one path component.
 const OWN_FILES: &[&str] = &[
     "/proc/irq/default_smp_affinity",
     "/proc/irq/*/smp_affinity_list",
@@ -32,7 +33,7 @@ const OWN_FILES: &[&str] = &[
     "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
 ];
 
-/// All files that a plan reads, each once, for the recording of a host.
+/// All files that a plan reads, without duplicates, for the recording of a host.
 pub fn files() -> Vec<&'static str> {
     let mut files = audit::files();
     files.extend(OWN_FILES);
@@ -41,7 +42,7 @@ pub fn files() -> Vec<&'static str> {
     files
 }
 
-/// A host and what is wanted of it.
+/// Host, profile, and the cores for all other work.
 struct Ask<'a> {
     view: View<'a>,
     profile: Profile,
@@ -53,12 +54,11 @@ impl Ask<'_> {
         self.view.cores()
     }
 
-    /// Whether cores are isolated at all.
+    /// Whether the profile isolates cores.
     fn isolates(&self) -> bool {
         self.profile != Profile::Regular
     }
 
-    /// How much memory there is.
     fn memory_kib(&self) -> Option<u64> {
         let mut lines = self.view.text("/proc/meminfo")?.lines();
         lines.find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
@@ -69,10 +69,11 @@ impl Ask<'_> {
     }
 }
 
-/// Plans a host. `version` is that of Wiretail.
+/// Makes the plan of a host. `version` is the version of Wiretail.
 ///
 /// # Errors
-/// Which of the cores can't be had, and what was expected.
+///
+/// Returns an error if the cores are not online, or if no core is left for other work.
 pub fn plan(
     record: &HostRecord,
     profile: Profile,
@@ -82,7 +83,7 @@ pub fn plan(
     let view = View::new(record, question);
     let online = view.online();
     if online.is_empty() {
-        return Err("the host does not say which cores it has: /sys/devices/system/cpu/online".to_owned());
+        return Err("the record does not list the online cores: /sys/devices/system/cpu/online".to_owned());
     }
     let absent = view.cores().without(&online);
     if !absent.is_empty() {
@@ -90,11 +91,11 @@ pub fn plan(
     }
     let housekeeping = view.housekeeping();
     if housekeeping.is_empty() {
-        let all = "no core is left for everything else; leave at least one of";
+        let all = "no core is left for other work; leave at least one of";
         return Err(format!("{all} {online} out of --cores"));
     }
     if view.cores().is_empty() {
-        return Err("there is one core only, and that does everything; expected a second one".to_owned());
+        return Err("the host has only one core; expected at least two".to_owned());
     }
     let ask = Ask { view, profile, housekeeping };
     let mut settings = boot_words::settings(&ask);
@@ -113,7 +114,7 @@ pub fn plan(
     })
 }
 
-/// What a rule of the audit says of a setting: what for, and what it costs.
+/// Setting with the title and the cost of an audit rule.
 fn setting(target: Target, rule: &str, takes_effect: TakesEffect) -> Setting {
     let of_rule = audit::ALL.iter().find(|one| one.id == rule);
     Setting {
@@ -135,14 +136,14 @@ fn notes(ask: &Ask<'_>) -> Vec<String> {
     let runs = |name: &str| ask.view.tasks().iter().any(|task| !task.is_kernel && task.name == name);
     if runs("tuned") {
         note(
-            "tuned runs, and may set other values again: tuned-adm off, or give it the profile that --out writes",
+            "tuned runs and may override these values: run tuned-adm off, or activate the profile that --out writes",
         );
     }
     if ask.isolates()
         && ask.view.core_list("/sys/devices/system/cpu/isolated").is_none_or(|set| set.is_empty())
     {
         note(
-            "until the machine has started with isolcpus, ordinary threads still run on the cores; host.isolate of an experiment moves them away for each trial",
+            "until the machine is booted with isolcpus, ordinary threads still run on these cores; host.isolate of an experiment moves them away for each trial",
         );
     }
     let second = |core: &u32| {
@@ -151,13 +152,11 @@ fn notes(ask: &Ask<'_>) -> Vec<String> {
         siblings.is_some_and(|set| set.cores().first().is_some_and(|first| first < core))
     };
     if ask.isolates() && ask.cores().cores().iter().any(second) {
-        note(
-            "some of these cores are second threads of physical cores: nosmt switches them off; choose first ones",
-        );
+        note("some of these cores are second hardware threads, which nosmt disables: choose first threads");
     }
     if ask.view.role() == HostRole::Container {
         note(
-            "the kernel is the machine's: plan and apply on the machine that runs the container, not inside of it",
+            "the container shares the kernel of its host: run plan and apply on the host, not inside the container",
         );
     }
     notes

@@ -1,5 +1,5 @@
-//! Settings of network cards that the profiles decide on. They are not applied: the plan says the command for each, and the files
-//! have a service that sets all of them at each start.
+//! NIC settings of the profiles. `apply` does not change them: the plan prints the command for each setting,
+//! and the output files include a service that applies all of them at boot.
 
 use wiretail_schema::host::audit::HostRole;
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, TakesEffect, Target};
@@ -9,11 +9,11 @@ use super::{Ask, setting};
 use crate::host::audit::rules::ring_entries;
 use crate::host::tuning::outputs::nics::{command, is_link};
 
-/// A setting of a card, by its name in a record.
+/// NIC setting, by its name in a record.
 struct Wish {
     name: &'static str,
     rule: &'static str,
-    /// What it shall be, of the card's settings; None leaves it as it is.
+    /// Requested value, computed from the NIC's settings. `None` keeps the current value.
     wanted: fn(&Ask<'_>, &str) -> Option<String>,
 }
 
@@ -21,7 +21,8 @@ const fn wish(name: &'static str, rule: &'static str, wanted: fn(&Ask<'_>, &str)
     Wish { name, rule, wanted }
 }
 
-/// In the order in which they are to be set: with another number of queues some drivers forget the rest.
+/// In the order in which they are applied: some drivers reset the other settings when the number of queues
+/// changes.
 const WISHES: &[Wish] = &[
     wish("combined-channels", "nic-queues", |ask, nic| {
         let now: usize = value(nic, "combined-channels")?.parse().ok()?;
@@ -40,7 +41,7 @@ const WISHES: &[Wish] = &[
     wish("eee", "nic-eee", |ask, _| (ask.profile == Profile::Optimized).then(|| "off".to_owned())),
 ];
 
-/// A setting of each card that has it. A container's cards are its host's.
+/// Settings of each NIC that supports them. A container's NICs belong to its host and are skipped.
 pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     let mut settings = Vec::new();
     if !ask.isolates() || ask.view.role() == HostRole::Container {
@@ -59,7 +60,7 @@ pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
             if now != wanted {
                 found.state = SettingState::Change;
                 if let Some(command) = command(link, wish.name, &wanted) {
-                    found.detail = format!("by hand: {command}");
+                    found.detail = format!("run: {command}");
                 }
             }
             found.now = Some(now.to_owned());

@@ -1,14 +1,14 @@
-//! Services that undo what is set.
+//! Services that undo settings of the plan.
 
 use wiretail_schema::host::plan::{Setting, SettingState, TakesEffect, Target};
 
 use super::{Ask, setting};
 
-/// What a service is when it runs, and when it does not.
+/// Names of the two states of a service.
 const RUNNING: &str = "running";
 const STOPPED: &str = "stopped";
 
-/// Services that the isolating profiles want stopped. The regular one leaves them as they are.
+/// Services that the isolating profiles stop. The regular profile does not change them.
 pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     if !ask.isolates() {
         return Vec::new();
@@ -23,7 +23,8 @@ pub(super) fn settings(ask: &Ask<'_>) -> Vec<Setting> {
     } else if tasks.iter().any(|task| task.name == "irqbalance") {
         found.state = SettingState::Change;
         found.now = Some(RUNNING.to_owned());
-        "by hand: systemctl disable --now irqbalance; or restart it with the file that --files puts in its place".clone_into(&mut found.detail);
+        "run: systemctl disable --now irqbalance; or restart irqbalance with the file that --files installs"
+            .clone_into(&mut found.detail);
     } else {
         found.now = Some(STOPPED.to_owned());
     }

@@ -1,4 +1,4 @@
-//! When packets arrive.
+//! Arrival times of packets.
 
 use wiretail_schema::prediction::queueing::Arrivals;
 use wiretail_schema::random::Random;
@@ -7,7 +7,7 @@ use crate::stats::random::exponential;
 
 const SECOND_NS: f64 = 1e9;
 
-/// Arrival times in ns in order, and infinity behind the last one.
+/// Arrival times in ascending order, in ns; infinity after the last one.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
     kind: Kind<'a>,
@@ -24,7 +24,7 @@ enum Kind<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// `packets` arrivals, or as many as were recorded, if that is less.
+    /// Creates `packets` arrivals, or the number of recorded arrivals if that is smaller.
     pub(super) fn new(arrivals: &'a Arrivals, packets: u64, random: Random) -> Self {
         let gap = |rate_pps: f64| SECOND_NS / rate_pps;
         let kind = match *arrivals {
@@ -54,7 +54,7 @@ impl<'a> Stream<'a> {
         let number = self.number;
         self.number += 1;
         match &mut self.kind {
-            // Products, not sums: what rounding leaves does not add up.
+            // Products instead of sums, so that rounding errors do not accumulate.
             Kind::Constant { gap_ns } => number as f64 * *gap_ns,
             Kind::Bursts { period_ns, spacing_ns, packets, burst, within } => {
                 let at = *burst as f64 * *period_ns + *within as f64 * *spacing_ns;

@@ -1,4 +1,4 @@
-//! A prediction against the measurement of the same load.
+//! Comparison of a prediction with a measurement of the same load.
 
 use wiretail_schema::prediction::queueing::calibration::ComparedPercentile;
 use wiretail_schema::units::Share;
@@ -7,17 +7,17 @@ use crate::stats::counts::Counts;
 use crate::stats::list::percentiles;
 use crate::stats::quantile::{curve_shares, percentiles_at};
 
-/// Percentiles that are judged, in billionths, and how large their error may be.
+/// Percentiles that are judged, in billionths, and the limit of their relative error.
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
 
-/// Nine of ten rounds lie between the first and the last of these.
+/// Nine of ten rounds are between the first and the last of these.
 const TYPICAL: [Share; 3] = [Share::P5, Share::MEDIAN, Share::P95];
 
-/// How far the predicted capacity may be off.
+/// Limit of the relative error of the predicted capacity.
 pub const CAPACITY_LIMIT: f64 = 0.1;
 
-/// A load as predicted: the delays of all rounds, and the judged percentiles of each round by itself.
+/// Predicted load: the delays of all rounds, and the judged percentiles of each round.
 #[derive(Debug, Clone)]
 pub struct Predicted {
     counts: Counts,
@@ -25,7 +25,8 @@ pub struct Predicted {
 }
 
 impl Predicted {
-    /// Of the delays of each round, and of all together; without any round, all are one.
+    /// Creates a prediction from the delays of all rounds and the percentiles of each. Without rounds, all
+    /// delays form one round.
     pub fn new(counts: Counts, mut rounds: Vec<Vec<i64>>) -> Self {
         if rounds.is_empty() {
             rounds.push(judged(&counts));
@@ -33,7 +34,7 @@ impl Predicted {
         Self { counts, rounds }
     }
 
-    /// Of the judged percentile at this place: the median of the rounds, and between what nine of ten lie.
+    /// Judged percentile with index `place`: the median over the rounds, and the range of nine of ten rounds.
     fn typical(&self, place: usize) -> Option<[i64; 3]> {
         let mut values: Vec<i64> = self.rounds.iter().filter_map(|round| round.get(place).copied()).collect();
         let [low, middle, high] = percentiles(&mut values, TYPICAL)?;
@@ -41,15 +42,16 @@ impl Predicted {
     }
 }
 
-/// The judged percentiles of a round, in ns; none without a delay.
+/// Judged percentiles of a round, in ns; empty without delays.
 pub fn judged(counts: &Counts) -> Vec<i64> {
     percentiles_at(counts, &LIMITS.map(|limit| limit.0)).into_iter().map(|one| one.value_ns).collect()
 }
 
-/// The judged percentiles of a prediction and of the repeats of a measurement, and the curves: that of the repeat with the median
-/// p99. Of either the median counts: the percentile of a typical trial, which is another one than that of all trials together,
-/// as one long pause of a machine delays one packet in a hundred of a trial or none. A percentile that a repeat does not support
-/// is not judged.
+/// Compares the judged percentiles of a prediction and of the repeats of a measurement. Also returns the
+/// curve of the repeat with the median p99. For both, the median over rounds or repeats is used: it
+/// represents a typical trial. The percentile over all trials together differs, because one long pause of a
+/// machine delays one packet in a hundred of one trial and none of the others. A percentile that a repeat
+/// does not support is not judged.
 pub fn compare(
     predicted: &Predicted,
     repeats: &[Counts],
@@ -85,8 +87,9 @@ pub fn compare(
     (judged, curve.unwrap_or_default())
 }
 
-/// The judged percentiles of repeats that were each simulated on their own, as (predicted, measured): of each percentile the
-/// repeat whose error is the median one in size, with the smallest and the largest measured.
+/// Compares the judged percentiles of repeats that were each simulated separately, as (predicted, measured).
+/// For each percentile, the result is the repeat with the median absolute error, with the smallest and the
+/// largest measured value.
 pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
     let shares = LIMITS.map(|limit| limit.0);
     let each: Vec<Vec<ComparedPercentile>> =
@@ -149,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn of_rounds_the_median_counts_and_not_what_all_come_to() {
-        // Of five rounds one has a long pause: all of them together have their p99 in it.
+    fn uses_median_over_rounds_instead_of_pooled_delays() {
+        // One of five rounds has a long pause, which contains the p99 of all rounds together.
         let usual = || (1..=2000).map(|value| value * 10);
         let paused = || (1..=2000).map(|value| if value > 1500 { 5_000_000 } else { value * 10 });
         let rounds: Vec<Counts> =
@@ -164,17 +167,17 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_parts_of_the_measured() {
+    fn errors_are_relative_to_measurement() {
         let (judged, curve) = compare(&all(1..=20_000), &[counts((1..=2000).map(|value| value * 8))]);
         assert_eq!((judged[0].predicted_ns, judged[0].measured_ns), (10_000, 8000));
         assert_eq!((judged[0].error, judged[0].limit), (0.25, Some(0.1)));
-        // Two packets are beyond p99.9 of the measured 2000, which is not judged anyway.
+        // The 2000 measured packets have only two beyond p99.9, which is not judged anyway.
         assert_eq!((judged[1].limit, judged[2].limit, judged[2].supported), (Some(0.2), None, false));
         assert!(curve.is_sorted_by_key(|one| one.percentile) && curve.len() > 10);
     }
 
     #[test]
-    fn too_few_packets_are_not_judged_and_none_are_no_fault() {
+    fn accepts_too_few_or_no_packets_without_judgement() {
         let (judged, _) = compare(&all(1..=100), &[counts(1..=100)]);
         assert_eq!((judged[0].limit, judged[1].limit), (Some(0.1), None));
         assert_eq!(compare(&all(1..=100), &[counts(0..0)]), (vec![], vec![]));
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn of_replays_the_median_error_counts() {
+    fn uses_replay_with_median_error() {
         let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
         // Errors of -20, +10 and +50 %.
         let judged =
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_repeats_the_median_counts() {
+    fn uses_median_over_repeats() {
         let repeat = |factor: i64| counts((1..=2000).map(move |value| value * factor));
         let (judged, curve) = compare(&all(1..=20_000), &[repeat(30), repeat(8), repeat(10)]);
         let p50 = judged[0];

@@ -1,23 +1,24 @@
-//! What can't be simulated, and what a model can do at most.
+//! Checks of models and arrivals, and the capacity of a model.
 
 use std::fmt;
 
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel};
 
-/// Slots of a ring at most: 128 MiB of arrival times.
+/// Maximum number of slots of a ring: 128 MiB of arrival times.
 pub const RING_MAX: u64 = 1 << 24;
-/// Share of the time that interrupts may take. Beyond it a packet takes a hundred times its work and more, and nothing
-/// measured tells the lengths so well that a prediction meant anything.
+/// Maximum share of time that interrupts may take. Above it, a packet takes more than a hundred times its
+/// service time, and no measurement determines the lengths accurately enough for a meaningful prediction.
 pub const INTERRUPT_SHARE_MAX: f64 = 0.99;
-/// Interrupts in one simulation at most, as each takes its time: minutes.
+/// Maximum number of interrupts in one simulation, which takes minutes.
 pub const INTERRUPTS_MAX: f64 = 1e10;
-/// Packets in one simulation at most: hours.
+/// Maximum number of packets in one simulation, which takes hours.
 pub const PACKETS_MAX: u64 = 1_000_000_000_000;
 
-/// Times of a recording are within this many ns of 0: 13 days, within which a double tells a quarter of a ns.
+/// Maximum distance of recorded times from 0, in ns: 13 days, within which a double resolves a quarter of a
+/// ns.
 const TIME_MAX_NS: f64 = (1u64 << 50) as f64;
 
-/// A model or a load that can't be simulated, and what would have been right.
+/// Model or load that cannot be simulated, with the expected values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueingError(String);
 
@@ -33,27 +34,28 @@ pub(super) fn refuse(reason: impl Into<String>) -> QueueingError {
     QueueingError(reason.into())
 }
 
-/// What a model can do at most.
+/// Capacity of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Capacity {
-    /// Packets a second; None where nothing takes any time.
+    /// Packets per second. `None` if no step takes any time.
     pub pps: Option<f64>,
-    /// Share of the time that interrupts take.
+    /// Share of time that interrupts take.
     pub interrupt_share: f64,
 }
 
-/// Capacity: full batches on what time the interrupts leave,
-/// (1 - share of interrupts) / (mean service + mean overhead / batch).
+/// Capacity with full batches in the time that interrupts leave: (1 - share of interrupts) / (mean service +
+/// mean overhead / batch).
 ///
 /// # Errors
-/// For a model that can't be simulated: a ring or a batch of nothing, no samples, a time that is none, interrupts that leave
-/// nothing of the time.
+///
+/// Returns an error if the model cannot be simulated: the ring or the batch is 0, there are no samples, a
+/// time is invalid, or interrupts leave no time.
 pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     if model.ring == 0 {
         return Err(refuse("a ring of 0 holds no packet: all would be lost; expected 1 or more"));
     }
     if model.ring > RING_MAX {
-        return Err(refuse(format!("a ring of {} is too large; expected {RING_MAX} at most", model.ring)));
+        return Err(refuse(format!("a ring of {} is too large; expected at most {RING_MAX}", model.ring)));
     }
     if model.batch == 0 {
         return Err(refuse("a batch of 0 serves no packet; expected 1 or more"));
@@ -68,7 +70,7 @@ pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     }
     if interrupt_share > INTERRUPT_SHARE_MAX {
         return Err(refuse(format!(
-            "interrupts take {:.0} % of the time, which leaves no server; expected {:.0} % at most: check their rates and lengths",
+            "interrupts take {:.0} % of the time, which leaves no time for packets; expected at most {:.0} %: check their rates and lengths",
             interrupt_share * 100.0,
             INTERRUPT_SHARE_MAX * 100.0
         )));
@@ -79,30 +81,32 @@ pub fn capacity(model: &QueueingModel) -> Result<Capacity, QueueingError> {
     Ok(Capacity { pps, interrupt_share })
 }
 
-/// Packets a second on average; None of fewer than two recorded arrivals, or all at once.
+/// Mean rate in packets per second. `None` for fewer than two recorded arrivals, or if all are simultaneous.
 ///
 /// # Errors
-/// For arrivals that can't be: no rate, bursts longer than the time between them, times that go back.
+///
+/// Returns an error if the arrivals are invalid: the rate is 0, a burst lasts longer than the time to the
+/// next one, or times decrease.
 pub fn offered(arrivals: &Arrivals, packets: u64) -> Result<Option<f64>, QueueingError> {
     if packets > PACKETS_MAX {
-        return Err(refuse(format!("{packets} packets are too many; expected {PACKETS_MAX} at most")));
+        return Err(refuse(format!("{packets} packets are too many; expected at most {PACKETS_MAX}")));
     }
     let rate = |rate_pps: f64| match rate_pps {
         rate if rate.is_finite() && rate > 0.0 => Ok(Some(rate)),
-        rate => Err(refuse(format!("{rate} packets a second are no rate; expected more than 0"))),
+        rate => Err(refuse(format!("{rate} packets per second is not a valid rate; expected more than 0"))),
     };
     match arrivals {
         Arrivals::Constant { rate_pps } | Arrivals::Poisson { rate_pps } => rate(*rate_pps),
         Arrivals::Bursts { rate_pps, packets: burst, spacing_ns } => {
             time("the spacing within a burst", *spacing_ns)?;
             if *burst == 0 {
-                return Err(refuse("a burst of 0 packets is none; expected 1 or more"));
+                return Err(refuse("a burst of 0 packets is empty; expected 1 or more"));
             }
             let offered = rate(*rate_pps)?;
             if *burst as f64 * 1e9 / rate_pps < (burst - 1) as f64 * spacing_ns {
                 return Err(refuse(format!(
                     "a burst of {burst} packets, {spacing_ns} ns apart, lasts longer than the time to the next one at {rate_pps} \
-                     packets a second; expected less spacing, or a lower rate"
+                     packets per second; expected a smaller spacing or a lower rate"
                 )));
             }
             Ok(offered)
@@ -112,7 +116,7 @@ pub fn offered(arrivals: &Arrivals, packets: u64) -> Result<Option<f64>, Queuein
                 return Err(refuse("no arrival was recorded; expected one or more"));
             }
             if !times_ns.iter().all(|at| at.is_finite()) || !times_ns.is_sorted() {
-                return Err(refuse("recorded arrivals go back in time; expected them in order"));
+                return Err(refuse("recorded arrivals go back in time; expected ascending times"));
             }
             near_zero(times_ns.iter().copied())?;
             let times = &times_ns[..times_ns.len().min(packets as usize)];
@@ -122,10 +126,11 @@ pub fn offered(arrivals: &Arrivals, packets: u64) -> Result<Option<f64>, Queuein
     }
 }
 
-/// Whether a simulation of these comes to an end within hours.
+/// Checks that the simulation ends within hours.
 ///
 /// # Errors
-/// Where there are too many interrupts in the time that the packets take.
+///
+/// Returns an error if there are too many interrupts in the time that the packets take.
 pub(super) fn affordable(
     model: &QueueingModel,
     rate_pps: Option<f64>,
@@ -145,14 +150,15 @@ pub(super) fn affordable(
     let expected = per_second * packets as f64 / slowest;
     if expected > INTERRUPTS_MAX {
         return Err(refuse(format!(
-            "{expected:.1e} interrupts in the time of {packets} packets are too many to simulate; expected {INTERRUPTS_MAX:.0e} \
-             at most: fewer packets, or a higher rate"
+            "{expected:.1e} interrupts in the time of {packets} packets are too many to simulate; expected at most \
+            {INTERRUPTS_MAX:.0e}: use fewer packets, or a higher rate"
         )));
     }
     Ok(())
 }
 
-/// Whether anything in it is left to chance or comes at times of its own, so that a queue grows at full load already.
+/// Whether arrivals, service or interrupts are random or independent of each other, so that a queue grows at
+/// a load of exactly 1.
 pub(super) fn varies(model: &QueueingModel, arrivals: &Arrivals) -> bool {
     let varies = |length: &Length| !matches!(length, Length::Constant(_));
     matches!(arrivals, Arrivals::Poisson { .. })
@@ -172,12 +178,12 @@ fn near_zero(mut times_ns: impl Iterator<Item = f64>) -> Result<(), QueueingErro
     match times_ns.find(|at| at.abs() > TIME_MAX_NS) {
         None => Ok(()),
         Some(at) => Err(refuse(format!(
-            "a recorded time is {at:e} ns, too far from 0 to be exact; expected times since the first arrival or near it"
+            "a recorded time is {at:e} ns, too far from 0 to be exact; expected times relative to the first arrival"
         ))),
     }
 }
 
-/// The mean of a length that was found to be one; 0 of no samples.
+/// Mean of a length that was checked; 0 without samples.
 pub(super) fn mean_of(length: &Length) -> f64 {
     match length {
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
@@ -200,30 +206,30 @@ fn mean(what: &str, length: &Length) -> Result<f64, QueueingError> {
 
 fn wake(model: &QueueingModel) -> Result<(), QueueingError> {
     for wake in &model.wake {
-        mean("the time to wake up", &wake.length)?;
-        time("the idle time before waking up", wake.after_idle_ns)?;
+        mean("the wakeup time", &wake.length)?;
+        time("the idle time before the wakeup", wake.after_idle_ns)?;
     }
     if !model.wake.is_sorted_by_key(|wake| wake.after_idle_ns) {
-        return Err(refuse("times to wake up are out of order; expected them in the order of the idle time"));
+        return Err(refuse("wakeup times are out of order; expected ascending idle times"));
     }
     Ok(())
 }
 
-/// The transfer may be negative, a delay not.
+/// Checks the transfer: it may be negative, but delays must not be.
 fn transfer(model: &QueueingModel) -> Result<(), QueueingError> {
     let transfer_ns = model.transfer_ns;
-    // With immediate release, packets behind the first one have no overhead of their own.
+    // With immediate release, only the first packet of a batch has the overhead.
     let least_ns = least(&model.service);
     if transfer_ns.is_finite() && transfer_ns + least_ns >= 0.0 {
         return Ok(());
     }
     Err(refuse(format!(
-        "the transfer is {transfer_ns} ns; expected 0 or more, or no more below 0 than the shortest service, {least_ns} ns: a \
-         packet can't leave before it came"
+        "the transfer is {transfer_ns} ns; expected at least minus the shortest service time, {least_ns} ns: a \
+        packet cannot depart before it arrives"
     )))
 }
 
-/// The shortest that a length can be, in ns.
+/// Shortest possible value of a length, in ns.
 pub(super) fn least(length: &Length) -> f64 {
     match length {
         Length::Constant(ns) => *ns,
@@ -232,7 +238,8 @@ pub(super) fn least(length: &Length) -> f64 {
     }
 }
 
-/// Share of the time; of recorded interrupts, of the time from the first one's start to the last one's end.
+/// Share of time that interrupts take. For recorded interrupts, the time is from the first start to the last
+/// end.
 fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
     match interrupts {
         Interrupts::Periodic { period_ns, phase_ns, length } => {
@@ -253,23 +260,21 @@ fn share(interrupts: &Interrupts) -> Result<f64, QueueingError> {
         Interrupts::Poisson { per_second, length } => {
             if !(per_second.is_finite() && *per_second > 0.0) {
                 return Err(refuse(format!(
-                    "interrupts come {per_second} times a second; expected more than 0, or none of them"
+                    "interrupts come {per_second} times per second; expected more than 0, or no such interrupts"
                 )));
             }
             Ok(mean("the length of interrupts", length)? * per_second / 1e9)
         }
         Interrupts::Recorded { spans } => {
             if !spans.iter().all(|span| span.0.is_finite()) || !spans.is_sorted_by_key(|span| span.0) {
-                return Err(refuse(
-                    "recorded interrupts go back in time; expected them in order of their starts",
-                ));
+                return Err(refuse("recorded interrupts go back in time; expected ascending start times"));
             }
             near_zero(spans.iter().map(|span| span.0))?;
             spans.iter().try_for_each(|span| time("the length of a recorded interrupt", span.1))?;
             let Some((first, last)) = spans.first().zip(spans.last()) else { return Ok(0.0) };
             let span_ns = last.0 + last.1 - first.0;
             let taken: f64 = spans.iter().map(|span| span.1).sum();
-            // One alone, or all at once, says nothing of how often they come.
+            // A single interrupt, or several at the same time, do not determine a rate.
             Ok(if spans.len() > 1 && last.0 > first.0 { taken / span_ns } else { 0.0 })
         }
     }

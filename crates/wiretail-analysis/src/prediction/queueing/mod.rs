@@ -1,22 +1,22 @@
-//! The digital twin: a simulation of the path of packets, from arrival to departure.
+//! Queueing simulation (digital twin) of the path of packets, from arrival to departure.
 //!
 //! ```text
 //! arrivals ─► ring ─► server (batches; taken away by interrupts) ─► transfer ─► delay
-//!              └► lost where it is full
+//!              └► lost if it is full
 //! ```
 //!
-//! - `arrivals`: when packets come;
-//! - `vacations`: when interrupts take the server away;
-//! - `random`, `exponential`: chance, the same for a seed on every machine;
-//! - `server`: the loop, batch by batch. There is no list of events: with one server, the next event is always known
-//!   (the recursion of Lindley 1952, with batches and interrupts), which is why it is fast;
-//! - `feasibility`: what can't be simulated, and the capacity in closed form;
+//! - `arrivals`: arrival times of packets;
+//! - `vacations`: times when interrupts take the server away;
+//! - `random`, `exponential`: random numbers, equal for the same seed on every machine;
+//! - `server`: the simulation loop, batch by batch. It needs no event list: with one server, the next event
+//!   is always known (the recursion of Lindley 1952, with batches and interrupts), which makes it fast;
+//! - `feasibility`: checks of models, and the capacity in closed form;
 //! - [`calibrate`]: a model from measured packets;
-//! - [`comparison`]: a prediction against the measurement;
-//! - `tally`: the delays as counts, and how exact the simulation is.
+//! - [`comparison`]: a prediction compared with the measurement;
+//! - `tally`: the delays as counts, and the accuracy of the simulation.
 //!
-//! Deterministic for a seed. The loop allocates nothing; exact counts of delays take memory for new values.
-//! What the model leaves out stands in `docs/kpi/queueing.md`.
+//! The simulation is deterministic for a seed. The loop does not allocate, but exact counts of delays need
+//! memory for new values. `docs/kpi/queueing.md` lists what the model ignores.
 
 mod arrivals;
 pub mod calibrate;
@@ -38,17 +38,18 @@ use wiretail_schema::prediction::queueing::{Arrivals, QueueingLoad, QueueingMode
 
 use crate::stats::counts::Counts;
 
-/// Pages for simulated delays: 8 MiB, as wide as queues of milliseconds are.
+/// Pages for simulated delays: 8 MiB, enough for queues of several milliseconds.
 const PAGES: usize = 4096;
-/// The same of one round among many.
+/// Pages for the delays of one round of several.
 const ROUND_PAGES: usize = 256;
 
-/// What becomes of `packets` packets (of recorded arrivals, as many as there are at most): calls
-/// `outcome(arrival_ns, delay_ns)` for each, without a delay where it is lost. Served packets come in their order, and lost
-/// ones, in theirs, before the batch that is taken next.
+/// Simulates `packets` packets, or all recorded arrivals if there are fewer. Calls `outcome(arrival_ns,
+/// delay_ns)` for each packet; the delay is `None` if the packet is lost. Served packets are reported in
+/// order. Lost packets are reported in order as well, before the batch that is taken next.
 ///
 /// # Errors
-/// For a model or arrivals that can't be simulated.
+///
+/// Returns an error if the model or the arrivals cannot be simulated.
 pub fn simulate(
     model: &QueueingModel,
     arrivals: &Arrivals,
@@ -62,19 +63,20 @@ pub fn simulate(
     Ok(server::serve(model, arrivals, packets, seed, outcome))
 }
 
-/// How often a load is simulated, and what of it counts.
+/// Number of rounds, and their warm-up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rounds {
-    /// How often, each time with another seed.
+    /// Number of rounds, each with a different seed.
     pub rounds: u64,
-    /// Packets that arrive before this time, in ns, do not count: a warm-up.
+    /// Packets that arrive before this time, in ns, are ignored as warm-up.
     pub warm_up_ns: f64,
 }
 
-/// What a model predicts at one load, and the delays, rounded to ns, as counts: the type that measured ones have.
+/// Predicts one load. Also returns the delays, rounded to ns, as counts: the same type as measured delays.
 ///
 /// # Errors
-/// As [`simulate`].
+///
+/// Returns the errors of [`simulate`].
 pub fn predict(
     model: &QueueingModel,
     arrivals: &Arrivals,
@@ -91,11 +93,12 @@ pub fn predict(
     )
 }
 
-/// The same of a load that ends after so many packets, and is simulated several times: a trial that is repeated. Calls `round`
-/// with the delays of each, where there are more than one.
+/// Predicts a load that ends after `packets` packets and is simulated several times, like a trial with
+/// repeats. If there is more than one round, calls `round` with the delays of each.
 ///
 /// # Errors
-/// As [`simulate`].
+///
+/// Returns the errors of [`simulate`].
 pub fn predict_rounds(
     model: &QueueingModel,
     arrivals: &Arrivals,
@@ -134,10 +137,10 @@ pub fn predict_rounds(
     let (counts, mean) = tally.finish();
     let sent = lost + counts.count();
     let load = rate_pps.map(|rate| capacity_pps.map_or(0.0, |most| rate / most));
-    // Rounding must not make an overload of a load that is met exactly.
+    // Rounding must not classify a load of exactly 1 as an overload.
     let margin = if feasibility::varies(model, arrivals) { -1e-9 } else { 1e-9 };
     let overloaded = load.is_some_and(|load| load > 1.0 + margin);
-    // In a queue that grows, no part is like another.
+    // In a growing queue, batch means are not comparable.
     let error_ns = mean.filter(|_| !overloaded).map(|interval| interval.half);
     let predicted = QueueingLoad {
         rate_pps,

@@ -1,16 +1,16 @@
-//! Seeded randomness. Every stream of a simulation has a generator of its own, so that two simulations of the same seed
-//! differ by what is different in their models only.
+//! Seeded random numbers. Each stream of a simulation has its own generator, so that two simulations with the
+//! same seed differ only in what differs between their models.
 
 use crate::stats::random::exponential;
 use wiretail_schema::prediction::queueing::{Length, Wake};
 use wiretail_schema::random::Random;
 
-/// The generator of one stream.
+/// Generator of one stream.
 pub(super) fn generator(seed: u64, stream: u64) -> Random {
     Random::new(seed ^ Random::new(stream).bits())
 }
 
-/// Lengths, one after the other.
+/// Sequence of random lengths.
 #[derive(Debug)]
 pub(super) struct Draw<'a> {
     length: &'a Length,
@@ -22,14 +22,15 @@ impl<'a> Draw<'a> {
         Self { length, random }
     }
 
-    /// The next one, in ns.
+    /// Returns the next length, in ns.
     #[inline]
     pub(super) fn next(&mut self) -> f64 {
         match self.length {
             Length::Constant(ns) => *ns,
             Length::Exponential(mean_ns) => exponential(&mut self.random) * mean_ns,
             Length::Samples(samples) => {
-                // Rounding may make the product as large as the length; nothing is drawn of no samples.
+                // Rounding may make the product equal to the number of samples; without samples, the length
+                // is 0.
                 let index = (self.random.uniform() * samples.len() as f64) as usize;
                 samples.get(index).or(samples.last()).copied().unwrap_or(0.0)
             }
@@ -37,15 +38,15 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// Times to wake up, by how long the server was idle.
+/// Wakeup times, by the length of the idle period.
 #[derive(Debug)]
 pub(super) struct Wakes<'a> {
-    /// From which idle time on; in order.
+    /// Minimum idle time of each step, ascending.
     steps: Vec<(f64, Draw<'a>)>,
 }
 
 impl<'a> Wakes<'a> {
-    /// Their streams are the last ones, so that those of the others stay what they are.
+    /// Uses the last streams, so that the other streams do not change.
     pub(super) fn new(wakes: &'a [Wake], seed: u64) -> Self {
         let step = |(wake, stream): (&'a Wake, u64)| {
             (wake.after_idle_ns, Draw::new(&wake.length, generator(seed, u64::MAX - stream)))
@@ -53,10 +54,11 @@ impl<'a> Wakes<'a> {
         Self { steps: wakes.iter().zip(0..).map(step).collect() }
     }
 
-    /// What it takes after so much idle time, in ns; None where it starts at once, or was not idle.
+    /// Wakeup time after an idle period, in ns. `None` if the server starts immediately, or was not idle.
     #[inline]
     pub(super) fn next(&mut self, idle_ns: f64) -> Option<f64> {
-        // In this order: whether it was idle is chance, and often costs more than all else here.
+        // Test for wakeups first: whether the server was idle is random, and a mispredicted branch costs more
+        // than the rest.
         if self.steps.is_empty() || idle_ns <= 0.0 {
             return None;
         }

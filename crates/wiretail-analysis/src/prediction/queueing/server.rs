@@ -1,4 +1,4 @@
-//! The loop: packets through ring and server.
+//! Simulation loop: packets pass through ring and server.
 
 use wiretail_schema::prediction::queueing::{Arrivals, QueueingModel, Release};
 
@@ -6,25 +6,24 @@ use super::arrivals::Stream;
 use super::random::{Draw, Wakes, generator};
 use super::vacations::{Vacations, later};
 
-/// What a simulation counts by itself.
+/// Totals of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
-    /// Packets that arrived.
     pub sent: u64,
-    /// Packets that found the ring full.
+    /// Packets that arrived at a full ring.
     pub lost: u64,
     /// Batches served.
     pub batches: u64,
-    /// Most packets that waited in the ring at once.
+    /// Maximum number of packets that waited in the ring.
     pub queue_max: u64,
-    /// Work for packets and batches, in ns.
+    /// Total work for packets and batches, in ns.
     pub work_ns: f64,
-    /// From the first arrival to the end of the last service, in ns.
+    /// Time from the first arrival to the end of the last service, in ns.
     pub span_ns: f64,
 }
 
 impl Totals {
-    /// Adds those of another simulation.
+    /// Adds the totals of another simulation.
     pub(super) fn absorb(&mut self, other: &Self) {
         self.sent += other.sent;
         self.lost += other.lost;
@@ -35,7 +34,8 @@ impl Totals {
     }
 }
 
-/// The next packets to be served by their arrival times, also such that have not come yet: a ring that is made once.
+/// Arrival times of the next packets to be served, including packets that have not arrived yet, in a
+/// preallocated ring buffer.
 struct Ring {
     times: Vec<f64>,
     head: usize,
@@ -62,11 +62,11 @@ impl Ring {
     }
 }
 
-/// The simulation itself, of a model that was checked.
+/// Simulates a model that was checked.
 ///
-/// It looks ahead by as many packets as have ever waited at once: whether more of them do, or even more than there is room
-/// for, is then seen at one arrival, and the loop has few branches that depend on chance, each of which costs a processor
-/// as much as all the sums of a packet.
+/// The loop looks ahead by the largest number of packets that have ever waited. A single comparison with one
+/// arrival then shows whether more packets wait, or more than fit. This leaves few unpredictable branches,
+/// each of which costs as much as all the arithmetic for a packet.
 pub(super) fn serve(
     model: &QueueingModel,
     arrivals: &Arrivals,
@@ -88,16 +88,16 @@ pub(super) fn serve(
 
     ring.push(stream.next());
     let begun_ns = ring.get(0);
-    // The first one that the ring does not hold.
+    // First arrival that is not in the ring.
     let mut arrival = stream.next();
-    // Before its first packet it has been idle for ever.
+    // Before the first packet, the server has been idle forever.
     let mut free_ns = f64::NEG_INFINITY;
     loop {
         let head_ns = ring.get(0);
         if head_ns == f64::INFINITY {
             break;
         }
-        // Who polls an empty ring finds the next packet when it is there.
+        // A server that polls an empty ring finds the next packet on arrival.
         let idle_ns = head_ns - free_ns;
         free_ns = later(free_ns, head_ns);
         if let Some(wake_ns) = wakes.next(idle_ns) {
@@ -105,7 +105,8 @@ pub(super) fn serve(
             free_ns = vacations.done(present_ns, wake_ns);
         }
         let start_ns = vacations.present(free_ns);
-        // Slots become free when a batch is taken: what came since then shares those that were free behind it.
+        // Taking a batch frees slots. Packets that arrived since then share the slots that were free after
+        // it.
         while arrival <= start_ns {
             if ring.len < room {
                 ring.push(arrival);

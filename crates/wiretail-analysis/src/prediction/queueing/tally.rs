@@ -1,43 +1,43 @@
-//! The delays of a simulation as numbers: the same exact counts as measured delays have, and how exact their mean is.
+//! Statistics of simulated delays: exact counts, as for measured delays, and the accuracy of their mean.
 
 use wiretail_schema::prediction::queueing::{QueueingDelay, QueueingPercentile};
 
 use crate::stats::counts::Counts;
 use crate::stats::quantile::distribution;
 
-/// Batches of consecutive delays whose means are taken for independent: as many at least, and fewer than twice as many.
+/// Minimum number of batches of consecutive delays; their means are treated as independent. The maximum is
+/// less than twice that.
 pub const BATCHES: usize = 32;
-/// Delays in a batch at least; with fewer, neighbours tell too much of each other.
+/// Minimum number of delays per batch; shorter batches are correlated.
 const BATCH_LEN_MIN: u64 = 100;
-/// Student's t for two-sided 99 % with `BATCHES` - 1 degrees of freedom; more batches have a smaller one.
+/// Student's t for two-sided 99 % with `BATCHES` - 1 degrees of freedom; it is smaller for more batches.
 const T99: f64 = 2.744_041_919;
 
 /// A mean and the half width of its 99 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The mean.
     pub mean: f64,
     /// Half of the interval's width.
     pub half: f64,
 }
 
 impl Interval {
-    /// Whether a value lies in the interval.
+    /// Whether the interval contains a value.
     pub fn holds(&self, value: f64) -> bool {
         (value - self.mean).abs() <= self.half
     }
 }
 
-/// The mean of a sequence whose neighbours depend on each other, by batch means (Law and Kelton: Simulation Modeling and
-/// Analysis, chapter 9): far longer batches than the dependence reaches have means that are nearly independent.
+/// Mean of a sequence of correlated values, by batch means (Law and Kelton: Simulation Modeling and Analysis,
+/// chapter 9). Means of batches that are far longer than the correlation are nearly independent.
 #[derive(Debug, Clone)]
 pub struct BatchMeans {
     sums: [f64; 2 * BATCHES],
-    /// Values in a batch: doubles whenever all batches are full.
+    /// Values per batch; doubles whenever all batches are full.
     len: u64,
-    /// Batches that are full.
+    /// Number of full batches.
     full: usize,
-    /// Values in the batch that is not.
+    /// Number of values in the batch that is not full.
     within: u64,
 }
 
@@ -48,7 +48,6 @@ impl Default for BatchMeans {
 }
 
 impl BatchMeans {
-    /// Adds the next value.
     #[inline]
     pub fn add(&mut self, value: f64) {
         self.sums[self.full] += value;
@@ -70,8 +69,8 @@ impl BatchMeans {
         (self.full, self.len) = (BATCHES, 2 * self.len);
     }
 
-    /// The mean of all full batches, and how exact it is; None of fewer than some 3,200 to 6,400 values. What the last batch
-    /// has is left out while it is not full.
+    /// Mean of all full batches, and its accuracy. `None` for fewer than some 3,200 to 6,400 values. Values
+    /// in an incomplete last batch are left out.
     pub fn interval(&self) -> Option<Interval> {
         if self.full < BATCHES || self.len < BATCH_LEN_MIN {
             return None;
@@ -84,10 +83,11 @@ impl BatchMeans {
     }
 }
 
-/// Delays that are kept before they are counted: each is a miss of the cache, and a processor waits for several at once.
+/// Delays are buffered before they are counted: each count is a cache miss, and a processor handles several
+/// misses in parallel.
 const BLOCK: usize = 256;
 
-/// Delays one by one, as counts and as batch means.
+/// Accumulates delays as counts and as batch means.
 pub(super) struct Tally {
     counts: Counts,
     means: BatchMeans,
@@ -96,13 +96,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// No delay yet; the counts take memory for so many pages at most.
+    /// Creates an empty tally. Its counts use at most `pages_max` pages of memory.
     pub(super) fn new(pages_max: usize) -> Self {
         let (counts, means) = (Counts::new(pages_max), BatchMeans::default());
         Self { counts, means, block: [0.0; BLOCK], filled: 0 }
     }
 
-    /// Adds the next delay, in ns.
+    /// Adds a delay, in ns.
     #[inline]
     pub(super) fn add(&mut self, delay_ns: f64) {
         self.block[self.filled] = delay_ns;
@@ -121,20 +121,21 @@ impl Tally {
         self.filled = 0;
     }
 
-    /// The delays, rounded to ns, as counts, and their mean.
+    /// Returns the delays, rounded to ns, as counts, and their mean.
     pub(super) fn finish(mut self) -> (Counts, Option<Interval>) {
         self.flush();
         (self.counts, self.means.interval())
     }
 }
 
-/// A delay as counts have it, to the nearest ns.
+/// Rounds a delay to the nearest ns, as in the counts.
 #[inline]
 pub(super) fn rounded(delay_ns: f64) -> i64 {
     (delay_ns + 0.5) as i64
 }
 
-/// Summed up as in the document; None without any delay. `error_ns` is the half width of the mean's interval.
+/// Summary of the delays. `None` without delays. `error_ns` is the half width of the mean's confidence
+/// interval.
 pub(super) fn delay(counts: &Counts, error_ns: Option<f64>) -> Option<QueueingDelay> {
     let found = distribution(counts);
     (found.count > 0).then(|| QueueingDelay {

@@ -1,4 +1,4 @@
-//! The loop against one that walks through every ns, and what is refused.
+//! The simulation loop against a step-by-step reference, and rejected models.
 
 use proptest::prelude::*;
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Length, QueueingModel, Release, Wake};
@@ -27,8 +27,9 @@ fn outcomes_of(
     (list, totals)
 }
 
-/// The same, ns by ns: who arrives enters the ring; interrupts pile up; the server takes a batch when it is idle.
-/// Who is idle when a packet comes wakes up first, by how long it was idle.
+/// Reference simulation in steps of 1 ns. Arriving packets enter the ring, interrupts accumulate, and an idle
+/// server takes a batch. A server that is idle when a packet arrives first wakes up, for a time that depends
+/// on its idle time.
 fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f64, Option<f64>)> {
     let constant = |length: &Length| match length {
         Length::Constant(ns) => *ns as u32,
@@ -37,11 +38,11 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
     let (service, overhead) = (constant(&model.service), constant(&model.batch_overhead));
     let mut list = Vec::new();
     let mut ring: Vec<u32> = Vec::new();
-    // The batch that is served: each packet's arrival and the work until it is done.
+    // Current batch: arrival of each packet, and remaining work.
     let mut served: Vec<(u32, u32)> = Vec::new();
     let mut stalled: Vec<u32> = Vec::new();
     let (mut away, mut waking) = (0, 0);
-    // Since when nothing waits or is served; before the first packet, for ever.
+    // Start of the current idle period; `None` before the first packet.
     let mut idle_since: Option<u32> = None;
     let wake = |idle: f64| {
         let mut wakes = model.wake.iter().rev();
@@ -90,7 +91,7 @@ fn walked(model: &QueueingModel, times: &[u32], spans: &[(u32, u32)]) -> Vec<(f6
 
 proptest! {
     #[test]
-    fn is_what_walking_through_every_ns_comes_to(
+    fn matches_step_by_step_reference(
         mut times in prop::collection::vec(0..3000u32, 1..120),
         mut spans in prop::collection::vec((0..3000u32, 0..90u32), 0..30),
         ring in 1..40u64,
@@ -116,12 +117,12 @@ proptest! {
             interrupts: vec![recorded(&spans)],
             ..plain(Length::Constant(f64::from(service)))
         };
-        // A recording that is nothing but interrupts is refused; see below.
+        // A recording that consists only of interrupts is rejected; see below.
         prop_assume!(capacity(&model).is_ok());
         let arrivals = Arrivals::Recorded { times_ns: times.iter().copied().map(f64::from).collect() };
         let (mut found, totals) = outcomes(&model, &arrivals);
         let mut expected = walked(&model, &times, &spans);
-        // Losses are told in another order relative to departures.
+        // The order of losses relative to departures differs.
         let lost = |list: &mut Vec<(f64, Option<f64>)>| -> Vec<_> {
             list.extract_if(.., |outcome| outcome.1.is_none()).collect()
         };
@@ -133,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_and_another_one_does_not() {
+fn result_depends_only_on_seed() {
     let mut model = plain(Length::Exponential(20_000.0));
     model.interrupts = vec![
         Interrupts::Periodic { period_ns: 4e6, phase_ns: None, length: Length::Exponential(12_000.0) },
@@ -146,7 +147,7 @@ fn the_same_seed_gives_the_same_and_another_one_does_not() {
 }
 
 #[test]
-fn more_sources_leave_the_numbers_of_the_others_alone() {
+fn additional_sources_do_not_change_other_streams() {
     let arrivals = Arrivals::Poisson { rate_pps: 10.0 };
     let mut model = plain(Length::Exponential(1000.0));
     let alone = outcomes(&model, &arrivals).0;
@@ -156,19 +157,19 @@ fn more_sources_leave_the_numbers_of_the_others_alone() {
 }
 
 #[test]
-fn an_overload_is_said_and_loses_what_does_not_fit() {
+fn reports_overload_and_loses_excess_packets() {
     let model = plain(Length::Constant(30_000.0));
     let at = |rate_pps| predict(&model, &Arrivals::Constant { rate_pps }, 200_000, 1).unwrap().0;
     let light = at(10_000.0);
     assert!(!light.overloaded && light.lost == 0 && light.queue_max == 1);
     assert!((light.utilisation - 0.3).abs() < 1e-4 && light.load == Some(0.3));
-    // The capacity is 33.3 kpps: at 40 kpps a sixth is lost once the ring is full.
+    // The capacity is 33.3 kpps: at 40 kpps, one sixth of the packets is lost once the ring is full.
     let heavy = at(40_000.0);
     assert!(heavy.overloaded && heavy.queue_max == 4096, "{heavy:?}");
     assert!((heavy.loss_ratio - 1.0 / 6.0).abs() < 0.03, "{heavy:?}");
     assert!(heavy.delay.unwrap().mean_error_ns.is_none());
     assert!(heavy.utilisation > 0.999);
-    // Met exactly, a constant load is one that a constant server keeps up with; a Poisson one is not.
+    // A constant server can carry a constant load of exactly its capacity, but not a Poisson load.
     let model = plain(Length::Constant(25_000.0));
     let exact = |arrivals| predict(&model, &arrivals, 10_000, 1).unwrap().0.overloaded;
     assert!(!exact(Arrivals::Constant { rate_pps: 40_000.0 }));
@@ -176,7 +177,7 @@ fn an_overload_is_said_and_loses_what_does_not_fit() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_its_name() {
+fn rejects_invalid_models_and_arrivals_by_name() {
     let arrivals = Arrivals::Constant { rate_pps: 1000.0 };
     let refused = |model: &QueueingModel, arrivals: &Arrivals, part: &str| {
         let error = predict(model, arrivals, 100, 1).expect_err(part).to_string();
@@ -187,8 +188,12 @@ fn what_means_nothing_is_refused_with_its_name() {
     refused(&QueueingModel { ring: 1 << 40, ..good.clone() }, &arrivals, "too large");
     refused(&QueueingModel { batch: 0, ..good.clone() }, &arrivals, "batch of 0");
     refused(&QueueingModel { transfer_ns: f64::NAN, ..good.clone() }, &arrivals, "transfer");
-    refused(&QueueingModel { transfer_ns: -1001.0, ..good.clone() }, &arrivals, "can't leave before it came");
-    refused(&QueueingModel { wake: vec![after(0.0, -1.0)], ..good.clone() }, &arrivals, "wake up");
+    refused(
+        &QueueingModel { transfer_ns: -1001.0, ..good.clone() },
+        &arrivals,
+        "cannot depart before it arrives",
+    );
+    refused(&QueueingModel { wake: vec![after(0.0, -1.0)], ..good.clone() }, &arrivals, "wakeup");
     refused(
         &QueueingModel { wake: vec![after(9.0, 1.0), after(8.0, 1.0)], ..good.clone() },
         &arrivals,
@@ -203,12 +208,12 @@ fn what_means_nothing_is_refused_with_its_name() {
     refused(&interrupted(beat(0.0, None)), &arrivals, "period");
     refused(&interrupted(beat(5000.0, Some(5000.0))), &arrivals, "phase");
     let poisson = |per_second| Interrupts::Poisson { per_second, length: length() };
-    refused(&interrupted(poisson(0.0)), &arrivals, "0 times a second");
+    refused(&interrupted(poisson(0.0)), &arrivals, "0 times per second");
     let often = Interrupts::Poisson { per_second: 1e12, length: Length::Constant(0.0) };
     refused(&interrupted(often), &arrivals, "too many to simulate");
     let back = Interrupts::Recorded { spans: vec![(5.0, 1.0), (4.0, 1.0)] };
     refused(&interrupted(back), &arrivals, "back in time");
-    refused(&good, &Arrivals::Poisson { rate_pps: 0.0 }, "no rate");
+    refused(&good, &Arrivals::Poisson { rate_pps: 0.0 }, "not a valid rate");
     refused(&good, &Arrivals::Recorded { times_ns: vec![] }, "no arrival");
     refused(&good, &Arrivals::Recorded { times_ns: vec![2.0, 1.0] }, "back in time");
     refused(&good, &Arrivals::Recorded { times_ns: vec![1.7e18] }, "too far from 0");
@@ -218,7 +223,7 @@ fn what_means_nothing_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_packet_may_leave_before_the_server_is_done_with_it() {
+fn negative_transfer_shortens_delay() {
     let model = QueueingModel { transfer_ns: -400.0, ..plain(Length::Constant(1000.0)) };
     let arrivals = Arrivals::Bursts { rate_pps: 1000.0, packets: 2, spacing_ns: 0.0 };
     let delays: Vec<_> = outcomes(&model, &arrivals).0.iter().take(2).map(|outcome| outcome.1).collect();
@@ -226,7 +231,7 @@ fn a_packet_may_leave_before_the_server_is_done_with_it() {
 }
 
 #[test]
-fn the_smallest_loads_have_an_answer() {
+fn accepts_empty_and_single_packet_loads() {
     let model = plain(Length::Constant(1000.0));
     let none = predict(&model, &Arrivals::Constant { rate_pps: 1.0 }, 0, 1).unwrap().0;
     assert!(none.sent == 0 && none.delay.is_none() && none.utilisation == 0.0);
@@ -235,7 +240,7 @@ fn the_smallest_loads_have_an_answer() {
     let nothing =
         predict(&plain(Length::Constant(0.0)), &Arrivals::Constant { rate_pps: 1.0 }, 5, 1).unwrap();
     assert_eq!((nothing.0.capacity_pps, nothing.0.load, nothing.1.count()), (None, Some(0.0), 5));
-    // Interrupts that were looked for and not found are none.
+    // An empty recording of interrupts is valid.
     let silent = QueueingModel { interrupts: vec![Interrupts::Recorded { spans: vec![] }], ..model };
     assert!(predict(&silent, &Arrivals::Constant { rate_pps: 1.0 }, 5, 1).is_ok());
 }

@@ -1,7 +1,7 @@
-//! When the server is away: all sources of interrupts as one sequence.
+//! Times when the server is away: all sources of interrupts, merged into one sequence.
 //!
-//! An interrupt that comes while another one is served waits for it, as it does on a core that masks interrupts
-//! meanwhile. So what the server loses is the sum of all lengths, whichever source they are of.
+//! An interrupt that arrives during another one waits for it, as on a core that masks interrupts in handlers.
+//! The server therefore loses the sum of all lengths, regardless of their sources.
 
 use wiretail_schema::prediction::queueing::Interrupts;
 use wiretail_schema::random::Random;
@@ -9,13 +9,13 @@ use wiretail_schema::random::Random;
 use super::random::{Draw, generator};
 use crate::stats::random::exponential;
 
-/// First stream of random numbers of the first source.
+/// First random number stream of the first source.
 const STREAM: u64 = 3;
 
 #[derive(Debug)]
 struct Source<'a> {
     kind: Kind<'a>,
-    /// Start of the next one, in ns; infinity behind the last one.
+    /// Start of the next interrupt, in ns; infinity after the last one.
     start_ns: f64,
     length_ns: f64,
 }
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The later one of two times, neither of them NaN: one instruction, where `f64::max` has to look for NaN.
+/// Maximum of two times that are not NaN: one instruction, whereas `f64::max` also checks for NaN.
 #[inline]
 pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
     if a_ns > b_ns { a_ns } else { b_ns }
@@ -73,16 +73,16 @@ pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
 #[derive(Debug)]
 pub(super) struct Vacations<'a> {
     sources: Vec<Source<'a>>,
-    /// Which source has the next interrupt.
+    /// Index of the source with the next interrupt.
     next: usize,
-    /// When it starts, in ns; infinity where there is none.
+    /// Start of the next interrupt, in ns; infinity without one.
     start_ns: f64,
-    /// End of those that came while the server had nothing to do, in ns.
+    /// End of the interrupts that arrived while the server was idle, in ns.
     away_until_ns: f64,
 }
 
 impl<'a> Vacations<'a> {
-    /// Sources with their numbers: each has streams of random numbers of its own.
+    /// Creates the sources; each has its own random number streams.
     pub(super) fn new(sources: &'a [Interrupts], seed: u64) -> Self {
         let numbered = sources.iter().zip(0..);
         let sources = numbered.map(|(one, number)| Source::new(one, seed, STREAM + 2 * number)).collect();
@@ -101,7 +101,7 @@ impl<'a> Vacations<'a> {
         }
     }
 
-    /// Length of the next interrupt, which is over with this.
+    /// Consumes the next interrupt and returns its length.
     fn take(&mut self) -> f64 {
         let source = &mut self.sources[self.next];
         let length = source.length_ns;
@@ -110,7 +110,7 @@ impl<'a> Vacations<'a> {
         length
     }
 
-    /// From when on an idle server is there, at `at_ns` or later.
+    /// Time from which on an idle server is available, at `at_ns` or later.
     #[inline]
     pub(super) fn present(&mut self, at_ns: f64) -> f64 {
         let mut present = later(at_ns, self.away_until_ns);
@@ -121,8 +121,9 @@ impl<'a> Vacations<'a> {
         present
     }
 
-    /// When work that starts at `at_ns` and takes `work_ns` is done: what comes before its end delays it by its length
-    /// (preemptive-resume). The server must be [`present`](Self::present) at `at_ns`.
+    /// Completion time of work that starts at `at_ns` and takes `work_ns`. Each interrupt before the
+    /// completion delays it by its length (preemptive-resume). The server must be [`present`](Self::present)
+    /// at `at_ns`.
     #[inline]
     pub(super) fn done(&mut self, at_ns: f64, work_ns: f64) -> f64 {
         let mut done = at_ns + work_ns;

@@ -1,26 +1,26 @@
-//! What must hold before anything is predicted: a distribution that fits, events that come evenly, and a highest one that
-//! the others foretell.
+//! Conditions for a prediction: the distribution fits, events are evenly distributed over time, and the
+//! highest event is consistent with the others.
 
 use super::distribution::Distribution;
 use super::events::Event;
 use super::gpd::fit;
 use crate::stats::random::{Random, open_uniform, shuffle};
 
-/// Simulated measurements behind the probability of a bad fit.
+/// Number of simulated measurements for the probability of a bad fit.
 const FITS: u32 = 99;
-/// So many of them that fit as badly, and the fit is not rejected at 5 %.
+/// If this many simulated fits are as bad, the fit is not rejected at 5 %.
 const FITS_ENOUGH: u32 = 5;
-/// Permutations behind the probability of uneven counts and sizes.
+/// Number of permutations for the probability of uneven counts and sizes.
 const PERMUTATIONS: u32 = 999;
-/// Blocks of time that are permuted: bursts shorter than a block do not count as unevenness.
+/// Number of time blocks that are permuted. Bursts shorter than a block do not count as uneven.
 const BLOCKS: usize = 50;
-/// Simulated measurements behind the probability of the highest event.
+/// Number of simulated measurements for the probability of the highest event.
 const MAXIMA: u32 = 1999;
-/// Batches of the counts' dispersion: as few as a variance can be told from, since each must be much longer than what
-/// makes events come together.
+/// Number of batches for the dispersion of the counts. This is the smallest number that yields a variance:
+/// each batch must be much longer than the clusters of events.
 pub const BATCHES: usize = 5;
 
-/// The Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.
+/// Anderson-Darling statistic (Anderson and Darling 1954) of excesses in ascending order.
 pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> f64 {
     let n = ascending.len();
     let above: Vec<f64> =
@@ -29,9 +29,10 @@ pub fn anderson_darling(ascending: &[f64], distribution: &impl Distribution) -> 
     -(n as f64) - (0..n).map(term).sum::<f64>() / n as f64
 }
 
-/// The statistic, and the probability of as large a one where the distribution holds (parametric bootstrap: its
-/// parameters are estimated, so the tables for known ones do not apply). What is drawn is put on the grid and spread over it as
-/// what was measured. Ends as soon as 5 % is passed.
+/// Anderson-Darling statistic, and the probability of a value as large or larger if the distribution holds.
+/// The probability is computed by parametric bootstrap: the parameters are estimated, so the tables for known
+/// parameters do not apply. Simulated values are rounded to the timestamp granularity and spread over it like
+/// measured values. Stops as soon as the probability exceeds 5 %.
 pub fn fit_chance<D: Distribution>(
     ascending: &[f64],
     distribution: &D,
@@ -55,7 +56,7 @@ pub fn fit_chance<D: Distribution>(
     (statistic, f64::from(as_bad + 1) / f64::from(FITS + 1))
 }
 
-/// Events in `parts` equal parts of the packets.
+/// Number of events in each of `parts` equal parts of the packets.
 pub fn counts(events: &[Event], packets: usize, parts: usize) -> Vec<f64> {
     let mut counts = vec![0.0; parts];
     for event in events {
@@ -64,7 +65,8 @@ pub fn counts(events: &[Event], packets: usize, parts: usize) -> Vec<f64> {
     counts
 }
 
-/// Variance of the counts in batches against their mean: 1 for a Poisson process; never less is returned.
+/// Ratio of the variance of the batch counts to their mean: 1 for a Poisson process. The result is at least
+/// 1.
 pub fn dispersion(events: &[Event], packets: usize) -> f64 {
     let counts = counts(events, packets, BATCHES);
     let mean = counts.iter().sum::<f64>() / BATCHES as f64;
@@ -72,12 +74,13 @@ pub fn dispersion(events: &[Event], packets: usize) -> f64 {
     if mean > 0.0 { (squares / (BATCHES - 1) as f64 / mean).max(1.0) } else { 1.0 }
 }
 
-/// Probability that the counts of blocks in random order drift as far from an even rate.
+/// Probability that the block counts in random order drift as far from an even rate.
 pub fn counts_chance(events: &[Event], packets: usize, random: &mut Random) -> f64 {
     permuted(counts(events, packets, BLOCKS), random)
 }
 
-/// Probability that the sizes in random order drift as far: by their ranks, so that one stall does not decide.
+/// Probability that the sizes in random order drift as far. Uses ranks, so that a single stall does not
+/// decide.
 pub fn sizes_chance(events: &[Event], random: &mut Random) -> f64 {
     let mut order: Vec<usize> = (0..events.len()).collect();
     order.sort_unstable_by(|a, b| events[*a].highest_ns.total_cmp(&events[*b].highest_ns));
@@ -88,8 +91,8 @@ pub fn sizes_chance(events: &[Event], random: &mut Random) -> f64 {
     permuted(ranks, random)
 }
 
-/// The share of random orders in which the sum of values drifts as far from a straight line (a permutation test of
-/// Page's cumulative sums).
+/// Share of random orders in which the cumulative sum drifts as far from a straight line (a permutation test
+/// of Page's cumulative sums).
 fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
     let drift = |values: &[f64]| {
@@ -108,8 +111,9 @@ fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     f64::from(as_far + 1) / f64::from(PERMUTATIONS + 1)
 }
 
-/// Probability that the largest excess is as many times the second: in measurements simulated from a fit of all others.
-/// (How improbable the largest is by that fit would say less: of a fit that ends, all that is beyond its end is alike.)
+/// Probability that the ratio of the largest to the second largest excess is as large, in measurements
+/// simulated from a fit of all other excesses. The probability of the largest excess under that fit would be
+/// less informative: if the fit has an end point, all values beyond it have probability 0.
 pub fn maximum_chance(ascending: &[f64], random: &mut Random) -> f64 {
     let [others @ .., largest] = ascending else { return 1.0 };
     let (Some(second), Some(gpd)) = (others.last(), fit(others)) else { return 1.0 };

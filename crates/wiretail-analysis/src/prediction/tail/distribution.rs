@@ -1,20 +1,20 @@
-//! What a distribution of excesses must give to be tested and to be forecast from.
+//! Distributions of excesses, as needed for tests and forecasts.
 
 use super::gpd::{self, Gpd};
 use crate::stats::random::{Random, open_uniform};
 
 /// A distribution of excesses over a threshold.
 pub trait Distribution: Sized {
-    /// Probability of an excess above this, in ns.
+    /// Probability of an excess above `excess`, in ns.
     fn survival(&self, excess: f64) -> f64;
 
-    /// A random excess, above 0, in ns.
+    /// Draws a random excess above 0, in ns.
     fn draw(&self, random: &mut Random) -> f64;
 
-    /// The distribution of the same kind that fits these excesses, in ascending order; None where there is none.
+    /// Fits a distribution of the same kind to excesses in ascending order. `None` if there is no fit.
     fn fit_again(&self, ascending: &[f64]) -> Option<Self>;
 
-    /// As many random excesses.
+    /// Draws `count` random excesses.
     fn simulate(&self, count: usize, random: &mut Random) -> Vec<f64> {
         (0..count).map(|_| self.draw(random)).collect()
     }

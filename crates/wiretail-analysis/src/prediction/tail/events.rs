@@ -1,15 +1,15 @@
-//! Delays above a threshold as events: those of one stall are one, with the highest delay (the runs method,
-//! Coles 2001, 5.3.2).
+//! Delays above a threshold as events: the exceedances of one stall form one event with the highest delay
+//! (runs method, Coles 2001, 5.3.2).
 
 use crate::stats::random::{Random, open_uniform};
 
-/// Fewer events than these are no tail, and no component of one.
+/// Minimum number of events for a tail, or for a component of one.
 pub const EVENTS_MIN: usize = 30;
 
-/// Delays as numbers without ties, and where the grid lies that they were measured on.
+/// Delays without ties, and the timestamp granularity of the measurement.
 #[derive(Debug, Clone)]
 pub struct Delays {
-    /// In the order in which the packets were sent, in ns.
+    /// Delays in ns, in the order in which the packets were sent.
     pub spread: Vec<f64>,
     granularity_ns: f64,
 }
@@ -17,15 +17,15 @@ pub struct Delays {
 /// Exceedances that belong together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {
-    /// Which packet was the first of them.
+    /// Index of the first packet.
     pub position: usize,
-    /// Their highest delay, in ns.
+    /// Highest delay, in ns.
     pub highest_ns: f64,
 }
 
 impl Delays {
-    /// Spreads each delay evenly over the step of the grid that it was rounded to: equal delays are equal for want of
-    /// resolution only, and a continuous distribution knows no ties.
+    /// Spreads each delay evenly over the timestamp step to which it was rounded. Delays are equal only
+    /// because of the limited resolution, and a continuous distribution has no ties.
     pub fn new(delays_ns: &[i64], granularity_ns: f64, random: &mut Random) -> Self {
         let step = |&delay: &i64| (delay as f64 / granularity_ns).round();
         let spread = delays_ns
@@ -35,28 +35,28 @@ impl Delays {
         Self { spread, granularity_ns }
     }
 
-    /// The first `count` of them.
+    /// The first `count` delays.
     pub fn first(&self, count: usize) -> Self {
         Self { spread: self.spread[..count].to_vec(), granularity_ns: self.granularity_ns }
     }
 
-    /// The step of the grid, in ns.
+    /// Timestamp granularity, in ns.
     pub fn granularity_ns(&self) -> f64 {
         self.granularity_ns
     }
 
-    /// The lower edge of the step that `delay` lies in: what is above does not depend on the spreading.
+    /// Lower edge of the timestamp step that contains `delay`. The number of delays above it does not depend
+    /// on the spreading.
     pub fn edge_ns(&self, delay: f64) -> f64 {
         ((delay / self.granularity_ns).round() - 0.5) * self.granularity_ns
     }
 
-    /// Packets above a level.
     pub fn above(&self, level_ns: f64) -> usize {
         self.spread.iter().filter(|delay| **delay > level_ns).count()
     }
 
-    /// Events above a level, among the packets from `from` on: fewer than `run` packets at or below it between two
-    /// exceedances make them one.
+    /// Events above a level, among the packets from index `from` on. Exceedances with fewer than `run`
+    /// packets at or below the level between them form one event.
     pub fn events(&self, level_ns: f64, run: u64, from: usize) -> Vec<Event> {
         let mut events: Vec<Event> = Vec::new();
         let mut last = None;

@@ -1,8 +1,10 @@
-//! From a fit to numbers: how many events above a level are to come, and which delay comes once in a span of time.
+//! Forecasts from a fit: the number of future events above a level, and the delay that occurs once in a span
+//! of time.
 //!
-//! Three things are unknown and drawn together: the distribution (fits of simulated measurements), the rate of events,
-//! and how unevenly they come. The latter two are those of a Poisson process whose variance is as many times larger as
-//! that of batches; with five batches that factor is itself uncertain, by chi-square with four degrees of freedom.
+//! Three unknowns are drawn together: the distribution (fits of simulated measurements), the rate of events,
+//! and their dispersion. Rate and dispersion are those of a Poisson process whose variance is scaled by the
+//! dispersion of the batch counts. With five batches, this factor is itself uncertain: chi-square with four
+//! degrees of freedom.
 
 use wiretail_schema::prediction::tail::{Basis, Forecast, LevelForecast, ReturnLevel};
 
@@ -13,33 +15,33 @@ use super::gpd::Gpd;
 use crate::prediction::tail::mixture::Mixture;
 use crate::stats::random::{Random, gamma, poisson};
 
-/// Fits of simulated measurements.
+/// Number of simulated measurements that are fitted.
 const FITS: usize = 400;
-/// Simulated futures for each number.
+/// Number of simulated futures per forecast.
 const FUTURES: usize = 20_000;
-/// Fewer events than this, four a batch, tell no dispersion.
+/// Minimum number of events, four per batch, for an estimate of the dispersion.
 const DISPERSED: usize = 20;
-/// Share of a lower heap above the level that is predicted of it.
+/// Share of the lower component above the level for which the lower component is predicted.
 const LOWER_SHARE: f64 = 0.2;
-/// How surely all bands hold together.
+/// Joint confidence of all bands.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What is known of the events above a threshold.
+/// Events above a threshold, summarized.
 pub struct Known {
-    /// How many were seen.
+    /// Number of events.
     pub seen: f64,
-    /// Their dispersion.
+    /// Dispersion of the events.
     pub dispersion: f64,
 }
 
 impl Known {
-    /// Of these events among so many packets.
+    /// Summarizes events among `packets` packets.
     pub fn of(events: &[Event], packets: usize) -> Self {
         Self { seen: events.len() as f64, dispersion: dispersion(events, packets) }
     }
 
-    /// The same rate, with the dispersion of those events that are above a level: the highest may have a cause of their
-    /// own that comes in bursts. Never less than that of all.
+    /// The same rate, with the dispersion of the events above a level: the highest events may have a separate
+    /// cause that occurs in bursts. The dispersion is at least that of all events.
     fn above(events: &[Event], packets: usize, level_ns: f64) -> Self {
         let all = Self::of(events, packets);
         let mut highest = events.to_vec();
@@ -49,15 +51,16 @@ impl Known {
         Self { seen: all.seen, dispersion: all.dispersion.max(dispersion(&highest, packets)) }
     }
 
-    /// A rate and a dispersion that go with what was seen: the events that there would be on average in as many packets.
+    /// Draws a rate and a dispersion consistent with the observed events. The rate is the mean number of
+    /// events in the same number of packets.
     fn draw(&self, random: &mut Random) -> (f64, f64) {
         let freedom = (BATCHES - 1) as f64;
         let factor = (self.dispersion * freedom / gamma(random, freedom, 2.0 * freedom)).max(1.0);
         (gamma(random, self.seen, factor * self.seen), factor)
     }
 
-    /// Fewest and most events, with what probability outside in all: in `ratio` times as many packets, of those events that
-    /// have a probability `share(i)` of counting.
+    /// Band for the number of events in `ratio` times as many packets: minimum and maximum, with a total
+    /// probability of `outside` beyond them. Each event counts with probability `share(i)`.
     fn band(
         &self,
         ratio: f64,
@@ -78,14 +81,14 @@ impl Known {
     }
 }
 
-/// The ends between which all but a share of `outside` of the values lie, half of it on either side.
+/// Bounds that exclude a share of `outside` of the values, half of it on either side.
 fn ends(values: &mut [f64], outside: f64) -> (f64, f64) {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() as f64 * outside / 2.0) as usize;
     (values[rank], values[values.len() - 1 - rank])
 }
 
-/// Fits of as many events drawn from the fit itself.
+/// Fits to simulated events, as many as were observed, drawn from the fit itself.
 fn refits<D: Distribution + Copy>(distribution: D, events: usize, random: &mut Random) -> Vec<D> {
     let again = |_| {
         let mut simulated = distribution.simulate(events, random);
@@ -95,22 +98,21 @@ fn refits<D: Distribution + Copy>(distribution: D, events: usize, random: &mut R
     (0..FITS).map(again).collect()
 }
 
-/// A fitted tail.
 pub struct Fitted<'a, D> {
-    /// The threshold, in ns.
+    /// Threshold, in ns.
     threshold_ns: f64,
-    /// The distribution above.
+    /// Distribution above the threshold.
     distribution: D,
-    /// Others that would look the same.
+    /// Other fits that are consistent with the data.
     refits: Vec<D>,
-    /// The events above.
+    /// Events above the threshold.
     events: &'a [Event],
-    /// Packets that they were among.
+    /// Number of packets that contain the events.
     packets: usize,
 }
 
 impl<'a, D: Distribution + Copy> Fitted<'a, D> {
-    /// Of these events above a threshold, among so many packets.
+    /// Fits the events above a threshold, among `packets` packets.
     pub fn new(
         (threshold_ns, distribution): (f64, D),
         (events, packets): (&'a [Event], usize),
@@ -120,7 +122,8 @@ impl<'a, D: Distribution + Copy> Fitted<'a, D> {
         Self { threshold_ns, distribution, refits, events, packets }
     }
 
-    /// Events above a level in `ratio` times as many packets, with what probability outside of the band.
+    /// Forecast of the events above a level in `ratio` times as many packets, with a probability of `outside`
+    /// beyond the band.
     fn level(&self, level_ns: f64, ratio: f64, outside: f64, random: &mut Random) -> LevelForecast {
         let excess = level_ns - self.threshold_ns;
         let share = |i: usize| self.refits[i % self.refits.len()].survival(excess);
@@ -132,16 +135,16 @@ impl<'a, D: Distribution + Copy> Fitted<'a, D> {
     }
 }
 
-/// A level that is exceeded by so many events as were seen, whatever their distribution.
+/// Level with a forecast from the number of observed events, without a distribution.
 pub struct CountedLevel {
-    /// In ns.
+    /// Level, in ns.
     pub level_ns: f64,
-    /// The events above.
+    /// Events above the level.
     pub known: Known,
 }
 
-/// What is expected in `packets` more, `ratio` times as many as were fitted, of a tail and the heap of delays below it, if there
-/// is one. `edge` moves a level to where the grid tells what is above.
+/// Forecasts `packets` further packets, `ratio` times as many as were fitted, from a tail and, if present,
+/// the component of delays below it. `edge` moves a level to the edge of a timestamp step.
 pub fn forecast(
     (fitted, mixture): (&Fitted<'_, Gpd>, Option<&Fitted<'_, Mixture>>),
     counted: Vec<CountedLevel>,
@@ -150,14 +153,15 @@ pub fn forecast(
     random: &mut Random,
 ) -> Forecast {
     let expected = fitted.events.len() as f64 * ratio;
-    // Levels with round numbers of expected events; those of most events would be the threshold once more.
+    // Levels with round numbers of expected events, except levels close to the threshold, which would repeat
+    // it.
     let wanted = [100.0, 10.0, 1.0].into_iter().filter(|events| 2.0 * events < expected);
     let mut above: Vec<f64> = wanted
         .map(|events| edge(fitted.threshold_ns + fitted.distribution.exceeded_with(events / expected)))
         .filter(|level| *level > fitted.threshold_ns)
         .collect();
     above.dedup();
-    // Of the lower heap, the level that one in five of its events is above.
+    // Level that one in five events of the lower component exceeds.
     let level = |mixture: &Fitted<'_, Mixture>| {
         edge(mixture.threshold_ns + mixture.distribution.lower.exceeded_with(LOWER_SHARE))
     };
@@ -180,8 +184,7 @@ pub fn forecast(
     Forecast { packets, confidence: CONFIDENCE, levels, holds: None }
 }
 
-/// The delay that is exceeded once in `once_in_packets` (Coles 2001, 4.3.3). None where
-/// it is below the threshold.
+/// Delay that is exceeded once in `once_in_packets` (Coles 2001, 4.3.3). `None` if it is below the threshold.
 pub fn return_level(
     fitted: &Fitted<'_, Gpd>,
     (once_in_ns, once_in_packets): (i64, f64),

@@ -1,16 +1,16 @@
-//! The generalised Pareto distribution: P(excess > y) = (1 + xi y / sigma)^(-1/xi), exp(-y / sigma) for xi = 0
-//! (Pickands 1975). Fitted by maximum likelihood, which has one unknown once xi is put in terms of
-//! theta = xi / sigma (Davison and Smith 1990; Grimshaw 1993).
+//! Generalized Pareto distribution: P(excess > y) = (1 + xi y / sigma)^(-1/xi), or exp(-y / sigma) for xi = 0
+//! (Pickands 1975). Fitted by maximum likelihood, which has a single unknown if xi is expressed by theta = xi
+//! / sigma (Davison and Smith 1990; Grimshaw 1993).
 
-/// Below this |theta times mean| the distribution is told from the exponential by nothing.
+/// Below this |theta times mean|, the distribution is numerically indistinguishable from the exponential.
 const EXPONENTIAL: f64 = 1e-9;
-/// Steps of the search for the best theta on either side of 0.
+/// Number of search steps for theta on either side of 0.
 const STEPS: i32 = 24;
-/// Half of the 95 % quantile of chi-square with one degree of freedom: how far below its maximum the profile
-/// likelihood may be.
+/// Half of the 95 % quantile of chi-square with one degree of freedom: maximum drop of the profile likelihood
+/// below its maximum.
 const PROFILE_DROP: f64 = 3.841_458_820_694_124 / 2.0;
 
-/// Shape and scale.
+/// Generalized Pareto distribution, by shape and scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gpd {
     /// xi.
@@ -32,7 +32,7 @@ impl Gpd {
         if base <= 0.0 { 0.0 } else { (-base.ln() / self.shape).exp() }
     }
 
-    /// The excess that is exceeded with probability `p`.
+    /// Excess that is exceeded with probability `p`.
     pub fn exceeded_with(self, p: f64) -> f64 {
         let log = -p.ln();
         if self.shape.abs() < EXPONENTIAL {
@@ -42,15 +42,15 @@ impl Gpd {
         }
     }
 
-    /// The largest possible excess; None where there is none.
+    /// Largest possible excess. `None` if there is no limit.
     pub fn end(self) -> Option<f64> {
         (self.shape < -EXPONENTIAL).then(|| -self.scale / self.shape)
     }
 }
 
-/// The estimate by maximum likelihood among shapes of -1 and more: below, the likelihood has no maximum. Where it rises
-/// towards that edge, the edge is the estimate (Grimshaw 1993). None for fewer than two excesses, for one that is not
-/// positive, and where all are equal.
+/// Maximum likelihood estimate among shapes of at least -1; for smaller shapes the likelihood has no maximum.
+/// If the likelihood increases towards that edge, the edge is the estimate (Grimshaw 1993). `None` for fewer
+/// than two excesses, for an excess that is not positive, and if all are equal.
 pub fn fit(excesses: &[f64]) -> Option<Gpd> {
     let n = excesses.len() as f64;
     let (low, high) = range(excesses);
@@ -58,7 +58,7 @@ pub fn fit(excesses: &[f64]) -> Option<Gpd> {
         return None;
     }
     let mean = excesses.iter().sum::<f64>() / n;
-    // theta as 1/high times a number in (-1, infinity): the search is over u, which spreads both ends.
+    // The search variable u maps to theta = 1/high times a number in (-1, infinity) and stretches both ends.
     let theta_of = |u: f64| if u < 0.0 { u.exp_m1() / high } else { u.exp_m1() / mean };
     let likelihood =
         |u: f64| profile_of_theta(excesses, theta_of(u), mean).map_or(f64::NEG_INFINITY, |(l, _)| l);
@@ -72,8 +72,8 @@ pub fn fit(excesses: &[f64]) -> Option<Gpd> {
     Some(found)
 }
 
-/// The estimate by probability-weighted moments (Hosking and Wallis 1987), for excesses in ascending order: the check on
-/// the likelihood, good for shapes below 0.5.
+/// Estimate by probability-weighted moments (Hosking and Wallis 1987), for excesses in ascending order. It is
+/// a check of the likelihood estimate and is valid for shapes below 0.5.
 pub fn probability_weighted(ascending: &[f64]) -> Option<Gpd> {
     let n = ascending.len() as f64;
     let a0 = ascending.iter().sum::<f64>() / n;
@@ -84,7 +84,7 @@ pub fn probability_weighted(ascending: &[f64]) -> Option<Gpd> {
         .then(|| Gpd { shape: 2.0 - a0 / divisor, scale: 2.0 * a0 * a1 / divisor })
 }
 
-/// The log-likelihood at the best scale for `theta`, and that distribution. None for a shape below -1.
+/// Log-likelihood at the best scale for `theta`, and the distribution. `None` for a shape below -1.
 fn profile_of_theta(excesses: &[f64], theta: f64, mean: f64) -> Option<(f64, Gpd)> {
     let n = excesses.len() as f64;
     if (theta * mean).abs() < EXPONENTIAL {
@@ -96,7 +96,7 @@ fn profile_of_theta(excesses: &[f64], theta: f64, mean: f64) -> Option<(f64, Gpd
         .then(|| (-n * (scale.ln() + shape + 1.0), Gpd { shape, scale }))
 }
 
-/// The log-likelihood of a shape at the best scale.
+/// Log-likelihood of a shape at its best scale.
 fn profile_of_shape(excesses: &[f64], shape: f64) -> f64 {
     let n = excesses.len() as f64;
     let (_, high) = range(excesses);
@@ -111,7 +111,7 @@ fn profile_of_shape(excesses: &[f64], shape: f64) -> f64 {
     };
     let least = if shape < 0.0 { (-shape * high).ln() } else { (mean * 1e-6).ln() };
     let most = (mean.ln() + 3.0).max(least + 3.0);
-    // With a lower end that is out of reach, the maximum is found on a grid first: there is one only.
+    // The lower bound may be far too low, so a coarse grid locates the only maximum first.
     let step = (most - least) / 24.0;
     let granularity = (0..=24).map(|i| least + 1e-9 + f64::from(i) * step);
     let best = granularity
@@ -121,7 +121,7 @@ fn profile_of_shape(excesses: &[f64], shape: f64) -> f64 {
     likelihood(highest((best - step).max(least + 1e-12), best + step, &likelihood))
 }
 
-/// The 95 % confidence interval of the shape by profile likelihood (Coles 2001, 2.6.6), within [-1, 20].
+/// 95 % confidence interval of the shape by profile likelihood (Coles 2001, 2.6.6), within [-1, 20].
 pub fn shape_interval(excesses: &[f64], found: Gpd) -> (f64, f64) {
     let enough = profile_of_shape(excesses, found.shape) - PROFILE_DROP;
     let edge = |outside: f64| {
@@ -142,7 +142,7 @@ fn range(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &y| (low.min(y), high.max(y)))
 }
 
-/// Where a function with one maximum between `low` and `high` has it (golden section).
+/// Position of the only maximum of a function between `low` and `high` (golden section search).
 fn highest(mut low: f64, mut high: f64, f: &impl Fn(f64) -> f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let (mut a, mut b) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));

@@ -1,27 +1,28 @@
-//! A tail of two heaps: delays just above what is usual, and, behind a gap, those of a rarer cause with a length of its own (a
-//! timer's interrupt). No generalised Pareto distribution has two heaps; each heap may have one.
+//! Two-component mixture: delays just above the usual ones and, after a gap, delays of a rarer cause with its
+//! own length (such as a timer interrupt). A generalized Pareto distribution has a single component; here,
+//! each component has its own.
 
 use super::distribution::Distribution;
 use super::events::EVENTS_MIN;
 use super::gpd::{self, Gpd};
 use crate::stats::random::{Random, open_uniform};
 
-/// The excesses of two heaps over the lower one's threshold.
+/// Mixture of two components, as excesses over the threshold of the lower one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mixture {
-    /// Probability of the lower heap.
+    /// Probability of the lower component.
     pub lower_share: f64,
-    /// Its distribution.
+    /// Distribution of the lower component.
     pub lower: Gpd,
-    /// Where the upper heap begins, above the lower one's threshold, in ns.
+    /// Start of the upper component, relative to the lower one's threshold, in ns.
     pub edge: f64,
-    /// The distribution above that.
+    /// Distribution of the upper component.
     pub upper: Gpd,
 }
 
 impl Mixture {
-    /// Each heap's estimate by maximum likelihood, for excesses in ascending order. None where one of them has fewer than
-    /// [`EVENTS_MIN`] or no estimate.
+    /// Maximum likelihood estimate of each component, for excesses in ascending order. `None` if a component
+    /// has fewer than [`EVENTS_MIN`] excesses, or no estimate.
     pub fn fit(ascending: &[f64], edge: f64) -> Option<Self> {
         let (lower, upper) = ascending.split_at(ascending.partition_point(|excess| *excess <= edge));
         if lower.len().min(upper.len()) < EVENTS_MIN {
@@ -56,8 +57,8 @@ impl Distribution for Mixture {
     }
 }
 
-/// The lower edge of the highest of two heaps, if delays are two: where the widest stretch without a delay is longer than all that
-/// lies below it, down to the lowest of these, and either side has enough. As the rank of the lowest delay of the upper heap.
+/// Rank of the lowest delay of the upper component, if the delays have two components: the widest gap between
+/// two delays is larger than the range of the delays below it, and both sides have enough delays.
 pub fn gap(descending: &[f64]) -> Option<usize> {
     let lowest = *descending.last()?;
     let last = descending.len().checked_sub(EVENTS_MIN)?;

@@ -1,11 +1,12 @@
-//! The highest delays as a distribution of their own: peaks over threshold.
+//! Extreme value model of the highest delays: peaks over threshold.
 //!
-//! 1. [`events`]: delays above a threshold, those of one stall as one event;
-//! 2. [`gpd`]: the generalised Pareto distribution of their excess; [`mixture`]: two of them, where a rarer cause has delays of
-//!    its own;
-//! 3. [`diagnostics`]: does it fit, do events come evenly, is the highest one of their kind; [`quantiles`]: the same for the eye;
-//! 4. [`thresholds`]: the lowest that passes; [`refusals`]: why there is none;
-//! 5. [`forecast`] makes numbers of it.
+//! 1. [`events`]: delays above a threshold; those of one stall form one event;
+//! 2. [`gpd`]: generalized Pareto distribution of their excesses; [`mixture`]: two of them, if a rarer cause
+//!    has its own delays;
+//! 3. [`diagnostics`]: tests of the fit, of even events, and of the highest event; [`quantiles`]: data for a
+//!    plot;
+//! 4. [`thresholds`]: the lowest threshold that passes; [`refusals`]: the reason if there is none;
+//! 5. [`forecast`]: numbers from the fit.
 //!
 //! Formulas, sources and limits: `docs/kpi/extreme-values.md`.
 
@@ -32,33 +33,35 @@ use events::Delays;
 use forecast::{CountedLevel, Fitted, Known};
 use thresholds::{EVENTS, Tried, choose, tried, two_components};
 
-/// Packets in the order in which they were sent; both of one length.
+/// Packets in the order in which they were sent; both slices have the same length.
 #[derive(Debug, Clone, Copy)]
 pub struct Packets<'a> {
-    /// When each was sent, in ns since any moment.
+    /// Send time of each packet, in ns since any moment.
     pub times_ns: &'a [i64],
-    /// Its delay in ns.
+    /// Delay of each packet, in ns.
     pub delays_ns: &'a [i64],
 }
 
-/// What is asked.
+/// Options of a prediction.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Grid of the delays, in ns, above 0.
+    /// Timestamp granularity of the delays, in ns, above 0.
     pub granularity_ns: f64,
-    /// Exceedances with fewer packets than this between them are one event.
+    /// Exceedances with fewer packets than this between them form one event.
     pub run_packets: u64,
-    /// Share of the packets that is fitted, the others are compared with what it predicts; None fits all.
+    /// Share of the packets that is fitted; the others are compared with the forecast. `None` fits all
+    /// packets.
     pub calibrate: Option<f64>,
-    /// Packets to look ahead; None: those that were not fitted, or as many as there were.
+    /// Number of packets to forecast. `None`: the packets that were not fitted, or the number of packets if
+    /// all were fitted.
     pub ahead: Option<u64>,
-    /// Spans of time, in ns, of which the delay is wanted that comes once in them.
+    /// Spans of time, in ns, for which to compute the delay that occurs once per span.
     pub once_in_ns: Vec<i64>,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What the highest delays say about those to come.
+/// Predicts future delays from the highest measured delays.
 pub fn predict(packets: Packets<'_>, settings: &Settings) -> Tail {
     let mut random = Random::new(settings.seed);
     let all = Delays::new(packets.delays_ns, settings.granularity_ns, &mut random);
@@ -127,8 +130,8 @@ pub fn predict(packets: Packets<'_>, settings: &Settings) -> Tail {
     tail
 }
 
-/// Counts the events above each level of a forecast: among the packets that were fitted, and where `all` is given, among those
-/// that follow them.
+/// Counts the events above each level of a forecast: among the fitted packets and, if `all` is given, among
+/// the packets after them.
 fn count(
     forecast: &mut Forecast,
     (lower, chosen): (Option<&Tried>, &Tried),
@@ -148,8 +151,8 @@ fn count(
     forecast.holds = all.map(|_| forecast.levels.iter().all(inside));
 }
 
-/// Levels of which the events are just counted: the threshold, and where it has fewer events than a fit should have,
-/// that of the heap below it, or the highest that has enough.
+/// Levels with events that are only counted: the threshold, and, if it has fewer events than a fit should have,
+/// either the threshold of the component below it or the highest threshold with enough events.
 fn counted_levels(
     tried: &[Tried],
     (lower, chosen): (Option<&Tried>, &Tried),
@@ -184,7 +187,8 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
     }
 }
 
-/// Events above a level: a counted one is a threshold of its own, a fitted one divides the events of the threshold.
+/// Events above a level. The level of a counted forecast is itself a threshold; a fitted level splits the
+/// events of the fit's threshold.
 fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: u64, from: usize) -> u64 {
     let events = match level.basis {
         Basis::Counted => delays.events(level.level_ns, run, from),
@@ -193,7 +197,7 @@ fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: 
     events.iter().filter(|event| event.highest_ns > level.level_ns).count() as u64
 }
 
-/// How long a measurement must run for ten packets above each percentile: n (1 - p) >= 10.
+/// Measurement duration with ten packets above each percentile: n (1 - p) >= 10.
 fn support(packets: u64, rate_pps: f64) -> Vec<Support> {
     let shares = PERCENTILES.iter().filter_map(|billionths| Share::from_billionths(*billionths));
     shares

@@ -1,4 +1,5 @@
-//! Events beside the distribution that was fitted to them, place by place: the data of a quantile plot (Coles 2001, 4.3.5).
+//! Events and the corresponding quantiles of the fitted distribution: data of a quantile plot (Coles 2001,
+//! 4.3.5).
 
 use wiretail_schema::prediction::tail::FittedQuantile;
 
@@ -6,15 +7,15 @@ use super::distribution::Distribution;
 use super::gpd::Gpd;
 use crate::stats::random::Random;
 
-/// Samples that the bounds are taken from: each is left out by the five highest and the five lowest of them.
+/// Number of samples for the bounds, which exclude the five highest and the five lowest of them.
 const SAMPLES: usize = 199;
 const BEYOND: usize = 5;
-/// The highest events, all of which are kept, and how many of those below them.
+/// Number of the highest events, all of which are kept, and of lower events that are kept.
 const HIGHEST: usize = 100;
 const BELOW: usize = 100;
 
-/// Excesses over the threshold in ascending order, as delays beside those of the distribution. The seed is that of the
-/// bounds alone, so that they change nothing else.
+/// Excesses over the threshold, in ascending order, as delays next to the quantiles of the distribution. The
+/// seed affects only the bounds.
 pub fn quantiles(ascending: &[f64], gpd: Gpd, threshold_ns: f64, seed: u64) -> Vec<FittedQuantile> {
     let n = ascending.len();
     let places = places(n);
@@ -38,7 +39,7 @@ pub fn quantiles(ascending: &[f64], gpd: Gpd, threshold_ns: f64, seed: u64) -> V
     places.iter().zip(drawn).map(at).collect()
 }
 
-/// Which of `n` places are kept: the highest, and of the others as many, evenly.
+/// Kept indices out of `n`: the highest ones, and up to [`BELOW`] of the others, evenly spaced.
 fn places(n: usize) -> Vec<usize> {
     let rest = n.saturating_sub(HIGHEST);
     let kept = rest.min(BELOW);
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_places_are_all_kept() {
+    fn keeps_all_highest_places() {
         assert_eq!(places(3), [0, 1, 2]);
         assert_eq!(places(200).len(), 200);
         let many = places(2000);
@@ -58,10 +59,10 @@ mod tests {
         assert!(many.is_sorted() && many.last() == Some(&1999) && places(0).is_empty());
     }
 
-    /// An exponential distribution has its quantiles in closed form; its smallest of n is exponential with a mean of 1/n, its
-    /// highest of n stays below x with probability (1 - exp(-x))^n.
+    /// The quantiles of an exponential distribution have a closed form. The smallest of n values is
+    /// exponential with a mean of 1/n; the highest is below x with probability (1 - exp(-x))^n.
     #[test]
-    fn quantiles_and_bounds_are_those_of_the_closed_form() {
+    fn quantiles_and_bounds_match_closed_form() {
         let n = 99_usize;
         let gpd = Gpd { shape: 0.0, scale: 1000.0 };
         let ascending: Vec<f64> = (1..=n).map(|i| -1000.0 * (1.0 - i as f64 / 100.0).ln()).collect();
@@ -71,7 +72,7 @@ mod tests {
             assert!((at.fitted_ns - 5000.0 - excess).abs() < 1e-6 && at.observed_ns == 5000.0 + excess);
             assert!((at.low_ns..=at.high_ns).contains(&at.fitted_ns), "{at:?}");
         }
-        // Of 199 samples the fifth from either end: their ranks vary by some two.
+        // The fifth of 199 samples from either end: the ranks vary by about two.
         let lowest = |p: f64| 5000.0 - 1000.0 / n as f64 * (1.0 - p).ln();
         let highest = |p: f64| 5000.0 - 1000.0 * (1.0 - p.powf(1.0 / n as f64)).ln();
         for (bound, closed, p) in [

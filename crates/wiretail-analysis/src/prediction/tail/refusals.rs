@@ -1,4 +1,4 @@
-//! Why nothing is predicted, in words and with the numbers behind them.
+//! Reasons for refusing a prediction, as text with the underlying numbers.
 
 use wiretail_schema::prediction::tail::{Candidate, Fit, Refusal, RefusalKind};
 
@@ -7,17 +7,18 @@ use super::events::EVENTS_MIN;
 use super::thresholds::{CHANCE, EVENTS, Tried, eligible};
 use crate::stats::random::Random;
 
-/// Shapes surely above this have no variance: averages of what was seen tell nothing of what comes.
+/// A shape significantly above this has no variance: averages of past delays do not predict future ones.
 const HEAVY: f64 = 0.5;
 
-/// Why nothing is predicted of a fit: a highest event that the others do not foretell, or a tail without variance.
+/// Reason to refuse a prediction from a fit: the highest event is inconsistent with the others, or the tail
+/// has no variance.
 pub fn too_heavy(fit: &Fit, chosen: &Tried) -> Option<Refusal> {
     let threshold_us = fit.threshold_ns * 1e-3;
     let mut reasons: Vec<String> = stands_out(chosen, fit.maximum_chance).into_iter().collect();
     if fit.shape_low > HEAVY {
         reasons.push(format!(
-            "the tail above {threshold_us:.3} us is so heavy that it has no variance: shape {:.2}, surely above \
-             {:.2}, where {HEAVY} is the limit",
+            "the tail above {threshold_us:.3} us is so heavy that it has no variance: shape {:.2}, with a lower \
+            confidence bound of {:.2}; the limit is {HEAVY}",
             fit.shape, fit.shape_low
         ));
     }
@@ -25,14 +26,15 @@ pub fn too_heavy(fit: &Fit, chosen: &Tried) -> Option<Refusal> {
     (!reason.is_empty()).then_some(Refusal { kind: RefusalKind::HeavyTailed, reason })
 }
 
-/// The reason, where the highest event is so improbable.
+/// Reason, if the highest event is too improbable.
 fn stands_out(tried: &Tried, chance: f64) -> Option<String> {
     let threshold_ns = tried.candidate.threshold_ns;
     let highest_us = (threshold_ns + tried.ascending.last()?) * 1e-3;
     (chance <= CHANCE).then(|| {
         format!(
-            "the highest delay, {highest_us:.1} us, is none that the other {} events above {:.3} us foretell: it stands \
-             out as far in {:.1} % of simulated measurements; a rare cause of its own was met too seldom to be fitted",
+            "the highest delay, {highest_us:.1} us, is inconsistent with the other {} events above {:.3} us: only \
+            {:.1} % of simulated measurements have such an outlier; a separate, rare cause occurred too seldom to be \
+            fitted",
             tried.events.len() - 1,
             threshold_ns * 1e-3,
             chance * 100.0
@@ -40,14 +42,14 @@ fn stands_out(tried: &Tried, chance: f64) -> Option<String> {
     })
 }
 
-/// Why no threshold passes.
+/// Reason why no threshold passes.
 pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     let candidates: Vec<&Candidate> = tried.iter().map(|tried| &tried.candidate).collect();
     let fitting = eligible(tried).filter(|tried| tried.fits()).map(|tried| &tried.candidate);
     let steadiest = |candidate: &Candidate| candidate.counts_chance.min(candidate.sizes_chance);
     let best = fitting.clone().max_by(|a, b| steadiest(a).total_cmp(&steadiest(b)));
     let Some(best) = best else {
-        // One stall can spoil every fit: then it is the reason.
+        // A single stall can spoil every fit; if so, it is the reason.
         let highest = tried.iter().rev().find(|tried| tried.events.len() >= EVENTS).or(tried.last());
         let reason = highest
             .and_then(|tried| stands_out(tried, diagnostics::maximum_chance(&tried.ascending, random)));
@@ -58,9 +60,9 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
         return Refusal {
             kind: RefusalKind::BadFit,
             reason: format!(
-                "no generalised Pareto distribution fits above any of {} thresholds with {EVENTS_MIN} to {} events: \
-                 Anderson and Darling's statistic is as large by chance in {:.0} % of cases at most, where more than \
-                 5 % is wanted; several causes with delays of their own look like this",
+                "no generalized Pareto distribution fits above any of {} thresholds with {EVENTS_MIN} to {} events: \
+                by chance, the Anderson-Darling statistic is as large in at most {:.0} % of cases, but more than 5 % \
+                is required; several causes with different delays look like this",
                 candidates.len(),
                 candidates.iter().map(|candidate| candidate.events).max().unwrap_or(0),
                 worst * 100.0
@@ -69,17 +71,20 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     };
     let what = if best.counts_chance < best.sizes_chance {
         format!(
-            "high delays come more often at some times than at others (by chance {:.3})",
+            "high delays are more frequent at some times than at others (probability by chance {:.3})",
             best.counts_chance
         )
     } else {
-        format!("high delays are higher at some times than at others (by chance {:.3})", best.sizes_chance)
+        format!(
+            "high delays are larger at some times than at others (probability by chance {:.3})",
+            best.sizes_chance
+        )
     };
     Refusal {
         kind: RefusalKind::NonStationary,
         reason: format!(
-            "not stationary: {what}, of {} events above {:.3} us, and at each of the {} thresholds where a distribution fits; what \
-             was seen is no sample of what comes",
+            "not stationary: {what}, for {} events above {:.3} us, and at each of the {} thresholds where a \
+            distribution fits; past delays are not representative of future ones",
             best.events,
             best.threshold_ns * 1e-3,
             fitting.count()

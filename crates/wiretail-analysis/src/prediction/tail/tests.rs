@@ -1,4 +1,4 @@
-//! Against closed forms, another program, and planted faults.
+//! Tests against closed forms, another program, and injected faults.
 
 use super::distribution::Distribution;
 use super::gpd::Gpd;
@@ -15,10 +15,11 @@ fn drawn(gpd: Gpd, count: usize, seed: u64) -> Vec<f64> {
     drawn
 }
 
-/// The quantiles at (i - 1/2)/200 of a scale of 100, fitted by scipy 1.17.1: `genpareto.nnlf` at location 0, minimised
-/// by Nelder and Mead to 1e-10, from 0.05 beside the true shape; the statistic by its own `cdf`.
+/// Quantiles at (i - 1/2)/200 for a scale of 100, fitted by scipy 1.17.1: `genpareto.nnlf` at location 0,
+/// minimized by Nelder-Mead to 1e-10, starting 0.05 away from the true shape. The statistic uses scipy's
+/// `cdf`.
 #[test]
-fn the_fit_is_that_of_scipy() {
+fn fit_matches_scipy() {
     for (shape, fitted, scale, statistic) in [
         (1.0, 0.993_036_5, 100.349_985, 0.006_609_05),
         (0.3, 0.291_694_8, 100.605_201, 0.007_146_03),
@@ -35,9 +36,9 @@ fn the_fit_is_that_of_scipy() {
     }
 }
 
-/// Exponential: 0; uniform: -1; Pareto: 1/alpha. By both estimates.
+/// Expected shapes: exponential 0, uniform -1, Pareto 1/alpha, for both estimates.
 #[test]
-fn known_distributions_have_their_shape() {
+fn estimates_shape_of_known_distributions() {
     let mut random = Random::new(5);
     let pareto = |alpha: f64, random: &mut Random| random.uniform().powf(-1.0 / alpha) - 1.0;
     let n = 4000;
@@ -56,9 +57,9 @@ fn known_distributions_have_their_shape() {
     }
 }
 
-/// 300 intervals of 95 %: a right one holds the truth in 274 to 295 of them with a probability of 0.998.
+/// Out of 300 intervals at 95 %, 274 to 295 contain the true value with a probability of 0.998.
 #[test]
-fn intervals_of_the_shape_hold_as_often_as_they_promise() {
+fn shape_intervals_have_nominal_coverage() {
     for shape in [0.0, 0.25, -0.2] {
         let gpd = Gpd { shape, scale: 100.0 };
         let held = (0..300).filter(|seed| {
@@ -72,7 +73,7 @@ fn intervals_of_the_shape_hold_as_often_as_they_promise() {
 }
 
 #[test]
-fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
+fn rejects_correct_fit_rarely_and_wrong_fit_often() {
     let rejected = |sample: &dyn Fn(u64) -> Vec<f64>| {
         let rejected = (0..100).filter(|&seed| {
             let sample = sample(seed);
@@ -83,7 +84,7 @@ fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
     };
     let right = rejected(&|seed| drawn(Gpd { shape: 0.1, scale: 1.0 }, 100, seed));
     assert!(right <= 12, "{right} of 100");
-    // Two causes, each with delays of its own.
+    // Two causes, each with its own delays.
     let wrong = rejected(&|seed| {
         let mut sample = drawn(EXPONENTIAL, 60, seed);
         sample.extend(drawn(EXPONENTIAL, 40, seed + 500).iter().map(|y| y + 2000.0));
@@ -92,9 +93,10 @@ fn a_right_fit_is_rejected_as_seldom_as_promised_and_a_wrong_one_often() {
     assert!(wrong >= 95, "{wrong} of 100");
 }
 
-/// On a grid as coarse as the distribution is wide, a right one is rejected little more often.
+/// With a timestamp granularity as coarse as the distribution is wide, a correct fit is rejected only
+/// slightly more often.
 #[test]
-fn a_right_fit_on_a_coarse_granularity_is_rejected_as_seldom() {
+fn rejects_correct_fit_rarely_at_coarse_granularity() {
     let rejected = |granularity_ns: f64| {
         let rejected = (0..100).filter(|&seed| {
             let mut random = Random::new(900 + seed);
@@ -111,11 +113,11 @@ fn a_right_fit_on_a_coarse_granularity_is_rejected_as_seldom() {
     let right = rejected(12.5);
     assert!(right <= 12, "{right} of 100");
     let blind = rejected(1e-6);
-    assert!(blind > 12, "a test that does not know the grid: {blind} of 100");
+    assert!(blind > 12, "a test without the granularity: {blind} of 100");
 }
 
 #[test]
-fn two_components_are_drawn_and_fitted_as_they_are() {
+fn draws_and_fits_two_components() {
     let mixture = Mixture {
         lower_share: 0.7,
         lower: EXPONENTIAL,
@@ -139,7 +141,7 @@ fn two_components_are_drawn_and_fitted_as_they_are() {
 }
 
 #[test]
-fn a_gap_is_a_stretch_longer_than_all_below_it() {
+fn gap_is_wider_than_all_delays_below_it() {
     let component = |from: f64| (0..40).map(move |i| from + f64::from(i));
     let descending = |values: Vec<f64>| {
         let mut values = values;
@@ -148,7 +150,8 @@ fn a_gap_is_a_stretch_longer_than_all_below_it() {
     };
     let two = descending(component(0.0).chain(component(100.0)).collect());
     assert_eq!(mixture::gap(&two).map(|rank| two[rank]), Some(100.0));
-    // 30 ns without a delay above a heap that is 39 ns wide; one heap; too few above the gap.
+    // 30 ns without a delay above a component that is 39 ns wide; a single component; too few delays above
+    // the gap.
     assert_eq!(mixture::gap(&descending(component(0.0).chain(component(69.0)).collect())), None);
     assert_eq!(mixture::gap(&descending(drawn(EXPONENTIAL, 2000, 4))), None);
     assert_eq!(mixture::gap(&descending(component(0.0).chain(component(900.0).take(29)).collect())), None);
@@ -156,7 +159,7 @@ fn a_gap_is_a_stretch_longer_than_all_below_it() {
 }
 
 #[test]
-fn random_numbers_have_the_moments_of_their_distributions() {
+fn random_numbers_have_expected_moments() {
     let mut random = Random::new(3);
     let n = 40_000;
     let mut moments = |draw: &mut dyn FnMut(&mut Random) -> f64| {
@@ -175,7 +178,7 @@ fn random_numbers_have_the_moments_of_their_distributions() {
 }
 
 #[test]
-fn exceedances_close_together_are_one_event() {
+fn close_exceedances_form_one_event() {
     let delays = Delays::new(&[1, 9, 1, 8, 1, 1, 1, 7, 1], 1.0, &mut Random::new(1));
     let found = |run| {
         let events = delays.events(5.0, run, 0);
@@ -197,7 +200,7 @@ fn settings(calibrate: Option<f64>) -> Settings {
     }
 }
 
-/// Ten thousand packets a second on a grid of 12.5 ns.
+/// 10,000 packets per second with a timestamp granularity of 12.5 ns.
 fn measured(delays: impl Iterator<Item = f64>, calibrate: Option<f64>) -> Tail {
     let delays_ns: Vec<i64> = delays.map(|delay| ((delay / 12.5).floor() * 12.5).round() as i64).collect();
     let times_ns: Vec<i64> = (0..delays_ns.len() as i64).map(|i| i * 100_000).collect();
@@ -209,9 +212,9 @@ fn shifted(seed: u64, count: usize) -> impl Iterator<Item = f64> {
     (0..count).map(move |_| 10_000.0 - 1000.0 * random.uniform().ln())
 }
 
-/// Of an exponential distribution everything is known: the delay that comes once in N packets is its scale times ln N.
+/// For an exponential distribution, the delay that occurs once in N packets is the scale times ln N.
 #[test]
-fn what_is_predicted_of_a_known_tail_holds() {
+fn prediction_of_known_tail_holds() {
     let (mut refused, mut missed, mut missed_level) = (0, 0, 0);
     for seed in 0..6 {
         let tail = measured(shifted(100 + seed, 75_000), Some(0.2));
@@ -228,7 +231,7 @@ fn what_is_predicted_of_a_known_tail_holds() {
     assert!(refused <= 1 && missed <= 1 && missed_level <= 2, "{refused} {missed} {missed_level} of 6");
 }
 
-/// Exponential delays, and one packet in `one_in` with an interrupt of 2 us and more.
+/// Exponential delays; one packet in `one_in` is delayed by an additional interrupt of 2 us.
 fn interrupted(seed: u64, one_in: f64) -> impl Iterator<Item = f64> {
     let mut random = Random::new(seed);
     (0..100_000).map(move |_| {
@@ -237,9 +240,10 @@ fn interrupted(seed: u64, one_in: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Too few are interrupted for a fit of their own to have 100 events, and one distribution for all fits nowhere.
+/// Too few packets are interrupted for a separate fit with 100 events, and no single distribution fits all
+/// delays.
 #[test]
-fn a_rarer_cause_is_a_component_of_its_own() {
+fn rarer_cause_is_a_separate_component() {
     let (mut refused, mut missed) = (0, 0);
     for seed in 0..4 {
         let tail = measured(interrupted(40 + seed, 600.0), Some(0.4));
@@ -249,7 +253,7 @@ fn a_rarer_cause_is_a_component_of_its_own() {
         }
         let fit = tail.fit.expect("a fit");
         assert!(fit.thin && (10_900.0..12_050.0).contains(&fit.threshold_ns), "{fit:?}");
-        let below = fit.below.expect("a lower heap");
+        let below = fit.below.expect("a lower component");
         assert!(below.events >= 100 && below.exceedances >= below.events, "{below:?}");
         assert!((70.0..130.0).contains(&below.scale_ns) && below.fit_chance > FIT_CHANCE, "{below:?}");
         let upper = (1.0 - below.share) * below.events as f64;
@@ -261,7 +265,7 @@ fn a_rarer_cause_is_a_component_of_its_own() {
         missed += u32::from(forecast.holds != Some(true));
     }
     assert!(refused <= 1 && missed <= 1, "{refused} refused, {missed} missed of 4");
-    // With enough of them, the upper heap is a tail of its own.
+    // With enough events, the upper component is itself a tail.
     let fit = measured(interrupted(50, 200.0), None).fit.expect("a fit");
     assert!(!fit.thin && fit.below.is_none(), "{fit:?}");
 }
@@ -273,24 +277,24 @@ fn refusal(tail: &Tail) -> RefusalKind {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn refuses_unpredictable_delays() {
     assert_eq!(refusal(&measured(std::iter::empty(), None)), RefusalKind::TooFew);
     assert_eq!(refusal(&measured(std::iter::empty(), Some(0.2))), RefusalKind::TooFew);
     assert_eq!(refusal(&measured([1.0].into_iter(), Some(0.2))), RefusalKind::TooFew);
     assert_eq!(refusal(&measured(shifted(1, 2000), None)), RefusalKind::TooFew);
     assert_eq!(refusal(&measured(std::iter::repeat_n(500.0, 20_000), None)), RefusalKind::TooFew);
-    // A tail without a mean.
+    // Tail without a mean.
     let mut random = Random::new(2);
     let heavy = (0..20_000).map(|_| 10_000.0 + 100.0 / random.uniform());
     assert_eq!(refusal(&measured(heavy, None)), RefusalKind::HeavyTailed);
-    // A stall that nothing announces.
+    // A single stall.
     let stall = shifted(3, 20_000).enumerate().map(|(i, delay)| if i == 9000 { 1e6 } else { delay });
     assert_eq!(refusal(&measured(stall, None)), RefusalKind::HeavyTailed);
-    // Half as much again from the middle on.
+    // Delays increase by half from the middle on.
     let changed =
         shifted(4, 20_000).enumerate().map(|(i, delay)| if i > 10_000 { delay * 1.5 } else { delay });
     assert_ne!(refusal(&measured(changed, None)), RefusalKind::TooFew);
-    // High delays become more frequent, one by one the same.
+    // High delays become more frequent, with the same sizes.
     let mut random = Random::new(6);
     let rarer = shifted(5, 20_000).enumerate().map(|(i, delay)| {
         let kept = random.uniform() < 0.1 + 0.9 * i as f64 / 20_000.0;
@@ -300,13 +304,13 @@ fn what_cannot_be_told_is_refused() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_numbers() {
+fn same_seed_yields_same_numbers() {
     let run = || measured(shifted(9, 10_000), Some(0.5));
     assert_eq!(run(), run());
 }
 
 #[test]
-fn ten_packets_above_a_percentile_support_it() {
+fn ten_packets_above_percentile_support_it() {
     let tail = measured(shifted(9, 10_000), None);
     let found: Vec<_> = tail.support.iter().map(|s| (s.percentile, s.packets, s.supported)).collect();
     assert_eq!(found[0], (99.0, 1000, true));

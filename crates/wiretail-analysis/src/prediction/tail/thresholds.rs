@@ -1,4 +1,4 @@
-//! Which threshold: the lowest above which a distribution fits and events come evenly.
+//! Choice of the threshold: the lowest one above which a distribution fits and events are even.
 
 use wiretail_schema::prediction::tail::{Candidate, Component};
 
@@ -8,29 +8,29 @@ use super::gpd::{self, Gpd};
 use super::mixture::{self, Mixture};
 use crate::stats::random::Random;
 
-/// Events that a fit should have.
+/// Number of events that a fit should have.
 pub const EVENTS: usize = 100;
-/// Exceedances of the lowest threshold that is tried: at most this many, and one packet in so many.
+/// Maximum exceedances of the lowest threshold, and their maximum share: one packet in this number.
 const EXCEEDANCES_MAX: usize = 2000;
 const EXCEEDANCES_SHARE: u64 = 20;
-/// And at most one in so many runs: more would often be one event by chance.
+/// At most one exceedance per this number of runs; otherwise independent exceedances would often form one
+/// event by chance.
 const RUNS_SHARE: u64 = 10;
-/// From one threshold to the next, exceedances become fewer by this factor.
+/// Factor between the exceedances of one threshold and the next.
 const FEWER: f64 = 0.85;
-/// A fit less probable than this is rejected.
+/// A fit with a lower probability is rejected.
 pub const FIT_CHANCE: f64 = 0.05;
-/// Unevenness, and a highest event, less probable than this are none by chance.
+/// Uneven events or a highest event with a lower probability are not attributed to chance.
 pub const CHANCE: f64 = 0.01;
 
-/// What is known of a threshold that was tried.
+/// Results for one threshold.
 pub struct Tried {
-    /// Its diagnostics.
     pub candidate: Candidate,
-    /// The events above.
+    /// Events above the threshold.
     pub events: Vec<Event>,
-    /// Their excesses in ascending order, in ns.
+    /// Excesses of the events in ascending order, in ns.
     pub ascending: Vec<f64>,
-    /// The distribution of these.
+    /// Distribution of the excesses.
     pub gpd: Gpd,
 }
 
@@ -40,7 +40,7 @@ impl Tried {
         self.candidate.fit_chance > FIT_CHANCE
     }
 
-    /// Whether events come evenly over time, as often and as high.
+    /// Whether number and size of the events are even over time.
     fn even(&self) -> bool {
         self.candidate.counts_chance >= CHANCE && self.candidate.sizes_chance >= CHANCE
     }
@@ -50,16 +50,16 @@ impl Tried {
     }
 }
 
-/// The thresholds, the lowest first; or why there is none.
+/// Thresholds in ascending order, or the reason why there is none.
 pub fn tried(delays: &Delays, run: u64, random: &mut Random) -> Result<Vec<Tried>, String> {
     let count = delays.spread.len();
     let mut descending = delays.spread.clone();
     descending.sort_unstable_by(|a, b| b.total_cmp(a));
     let (Some(highest), Some(lowest)) = (descending.first(), descending.last()) else {
-        return Err("there is no packet; expected the delays of a measurement".to_owned());
+        return Err("there are no packets; expected the delays of a measurement".to_owned());
     };
     if delays.edge_ns(*highest) <= delays.edge_ns(*lowest) {
-        return Err(format!("all {count} delays are equal, on a grid of the stamps: there is no tail"));
+        return Err(format!("all {count} delays are equal at this timestamp granularity: there is no tail"));
     }
     let mut thresholds: Vec<f64> = Vec::new();
     let one_in = EXCEEDANCES_SHARE.max(run.saturating_mul(RUNS_SHARE));
@@ -80,8 +80,8 @@ pub fn tried(delays: &Delays, run: u64, random: &mut Random) -> Result<Vec<Tried
         thresholds.into_iter().filter_map(|threshold| try_one(delays, threshold, run, random)).collect();
     if tried.is_empty() {
         return Err(format!(
-            "{count} packets have no threshold with {EVENTS_MIN} events above it and no more than one packet in \
-             {one_in}; a fit should have {EVENTS}: measure longer"
+            "{count} packets have no threshold with at least {EVENTS_MIN} events and at most one exceedance in \
+            {one_in} packets; a fit should have {EVENTS} events: measure longer"
         ));
     }
     Ok(tried)
@@ -115,30 +115,30 @@ fn try_one(delays: &Delays, threshold_ns: f64, run: u64, random: &mut Random) ->
     Some(Tried { candidate, events, ascending, gpd })
 }
 
-/// The thresholds that may be taken: those with enough events if any of them fits, otherwise all. Few events can't tell an
-/// uneven rate: where many show one, a threshold that leaves few of them is no way out.
+/// Thresholds that may be chosen: those with enough events if any of them fits, otherwise all. Few events
+/// cannot reveal an uneven rate, so if many events are uneven, a higher threshold with few events must not be
+/// chosen instead.
 pub fn eligible(tried: &[Tried]) -> impl Iterator<Item = &Tried> + Clone {
     let least = if tried.iter().any(|t| t.events.len() >= EVENTS && t.fits()) { EVENTS } else { 0 };
     tried.iter().filter(move |tried| tried.events.len() >= least)
 }
 
-/// The lowest of them that passes.
+/// Lowest eligible threshold that passes.
 pub fn choose(tried: &[Tried]) -> Option<&Tried> {
     eligible(tried).find(|tried| tried.passes())
 }
 
-/// A threshold below the chosen one, above which delays are of two heaps.
+/// Threshold below the chosen one, above which the delays have two components.
 pub struct Below<'a> {
-    /// The threshold.
     pub tried: &'a Tried,
-    /// Both distributions.
+    /// Distributions of both components.
     pub mixture: Mixture,
-    /// The same for a reader.
+    /// Parameters for reports.
     pub component: Component,
 }
 
-/// The lowest threshold with enough events, as even as is wanted, above which two heaps fit: up to the chosen threshold, and
-/// above it.
+/// Lowest threshold with enough, even events above which two components fit: one up to the chosen threshold,
+/// and one above it.
 pub fn two_components<'a>(
     tried: &'a [Tried],
     chosen: &Tried,

@@ -173,7 +173,7 @@ fn a_guest_that_was_asked_in_vain_says_so() {
     let Some(audit) = audited("guest-slipped", Kernel::Cloud, SLIPPED) else { return };
     let slip = audit.findings.iter().find(|finding| finding.rule == "boot-line").expect("the rule");
     assert_eq!(slip.verdict, Verdict::Ineffective);
-    assert!(slip.detail.contains("isolcpu\" is no option; isolcpus is"), "{}", slip.detail);
+    assert!(slip.detail.contains("\"isolcpu\"; did you mean isolcpus?"), "{}", slip.detail);
     assert_eq!(found(&audit, "isolcpus"), (Verdict::Improvable, None, Some("none")));
     assert_eq!(found(&audit, "nohz-full").0, Verdict::Good);
     // nohz_full takes the callbacks of its cores along.

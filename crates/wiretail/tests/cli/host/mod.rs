@@ -32,7 +32,7 @@ fn this_machine_is_audited_and_its_record_says_the_same_again() {
         serde_json::from_str(&succeed(["host", "audit", "--from", &saved, "--json"])).expect("JSON");
     assert_eq!(here, again);
     let shown = succeed(["host", "audit", "--from", &saved, "--cores", "0"]);
-    assert!(shown.contains("cores to be left alone: 0 (asked for)"), "{shown}");
+    assert!(shown.contains("cores to be left alone: 0 (requested)"), "{shown}");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_plan_says_what_it_changes_and_writes_files() {
     let shown = succeed(arguments.iter().copied().chain(["--out", &out.display().to_string()]));
     assert!(shown.contains("change      isolcpus") && shown.contains("1 -> managed_irq,domain,1"), "{shown}");
     assert!(shown.contains("sched_rt_runtime_us") && shown.contains("950000 -> -1"), "{shown}");
-    assert!(shown.contains("cost: a real-time thread that hangs takes its core for ever"), "{shown}");
+    assert!(shown.contains("cost: a real-time thread that hangs blocks its core forever"), "{shown}");
     assert!(!shown.contains("in effect   /proc"), "{shown}");
     let written = fs::read_to_string(out.join("etc/default/grub.d/99-wiretail.cfg")).expect("GRUB's");
     assert!(written.contains("idle=poll"), "{written}");

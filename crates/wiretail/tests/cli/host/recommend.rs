@@ -31,7 +31,7 @@ fn of_an_audit_alone_most_have_no_evidence_yet() {
         shown.contains("no run was given") && shown.contains("no evidence yet  spare capacity"),
         "{shown}"
     );
-    assert!(shown.contains("already so       the network card"), "{shown}");
+    assert!(shown.contains("already so       NIC"), "{shown}");
     assert!(
         shown.contains(
             "                    sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes\n"
@@ -114,6 +114,6 @@ fn a_run_of_ones_own_is_evidence() {
     let count = bed.summary(&record.expect("its trial"), 0)["delay"]["count"].as_u64();
     assert_eq!((first.percentile, first.supported, Some(first.packets)), (99.9, false, count));
     let shown = succeed(["host", "recommend", &run, "--from", &host]);
-    assert!(shown.contains("2 trials were stamped by software") && shown.contains("? ["), "{shown}");
+    assert!(shown.contains("2 trials have software timestamps") && shown.contains("? ["), "{shown}");
     assert!(shown.contains("skeleton sleeps until the kernel wakes it"), "{shown}");
 }

@@ -1,33 +1,33 @@
-//! /proc/interrupts: who came how often to which core.
+//! Interrupt rates per core, from /proc/interrupts.
 
 use std::collections::BTreeMap;
 
 use crate::host::audit::{Judgement, View};
 
-/// Two readings, and how long was counted between them.
+/// Two readings, and the time between them.
 pub(crate) struct Counters<'a> {
     before: &'a str,
     after: &'a str,
-    /// In s.
     pub(crate) seconds: f64,
 }
 
 impl<'a> Counters<'a> {
-    /// Those of a host.
+    /// Returns both readings of a host.
     ///
     /// # Errors
-    /// How to judge where nothing was counted.
+    ///
+    /// Returns the rule's judgement if the interrupts were not counted.
     pub(crate) fn of(view: &View<'a>) -> Result<Self, Judgement> {
         let Some((before, after)) = view.both("/proc/interrupts") else {
-            return Err(Judgement::unseen("the interrupts were read once only"));
+            return Err(Judgement::unseen("the interrupts were read only once"));
         };
         let Some(seconds) = view.seconds() else {
-            return Err(Judgement::unseen("it is not known how long was counted"));
+            return Err(Judgement::unseen("the time between the two readings is unknown"));
         };
         Ok(Self { before, after, seconds })
     }
 
-    /// How often interrupts of that name came to each core, a second. None where there are none of that name.
+    /// Interrupts per second of the given name, per core. `None` if no interrupt has that name.
     pub(crate) fn per_second(&self, name: &str) -> Option<BTreeMap<u32, f64>> {
         let (before, after) = (counts(self.before, name)?, counts(self.after, name)?);
         let rates = after.into_iter().map(|(core, count)| {
@@ -37,11 +37,11 @@ impl<'a> Counters<'a> {
         Some(rates.collect())
     }
 
-    /// Names of all that are counted for each core: numbers of devices' interrupts, LOC, TLB, ...
+    /// Names of all interrupts that are counted per core: numbers of device interrupts, LOC, TLB, ...
     pub(crate) fn names(&self) -> Vec<String> {
         let lines = self.after.lines().skip(1);
         let names = lines.filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
-        // These two stand there with one number for the machine.
+        // These two have a single count for the whole machine.
         names.filter(|name| name != "ERR" && name != "MIS").collect()
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted_by_core() {
+    fn computes_rates_per_core() {
         let text = |loc: u32| {
             format!(
                 "           CPU0       CPU2\n  9:   1   2  IO-APIC  9-fasteoi  acpi\nLOC:  100  {loc}  Local timer interrupts\nERR:  0\n"

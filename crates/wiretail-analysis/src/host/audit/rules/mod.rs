@@ -1,4 +1,4 @@
-//! The rules, a file each, and their table.
+//! Audit rules: one file per rule, and their table.
 
 pub mod boot;
 pub mod counters;
@@ -17,28 +17,25 @@ pub(crate) use network::nic_rings::ring_entries;
 
 use super::{Judgement, View};
 
-/// A rule.
+/// Audit rule: its explanation and its judgement.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Its name.
     pub id: &'static str,
-    /// What it is about.
     pub group: RuleGroup,
-    /// What is checked, in a few words.
+    /// Subject of the check, in a few words.
     pub title: &'static str,
-    /// Why it matters.
+    /// Effect of the problem on latency.
     pub why: &'static str,
-    /// How much it is worth, where somebody measured it, and who.
+    /// Measured effect with its source, if there is a measurement.
     pub effect: Option<&'static str>,
-    /// Where the reason is from.
+    /// Source of `why`.
     pub source: &'static str,
-    /// What to do; `{cores}` stands for the cores that are to be left alone.
+    /// Command or setting that fixes the problem; `{cores}` is replaced by the packet cores.
     pub mitigation: &'static str,
-    /// What that costs.
+    /// Drawback of the mitigation.
     pub cost: &'static str,
-    /// The files that it reads; `*` stands for anything in a part of a path.
+    /// Files that the rule reads; `*` matches anything within one path component.
     pub reads: &'static [&'static str],
-    /// How a host is.
     pub judge: fn(&View<'_>) -> Judgement,
 }
 
@@ -107,7 +104,7 @@ pub const ALL: &[Rule] = &[
     guests::sriov::RULE,
 ];
 
-/// Options of the kernel's configuration that rules look at, by how they begin.
+/// Prefixes of the kernel configuration options that rules read.
 pub const CONFIG_OPTIONS: &[&str] = &[
     "CONFIG_PREEMPT",
     "CONFIG_HZ",
@@ -117,13 +114,13 @@ pub const CONFIG_OPTIONS: &[&str] = &[
     "CONFIG_CPUSETS",
 ];
 
-/// Files that are read a second time, to see what happens meanwhile.
+/// Files that are read twice, to count events between the two readings.
 pub const TWICE: &[&str] = &["/proc/interrupts", "/proc/stat"];
 
-/// Model-specific registers that rules look at: MSR_SMI_COUNT.
+/// Model-specific registers that rules read: MSR_SMI_COUNT.
 pub const REGISTERS: &[u64] = &[0x34];
 
-/// Files that every view needs, whatever the rules are.
+/// Files that every view needs, independent of the rules.
 const ALWAYS: &[&str] = &[
     "/proc/cmdline",
     "/proc/cpuinfo",
@@ -138,10 +135,10 @@ const ALWAYS: &[&str] = &[
     "/sys/fs/cgroup/cpuset/cpuset.effective_cpus",
 ];
 
-/// What several rules are about: pages that are unmapped or moved on all cores.
-const TLB_SHOOTDOWN: &str = "A TLB shootdown, whoever causes it: two of them made 27 of 300000 packets of Snort in a guest later than 350 us, the worst 1.88 ms; p99.9 was 18.4 us (computed from the published capture snort-filter-nohz-tlbshootdown of gallenmu/hipnet21)";
+/// Effect that several rules share: pages that are unmapped or moved on all cores.
+const TLB_SHOOTDOWN: &str = "TLB shootdowns from any cause: two of them delayed 27 of 300000 packets of Snort in a guest to more than 350 us, the worst to 1.88 ms; p99.9 was 18.4 us (computed from the published capture snort-filter-nohz-tlbshootdown of gallenmu/hipnet21)";
 
-/// All files that the rules read, each once.
+/// All files that the rules read, without duplicates.
 pub fn files() -> Vec<&'static str> {
     let mut files: Vec<&str> = ALL.iter().flat_map(|rule| rule.reads).chain(ALWAYS).copied().collect();
     files.sort_unstable();
@@ -150,13 +147,13 @@ pub fn files() -> Vec<&'static str> {
     files
 }
 
-/// The values that cores have, each once.
+/// Distinct values of the cores, comma-separated.
 fn kinds(values: &[(u32, &str)]) -> String {
     let kinds: BTreeSet<&str> = values.iter().map(|(_, value)| *value).collect();
     kinds.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The first few of a list, and how many more there are.
+/// Formats the first items of a list, and the number of items left out.
 fn listed(all: &[String]) -> String {
     const SHOWN: usize = 6;
     let first = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");

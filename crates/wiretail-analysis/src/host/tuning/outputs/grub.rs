@@ -4,10 +4,11 @@ use wiretail_schema::host::plan::TuningPlan;
 
 use super::{Output, decided, heading, words};
 
-/// Splits as the kernel does (next_arg(), lib/cmdline.c): at blanks, but not between quotes, which may stand anywhere in a word.
+/// Splits words like the kernel (next_arg(), lib/cmdline.c): at blanks outside quotes. A quote may occur
+/// anywhere in a word.
 const TEMPLATE: &str = r#"# HEADING.
-# Takes effect with update-grub and a start of the machine. Words that the profile decides on are taken out first,
-# whoever had put them in, so that none stands there twice. Blanks between quotes do not end a word.
+# Takes effect after update-grub and a reboot. Words that the profile sets or removes are first removed from the
+# existing lines, so that none occurs twice. Blanks between quotes do not end a word.
 wiretail_keep() {
 	case "${1#\"}" in
 	'' | PATTERNS) ;;
@@ -48,7 +49,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         .replace("PATTERNS", &patterns.join("|"))
         .replace("WORDS", &words);
     vec![
-        Output::new("etc/default/grub.d/99-wiretail.cfg", text, "GRUB: update-grub, then start again")
+        Output::new("etc/default/grub.d/99-wiretail.cfg", text, "GRUB: run update-grub and reboot")
             .installed(),
     ]
 }

@@ -1,4 +1,4 @@
-//! irqbalance, where it is to go on: it keeps off the cores (irqbalance(1), IRQBALANCE_BANNED_CPULIST).
+//! Drop-in that keeps a running irqbalance off the packet cores (irqbalance(1), IRQBALANCE_BANNED_CPULIST).
 
 use wiretail_schema::host::plan::{Profile, TuningPlan};
 
@@ -10,12 +10,12 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     }
     let text = format!(
         "# {}.\n\
-         # What /etc/default/irqbalance says goes before this.\n\
+         # /etc/default/irqbalance takes precedence over this file.\n\
          [Service]\n\
          Environment=IRQBALANCE_BANNED_CPULIST={}\n",
         heading(plan),
         plan.cores
     );
-    let use_it = "irqbalance keeps off the cores, where it is not stopped: systemctl restart irqbalance";
+    let use_it = "irqbalance, if it is not stopped: keeps off the cores after systemctl restart irqbalance";
     vec![Output::new("etc/systemd/system/irqbalance.service.d/99-wiretail.conf", text, use_it).installed()]
 }

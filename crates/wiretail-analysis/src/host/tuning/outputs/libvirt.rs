@@ -1,4 +1,5 @@
-//! A virtual machine for libvirt (formatdomain, libvirt.org): a core a virtual processor, huge pages, real-time priority.
+//! libvirt domain of a virtual machine (formatdomain, libvirt.org): one core per vCPU, huge pages, real-time
+//! priority.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use wiretail_schema::host::plan::{Profile, TuningPlan};
 
 use super::{Output, cores, heading};
 
-/// Memory of the machine, in GiB, in pages of 1 GiB; as many as the plan's boot line reserves.
+/// Memory of the virtual machine, in 1 GiB pages: the number that the plan's boot line reserves.
 const MEMORY_GIB: u32 = 4;
 
 pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
@@ -14,7 +15,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let count = cores.cores().len();
     let mut pins = String::new();
     for (vcpu, core) in cores.cores().iter().enumerate() {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(pins, "    <vcpupin vcpu='{vcpu}' cpuset='{core}'/>");
     }
     let dedicated = if plan.profile == Profile::Optimized { "on" } else { "off" };
@@ -22,8 +23,8 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let page = if giant { "<page size='1' unit='GiB'/>" } else { "<page size='2' unit='MiB'/>" };
     let text = format!(
         "<!-- {heading}.
-     Take the parts into your machine: virsh edit NAME. The first virtual processor does the rest of the guest's work:
-     plan inside of it with its role vm and the others as cores. -->
+     Copy these elements into your domain: virsh edit NAME. The first vCPU does the guest's other work:
+     run the plan inside the guest with role vm and the other vCPUs as cores. -->
 <domain type='kvm'>
   <name>packets</name>
   <memory unit='GiB'>{MEMORY_GIB}</memory>
@@ -70,6 +71,6 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     vec![Output::new(
         "libvirt/domain.xml",
         text,
-        "libvirt: parts for virsh edit; virt-xml-validate accepts it",
+        "libvirt: elements for virsh edit; virt-xml-validate accepts the file",
     )]
 }

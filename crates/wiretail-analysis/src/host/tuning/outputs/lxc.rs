@@ -1,4 +1,4 @@
-//! A container of LXC (lxc.container.conf(5)).
+//! LXC container configuration (lxc.container.conf(5)).
 
 use wiretail_schema::host::plan::TuningPlan;
 
@@ -11,11 +11,11 @@ pub(super) fn files(plan: &TuningPlan, place: Place) -> Vec<Output> {
     };
     let text = format!(
         "# {}.\n\
-         # For the container that processes packets: lxc.include = this file.\n\
+         # Include in the configuration of the packet-processing container: lxc.include = FILE.\n\
          {group}.cpuset.cpus = {}\n\
-         # No quota: whoever has used one up is stopped until the next period.\n\
+         # No quota: a container that has used up its quota is stopped until the next period.\n\
          {quota}\n\
-         # DPDK's packet buffers.\n\
+         # Huge pages for DPDK's packet buffers.\n\
          lxc.mount.entry = hugetlbfs dev/hugepages hugetlbfs rw,relatime,create=dir,optional 0 0\n",
         heading(plan),
         plan.cores

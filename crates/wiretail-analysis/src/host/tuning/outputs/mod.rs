@@ -1,7 +1,9 @@
-//! A plan as the files of those who set hosts up: a format a file here and an entry in [`all`].
+//! Output files of a plan, for the tools that configure hosts: one module per format, and its call in
+//! [`all`].
 //!
-//! Paths are those on the host, below a folder of the user's choice: `etc/default/grub.d/99-wiretail.cfg`. What belongs to one guest or
-//! one program stands in a folder of its own: `libvirt/`, `lxc/`, `oci/`, `systemd/`, `resctrl/`.
+//! Paths are those on the host, relative to an output directory: `etc/default/grub.d/99-wiretail.cfg`. Files
+//! for a single guest or program are in separate directories: `libvirt/`, `lxc/`, `oci/`, `systemd/`,
+//! `resctrl/`.
 
 mod boot_line;
 mod grub;
@@ -19,16 +21,15 @@ use wiretail_schema::host::audit::HostRole;
 use wiretail_schema::host::plan::{Profile, Setting, SettingState, Target, TuningPlan};
 use wiretail_schema::units::cores::CoreSet;
 
-/// A file for one of those who set hosts up.
+/// Generated configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Where, from the folder that is chosen.
+    /// Path, relative to the output directory.
     pub path: String,
-    /// Its text.
     pub text: String,
-    /// Who reads it, and what to do with it.
+    /// Tool that reads the file, and how to use it.
     pub use_it: &'static str,
-    /// Whether `apply --files` puts it in its place on this host.
+    /// Whether `apply --files` installs the file on this host.
     pub is_installed: bool,
 }
 
@@ -43,14 +44,13 @@ impl Output {
     }
 }
 
-/// What the files need to know of the host besides its plan.
+/// Facts about the host that the files need in addition to the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// Whether control groups are those of version 2.
+    /// Whether the host uses control groups version 2.
     pub has_cgroup2: bool,
 }
 
-/// All files of a plan.
 pub fn all(plan: &TuningPlan, place: Place) -> Vec<Output> {
     let mut files = boot_line::files(plan);
     files.extend(grub::files(plan));
@@ -76,19 +76,19 @@ pub fn all(plan: &TuningPlan, place: Place) -> Vec<Output> {
     files
 }
 
-/// First line of every file, without its comment sign.
+/// First line of every file, without the comment sign.
 fn heading(plan: &TuningPlan) -> String {
-    format!("Written by wiretail host plan: profile {}, cores {} left alone", plan.profile.name(), plan.cores)
+    format!("Written by wiretail host plan: profile {}, packet cores {}", plan.profile.name(), plan.cores)
 }
 
-/// The words that the boot line shall have.
+/// Words that the boot line must have.
 fn words(plan: &TuningPlan) -> Vec<&str> {
     let is_word = |setting: &&Setting| matches!(setting.target, Target::BootWord { .. });
     let words = plan.settings.iter().filter(is_word).filter(|setting| setting.state != SettingState::NotHere);
     words.filter_map(|setting| setting.wanted.as_deref()).collect()
 }
 
-/// The names of the words that the plan decides on, also those that it takes away.
+/// Names of the words that the plan sets or removes.
 fn decided(plan: &TuningPlan) -> impl Iterator<Item = &str> {
     plan.settings.iter().filter_map(|setting| match &setting.target {
         Target::BootWord { name } if setting.state != SettingState::NotHere => Some(name.as_str()),
@@ -96,7 +96,8 @@ fn decided(plan: &TuningPlan) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Files below a folder of the kernel's with what is wanted of them. What could not be seen is in it, what is not here is not.
+/// Files in a kernel directory, with their requested values. Unreadable files are included, absent ones are
+/// not.
 fn values<'a>(
     plan: &'a TuningPlan,
     folder: &'a str,
@@ -109,7 +110,6 @@ fn values<'a>(
     })
 }
 
-/// A list of cores of the plan.
 fn cores(list: &str) -> CoreSet {
     CoreSet::parse(list).unwrap_or_default()
 }

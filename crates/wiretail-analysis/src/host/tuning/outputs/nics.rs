@@ -1,4 +1,4 @@
-//! Network cards: a service of systemd that sets them with ethtool(8) when they are there.
+//! NICs: a systemd service that configures them with ethtool(8) once they exist.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let mut text = format!(
         "# {}.\n\
          [Unit]\n\
-         Description=Cards that interrupt at once and do not pause\n\
+         Description=NICs that interrupt immediately and do not pause\n\
          Wants={devices}\n\
          After={devices}\n\
          \n\
@@ -40,26 +40,27 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         heading(plan)
     );
     for command in commands {
-        // What a driver refuses does not keep the others from being set. Writing to a String does not fail.
+        // A command that a driver rejects does not prevent the others. Writing to a String cannot fail.
         let _ = writeln!(text, "ExecStart=-/usr/sbin/{command}");
     }
     vec![
         Output::new(
             "etc/systemd/system/wiretail-cards.service",
             text,
-            "systemd: sets the network cards, at each start",
+            "systemd: configures the NICs at every boot",
         )
         .installed(),
         Output::new(
             "etc/systemd/system/multi-user.target.d/99-wiretail-cards.conf",
             format!("# {}.\n[Unit]\nWants=wiretail-cards.service\n", heading(plan)),
-            "systemd: starts that service",
+            "systemd: starts wiretail-cards.service",
         )
         .installed(),
     ]
 }
 
-/// What sets a card so: a command without its path. None for what is not set by one, or no link's name.
+/// ethtool command, without a path, that applies a setting. `None` for other settings, or if the link name or
+/// the value is unsafe.
 pub(in crate::host::tuning) fn command(link: &str, setting: &str, wanted: &str) -> Option<String> {
     let is_word = !wanted.is_empty() && wanted.chars().all(|letter| letter.is_ascii_alphanumeric());
     if !is_word || !is_link(link) {
@@ -69,20 +70,20 @@ pub(in crate::host::tuning) fn command(link: &str, setting: &str, wanted: &str) 
         "combined-channels" => format!("ethtool -L {link} combined {wanted}"),
         "rx-ring" => format!("ethtool -G {link} rx {wanted}"),
         "adaptive-rx" | "rx-usecs" => format!("ethtool -C {link} {setting} {wanted}"),
-        // As long as they are negotiated, drivers refuse one of them alone.
+        // Drivers reject a change of one direction alone while pause frames are negotiated.
         "rx-pause" | "tx-pause" => format!("ethtool -A {link} autoneg off rx {wanted} tx {wanted}"),
         "eee" => format!("ethtool --set-eee {link} eee {wanted}"),
         _ => return None,
     })
 }
 
-/// Whether a name can stand in a command: what others have recorded becomes one that root executes.
+/// Whether a name is safe in a command: it comes from a record and root executes the command.
 pub(in crate::host::tuning) fn is_link(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&letter);
     (1..16).contains(&name.len()) && !name.starts_with(['-', '.']) && name.chars().all(is_letter)
 }
 
-/// The unit of a link, with its name as systemd.unit(5) escapes it.
+/// systemd device unit of a link, with the name escaped as in systemd.unit(5).
 fn device(link: &str) -> String {
     format!("sys-subsystem-net-devices-{}.device", link.replace('-', "\\x2d"))
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_and_words_become_commands() {
+    fn rejects_unsafe_names_and_values() {
         assert_eq!(command("eth0", "rx-usecs", "0").as_deref(), Some("ethtool -C eth0 rx-usecs 0"));
         assert_eq!(command("eth0", "rx-usecs", "0; x"), None);
         for link in ["", "-C", "a b", "$(x)", "a-name-of-16-byte"] {

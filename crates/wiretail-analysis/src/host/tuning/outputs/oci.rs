@@ -1,4 +1,5 @@
-//! A container of runc, crun, Docker or Kubernetes: the part of config.json that matters (OCI runtime specification, config-linux).
+//! Container of runc, crun, Docker or Kubernetes: the CPU part of config.json (OCI runtime specification,
+//! config-linux).
 
 use wiretail_schema::host::plan::TuningPlan;
 
@@ -23,7 +24,6 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         plan.profile.name(),
         plan.cores
     );
-    let use_it =
-        "OCI: into config.json: jq -s '.[0] * .[1]' config.json FILE; docker run --cpuset-cpus says the same";
+    let use_it = "OCI: merge into config.json with jq -s '.[0] * .[1]' config.json FILE; docker run --cpuset-cpus has the same effect";
     vec![Output::new("oci/config.json", text, use_it)]
 }

@@ -1,12 +1,13 @@
-//! A part of the last-level cache for the cores alone (Cache Allocation Technology; arch/x86/resctrl.rst, docs.kernel.org; pqos(8)).
+//! Last-level cache partition for the packet cores (Cache Allocation Technology; arch/x86/resctrl.rst,
+//! docs.kernel.org; pqos(8)).
 //!
-//! How many parts a cache has only the machine knows, so these are scripts that ask it.
+//! The outputs are scripts, because only the target machine knows the number of its cache ways.
 
 use wiretail_schema::host::plan::TuningPlan;
 
 use super::{Output, heading};
 
-/// The upper half of the ways is the cores', the lower one everybody else's.
+/// Assigns the upper half of the cache ways to the packet cores and the lower half to all other cores.
 const HALVES: &str = r#"ways=0
 rest=$((0x$(cat "$resctrl/info/L3/cbm_mask")))
 while [ "$rest" -gt 0 ]; do rest=$((rest >> 1)); ways=$((ways + 1)); done
@@ -20,7 +21,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let begin = format!(
         "#!/bin/sh\n\
          # {heading}.\n\
-         # Gives the cores half of the last-level cache. Cost: the others have the other half.\n\
+         # Gives the packet cores half of the last-level cache. Cost: the other cores have only the other half.\n\
          set -eu\n\
          resctrl=${{RESCTRL:-/sys/fs/resctrl}}\n"
     );
@@ -45,8 +46,8 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         Output::new(
             "resctrl/partition.sh",
             kernel,
-            "resctrl: a part of the cache for the cores; undone by rmdir /sys/fs/resctrl/wiretail and umount",
+            "resctrl: cache partition for the packet cores; undo with rmdir /sys/fs/resctrl/wiretail and umount",
         ),
-        Output::new("resctrl/pqos.sh", pqos, "pqos (intel-cmt-cat): the same; undone by pqos -R"),
+        Output::new("resctrl/pqos.sh", pqos, "pqos (intel-cmt-cat): the same; undo with pqos -R"),
     ]
 }

@@ -10,11 +10,11 @@ const FOLDER: &str = "/proc/sys/";
 
 pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let mut text = format!(
-        "# {}.\n# What the kernel refuses, as of parameters that a machine lacks, is passed over (-).\n",
+        "# {}.\n# A leading - ignores errors, for example of parameters that this machine lacks.\n",
         heading(plan)
     );
     for (path, wanted, setting) in values(plan, FOLDER) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "\n# {}; cost: {}", setting.title, setting.cost);
         let _ = writeln!(text, "-{} = {wanted}", name(path));
     }
@@ -24,7 +24,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     ]
 }
 
-/// `kernel.timer_migration` of `/proc/sys/kernel/timer_migration`.
+/// Name of a sysctl: `kernel.timer_migration` for `/proc/sys/kernel/timer_migration`.
 pub(super) fn name(path: &str) -> String {
     path.trim_start_matches(FOLDER).replace('/', ".")
 }

@@ -1,4 +1,4 @@
-//! systemd: where services run, and a service that writes what no sysctl is.
+//! systemd: CPU affinity of services, and a service that writes settings that are not sysctls.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         Output::new(
             "etc/systemd/system/wiretail-host.service",
             service(plan),
-            "systemd: writes what no sysctl is, at each start",
+            "systemd: writes settings that are not sysctls at every boot",
         )
         .installed(),
         Output::new(
             "etc/systemd/system/multi-user.target.d/99-wiretail.conf",
             format!("# {heading}.\n[Unit]\nWants=wiretail-host.service\n"),
-            "systemd: starts that service",
+            "systemd: starts wiretail-host.service",
         )
         .installed(),
     ];
@@ -27,11 +27,11 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     }
     let housekeeping = plan.housekeeping.replace(',', " ");
     let manager = format!("# {heading}.\n[Manager]\nCPUAffinity={housekeeping}\n");
-    let use_it = "systemd: services keep off the cores, from the next start on";
+    let use_it = "systemd: keeps services off the packet cores from the next boot on";
     files.push(Output::new("etc/systemd/system.conf.d/99-wiretail.conf", manager, use_it).installed());
     let packets = format!(
         "# {heading}.\n\
-         # For the service that processes packets: copy to /etc/systemd/system/NAME.service.d/.\n\
+         # For the packet-processing service: copy to /etc/systemd/system/NAME.service.d/.\n\
          [Service]\n\
          CPUAffinity={}\n\
          CPUSchedulingPolicy=fifo\n\
@@ -43,17 +43,17 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     files.push(Output::new(
         "systemd/packets.conf",
         packets,
-        "systemd: drop-in for the service that processes packets",
+        "systemd: drop-in for the packet-processing service",
     ));
     files
 }
 
-/// Interrupts that are there already are not in it: their numbers change from start to start, and irqaffinity= places them.
+/// Excludes existing interrupts: their numbers change from boot to boot, and irqaffinity= places them.
 fn service(plan: &TuningPlan) -> String {
     let mut text = format!(
         "# {}.\n\
          [Unit]\n\
-         Description=Settings that leave the cores of packets alone\n\
+         Description=Settings that keep the packet cores undisturbed\n\
          DefaultDependencies=no\n\
          After=sysinit.target\n\
          \n\
@@ -65,7 +65,7 @@ fn service(plan: &TuningPlan) -> String {
     let interrupts = |path: &str| path.ends_with("/smp_affinity_list");
     let files = values(plan, "/sys/").chain(values(plan, "/proc/irq/"));
     for (path, wanted, _) in files.filter(|(path, _, _)| !interrupts(path)) {
-        // A refusal of one, `-`, does not keep the others from being written. Writing to a String does not fail.
+        // With `-`, a rejected write does not prevent the others. Writing to a String cannot fail.
         let _ = writeln!(text, "ExecStart=-/bin/sh -c 'echo {wanted} > {path}'");
     }
     if !text.contains("ExecStart") {

@@ -1,4 +1,4 @@
-//! A profile for tuned (tuned.conf(5), tuned-profiles(7)).
+//! tuned profile (tuned.conf(5), tuned-profiles(7)).
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::{Output, cores, heading, sysctl, values, words};
 
 pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
     let mut text = format!("# {}.\n[main]\n", heading(plan));
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let mut line = |args: std::fmt::Arguments<'_>| {
         let _ = text.write_fmt(args);
     };

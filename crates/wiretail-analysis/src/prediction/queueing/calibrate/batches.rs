@@ -1,4 +1,5 @@
-//! Where all packets of a batch leave together: departures come in clumps, each of which took its overhead and its packets' work.
+//! Calibration of devices that release a batch at once. Departures form clumps, each of which took the batch
+//! overhead and the service of its packets.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,14 @@ use super::service::{Work, limit, moments};
 use super::{Isolated, Observation};
 use crate::stats::list::{median, median_estimate};
 
-/// Departures nearer than this part of the mean gap are one clump's.
+/// Departures closer than this fraction of the mean gap belong to one clump.
 const TOGETHER: f64 = 0.25;
-/// Packets of a clump on average, at least: otherwise there are no clumps.
+/// Minimum mean size of clumps; below it, departures do not form clumps.
 const CLUMP_MIN: f64 = 1.2;
-/// Clumps of a size at least, for the size to count.
+/// Minimum number of clumps of a size for the size to be used.
 const SIZE_MIN: usize = 10;
 
-/// A batch: its packets, when the first of them came and when they left, in ns.
+/// Batch: its size, the arrival of its first packet, and its departure, in ns.
 #[derive(Debug, Clone, Copy)]
 struct Clump {
     packets: u64,
@@ -24,7 +25,8 @@ struct Clump {
     left_ns: f64,
 }
 
-/// Work by the times between clumps, and clumps that found the server idle; None where departures come one by one.
+/// Service from the times between clumps, and the clumps that found the server idle. `None` if packets depart
+/// one by one.
 pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isolated>)> {
     let (mut busy, mut first) = (Vec::new(), Vec::new());
     let (mut packets, mut clumps) = (0, 0);
@@ -33,7 +35,7 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
         packets += found.iter().map(|clump| clump.packets).sum::<u64>();
         clumps += found.len();
         for pair in found.windows(2) {
-            // The batch was taken when the one before had left: whoever is in it was there.
+            // The server took this batch when the previous one departed, so all of its packets were waiting.
             if pair[1].first_ns < pair[0].left_ns {
                 busy.push(Batch { packets: pair[1].packets, ns: pair[1].left_ns - pair[0].left_ns });
             } else {
@@ -47,7 +49,7 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
     let work = work(&busy);
     let isolated = first.iter().map(|(clump, idle_ns)| Isolated {
         idle_ns: *idle_ns,
-        // Less the work of the others in it.
+        // Without the service of the other packets in the clump.
         delay_ns: clump.left_ns
             - clump.first_ns
             - (clump.packets - 1) as f64 * (work.mean_ns - work.overhead_ns),
@@ -56,7 +58,7 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
     Some((work, isolated))
 }
 
-/// What a batch took that had waited.
+/// Service interval of a batch that had waited.
 #[derive(Debug, Clone, Copy)]
 struct Batch {
     packets: u64,
@@ -83,12 +85,14 @@ fn clumps_of(packets: &[(f64, f64)]) -> Vec<Clump> {
     clumps
 }
 
-/// Time of a batch of n is overhead + n x service: a line through the medians of each size, from which those far above are
-/// interrupted; then through the means of the others.
+/// Fits overhead + n x service to the time of a batch of n packets. First, a line through the median of each
+/// size identifies interrupted batches, which are far above it; then a line through the means of the other
+/// batches is fitted.
 fn work(busy: &[Batch]) -> Work {
     let rough = line(busy, |times| median(times.iter().copied()).unwrap_or(0.0));
     let rest = |batch: &Batch, of: &Line| batch.ns - of.overhead_ns - batch.packets as f64 * of.service_ns;
-    // A batch's deviation in that of one packet, and near the service, so that the limit has something to be a part of.
+    // Scales a batch's deviation to one packet and adds the service time, because [`limit`] is relative to
+    // the median.
     let one = |batch: &Batch, of: &Line| of.service_ns + rest(batch, of) / (batch.packets as f64).sqrt();
     let single: Vec<f64> = busy.iter().map(|batch| one(batch, &rough)).collect();
     let above_ns = limit(&single);
@@ -112,7 +116,7 @@ fn work(busy: &[Batch]) -> Work {
         busy_ns: busy.iter().map(|batch| batch.ns).sum(),
         gaps: busy.len() as u64,
         remark: line.alone.then(|| {
-            "batches were of one size only: what a batch costs besides its packets can't be told, and is in their service".to_owned()
+            "all batches had the same size: the overhead of a batch cannot be separated from the service of its packets".to_owned()
         }),
     }
 }
@@ -120,12 +124,12 @@ fn work(busy: &[Batch]) -> Work {
 struct Line {
     overhead_ns: f64,
     service_ns: f64,
-    /// There was one size only.
+    /// Whether there was only one batch size.
     alone: bool,
 }
 
-/// Least squares through one value a size, weighted by how often it was seen; through the origin where there is one size, or the
-/// overhead would be negative.
+/// Least squares through one value per size, weighted by its number of batches. The line goes through the
+/// origin if there is only one size or if the overhead would be negative.
 fn line(batches: &[Batch], value: impl Fn(&mut [f64]) -> f64) -> Line {
     let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     batches.iter().for_each(|batch| sizes.entry(batch.packets).or_default().push(batch.ns));

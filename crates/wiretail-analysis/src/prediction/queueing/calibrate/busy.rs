@@ -1,19 +1,20 @@
-//! Which packet waited for which: gaps of a busy server, and packets that found it idle.
+//! Gaps of a busy server, and packets that found the server idle.
 
 use super::{GAPS_MIN, Gap, Isolated, Observation};
 use crate::stats::list::median;
 
-/// Where gaps right behind a packet that found the server idle are longer than the others by this factor, it is said.
+/// Minimum ratio of the first gaps after an idle period to later gaps at which the first gaps are left out,
+/// with a remark.
 const COLD: f64 = 1.05;
 
-/// What the packets of trials say of a server that releases each at once.
+/// Observations of a server that releases each packet as soon as it is served.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// Between two departures, the second of a packet that had come before the first.
+    /// Gaps between two departures; the second packet arrived before the first one departed.
     pub gaps: Vec<Gap>,
-    /// Packets that had nobody before them.
+    /// Packets that found the server idle.
     pub isolated: Vec<Isolated>,
-    /// Gaps that were left out, as the server was still cold.
+    /// Number of gaps left out because the server's caches were cold.
     cold: usize,
 }
 
@@ -43,7 +44,8 @@ impl Busy {
             let gaps = if position == 1 { &mut second } else { &mut later };
             gaps.push(Gap { ns: (leaves - left).max(0.0), together: one.burst > 1 });
         }
-        // Caches are cold for longer than one packet: what the device needs when it is busy is told by those behind.
+        // Caches stay cold for more than one packet, so later gaps represent the service time of a busy
+        // device.
         if later.len() >= GAPS_MIN {
             let slower =
                 middle(&second).zip(middle(&later)).is_some_and(|(second, other)| second > COLD * other);
@@ -58,8 +60,8 @@ impl Busy {
     pub(super) fn remark(&self) -> Option<String> {
         (self.cold > 0).then(|| {
             format!(
-                "{} gaps right behind a packet that found the device idle were left out: it was still slower than usual; the \
-                 model does not know this",
+                "{} gaps right after a packet that found the device idle were left out: the device was still slower \
+                than usual; the model ignores this",
                 self.cold
             )
         })
@@ -70,7 +72,7 @@ fn middle(gaps: &[Gap]) -> Option<f64> {
     median(gaps.iter().map(|gap| gap.ns))
 }
 
-/// Median gap of the sender within bursts, in ns; None where none were sent.
+/// Median gap of the sender within bursts, in ns. `None` without bursts.
 pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
     let mut gaps = Vec::new();
     for one in observations.iter().filter(|one| one.burst > 1) {
@@ -84,9 +86,9 @@ pub fn spacing(observations: &[Observation<'_>]) -> Option<f64> {
     median(gaps)
 }
 
-/// When each packet of a burst comes after the first one, in ns: medians over the whole bursts of trials that sent so many packets a
-/// second. A sender does not space them evenly: the first one may wake the device up, which takes the sender's time. Empty where fewer
-/// than [`GAPS_MIN`] whole bursts are told apart.
+/// Offset of each packet of a burst from the first one, in ns: medians over the complete bursts of trials at
+/// this rate. Senders do not space packets evenly: the first packet may wake up the device, which delays the
+/// sender. Empty if fewer than [`GAPS_MIN`] complete bursts are found.
 pub fn burst_offsets(observations: &[Observation<'_>], rate_pps: f64) -> Vec<f64> {
     let burst = observations.first().map_or(1, |one| one.burst) as usize;
     let apart_ns = burst as f64 * 0.5e9 / rate_pps;

@@ -1,7 +1,8 @@
-//! How often interrupts come and how long they are, from packets that met them.
+//! Rate and length of interrupts, estimated from the packets that they delayed.
 //!
-//! Short ones are told by gaps of a busy server, of which there are many. Of long ones few fall into busy times, but whoever comes
-//! to an idle server during one meets it, too: the longer it is, the more of the idle time is watched by packets.
+//! Gaps of a busy server are numerous and show short interrupts. Few long interrupts fall into busy times,
+//! but a packet that arrives at an idle server during a long interrupt is also delayed: the longer the
+//! interrupt, the more of the idle time the packets cover.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::calibration::InterruptEvidence;
@@ -11,34 +12,37 @@ use super::Isolated;
 use super::service::Work;
 use crate::prediction::capacity::counted;
 
-/// So many of the longest gaps' interrupts are long ones: too few to tell a rate from busy times alone.
+/// Interrupts in this number of the longest gaps count as long: too few to estimate a rate from busy times
+/// alone.
 const LONG: usize = 10;
-/// Long ones become so many samples, as often each as its weight says.
+/// Number of samples that represent the long interrupts, in proportion to their weights.
 const SAMPLES: usize = 512;
 
-/// The interrupts of a device.
+/// Interrupt sources of a device, and the evidence for them.
 pub(super) struct Found {
     pub sources: Vec<Interrupts>,
     pub evidence: InterruptEvidence,
 }
 
 impl Found {
-    /// Of packets that find the server idle and whose service takes so long, the share that meets one: it is there already, or comes
-    /// meanwhile.
+    /// Share of the packets that find the server idle, with this service time, and are interrupted: an
+    /// interrupt is in progress when they arrive, or starts during their service.
     pub(super) fn hits(&self, service_ns: f64) -> f64 {
         self.evidence.share + self.evidence.per_second.value * 1e-9 * service_ns
     }
 }
 
-/// `late` is by how much packets that found the server idle were later than others, of those far above these.
+/// Estimates the interrupts of a device. `late` lists the excess delays of packets that found the server idle
+/// and took far longer than the others.
 ///
-/// A long interrupt of length L is noticed while the server works, and in the last L of every idle time: it counts 1 / that time
-/// (Horvitz and Thompson, Journal of the American Statistical Association 47, 1952).
+/// A long interrupt of length L is observed while the server works and in the last L of every idle period.
+/// Its weight is 1 / (this observed time) (Horvitz and Thompson, Journal of the American Statistical
+/// Association 47, 1952).
 pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
     let mut excesses = work.excesses.clone();
     excesses.sort_unstable_by(f64::total_cmp);
     let short = excesses.len().saturating_sub(LONG);
-    // Without any of its gaps, the longest is what a gap would have had to be.
+    // If all gaps are long ones, use the length at which a gap counts as interrupted.
     let bound = if short > 0 { excesses[short - 1] } else { work.above_ns - work.mean_ns };
     let mut long: Vec<f64> = excesses.split_off(short);
     long.extend(late.iter().copied().filter(|excess| *excess > bound));
@@ -74,7 +78,7 @@ pub(super) fn of(work: &Work, idle: &[Isolated], late: &[f64]) -> Found {
     Found { sources, evidence }
 }
 
-/// Of independent ones, bounds added to bounds: wider than need be.
+/// Sums independent estimates. Adding the bounds makes the interval wider than necessary.
 fn sum(estimates: [Estimate; 2]) -> Estimate {
     Estimate {
         value: estimates.iter().map(|one| one.value).sum(),
@@ -83,7 +87,7 @@ fn sum(estimates: [Estimate; 2]) -> Estimate {
     }
 }
 
-/// Samples in which each length is as often as its weight says.
+/// Samples in which each length occurs in proportion to its weight.
 fn drawn(lengths: &[f64], weights: &[f64]) -> Vec<f64> {
     let total: f64 = weights.iter().sum();
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -104,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_as_often_as_their_weights() {
+    fn samples_occur_in_proportion_to_weights() {
         let samples = drawn(&[1.0, 2.0, 3.0], &[1.0, 2.0, 5.0]);
         let of = |length: f64| samples.iter().filter(|sample| **sample == length).count();
         assert_eq!((of(1.0), of(2.0), of(3.0)), (SAMPLES / 8, SAMPLES / 4, SAMPLES * 5 / 8));

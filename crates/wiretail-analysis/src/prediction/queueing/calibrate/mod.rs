@@ -1,18 +1,20 @@
-//! A model from measured packets: a black box, of which arrivals and departures are known and nothing else.
+//! Calibration of the queueing model from measured packets. The device is a black box: only arrivals and
+//! departures are known.
 //!
 //! ```text
-//! packets ─► busy (who waited for whom) ─► gaps between departures ─► service, interrupts
-//!                                       └► those that found it idle ─► transfer, wake
+//! packets ─► busy (waiting packets) ─► gaps between departures ─► service, interrupts
+//!                                   └► packets that found it idle ─► transfer, wake
 //! ```
 //!
-//! - `busy`: while a packet waits, the next departure comes as soon as it is served: that gap is the service itself;
-//! - `service`: gaps far above the others are interrupted ones; how often and how long;
-//! - `interrupts`: long ones are also seen by packets that come to an idle server;
-//! - `batches`: the same where departures come in clumps, as all packets of a batch are released together;
-//! - `wake`: what a packet that found the server idle waited for besides.
+//! - `busy`: while packets wait, the gap between two departures is the service time;
+//! - `service`: gaps far above the others contain interrupts: their rate and length;
+//! - `interrupts`: packets that arrive at an idle server also show long interrupts;
+//! - `batches`: the same for clumped departures, if all packets of a batch are released together;
+//! - `wake`: additional wait of packets that find the server idle.
 //!
-//! What is assumed: one server, packets leave in their order, nobody else delays them. What is found keeps the mean gap, but for
-//! what the longest interrupts are in it, and with it the capacity. Formulas and limits: `docs/kpi/queueing.md`.
+//! Assumptions: there is one server, packets depart in order of arrival, and nothing else delays them. The
+//! calibrated model preserves the mean gap, except for the contribution of the longest interrupts, and
+//! therefore the capacity. Formulas and limits: `docs/kpi/queueing.md`.
 
 mod batches;
 mod busy;
@@ -36,47 +38,48 @@ use super::feasibility::{least, refuse};
 use crate::prediction::capacity::counted;
 use crate::stats::list::median_estimate;
 
-/// Gaps at least: with these the median's 95 % interval is some 14 % of the ranks wide.
+/// Minimum number of gaps. With this number, the median's 95 % interval covers some 14 % of the ranks.
 pub const GAPS_MIN: usize = 200;
-/// Packets that found the server idle, at least.
+/// Minimum number of packets that found the server idle.
 pub const ISOLATED_MIN: usize = 30;
-/// Loss and reordering at most: beyond, gaps between departures are no service times.
+/// Maximum share of lost or reordered packets. Above it, gaps between departures are not service times.
 const ODD_SHARE_MAX: f64 = 1e-3;
 
-/// The packets of one trial that arrived, in the order in which they came.
+/// Packets of one trial that crossed the device, in order of arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
-    /// When each came and how long it took, in ns; times near 0.
+    /// Arrival time and delay of each packet, in ns. Times are close to 0.
     pub packets: &'a [(f64, f64)],
-    /// Packets that were lost.
     pub lost: u64,
-    /// Packets that were sent together; 1 if none were.
+    /// Packets per burst; 1 without bursts.
     pub burst: u64,
 }
 
 impl<'a> Observation<'a> {
-    /// Of packets of which nothing else is known, sent together in bursts of so many.
+    /// Creates an observation without loss, with `burst` packets per burst.
     pub fn of(packets: &'a [(f64, f64)], burst: u64) -> Self {
         Self { packets, lost: 0, burst }
     }
 }
 
-/// What is known of a device without measuring it.
+/// Properties of a device that are known without a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// Packets that may wait.
+    /// Capacity of the ring, in packets.
     pub ring: u64,
-    /// Packets that it takes at a time, at most.
+    /// Maximum number of packets per batch.
     pub batch: u64,
-    /// When they leave.
+    /// When packets are released.
     pub release: Release,
 }
 
-/// A model and what it rests on, of trials of the same device.
+/// Calibrates a model from trials of the same device and returns it with its evidence.
 ///
 /// # Errors
-/// Packets from which it does not follow: too few that waited for others, or that found the server idle; losses; departures out of
-/// order. The message says which experiment has them.
+///
+/// Returns an error if the packets do not determine a model: too few packets waited for others, too few found
+/// the server idle, packets were lost, or departures are out of order. The message names an experiment with
+/// suitable traffic.
 pub fn calibrate(
     observations: &[Observation<'_>],
     known: &Known,
@@ -90,7 +93,7 @@ pub fn calibrate(
         (None, false) => (known.release, CalibrationMethod::Gaps),
         (None, true) => {
             remarks.push(
-                "batches are to be released together, but packets leave one by one: modelled as released immediately".to_owned(),
+                "the device should release batches together, but packets depart one by one: the model releases each packet immediately".to_owned(),
             );
             (Release::Immediate, CalibrationMethod::Gaps)
         }
@@ -107,8 +110,8 @@ pub fn calibrate(
     enough(work.gaps as usize)?;
     if isolated.len() < ISOLATED_MIN {
         return Err(refuse(format!(
-            "{} packets found the device idle, so what a lone packet costs is not known; expected {ISOLATED_MIN} or more: calibrate at \
-             a lower rate (experiments/prediction/queueing.toml)",
+            "only {} packets found the device idle, so the delay of an isolated packet is unknown; expected \
+            {ISOLATED_MIN} or more: calibrate at a lower rate (experiments/prediction/queueing.toml)",
             isolated.len()
         )));
     }
@@ -125,7 +128,7 @@ pub fn calibrate(
     };
     if found.interrupts.evidence.count == 0 {
         remarks.push(format!(
-            "no interrupt was seen; with 95 % confidence there are fewer than {:.1} a second",
+            "no interrupt was observed; with 95 % confidence there are fewer than {:.1} per second",
             counted(0, work.busy_ns * 1e-9).high.unwrap_or(0.0)
         ));
     }
@@ -148,10 +151,12 @@ pub fn calibrate(
     Ok((model, calibration))
 }
 
-/// The same where no packet waited for another: by the median delay, and that of a forwarder without work in its place.
+/// Calibrates a model without waiting packets: from the median delay of the device and that of a baseline
+/// forwarder without work.
 ///
 /// # Errors
-/// No packets; a forwarder that is not faster than the device.
+///
+/// Returns an error if there are no packets, or if the forwarder is not faster than the device.
 pub fn by_baseline(
     observations: &[Observation<'_>],
     baseline_median_ns: f64,
@@ -203,8 +208,9 @@ pub fn by_baseline(
         wakes: vec![],
         spacing_ns: spacing(observations),
         remarks: vec![
-            "weak evidence: the service is the difference of two medians, taken as constant; its spread and the interrupts are \
-             not known, so the tail is missing. Bursts tell both: experiments/prediction/queueing.toml"
+            "weak evidence: the service time is the difference of two medians and is assumed to be constant; its \
+            spread and the interrupts are unknown, so the tail is missing. Measure bursts to determine both: \
+            experiments/prediction/queueing.toml"
                 .to_owned(),
         ],
     };
@@ -215,7 +221,7 @@ fn acceptable(one: &Observation<'_>) -> Result<(), QueueingError> {
     let sent = one.packets.len() as u64 + one.lost;
     if one.lost as f64 > ODD_SHARE_MAX * sent as f64 {
         return Err(refuse(format!(
-            "{} of {sent} packets were lost, and what work they were is not known; expected {} % at most: calibrate at a lower rate",
+            "{} of {sent} packets were lost, and their service time is unknown; expected at most {} %: calibrate at a lower rate",
             one.lost,
             ODD_SHARE_MAX * 100.0
         )));
@@ -223,14 +229,14 @@ fn acceptable(one: &Observation<'_>) -> Result<(), QueueingError> {
     if !one.packets.iter().all(|packet| packet.0.is_finite() && packet.1.is_finite())
         || !one.packets.is_sorted_by_key(|packet| packet.0)
     {
-        return Err(refuse("packets are out of order; expected them in the order in which they came"));
+        return Err(refuse("packets are out of order; expected them in order of arrival"));
     }
     let overtaking =
         one.packets.windows(2).filter(|pair| pair[1].0 + pair[1].1 < pair[0].0 + pair[0].1).count();
     if overtaking as f64 > ODD_SHARE_MAX * sent as f64 {
         return Err(refuse(format!(
-            "{overtaking} of {sent} packets left before one that came earlier: this is no single queue; expected a device \
-             that keeps the order"
+            "{overtaking} of {sent} packets departed before an earlier packet: the device is not a single queue; \
+            expected a device that preserves the order"
         )));
     }
     Ok(())
@@ -241,24 +247,25 @@ fn enough(gaps: usize) -> Result<(), QueueingError> {
         return Ok(());
     }
     Err(refuse(format!(
-        "only {gaps} packets waited for one before them, so what a packet costs can't be told; expected {GAPS_MIN} or more: \
-         calibrate with bursts at a low mean rate (experiments/prediction/queueing.toml), or give a forwarder without work: \
-         --baseline RUN"
+        "only {gaps} packets waited for an earlier packet, so the service time is unknown; expected {GAPS_MIN} or \
+        more: calibrate with bursts at a low mean rate (experiments/prediction/queueing.toml), or pass the run of a \
+        forwarder without work: --baseline RUN"
     )))
 }
 
-/// A packet that found the server idle: for how long that had been idle, and the packet's delay without the work of
-/// others in its batch.
+/// Packet that found the server idle: the length of the idle period, and the packet's delay without the
+/// service of the other packets in its batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Isolated {
     idle_ns: f64,
     delay_ns: f64,
 }
 
-/// A time between two departures, in ns.
+/// Time between two departures, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Gap {
     ns: f64,
-    /// The second packet was sent together with others: it waited whatever had happened before.
+    /// Whether the second packet was sent in a burst with the first: it then waited regardless of earlier
+    /// events.
     together: bool,
 }

@@ -1,4 +1,4 @@
-//! From gaps to work and interrupts.
+//! Service time and interrupts, estimated from gaps.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::Length;
@@ -6,50 +6,52 @@ use wiretail_schema::prediction::queueing::Length;
 use super::{GAPS_MIN, Gap};
 use crate::stats::list::{median, median_and_mad, median_estimate};
 
-/// So many deviations above the median, a gap is taken for interrupted. Of normal ones, one in 10^15 is; of exponential
-/// ones one in 600, which changes little: such work comes as often as such an interrupt would.
+/// A gap this many deviations above the median counts as interrupted. This misclassifies one of 10^15 gaps of
+/// a normal distribution. For an exponential distribution it is one in 600, with little effect: such service
+/// times occur as often as the interrupts that replace them.
 const DEVIATIONS: f64 = 8.0;
-/// Standard deviation of a normal distribution in median absolute deviations (Hampel 1974).
+/// Standard deviation of a normal distribution, in median absolute deviations (Hampel 1974).
 const MAD: f64 = 1.4826;
-/// Never nearer to the median than this part of it.
+/// Minimum distance of the limit from the median, as a fraction of the median.
 const APART: f64 = 0.05;
-/// An interrupt takes at least this part of a packet's work: what takes less belongs to the packet, as a cache that is cold.
+/// Minimum length of an interrupt, as a fraction of the service time. Shorter delays, such as cold caches,
+/// belong to the packet.
 const OWN: f64 = 0.5;
-/// Where work spreads by less than this part of it, it is taken as constant.
+/// A service time with a smaller relative deviation is treated as constant.
 const SPREAD_MIN: f64 = 1e-3;
 
-/// What a packet costs.
+/// Service time of a device.
 #[derive(Debug)]
 pub(super) struct Work {
     pub service: Length,
     pub overhead_ns: f64,
-    /// Median of the service, with the 95 % confidence interval.
+    /// Median service time, with the 95 % confidence interval.
     pub median_ns: Estimate,
-    /// Mean and variance of service and overhead of a packet alone.
+    /// Mean and variance of service plus overhead of a single packet.
     pub mean_ns: f64,
     pub variance: f64,
-    /// Gaps longer than this were interrupted, in ns.
+    /// Gaps longer than this, in ns, contain an interrupt.
     pub above_ns: f64,
-    /// What interrupts took, each.
+    /// Length of each interrupt.
     pub excesses: Vec<f64>,
-    /// All gaps together in which interrupts were looked for.
+    /// Total length of the gaps that were searched for interrupts.
     pub busy_ns: f64,
     pub gaps: u64,
     pub remark: Option<String>,
 }
 
-/// Above which value numbers are no more of the bulk.
+/// Limit above which values do not belong to the bulk.
 pub(super) fn limit(values: &[f64]) -> f64 {
     let (middle, mad) = median_and_mad(values).unwrap_or_default();
     middle + (DEVIATIONS * MAD * mad).max(APART * middle)
 }
 
-/// What takes longer was interrupted.
+/// Length above which a gap contains an interrupt.
 pub(super) fn interrupted_above(lengths: Vec<f64>) -> f64 {
     limit(&lengths) + OWN * median(lengths).unwrap_or(0.0)
 }
 
-/// What a packet costs in the gaps that were not interrupted, in order, and above which length one was.
+/// Gaps without interrupts, in ascending order, and the length above which a gap contains one.
 fn bulk(gaps: &[Gap]) -> (Vec<f64>, f64) {
     let mut lengths: Vec<f64> = gaps.iter().map(|gap| gap.ns).collect();
     let above_ns = interrupted_above(lengths.clone());
@@ -58,14 +60,16 @@ fn bulk(gaps: &[Gap]) -> (Vec<f64>, f64) {
     (lengths, above_ns)
 }
 
-/// The gaps of packets that were sent together, where there are enough. One that was sent alone waits where the one before it was late:
-/// such gaps lie near interrupts, which come in company, and in caches that these have left cold.
+/// Gaps of packets that were sent in bursts, if there are enough; otherwise all gaps. A packet that was sent
+/// alone waits only if the previous one was late. Such gaps are close to interrupts, which occur in clusters
+/// and leave cold caches.
 fn telling(gaps: &[Gap]) -> Vec<Gap> {
     let together: Vec<Gap> = gaps.iter().filter(|gap| gap.together).copied().collect();
     if together.len() >= GAPS_MIN { together } else { gaps.to_vec() }
 }
 
-/// Gaps as work, and those far above the others as work and an interrupt: its length is what the gap has above the mean of the bulk.
+/// Splits gaps into service times and interrupts. The length of an interrupt is the gap's excess over the
+/// mean of the bulk.
 pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     let gaps = &telling(gaps)[..];
     let (mut bulk, above_ns) = bulk(gaps);
@@ -87,7 +91,7 @@ pub(super) fn of_gaps(gaps: &[Gap]) -> Work {
     }
 }
 
-/// Mean and variance; zeros of nothing.
+/// Mean and variance; zeros for an empty slice.
 pub(super) fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;

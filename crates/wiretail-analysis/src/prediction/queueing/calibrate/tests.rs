@@ -1,4 +1,4 @@
-//! Planted truth: packets of a known model, calibrated, against that model.
+//! Calibration against known models: packets are simulated with a model and then calibrated.
 
 use wiretail_schema::prediction::queueing::{Arrivals, Interrupts, Wake};
 
@@ -15,7 +15,7 @@ fn bursts(rate_pps: f64, packets: u64) -> Arrivals {
     Arrivals::Bursts { rate_pps, packets, spacing_ns: 1000.0 }
 }
 
-/// What the taps around such a device record.
+/// Packets that the taps around such a device record.
 fn recorded(model: &QueueingModel, arrivals: &Arrivals, packets: u64) -> Vec<(f64, f64)> {
     let mut list = Vec::new();
     simulate(model, arrivals, packets, 5, |at, delay| list.extend(delay.map(|delay| (at, delay.round()))))
@@ -47,7 +47,8 @@ fn calibrated_by(
     calibrate(&observations, &known(ground_truth)).unwrap()
 }
 
-/// Median and 99th percentile of both models at a load, within these parts of the truth.
+/// Asserts that both models predict the same median and 99th percentile at a load, within these relative
+/// limits.
 fn predicts(ground_truth: &QueueingModel, found: &QueueingModel, arrivals: &Arrivals, limits: [f64; 2]) {
     let run = |model: &QueueingModel, seed| predict(model, arrivals, PACKETS, seed).unwrap().0.delay.unwrap();
     let (ground_truth, found) = (run(ground_truth, 8), run(found, 9));
@@ -80,7 +81,7 @@ fn mean(length: &Length) -> f64 {
 }
 
 #[test]
-fn a_constant_service_with_interrupts_is_found_again() {
+fn recovers_constant_service_with_interrupts() {
     let ground_truth = QueueingModel {
         interrupts: vec![Interrupts::Poisson { per_second: 500.0, length: Length::Exponential(60_000.0) }],
         transfer_ns: 1500.0,
@@ -90,7 +91,7 @@ fn a_constant_service_with_interrupts_is_found_again() {
     assert_eq!(evidence.method, CalibrationMethod::Gaps);
     close("service", mean(&found.service), 10_000.0, 0.002);
     assert!(evidence.service_ns.low <= 10_000.0 && evidence.service_ns.high.unwrap() >= 10_000.0);
-    // Some are shorter than a gap must be longer than the others to be told apart.
+    // Interrupts shorter than the detection limit are not found.
     let rate = evidence.interrupts.per_second;
     let told = 500.0 * (-(evidence.interrupts.above_ns.unwrap() - 10_000.0) / 60_000.0).exp();
     assert!(rate.low <= told && told <= rate.high.unwrap(), "{rate:?}, {told}");
@@ -104,14 +105,14 @@ fn a_constant_service_with_interrupts_is_found_again() {
 }
 
 #[test]
-fn an_exponential_service_with_wakes_is_found_again() {
+fn recovers_exponential_service_with_wakes() {
     let ground_truth = QueueingModel {
         wake: vec![Wake { after_idle_ns: 0.0, length: Length::Exponential(30_000.0) }],
         transfer_ns: 3000.0,
         ..model(Length::Exponential(10_000.0))
     };
     let (found, _) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32)]);
-    // What is beyond 6.4 means is taken for interrupts, which take as much of the time.
+    // Service times beyond 6.4 means are classified as interrupts, which take the same share of the time.
     let packet =
         |model: &QueueingModel| 1e9 / crate::prediction::queueing::capacity(model).unwrap().pps.unwrap();
     close("a packet's time", packet(&found), 10_000.0, 0.01);
@@ -122,15 +123,15 @@ fn an_exponential_service_with_wakes_is_found_again() {
 }
 
 #[test]
-fn wakes_that_take_longer_the_longer_it_was_idle_are_distinguished() {
+fn distinguishes_wakes_by_idle_time() {
     let after = |after_idle_ns, ns| Wake { after_idle_ns, length: Length::Constant(ns) };
     let ground_truth = QueueingModel {
-        // The steps are bounds of classes: within one, only the mixture is known.
+        // The steps coincide with class bounds: within a class, only the mixture is known.
         wake: vec![after(0.0, 0.0), after(51_200.0, 4_000.0), after(819_200.0, 20_000.0)],
         transfer_ns: -900.0,
         ..model(Length::Constant(10_000.0))
     };
-    // Bursts alone know one idle time only; Poisson arrivals at the same rate have the others.
+    // Bursts alone have a single idle time; Poisson arrivals at the same rate have the others.
     let poisson = Arrivals::Poisson { rate_pps: 5000.0 };
     let (found, evidence) = calibrated(&ground_truth, &[(bursts(5000.0, 32), 32), (poisson, 1)]);
     close("transfer", found.transfer_ns, -900.0, 0.05);
@@ -145,8 +146,9 @@ fn wakes_that_take_longer_the_longer_it_was_idle_are_distinguished() {
 }
 
 #[test]
-fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
-    // Six a second of 2 ms, and 0.08 s of a busy device a run: gaps alone would have met none, or made a hundred of one.
+fn finds_rare_long_interrupts_with_idle_arrivals() {
+    // Six interrupts per second of 2 ms each, and 0.08 s of busy time per run: from the gaps alone, the
+    // estimate would be none, or a hundred from a single one.
     let ground_truth = QueueingModel {
         interrupts: vec![
             Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },
@@ -170,7 +172,7 @@ fn rare_long_interrupts_are_told_by_packets_that_come_to_an_idle_device() {
 }
 
 #[test]
-fn batches_that_leave_together_are_found_again() {
+fn recovers_batches_that_depart_together() {
     let ground_truth = QueueingModel {
         release: Release::Batch,
         batch_overhead: Length::Constant(4000.0),
@@ -178,7 +180,8 @@ fn batches_that_leave_together_are_found_again() {
         transfer_ns: 2000.0,
         ..model(Length::Constant(1000.0))
     };
-    // Of four times as many: one burst in fifty meets an interrupt, so a rate of them has a standard error of 4 %.
+    // Four times as many packets: one burst in fifty is interrupted, so the estimated rate has a standard
+    // error of 4 %.
     let (found, evidence) = calibrated_by(
         4 * PACKETS,
         &ground_truth,
@@ -189,7 +192,7 @@ fn batches_that_leave_together_are_found_again() {
     close("overhead", mean(&found.batch_overhead), 4000.0, 0.1);
     close("interrupts", evidence.interrupts.per_second.value, 300.0, 0.15);
     close("transfer", found.transfer_ns, 2000.0, 0.1);
-    // One burst in fifty meets an interrupt: that percentile is on the edge.
+    // One burst in fifty is interrupted, so p99 is close to the edge.
     predicts(&ground_truth, &found, &bursts(10_000.0, 16), [0.03, 0.2]);
     predicts(&ground_truth, &found, &Arrivals::Poisson { rate_pps: 400_000.0 }, [0.05, 0.08]);
     let other = |model: &QueueingModel| QueueingModel { batch: 4, ..model.clone() };
@@ -197,7 +200,7 @@ fn batches_that_leave_together_are_found_again() {
 }
 
 #[test]
-fn packets_that_leave_one_by_one_are_no_batches_whatever_is_said() {
+fn single_departures_override_declared_batches() {
     let ground_truth = model(Length::Constant(2000.0));
     let packets = recorded(&ground_truth, &bursts(5000.0, 32), 20_000);
     let said = Known { release: Release::Batch, ..known(&ground_truth) };
@@ -208,7 +211,7 @@ fn packets_that_leave_one_by_one_are_no_batches_whatever_is_said() {
 }
 
 #[test]
-fn what_can_not_be_calibrated_is_refused_with_what_would_do() {
+fn rejects_unsuitable_packets_with_expected_input() {
     let ground_truth = model(Length::Constant(10_000.0));
     let refused = |packets: &[(f64, f64)], lost, part: &str| {
         let error = calibrate(&[Observation { lost, ..Observation::of(packets, 1) }], &known(&ground_truth))
@@ -224,12 +227,12 @@ fn what_can_not_be_calibrated_is_refused_with_what_would_do() {
     let overload = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 120_000.0 }, 5000);
     refused(&overload, 0, "found the device idle");
     refused(&[(2.0, 1.0), (1.0, 1.0)], 0, "out of order");
-    refused(&[(1.0, 50.0), (2.0, 1.0)], 0, "left before one that came earlier");
+    refused(&[(1.0, 50.0), (2.0, 1.0)], 0, "departed before an earlier packet");
     refused(&[(f64::NAN, 1.0)], 0, "out of order");
 }
 
 #[test]
-fn a_baseline_is_enough_for_a_median_and_says_that_it_is_weak() {
+fn baseline_calibration_is_marked_as_weak() {
     let ground_truth = model(Length::Constant(10_000.0));
     let ground_truth = QueueingModel { transfer_ns: 2000.0, ..ground_truth };
     let packets = recorded(&ground_truth, &Arrivals::Constant { rate_pps: 1000.0 }, 500);

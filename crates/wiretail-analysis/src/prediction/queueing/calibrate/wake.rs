@@ -1,5 +1,5 @@
-//! What a packet that found the server idle waited for, besides service and transfer; the interrupts that it met are told apart
-//! by [`interrupts`].
+//! Wait of a packet that found the server idle, in addition to service and transfer. [`interrupts`] separates
+//! the effect of interrupts.
 
 use wiretail_schema::prediction::queueing::calibration::WakeEvidence;
 use wiretail_schema::prediction::queueing::{Length, Wake};
@@ -10,16 +10,17 @@ use super::{Isolated, interrupts};
 use crate::prediction::queueing::feasibility::mean_of;
 use crate::stats::list::median;
 
-/// The smallest delays are compared at this share: the very first may be a stamp's fault.
+/// Share at which the smallest delays are compared. The very smallest may be a timestamp error.
 const SMALLEST: Share = Share::from_billionths(10_000_000).expect("1 %");
-/// Less than this part of the service is none: as exact the service is known at best.
+/// A wait below this fraction of the service time counts as none: the service time is not known more
+/// precisely.
 const NEGLIGIBLE: f64 = 2e-3;
-/// Packets in a class of idle times at least.
+/// Minimum number of packets in a class of idle times.
 const CLASS_MIN: usize = 50;
-/// The first class of idle times ends at twice this, in ns; each later one ends at twice its start.
+/// The first class of idle times ends at twice this, in ns; each later class ends at twice its start.
 const CLASS_NS: f64 = 400.0;
 
-/// Transfer, the times to wake up by classes of idle times, and interrupts.
+/// Transfer time, wakeup times per class of idle times, and interrupts.
 pub(super) struct Found {
     pub transfer_ns: f64,
     pub wakes: Vec<Wake>,
@@ -27,19 +28,20 @@ pub(super) struct Found {
     pub interrupts: interrupts::Found,
 }
 
-/// The transfer is the smallest delays less the smallest services, and at least `-least_ns`, so that no delay is negative.
-/// Whatever every packet waits for is in it.
+/// Estimates transfer, wakeups and interrupts. The transfer is the difference of the smallest delays and the
+/// smallest service times, and at least `-least_ns`, so that no delay is negative. It includes any wait that
+/// all packets have in common.
 pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     let mut delays: Vec<f64> = isolated.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
     let at_smallest = |sorted: &[f64]| SMALLEST.of(sorted).copied().unwrap_or(0.0);
     let smallest_ns = match &work.service {
-        // Sorted, as its median was taken.
+        // Sorted when its median was computed.
         Length::Samples(sorted) => at_smallest(sorted),
         Length::Constant(ns) | Length::Exponential(ns) => *ns,
     } + work.overhead_ns;
     let transfer_ns = (at_smallest(&delays) - smallest_ns).max(-least_ns);
-    // Who came while a packet that had left was still worked on did not find it idle.
+    // Exclude packets that arrived while the server still worked on a departed packet.
     let idle = isolated.iter().map(|one| Isolated { idle_ns: one.idle_ns + transfer_ns.min(0.0), ..*one });
     let mut idle: Vec<Isolated> = idle.filter(|one| one.idle_ns > 0.0).collect();
     idle.sort_unstable_by(|a, b| a.idle_ns.total_cmp(&b.idle_ns));
@@ -62,7 +64,7 @@ pub(super) fn of(isolated: &[Isolated], work: &Work, least_ns: f64) -> Found {
     Found { transfer_ns, wakes, evidence, interrupts }
 }
 
-/// By how much those far above the others are later than the median.
+/// Excess delays over the median, of packets far above the others.
 fn late(class: &[Isolated]) -> Vec<f64> {
     let delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     let middle = median(delays.iter().copied()).unwrap_or(0.0);
@@ -70,7 +72,7 @@ fn late(class: &[Isolated]) -> Vec<f64> {
     delays.into_iter().filter(|delay_ns| *delay_ns > above).map(|delay_ns| delay_ns - middle).collect()
 }
 
-/// Consecutive packets by their idle times, each class with enough of them.
+/// Consecutive packets by idle time; each class has at least [`CLASS_MIN`] packets.
 fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
     let class = |one: &Isolated| (one.idle_ns / CLASS_NS).max(1.0).log2() as i64;
     let mut found: Vec<&[Isolated]> = Vec::new();
@@ -82,7 +84,7 @@ fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
             from = to;
         }
     }
-    // Too few at the end belong to the class before.
+    // A remainder that is too small joins the previous class.
     if from < sorted.len()
         && let Some(last) = found.pop()
     {
@@ -92,15 +94,15 @@ fn classes(sorted: &[Isolated]) -> Vec<&[Isolated]> {
     found
 }
 
-/// No packet waits for less than nothing, so the transfer is at most what the packets of a class took on average, two standard errors
-/// added, less the service.
+/// Upper bound of the transfer: no wait is negative, so the transfer is at most the mean delay of a class,
+/// plus two standard errors, less the service time.
 fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
     delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
 }
 
-/// The delays of a class in order, without as many of the longest as interrupts hit.
+/// Delays of a class in ascending order, without as many of the longest as interrupts hit.
 fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
@@ -111,8 +113,9 @@ fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     delays
 }
 
-/// Delays less service and transfer. Both vary, and only their sum was seen: mean and variance of the sum are those of the parts,
-/// so what is left is stretched to the variance that is left.
+/// Distribution of the wakeup time: delays less service and transfer. Only the sum of wakeup and service is
+/// observed. Its mean and variance are the sums of those of the parts, so the samples are scaled to the
+/// remaining variance.
 fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
@@ -127,7 +130,7 @@ fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length
     let stretch = (left / variance).sqrt();
     let samples: Vec<f64> =
         delays.iter().map(|delay| (mean_ns + stretch * (delay - delay_ns)).max(0.0)).collect();
-    // What was cut off below 0 has raised the mean.
+    // Truncation at 0 has raised the mean.
     let raised = moments(&samples).0;
     Length::Samples(samples.iter().map(|sample| sample * mean_ns / raised).collect())
 }

@@ -1,4 +1,4 @@
-//! spelling and sense of the boot line
+//! Rule `boot-line`: spelling and consistency of the boot line.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,11 +6,11 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "boot-line",
     group: RuleGroup::Boot,
-    title: "spelling and sense of the boot line",
-    why: "The kernel passes words that it does not know on to init without a message anybody reads: a misspelt option is one that was never given.",
+    title: "spelling and consistency of the boot line",
+    why: "The kernel silently passes unknown parameters to init, so a misspelled parameter has no effect.",
     effect: None,
     source: "kernel-parameters.html, docs.kernel.org",
-    mitigation: "mend the boot line, update-grub, start again",
+    mitigation: "correct the boot line, run update-grub and reboot",
     cost: "none",
     reads: &["/proc/cmdline"],
     judge,
@@ -26,49 +26,46 @@ fn judge(view: &View<'_>) -> Judgement {
             continue;
         }
         let near = KNOWN.iter().find(|known| near(&name, known));
-        faults.extend(near.map(|known| format!("\"{name}\" is no option; {known} is")));
+        faults.extend(near.map(|known| format!("unknown parameter \"{name}\"; did you mean {known}?")));
     }
     for flag in view.boot().flags("isolcpus").iter().filter(|flag| !ISOLCPUS_FLAGS.contains(flag)) {
-        faults.push(format!("isolcpus has no flag {flag}; it has {}", ISOLCPUS_FLAGS.join(", ")));
+        faults.push(format!("isolcpus has no flag {flag}; its flags are {}", ISOLCPUS_FLAGS.join(", ")));
     }
     let value = |name| view.boot().value(name);
     if value("idle") == Some("poll") && value("processor.max_cstate").is_some() {
-        faults.push("idle=poll never sleeps, so processor.max_cstate has no say".to_owned());
+        faults.push("idle=poll never sleeps, so processor.max_cstate has no effect".to_owned());
     }
     if value("nohz") == Some("off") && value("nohz_full").is_some() {
-        faults.push("nohz=off switches nohz_full off".to_owned());
+        faults.push("nohz=off disables nohz_full".to_owned());
     }
     if let (Some(Ok(isolated)), Some(Ok(no_tick))) =
         (view.boot().cores("isolcpus"), view.boot().cores("nohz_full"))
         && isolated != no_tick
     {
-        faults.push(format!("isolcpus has cores {isolated}, nohz_full {no_tick}"));
+        faults.push(format!("isolcpus lists cores {isolated}, but nohz_full lists {no_tick}"));
     }
     if let (Some(Ok(isolated)), Some(Ok(interrupts))) =
         (view.boot().cores("isolcpus"), view.boot().cores("irqaffinity"))
         && !isolated.and(&interrupts).is_empty()
     {
-        faults.push(format!(
-            "irqaffinity sends interrupts to the isolated cores {}",
-            isolated.and(&interrupts)
-        ));
+        faults.push(format!("irqaffinity routes interrupts to isolated cores {}", isolated.and(&interrupts)));
     }
     for name in ["isolcpus", "nohz_full", "rcu_nocbs"] {
         if let Some(Ok(cores)) = view.boot().cores(name)
             && cores.contains(0)
         {
-            faults.push(format!("{name} has core 0, which the kernel needs for itself"));
+            faults.push(format!("{name} includes core 0, which the kernel needs for housekeeping"));
         }
     }
     let judged =
         if faults.is_empty() { Judgement::good() } else { Judgement::ineffective(faults.join("; ")) };
-    judged.effective(format!("{} words", view.boot().words().len()))
+    judged.effective(format!("{} parameters", view.boot().words().len()))
 }
 
-/// What isolcpus may say before the list of cores.
+/// Flags that isolcpus accepts before the core list.
 const ISOLCPUS_FLAGS: [&str; 3] = ["nohz", "domain", "managed_irq"];
 
-/// Options that bear on latency; others near to them in spelling are taken for misspelt.
+/// Parameters that affect latency. A word with a similar spelling is reported as misspelled.
 const KNOWN: [&str; 34] = [
     "isolcpus",
     "nohz_full",
@@ -106,7 +103,8 @@ const KNOWN: [&str; 34] = [
     "selinux",
 ];
 
-/// Whether two letters swapped, one more, one less or one other make one of the other (Damerau 1964), in words of some length.
+/// Whether two words of at least five letters differ by at most one insertion, deletion, substitution or
+/// transposition (Damerau, 1964).
 fn near(word: &str, known: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), known.chars().collect());
     if a.len() < 5 || b.len() < 5 || a.len().abs_diff(b.len()) > 1 {
@@ -128,7 +126,7 @@ mod tests {
     use super::near;
 
     #[test]
-    fn one_slip_is_near() {
+    fn accepts_words_at_edit_distance_one() {
         for wrong in ["isolcpu", "isolcpuss", "isolcups", "iso1cpus"] {
             assert!(near(wrong, "isolcpus"), "{wrong}");
         }

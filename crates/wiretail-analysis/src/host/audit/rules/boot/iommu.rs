@@ -1,4 +1,4 @@
-//! cards write to memory without translation
+//! Rule `iommu`: NICs access memory without address translation.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "iommu",
     group: RuleGroup::Boot,
-    title: "cards write to memory without translation",
-    why: "With translation each buffer is mapped for its card and unmapped again, and the translations that the card has cached are thrown away.",
+    title: "NICs access memory without address translation",
+    why: "With translation, the kernel maps and unmaps every buffer for the NIC and invalidates the NIC's cached translations, which delays packets.",
     effect: None,
     source: "kernel-parameters (iommu=pt), docs.kernel.org",
-    mitigation: "boot with iommu=pt (and intel_iommu=on where guests get devices)",
-    cost: "a card that is broken may write anywhere",
+    mitigation: "boot with iommu=pt (plus intel_iommu=on if guests use devices directly)",
+    cost: "a faulty NIC may write to any memory",
     reads: &["/sys/kernel/iommu_groups/*/type"],
     judge,
 };
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     if types.is_empty() {
         let judged = match view.boot().value("intel_iommu").or(view.boot().value("amd_iommu")) {
             Some("on") => Judgement::ineffective(
-                "it was asked for, and no device is behind one: the firmware has it off",
+                "requested, but no device is behind an IOMMU: enable it in the firmware",
             ),
             _ => Judgement::not_here("no device is behind an IOMMU"),
         };
@@ -35,9 +35,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match translated {
         0 => Judgement::good(),
         _ if view.boot().value("iommu") == Some("pt") => Judgement::ineffective(format!(
-            "{translated} groups of devices are translated although iommu=pt was asked for"
+            "{translated} device groups use translation although iommu=pt was requested"
         )),
-        _ => Judgement::improvable(format!("{translated} groups of devices are translated")),
+        _ => Judgement::improvable(format!("{translated} device groups use translation")),
     };
     judged.requested(word).effective(format!("{translated} of {} groups", types.len()))
 }

@@ -1,4 +1,4 @@
-//! cores without the scheduler's load balancing
+//! Rule `isolcpus`: cores excluded from the scheduler's load balancing.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -8,14 +8,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "isolcpus",
     group: RuleGroup::Boot,
-    title: "cores without the scheduler's load balancing",
-    why: "The scheduler moves other threads onto any core that is not isolated, and each takes a time slice from the packets.",
+    title: "cores excluded from the scheduler's load balancing",
+    why: "The scheduler moves other threads onto any core that is not isolated, and each of them takes time slices from the packets.",
     effect: Some(
-        "By itself nobody measured it. All of the papers' settings, and DPDK instead of AF_PACKET: p99.99 of Snort in a guest at 10 kpps 66.8 us instead of 1.67 ms (computed from the published captures of gallenmu/low-latency, snort-fwd in a VM and motivation)",
+        "No measurement of isolcpus alone. With all of the papers' settings, and DPDK instead of AF_PACKET, p99.99 of Snort in a guest at 10 kpps is 66.8 us instead of 1.67 ms (computed from the published captures of gallenmu/low-latency, snort-fwd in a VM and motivation)",
     ),
     source: "kernel-parameters (isolcpus=), docs.kernel.org",
     mitigation: "boot with isolcpus=managed_irq,domain,{cores}",
-    cost: "these cores are idle unless somebody pins a thread to them",
+    cost: "these cores stay idle unless threads are pinned to them",
     reads: &["/proc/cmdline", ISOLATED, "/sys/devices/system/cpu/online"],
     judge,
 };
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match view.boot().cores("isolcpus") {
         Some(Err(fault)) => Judgement::ineffective(fault),
         Some(Ok(asked)) if !asked.without(&isolated).is_empty() => Judgement::ineffective(format!(
-            "cores {} were asked for and are not isolated",
+            "cores {} were requested, but are not isolated",
             asked.without(&isolated)
         )),
         _ if !view.cores().without(&isolated).is_empty() => {

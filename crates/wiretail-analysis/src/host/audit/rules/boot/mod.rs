@@ -1,4 +1,4 @@
-//! The boot line and the kernel configuration.
+//! Audit rules for the boot line and the kernel configuration.
 
 pub mod boot_line;
 pub mod iommu;

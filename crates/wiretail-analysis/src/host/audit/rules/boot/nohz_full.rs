@@ -1,4 +1,4 @@
-//! cores without the timer tick
+//! Rule `nohz-full`: cores without the timer tick.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -9,13 +9,13 @@ pub(crate) const RULE: Rule = Rule {
     id: "nohz-full",
     group: RuleGroup::Boot,
     title: "cores without the timer tick",
-    why: "The tick interrupts a busy core HZ times a second, each time for 1 to 20 us; with nohz_full a core that runs one thread has one a second at most.",
+    why: "The tick interrupts a busy core HZ times per second, for 1 to 20 us each. With nohz_full, a core that runs a single thread has at most one tick per second.",
     effect: Some(
-        "The worst packet of a DPDK forwarder at seven rates from 10 to 500 kpps: 4.1 to 4.2 us without the tick, 5.3 to 6.0 with it (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, no-hz and vanilla, runs 00 to 06)",
+        "Worst packet of a DPDK forwarder at seven rates from 10 to 500 kpps: 4.1 to 4.2 us without the tick, 5.3 to 6.0 us with it (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, no-hz and vanilla, runs 00 to 06)",
     ),
     source: "timers/no_hz.rst, docs.kernel.org",
     mitigation: "boot with nohz_full={cores} on a kernel with CONFIG_NO_HZ_FULL=y",
-    cost: "system calls and interrupts on these cores take a little longer; the tick of all others goes on",
+    cost: "system calls and interrupts on these cores take slightly longer; the other cores keep their tick",
     reads: &["/proc/cmdline", NO_TICK],
     judge,
 };
@@ -33,16 +33,14 @@ fn judge(view: &View<'_>) -> Judgement {
     };
     let without = asked.without(&effective);
     let judged = if !asked.is_empty() && support == Some("n") {
-        Judgement::ineffective("this kernel is built without CONFIG_NO_HZ_FULL: the word has no effect")
+        Judgement::ineffective("this kernel is built without CONFIG_NO_HZ_FULL, so nohz_full has no effect")
     } else if !asked.is_empty() && text.is_none() {
         match view.has(NO_TICK) {
-            true => Judgement::ineffective("it was asked for, and the kernel says that no core is"),
-            false => Judgement::ineffective(
-                "it was asked for, and this kernel does not know it (CONFIG_NO_HZ_FULL)",
-            ),
+            true => Judgement::ineffective("requested, but the kernel reports no tickless core"),
+            false => Judgement::ineffective("requested, but this kernel lacks CONFIG_NO_HZ_FULL"),
         }
     } else if !without.is_empty() {
-        Judgement::ineffective(format!("cores {without} were asked for and keep their tick"))
+        Judgement::ineffective(format!("cores {without} were requested, but keep their tick"))
     } else if !view.cores().without(&effective).is_empty() {
         Judgement::improvable(format!("cores {} keep their tick", view.cores().without(&effective)))
     } else {

@@ -1,4 +1,4 @@
-//! RCU callbacks off the cores
+//! Rule `rcu-nocbs`: RCU callbacks offloaded to other cores.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "rcu-nocbs",
     group: RuleGroup::Boot,
-    title: "RCU callbacks off the cores",
-    why: "A core frees what others have let go (RCU callbacks) in a softirq of its own, tens of us long when there is much.",
+    title: "RCU callbacks offloaded to other cores",
+    why: "Each core runs its RCU callbacks, which free memory, in a softirq. A long list of callbacks occupies the core for tens of us.",
     effect: None,
     source: "kernel-parameters (rcu_nocbs=), docs.kernel.org; P. McKenney, RCU and CPU isolation",
     mitigation: "boot with rcu_nocbs={cores} rcu_nocb_poll; nohz_full implies rcu_nocbs",
-    cost: "the housekeeping cores do that work; rcu_nocb_poll wakes them regularly",
+    cost: "the housekeeping cores run the callbacks; rcu_nocb_poll wakes them regularly",
     reads: &["/proc/cmdline"],
     judge,
 };
@@ -30,25 +30,28 @@ fn judge(view: &View<'_>) -> Judgement {
         None => by_tick,
     };
     if view.tasks().is_empty() {
-        return Judgement::unseen("the kernel's threads were not read").requested(word);
+        return Judgement::unseen("the kernel threads were not recorded").requested(word);
     }
-    // Each core whose callbacks are taken off it has a thread that does so: rcuop/N, rcuos/N or rcuob/N. Kernels that can switch that
-    // while they run have one for every core as soon as one was asked for.
+    // Each offloaded core has a thread that runs its callbacks: rcuop/N, rcuos/N or rcuob/N. Kernels that can
+    // switch offloading at run time start one for every core once any core was requested.
     let effective = CoreSet::new(view.tasks().iter().filter_map(callback_thread)).and(&asked);
     let shown = if effective.is_empty() { "none".to_owned() } else { effective.to_string() };
     let judged = if asked.is_empty() {
-        Judgement::improvable(format!("cores {} free what RCU has collected", view.cores()))
+        Judgement::improvable(format!("cores {} run their own RCU callbacks", view.cores()))
     } else if !asked.without(&effective).is_empty() {
         let why = match view.config("CONFIG_RCU_NOCB_CPU") {
             Some("n") => ": this kernel is built without CONFIG_RCU_NOCB_CPU",
             _ => "",
         };
         Judgement::ineffective(format!(
-            "no thread takes the callbacks of cores {}{why}",
+            "no thread runs the callbacks of cores {}{why}",
             asked.without(&effective)
         ))
     } else if !view.cores().without(&effective).is_empty() {
-        Judgement::improvable(format!("not those of cores {}", view.cores().without(&effective)))
+        Judgement::improvable(format!(
+            "the callbacks of cores {} are not offloaded",
+            view.cores().without(&effective)
+        ))
     } else {
         Judgement::good()
     };

@@ -1,4 +1,4 @@
-//! a kernel by the application's architecture
+//! Rule `realtime-kernel`: a kernel that fits the application.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,14 +6,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "realtime-kernel",
     group: RuleGroup::Boot,
-    title: "a kernel by the application's architecture",
-    why: "A preemptible (PREEMPT_RT) kernel bounds what other threads and interrupts cost a thread that sleeps; one that polls on an isolated core has no use for it and pays for it.",
+    title: "a kernel that fits the application",
+    why: "A PREEMPT_RT kernel bounds how long other threads and interrupts delay a thread that sleeps for packets. A thread that polls on an isolated core does not benefit, but pays the overhead.",
     effect: Some(
-        "The worst packet of a DPDK forwarder, which polls, at seven rates from 10 to 500 kpps: 5.3 to 6.0 us with the standard kernel, 5.5 to 9.3 with the rt kernel (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, runs 00 to 06)",
+        "Worst packet of a DPDK forwarder, which polls, at seven rates from 10 to 500 kpps: 5.3 to 6.0 us with the standard kernel, 5.5 to 9.3 us with the rt kernel (read off the published figures of latency-limbo, dpdk-l2fwd/no-vm, runs 00 to 06)",
     ),
     source: "Gallenmueller et al., How low can you go?, JNSM 31, 2023",
-    mitigation: "for applications that sleep for packets: apt install linux-image-rt-amd64; for those that poll: the standard kernel",
-    cost: "throughput: locks become mutexes, interrupts threads",
+    mitigation: "if the application sleeps for packets: apt install linux-image-rt-amd64; if it polls: use the standard kernel",
+    cost: "lower throughput: locks become mutexes, and interrupt handlers become threads",
     reads: &["/proc/sys/kernel/version", "/sys/kernel/realtime"],
     judge,
 };

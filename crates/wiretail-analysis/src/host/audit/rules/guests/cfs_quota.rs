@@ -1,4 +1,4 @@
-//! no quota of processor time
+//! Rule `cfs-quota`: no CPU quota.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "cfs-quota",
     group: RuleGroup::Guests,
-    title: "no quota of processor time",
-    why: "Who has used up the quota of a period is stopped until the next one begins, up to 100 ms later.",
+    title: "no CPU quota",
+    why: "A process that has used up its quota, and its packets, wait until the next period starts, up to 100 ms later.",
     effect: None,
     source: "admin-guide/cgroup-v2.rst (cpu.max), docs.kernel.org",
-    mitigation: "remove the CPU limit (cpu.max, --cpus, resources.limits.cpu without a static policy)",
-    cost: "the container may take more than its share",
+    mitigation: "remove the CPU limit (cpu.max, --cpus, resources.limits.cpu without the static CPU manager policy)",
+    cost: "the container may use more than its share",
     reads: &[
         "/sys/fs/cgroup/cpu.max",
         "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
@@ -24,15 +24,15 @@ fn judge(view: &View<'_>) -> Judgement {
     if let Some(text) = view.text("/sys/fs/cgroup/cpu.max") {
         let judged = match text.split(' ').next() {
             Some("max") => Judgement::good(),
-            _ => Judgement::harmful("this process is stopped when it has used it up"),
+            _ => Judgement::harmful("this process is stopped once it has used up its quota"),
         };
         return judged.effective(text.trim());
     }
     let paths = ["/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"];
     match paths.into_iter().find_map(|path| view.number(path)) {
-        Some(quota @ 1..) => Judgement::harmful("this process is stopped when it has used it up")
+        Some(quota @ 1..) => Judgement::harmful("this process is stopped once it has used up its quota")
             .effective(format!("{quota} us")),
         Some(_) => Judgement::good().effective("none"),
-        None => Judgement::not_here("no control group with processor time"),
+        None => Judgement::not_here("no control group with a CPU controller"),
     }
 }

@@ -1,4 +1,4 @@
-//! guests' memory is of huge pages
+//! Rule `guest-memory`: guest memory in huge pages.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -7,19 +7,19 @@ use wiretail_schema::host::audit::HostRole;
 pub(crate) const RULE: Rule = Rule {
     id: "guest-memory",
     group: RuleGroup::Guests,
-    title: "guests' memory is of huge pages",
-    why: "An address of a guest is translated twice, through up to 24 entries of page tables; huge pages on the host save most of them, and are never swapped or moved.",
+    title: "guest memory in huge pages",
+    why: "A guest address is translated twice, through up to 24 page table entries. Huge pages on the host avoid most of these lookups and are never swapped or moved.",
     effect: None,
     source: "libvirt, Domain XML format (memoryBacking: hugepages, locked)",
-    mitigation: "<memoryBacking><hugepages/><locked/></memoryBacking> with as many huge pages as the guests have memory",
-    cost: "that memory is nobody else's",
+    mitigation: "<memoryBacking><hugepages/><locked/></memoryBacking> with enough huge pages for all guest memory",
+    cost: "this memory is not available to other programs",
     reads: &[MEMINFO],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.role() != HostRole::VmHost {
-        return Judgement::not_here("no host of virtual machines");
+        return Judgement::not_here("not a host of virtual machines");
     }
     let Some(text) = view.text(MEMINFO) else { return view.missing(MEMINFO) };
     let of = |name: &str| {
@@ -30,7 +30,7 @@ fn judge(view: &View<'_>) -> Judgement {
         return Judgement::not_here("this kernel has no huge pages");
     };
     let judged = match total.saturating_sub(free) {
-        ..=0 => Judgement::improvable("no huge page is in use, so no guest has any"),
+        ..=0 => Judgement::improvable("no huge page is in use, so no guest uses huge pages"),
         _ => Judgement::good(),
     };
     judged.effective(format!("{} of {total} in use", total.saturating_sub(free)))

@@ -1,4 +1,4 @@
-//! Virtual machines and containers.
+//! Audit rules for virtual machines and containers.
 
 pub mod cfs_quota;
 pub mod cpu_model;

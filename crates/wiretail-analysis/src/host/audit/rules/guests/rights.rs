@@ -1,4 +1,4 @@
-//! the rights that a packet processor needs
+//! Rule `rights`: capabilities of the packet processor.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "rights",
     group: RuleGroup::Guests,
-    title: "the rights that a packet processor needs",
-    why: "Without them it takes packets, but neither a real-time priority nor locked memory, and says so at best in its log.",
+    title: "capabilities of the packet processor",
+    why: "Without these capabilities, a packet processor handles packets, but without real-time priority and locked memory, and at best logs the failure.",
     effect: None,
     source: "capabilities(7), packet(7), sched(7), mlock(2)",
-    mitigation: "run it as root, or give it CAP_NET_RAW, CAP_NET_ADMIN, CAP_SYS_NICE and CAP_IPC_LOCK (setcap, --cap-add, lxc.cap.keep)",
-    cost: "what else these rights allow",
+    mitigation: "run the packet processor as root, or give it CAP_NET_RAW, CAP_NET_ADMIN, CAP_SYS_NICE and CAP_IPC_LOCK (setcap, --cap-add, lxc.cap.keep)",
+    cost: "these capabilities also permit other privileged operations",
     reads: &[STATUS],
     judge,
 };
@@ -19,21 +19,21 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let Some(text) = view.text(STATUS) else { return view.missing(STATUS) };
     let Some(mask) = text.lines().find_map(|line| line.strip_prefix("CapEff:")) else {
-        return Judgement::unseen(format!("{STATUS} has no line CapEff"));
+        return Judgement::unseen(format!("{STATUS} has no CapEff line"));
     };
     let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else {
-        return Judgement::unseen(format!("{STATUS}: \"{}\" is no mask of rights", mask.trim()));
+        return Judgement::unseen(format!("{STATUS}: \"{}\" is not a capability mask", mask.trim()));
     };
     let missing: Vec<&str> =
         NEEDED.iter().filter(|(bit, _)| mask & (1 << bit) == 0).map(|(_, name)| *name).collect();
     let judged = match missing.is_empty() {
         true => Judgement::good(),
-        false => Judgement::improvable(format!("the one who asks has no {}", missing.join(", "))),
+        false => Judgement::improvable(format!("this process lacks {}", missing.join(", "))),
     };
     judged.effective(format!("{} of {}", NEEDED.len() - missing.len(), NEEDED.len()))
 }
 
-/// Bits of include/uapi/linux/capability.h.
+/// Bit numbers from include/uapi/linux/capability.h.
 const NEEDED: [(u32, &str); 4] =
     [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (14, "CAP_IPC_LOCK"), (23, "CAP_SYS_NICE")];
 const STATUS: &str = "/proc/self/status";

@@ -1,4 +1,4 @@
-//! each virtual processor has a core of its own
+//! Rule `vcpu-pinning`: a dedicated host core for each vCPU.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use wiretail_schema::host::audit::HostRole;
 pub(crate) const RULE: Rule = Rule {
     id: "vcpu-pinning",
     group: RuleGroup::Guests,
-    title: "each virtual processor has a core of its own",
-    why: "A guest takes its virtual processors for real ones: one that the host moves, or takes turns with another, stops in the middle of a packet.",
+    title: "a dedicated host core for each vCPU",
+    why: "A guest treats its vCPUs as real processors. A vCPU that the host moves, or that shares its core with another, stops in the middle of a packet.",
     effect: None,
     source: "libvirt, Domain XML format (cputune: vcpupin, emulatorpin); the papers pin 1:1 (latency-limbo, prepare_vmhost.sh)",
-    mitigation: "virsh vcpupin GUEST N CORE for each, virsh emulatorpin GUEST the other cores",
-    cost: "cores that nobody else has",
+    mitigation: "virsh vcpupin GUEST N CORE for each vCPU N, and virsh emulatorpin GUEST with the other cores",
+    cost: "these cores are not available for other work",
     reads: &[],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.role() != HostRole::VmHost {
-        return Judgement::not_here("no host of virtual machines");
+        return Judgement::not_here("not a host of virtual machines");
     }
     let (mut loose, mut together, mut emulators) = (Vec::new(), Vec::new(), Vec::new());
     let mut owners: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -34,9 +34,7 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     if virtual_ones.is_empty() {
-        return Judgement::unseen(
-            "no thread of a virtual processor was read (\"CPU 0/KVM\"): QEMU needs debug-threads=on",
-        );
+        return Judgement::unseen("no vCPU thread (\"CPU 0/KVM\") was recorded: QEMU needs debug-threads=on");
     }
     together.extend(owners.iter().filter(|(_, tasks)| tasks.len() > 1).map(|(core, _)| core.to_string()));
     for task in view.tasks().iter().filter(|task| !is_vcpu(&task.name)) {
@@ -46,16 +44,16 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     let judged = if !together.is_empty() {
-        Judgement::harmful(format!("several take turns on cores {}", listed(&together)))
+        Judgement::harmful(format!("several vCPUs share cores {}", listed(&together)))
     } else if !loose.is_empty() {
-        Judgement::improvable(format!("not pinned: {}", listed(&loose)))
+        Judgement::improvable(format!("vCPUs not pinned: {}", listed(&loose)))
     } else if !emulators.is_empty() {
-        Judgement::improvable(format!("the emulator may run on their cores: {}", listed(&emulators)))
+        Judgement::improvable(format!("the emulator may run on the vCPUs' cores: {}", listed(&emulators)))
     } else {
         Judgement::good()
     };
     judged.effective(format!(
-        "{} of {} on a core of their own",
+        "{} of {} vCPUs pinned to one core",
         virtual_ones.len() - loose.len(),
         virtual_ones.len()
     ))

@@ -1,4 +1,4 @@
-//! interrupts of devices as they come (measured)
+//! Rule `interrupts`: device interrupts on these cores (measured).
 
 use crate::host::audit::rules::counters::Counters;
 use crate::host::audit::rules::listed;
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "interrupts",
     group: RuleGroup::Kernel,
-    title: "interrupts of devices as they come (measured)",
-    why: "Where interrupts may go and where they go are two things: managed ones of a card's queues follow the driver.",
+    title: "device interrupts on these cores (measured)",
+    why: "Each interrupt takes the core from the packets. Affinity settings do not always apply: the driver places the managed interrupts of a NIC's queues, so only counts show where interrupts go.",
     effect: None,
     source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
-    mitigation: "isolcpus=managed_irq,...; fewer queues (ethtool -L); irq-affinity",
-    cost: "as irq-affinity",
+    mitigation: "boot with isolcpus=managed_irq,domain,{cores}; use fewer queues (ethtool -L NAME combined N); apply rule irq-affinity",
+    cost: "same as irq-affinity",
     reads: &["/proc/interrupts"],
     judge,
 };
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     };
     let mut on: Vec<String> = Vec::new();
     for name in counters.names() {
-        // The tick has a rule of its own.
+        // The tick has its own rule.
         let Some(rates) = (name != "LOC").then(|| counters.per_second(&name)).flatten() else {
             continue;
         };
@@ -37,8 +37,12 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let judged = match (on.is_empty(), view.boot().word("isolcpus").is_some()) {
         (true, _) => Judgement::good(),
-        (false, true) => Judgement::ineffective(format!("a second, on isolated cores: {}", listed(&on))),
-        (false, false) => Judgement::improvable(format!("a second, on these cores: {}", listed(&on))),
+        (false, true) => {
+            Judgement::ineffective(format!("interrupts per second on isolated cores: {}", listed(&on)))
+        }
+        (false, false) => {
+            Judgement::improvable(format!("interrupts per second on these cores: {}", listed(&on)))
+        }
     };
     judged.effective(format!("{} kinds in {:.1} s", on.len(), counters.seconds))
 }

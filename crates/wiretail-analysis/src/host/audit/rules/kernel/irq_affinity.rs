@@ -1,4 +1,4 @@
-//! no interrupt belongs to these cores
+//! Rule `irq-affinity`: no interrupts routed to these cores.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -9,11 +9,11 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "irq-affinity",
     group: RuleGroup::Kernel,
-    title: "no interrupt belongs to these cores",
-    why: "A device's interrupt takes a core for 2 to 20 us, and its softirq for longer.",
+    title: "no interrupts routed to these cores",
+    why: "A device interrupt occupies a core for 2 to 20 us, and its softirq for longer. Packets wait during that time.",
     effect: None,
     source: "core-api/irq/irq-affinity.rst, docs.kernel.org",
-    mitigation: "boot with irqaffinity= the other cores; for each interrupt: echo the others > /proc/irq/N/smp_affinity_list; stop irqbalance",
+    mitigation: "boot with irqaffinity=OTHERS, the list of the other cores; for each interrupt: echo OTHERS > /proc/irq/N/smp_affinity_list; stop irqbalance",
     cost: "the other cores serve all devices",
     reads: &[
         "/proc/cmdline",
@@ -42,9 +42,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match on.len() {
         0 => Judgement::good(),
         count if word.is_some() || view.boot().word("isolcpus").is_some() => {
-            Judgement::ineffective(format!("{count} still go to these cores: {}", listed(&on)))
+            Judgement::ineffective(format!("{count} interrupts still go to these cores: {}", listed(&on)))
         }
-        count => Judgement::improvable(format!("{count} go to these cores: {}", listed(&on))),
+        count => Judgement::improvable(format!("{count} interrupts go to these cores: {}", listed(&on))),
     };
     judged.requested(word).effective(format!("{} of {seen} interrupts", on.len()))
 }

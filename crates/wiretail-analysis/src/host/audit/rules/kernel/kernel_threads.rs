@@ -1,4 +1,4 @@
-//! the kernel's threads keep off these cores
+//! Rule `kernel-threads`: kernel threads kept off these cores.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,19 +7,19 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "kernel-threads",
     group: RuleGroup::Kernel,
-    title: "the kernel's threads keep off these cores",
-    why: "Some of the kernel's threads belong to a core; the others run on any that they may, also on these.",
+    title: "kernel threads kept off these cores",
+    why: "Kernel threads that are not bound to a core run on any core that their affinity allows, including these, and delay the packets there.",
     effect: None,
-    source: "admin-guide/kernel-per-CPU-kthreads.rst, docs.kernel.org; the papers pin those of RCU by hand (latency-limbo, prepare_vmhost.sh)",
-    mitigation: "isolcpus=domain,{cores} or nohz_full={cores} (which move those that are made later, too), or kthread_cpus=; for the rest taskset -pc",
-    cost: "the other cores do their work",
+    source: "admin-guide/kernel-per-CPU-kthreads.rst, docs.kernel.org; the papers pin the RCU threads manually (latency-limbo, prepare_vmhost.sh)",
+    mitigation: "boot with isolcpus=domain,{cores} or nohz_full={cores}, which also apply to threads that start later, or with kthread_cpus=; for the rest use taskset -pc",
+    cost: "the other cores run these threads",
     reads: &[],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.tasks().is_empty() {
-        return Judgement::unseen("the threads were not read");
+        return Judgement::unseen("the threads were not recorded");
     }
     let word = view.boot().word("kthread_cpus");
     let kernel = view.tasks().iter().filter(|task| task.is_kernel);
@@ -30,14 +30,17 @@ fn judge(view: &View<'_>) -> Judgement {
     names.dedup();
     let judged = match may.len() {
         0 => Judgement::good(),
-        _ if word.is_some() => Judgement::ineffective(format!("may run on these cores: {}", listed(&names))),
-        _ => Judgement::improvable(format!("may run on these cores: {}", listed(&names))),
+        _ if word.is_some() => {
+            Judgement::ineffective(format!("threads that may run on these cores: {}", listed(&names)))
+        }
+        _ => Judgement::improvable(format!("threads that may run on these cores: {}", listed(&names))),
     };
     judged.requested(word).effective(format!("{} of {}", may.len(), all.len()))
 }
 
-/// Whether it may run on these cores and on others: one that belongs to a core may not be moved. Unbound workers follow the mask of
-/// rule `workqueue`; and who has never run (a queue's rescuer, for times without memory) is nobody's trouble.
+/// Whether a kernel thread may run both on these cores and on others; a thread bound to one core cannot be
+/// moved. Unbound workers follow the mask of rule `workqueue`. Threads that have never run (a queue's
+/// rescuer, used when memory is short) are ignored.
 fn free(view: &View<'_>, task: &crate::host::audit::Task) -> bool {
     !task.name.starts_with("kworker/u")
         && task.ran_s > 0.0

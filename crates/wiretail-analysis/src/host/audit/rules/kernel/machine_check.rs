@@ -1,4 +1,4 @@
-//! nobody looks for corrected hardware errors
+//! Rule `machine-check`: no polling for corrected hardware errors.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "machine-check",
     group: RuleGroup::Kernel,
-    title: "nobody looks for corrected hardware errors",
-    why: "A timer on every core looks through the banks of the machine check every few minutes; each register of them is slow to read.",
+    title: "no polling for corrected hardware errors",
+    why: "A timer on every core polls the machine check banks every few minutes. Each of their registers is slow to read, which delays the packets.",
     effect: None,
     source: "arch/x86/x86_64/machinecheck.rst and boot-options.rst (mce=ignore_ce), docs.kernel.org",
     mitigation: "boot with mce=ignore_ce, or echo 0 > /sys/devices/system/machinecheck/machinecheck0/check_interval",
-    cost: "memory that begins to fail is not reported",
+    cost: "memory that starts to fail is not reported",
     reads: &[INTERVAL, IGNORE],
     judge,
 };
@@ -25,14 +25,19 @@ fn judge(view: &View<'_>) -> Judgement {
     let ignored = view.number(IGNORE) == Some(1);
     let judged = match ignored || interval_s == 0 {
         true => Judgement::good(),
-        false if asked => Judgement::ineffective("corrected errors were to be ignored and are looked for"),
-        false => Judgement::improvable(format!("each core is interrupted for it every {interval_s} s")),
+        false if asked => Judgement::ineffective(
+            "mce=ignore_ce was requested, but the kernel still polls for corrected errors",
+        ),
+        false => {
+            Judgement::improvable(format!("each core is interrupted every {interval_s} s to poll for errors"))
+        }
     };
     let shown = if ignored { "ignored".to_owned() } else { format!("every {interval_s} s") };
     judged.requested(word).effective(shown)
 }
 
-/// The kernel's documentation says that this is hexadecimal; kernels show it in decimal (a default of 300).
+/// The kernel documentation describes this value as hexadecimal, but kernels print it in decimal (default
+/// 300).
 fn seconds(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The kernel at run time.
+//! Audit rules for the running kernel.
 
 pub mod fair_server;
 pub mod interrupts;

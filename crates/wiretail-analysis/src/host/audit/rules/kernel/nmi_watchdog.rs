@@ -1,4 +1,4 @@
-//! the watchdog by non-maskable interrupts
+//! Rule `nmi-watchdog`: the NMI watchdog.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nmi-watchdog",
     group: RuleGroup::Kernel,
-    title: "the watchdog by non-maskable interrupts",
-    why: "It interrupts every core, also those without a tick, and takes a performance counter.",
+    title: "the NMI watchdog",
+    why: "The watchdog delays packets with non-maskable interrupts on every core, including tickless ones, and occupies a performance counter.",
     effect: None,
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     mitigation: "sysctl kernel.nmi_watchdog=0",
-    cost: "a core that hangs for ever is not reported",
+    cost: "hard lockups are not reported",
     reads: &[PATH, WATCHED],
     judge,
 };
@@ -23,19 +23,19 @@ fn judge(view: &View<'_>) -> Judgement {
         0 => Judgement::good(),
         _ if spared(view) => Judgement::good(),
         _ if view.boot().value("nmi_watchdog") == Some("0") => {
-            Judgement::ineffective("somebody has switched it on since the machine started")
+            Judgement::ineffective("it was disabled at boot, but enabled since then")
         }
-        _ => Judgement::improvable("every core is interrupted every few seconds"),
+        _ => Judgement::improvable("it interrupts every core every few seconds"),
     };
     judged.requested(word).effective(shown(view, value))
 }
 
-/// Whether the watchdogs leave these cores out.
+/// Whether the watchdogs exclude all of these cores.
 pub(super) fn spared(view: &View<'_>) -> bool {
     view.core_list(WATCHED).is_some_and(|watched| watched.and(view.cores()).is_empty())
 }
 
-/// "1, on cores 0".
+/// The watchdog's value and its cores, for example "1, on cores 0".
 pub(super) fn shown(view: &View<'_>, value: i64) -> String {
     match view.text(WATCHED) {
         Some(watched) if value != 0 => format!("{value}, on cores {}", watched.trim()),
@@ -44,5 +44,5 @@ pub(super) fn shown(view: &View<'_>, value: i64) -> String {
 }
 
 const PATH: &str = "/proc/sys/kernel/nmi_watchdog";
-/// The cores that both watchdogs look at.
+/// Cores that both watchdogs monitor.
 pub(super) const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";

@@ -1,4 +1,4 @@
-//! throttling of real-time threads
+//! Rule `rt-throttling`: throttling of real-time threads.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -7,11 +7,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "rt-throttling",
     group: RuleGroup::Kernel,
     title: "throttling of real-time threads",
-    why: "A thread with real-time priority that never sleeps is stopped for the rest of each period, 50 ms a second by default.",
+    why: "The kernel stops a real-time thread that never sleeps for the rest of each period, by default for 50 ms of each second. Packets wait during that time.",
     effect: None,
     source: "scheduler/sched-rt-group.rst, docs.kernel.org",
     mitigation: "sysctl kernel.sched_rt_runtime_us=-1",
-    cost: "a real-time thread that hangs takes its core for ever; on a shared core that may be the machine",
+    cost: "a real-time thread that hangs blocks its core forever; on a shared core it may block the machine",
     reads: &[PATH],
     judge,
 };

@@ -1,4 +1,4 @@
-//! the watchdog for cores that do not schedule
+//! Rule `soft-watchdog`: the soft lockup watchdog.
 
 use crate::host::audit::rules::kernel::nmi_watchdog::{WATCHED, shown, spared};
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,12 +7,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "soft-watchdog",
     group: RuleGroup::Kernel,
-    title: "the watchdog for cores that do not schedule",
-    why: "A timer on every core wakes a thread of the highest priority there every few seconds.",
+    title: "the soft lockup watchdog",
+    why: "A timer on every core wakes a thread of the highest priority on that core every few seconds, which delays the packets.",
     effect: None,
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
-    mitigation: "sysctl kernel.soft_watchdog=0 or boot with nosoftlockup; or kernel.watchdog_cpumask",
-    cost: "threads that never let go of a core are not reported",
+    mitigation: "sysctl kernel.soft_watchdog=0, or boot with nosoftlockup, or exclude these cores from kernel.watchdog_cpumask",
+    cost: "soft lockups (threads that never yield their core) are not reported",
     reads: &[PATH, WATCHED],
     judge,
 };
@@ -23,10 +23,10 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match value {
         0 => Judgement::good(),
         _ if spared(view) => Judgement::good(),
-        _ if word.is_some() => {
-            Judgement::ineffective("somebody has switched it on since the machine started")
+        _ if word.is_some() => Judgement::ineffective("it was disabled at boot, but enabled since then"),
+        _ => {
+            Judgement::improvable("it runs a thread of the highest priority on every core every few seconds")
         }
-        _ => Judgement::improvable("a thread of the highest priority runs on every core every few seconds"),
     };
     judged.requested(word).effective(shown(view, value))
 }

@@ -1,4 +1,4 @@
-//! no other thread runs on these cores (measured)
+//! Rule `tasks`: no other thread runs on these cores (measured).
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -8,18 +8,18 @@ pub(crate) const RULE: Rule = Rule {
     id: "tasks",
     group: RuleGroup::Kernel,
     title: "no other thread runs on these cores (measured)",
-    why: "Each thread that runs on a core takes it from the packets for as long as it runs, a time slice of milliseconds at worst.",
+    why: "A thread takes the core from the packets while it runs, in the worst case for a time slice of milliseconds.",
     effect: None,
     source: "admin-guide/kernel-per-CPU-kthreads.rst, docs.kernel.org",
-    mitigation: "isolcpus; pin the others elsewhere (taskset, cpuset)",
-    cost: "the other cores do their work",
+    mitigation: "isolate these cores (rule isolcpus); pin the other threads to other cores (taskset, cpuset)",
+    cost: "the other cores run these threads",
     reads: &[],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.seconds().is_none() || view.tasks().is_empty() {
-        return Judgement::unseen("the threads were read once only");
+        return Judgement::unseen("the threads were recorded only once");
     }
     let ran = view.ran_on(view.cores());
     let (kernel, user): (Vec<_>, Vec<_>) = ran.iter().partition(|(task, _)| task.is_kernel);
@@ -30,13 +30,13 @@ fn judge(view: &View<'_>) -> Judgement {
         kernel.iter().map(|(task, ran_s)| format!("{} {:.0} ms", task.name, ran_s * 1e3)).collect();
     let judged = match (movable.is_empty(), own.is_empty()) {
         (true, true) => Judgement::good(),
-        (true, false) => Judgement::improvable(format!("the kernel's own: {}", listed(&own))),
+        (true, false) => Judgement::improvable(format!("kernel threads ran here: {}", listed(&own))),
         (false, _) if view.boot().word("isolcpus").is_some() => {
-            Judgement::ineffective(format!("they may run elsewhere and ran here: {}", listed(&movable)))
+            Judgement::ineffective(format!("threads that may run elsewhere ran here: {}", listed(&movable)))
         }
         (false, _) => {
-            Judgement::improvable(format!("they may run elsewhere and ran here: {}", listed(&movable)))
+            Judgement::improvable(format!("threads that may run elsewhere ran here: {}", listed(&movable)))
         }
     };
-    judged.effective(format!("{} threads, of them {} not pinned to these cores", ran.len(), movable.len()))
+    judged.effective(format!("{} threads, {} of them not pinned to these cores", ran.len(), movable.len()))
 }

@@ -1,4 +1,4 @@
-//! the tick as it comes (measured)
+//! Rule `tick`: tick rate of these cores (measured).
 
 use crate::host::audit::rules::counters::Counters;
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,14 +7,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "tick",
     group: RuleGroup::Kernel,
-    title: "the tick as it comes (measured)",
-    why: "Whether the tick is gone is seen only by counting it: a second thread, a POSIX timer or the kernel's own work brings it back.",
+    title: "tick rate of these cores (measured)",
+    why: "A second thread, a POSIX timer or kernel work brings the tick back, and every tick delays the packets. Only counting shows whether a core is tickless.",
     effect: Some(
-        "p99.9 of Snort in a guest at 10 kpps: 15.4 us where host and guest had no tick, 58.5 where they had it, and another kernel (computed from the published captures of the papers, snort-fwd in a VM: gallenmu/hipnet21 and gallenmu/low-latency)",
+        "p99.9 of Snort in a guest at 10 kpps: 15.4 us with a tickless host and guest, 58.5 us with ticks on both and another kernel (computed from the published captures of the papers, snort-fwd in a VM: gallenmu/hipnet21 and gallenmu/low-latency)",
     ),
     source: "timers/no_hz.rst, docs.kernel.org",
-    mitigation: "boot with nohz_full={cores}; let one thread alone run on each of them",
-    cost: "as nohz-full",
+    mitigation: "boot with nohz_full={cores}; run a single thread on each of these cores",
+    cost: "same as nohz-full",
     reads: &["/proc/interrupts"],
     judge,
 };
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
         Err(judged) => return judged,
     };
     let Some(rates) = counters.per_second("LOC") else {
-        return Judgement::not_here("no local timer is counted (LOC)");
+        return Judgement::not_here("local timer interrupts (LOC) are not counted here");
     };
     let worst = view.cores().cores().iter().filter_map(|core| Some((*core, *rates.get(core)?)));
     let Some((core, rate)) = worst.max_by(|a, b| a.1.total_cmp(&b.1)) else {
@@ -34,13 +34,13 @@ fn judge(view: &View<'_>) -> Judgement {
     let asked = view.boot().word("nohz_full");
     let judged = match rate {
         rate if rate <= TICKS_MAX => Judgement::good(),
-        _ if asked.is_some() => {
-            Judgement::ineffective(format!("core {core} has {rate:.0} ticks a second, and was to have none"))
-        }
-        _ => Judgement::improvable(format!("core {core} has {rate:.0} ticks a second")),
+        _ if asked.is_some() => Judgement::ineffective(format!(
+            "core {core} has {rate:.0} ticks per second although nohz_full was requested"
+        )),
+        _ => Judgement::improvable(format!("core {core} has {rate:.0} ticks per second")),
     };
-    judged.requested(asked).effective(format!("{rate:.0} a second"))
+    judged.requested(asked).effective(format!("{rate:.0} per second"))
 }
 
-/// One a second is what the kernel keeps for its own accounting; a few more are other timers.
+/// The kernel keeps one tick per second for its accounting; a few more come from other timers.
 const TICKS_MAX: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! timers move to other cores
+//! Rule `timer-migration`: timers migrate to other cores.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,8 +6,8 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "timer-migration",
     group: RuleGroup::Kernel,
-    title: "timers move to other cores",
-    why: "A timer that a thread set on a busy core expires there, and interrupts whoever runs by then.",
+    title: "timers migrate to other cores",
+    why: "Without migration, a timer expires on the core where it was set and interrupts the thread that runs there.",
     effect: None,
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     mitigation: "sysctl kernel.timer_migration=1",
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         1 => Judgement::good(),
-        _ => Judgement::improvable("timers stay where they were set"),
+        _ => Judgement::improvable("timers expire on the core where they were set"),
     };
     judged.effective(value.to_string())
 }

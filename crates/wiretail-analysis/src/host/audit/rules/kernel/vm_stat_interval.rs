@@ -1,4 +1,4 @@
-//! how often memory statistics are gathered
+//! Rule `vm-stat-interval`: interval of memory statistics.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "vm-stat-interval",
     group: RuleGroup::Kernel,
-    title: "how often memory statistics are gathered",
-    why: "Every stat_interval seconds a kernel worker runs on every core that has counted anything.",
+    title: "interval of memory statistics",
+    why: "Every vm.stat_interval seconds, a kernel worker runs on every core whose counters have changed and delays the packets there.",
     effect: None,
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     mitigation: "sysctl vm.stat_interval=120",
-    cost: "numbers in /proc/vmstat are older",
+    cost: "/proc/vmstat is updated less often",
     reads: &[PATH],
     judge,
 };
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         10.. => Judgement::good(),
-        _ => Judgement::improvable("a worker runs on every core each second or so"),
+        _ => Judgement::improvable("a worker runs on every core about once per second"),
     };
     judged.effective(value.to_string())
 }

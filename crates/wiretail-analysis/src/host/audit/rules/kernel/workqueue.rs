@@ -1,4 +1,4 @@
-//! kernel workers keep off these cores
+//! Rule `workqueue`: unbound kernel workers kept off these cores.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "workqueue",
     group: RuleGroup::Kernel,
-    title: "kernel workers keep off these cores",
-    why: "Work that is bound to no core is done on any that the mask has.",
+    title: "unbound kernel workers kept off these cores",
+    why: "Unbound kernel work runs on any core in the workqueue mask and delays the packets there.",
     effect: None,
     source: "core-api/workqueue.rst, docs.kernel.org",
-    mitigation: "echo the other cores' mask > /sys/devices/virtual/workqueue/cpumask",
-    cost: "the other cores do that work",
+    mitigation: "echo MASK > /sys/devices/virtual/workqueue/cpumask, with the mask of the other cores",
+    cost: "the other cores do this work",
     reads: &[PATH],
     judge,
 };
@@ -21,13 +21,13 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let Some(text) = view.text(PATH) else { return view.missing(PATH) };
     let Ok(mask) = CoreSet::parse_mask(text.trim()) else {
-        return Judgement::unseen(format!("{PATH}: \"{text}\" is no mask of cores"));
+        return Judgement::unseen(format!("{PATH}: \"{text}\" is not a core mask"));
     };
     let mask = mask.and(&view.online());
     let on = mask.and(view.cores());
     let judged = match (on.is_empty(), view.boot().word("isolcpus").is_some()) {
         (true, _) => Judgement::good(),
-        (false, true) => Judgement::ineffective(format!("workers may run on cores {on}, which are isolated")),
+        (false, true) => Judgement::ineffective(format!("workers may run on isolated cores {on}")),
         (false, false) => Judgement::improvable(format!("workers may run on cores {on}")),
     };
     judged.effective(mask.to_string())

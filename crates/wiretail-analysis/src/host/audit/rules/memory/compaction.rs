@@ -1,4 +1,4 @@
-//! compaction of memory ahead of need
+//! Rule `compaction`: proactive memory compaction.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "compaction",
     group: RuleGroup::Memory,
-    title: "compaction of memory ahead of need",
-    why: "Pages are moved in the background, which unmaps them on all cores.",
+    title: "proactive memory compaction",
+    why: "The kernel moves pages in the background and unmaps them on all cores; access to a moved page waits.",
     effect: None,
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     mitigation: "sysctl vm.compaction_proactiveness=0",
-    cost: "large pages may be short later",
+    cost: "huge pages may become scarce over time",
     reads: &[PATH],
     judge,
 };
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         0 => Judgement::good(),
-        _ => Judgement::improvable("pages are moved in the background"),
+        _ => Judgement::improvable("the kernel moves pages in the background"),
     };
     judged.effective(value.to_string())
 }

@@ -1,4 +1,4 @@
-//! huge pages for packet buffers
+//! Rule `hugepages`: huge pages for packet buffers.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -9,11 +9,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "hugepages",
     group: RuleGroup::Memory,
     title: "huge pages for packet buffers",
-    why: "DPDK keeps packets in huge pages: with small ones the TLB misses on most of them, and the kernel may move them.",
+    why: "DPDK keeps packets in huge pages. With small pages, most packets cause a TLB miss, and the kernel may move the pages.",
     effect: None,
     source: "DPDK Getting Started Guide for Linux, System Requirements",
     mitigation: "boot with hugepagesz=1G hugepages=4 default_hugepagesz=1G, or sysctl vm.nr_hugepages",
-    cost: "that memory is nobody else's",
+    cost: "this memory is not available to other programs",
     reads: &[
         "/proc/cmdline",
         "/proc/sys/vm/nr_hugepages",
@@ -36,18 +36,20 @@ fn judge(view: &View<'_>) -> Judgement {
     let asked = view.boot().value("hugepages").and_then(|text| text.parse::<i64>().ok());
     let judged = match asked {
         Some(asked) if pages < asked => {
-            Judgement::ineffective(format!("{asked} were asked for, {pages} are there"))
+            Judgement::ineffective(format!("{asked} were requested, but only {pages} exist"))
         }
-        _ if pages == 0 => Judgement::improvable("there are none: DPDK needs them, others do not"),
+        _ if pages == 0 => {
+            Judgement::improvable("no huge pages are reserved; DPDK needs them, other applications do not")
+        }
         _ => match without(view) {
-            Some(node) => Judgement::improvable(format!("node {node} has none, and these cores are there")),
+            Some(node) => Judgement::improvable(format!("memory node {node} of these cores has none")),
             None => Judgement::good(),
         },
     };
     judged.requested(word).effective(pages.to_string())
 }
 
-/// A node of memory of these cores that has none.
+/// First memory node of these cores without huge pages.
 fn without<'a>(view: &'a View<'_>) -> Option<&'a str> {
     let mut nodes = view.each("/sys/devices/system/node/node", "/cpulist");
     let empty = nodes.find(|(node, list)| {

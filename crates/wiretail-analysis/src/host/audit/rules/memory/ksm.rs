@@ -1,4 +1,4 @@
-//! merging of equal pages
+//! Rule `ksm`: merging of identical pages (KSM).
 
 use crate::host::audit::rules::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "ksm",
     group: RuleGroup::Memory,
-    title: "merging of equal pages",
-    why: "Merging pages write-protects them on all cores (TLB shootdowns), and the next write copies them.",
+    title: "merging of identical pages (KSM)",
+    why: "Merging write-protects pages on all cores (TLB shootdowns), and the next write to a merged page copies it.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/ksm.rst, docs.kernel.org",
     mitigation: "echo 0 > /sys/kernel/mm/ksm/run",
-    cost: "virtual machines take more memory",
+    cost: "virtual machines use more memory",
     reads: &[PATH],
     judge,
 };
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         0 => Judgement::good(),
-        _ => Judgement::harmful("equal pages are being merged, with TLB shootdowns on all cores"),
+        _ => Judgement::harmful("the kernel merges identical pages, with TLB shootdowns on all cores"),
     };
     judged.effective(value.to_string())
 }

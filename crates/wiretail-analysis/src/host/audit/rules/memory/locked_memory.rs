@@ -1,4 +1,4 @@
-//! a packet processor may lock its memory
+//! Rule `locked-memory`: limit on locked memory.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "locked-memory",
     group: RuleGroup::Memory,
-    title: "a packet processor may lock its memory",
-    why: "Memory that is not locked may be moved, merged and swapped while a packet waits for it. AF_XDP's frames count against the limit, too, and the program does not start without them.",
+    title: "limit on locked memory",
+    why: "The kernel may move, merge or swap memory that is not locked, while a packet waits. AF_XDP frames count against the limit as well, and the program does not start without them.",
     effect: None,
     source: "mlock(2), getrlimit(2) (RLIMIT_MEMLOCK); networking/af_xdp.rst, docs.kernel.org; limits.conf(5)",
-    mitigation: "LimitMEMLOCK=infinity in its service, memlock unlimited in /etc/security/limits.d, --ulimit memlock=-1, or CAP_IPC_LOCK",
-    cost: "locked memory is nobody else's",
+    mitigation: "LimitMEMLOCK=infinity in the systemd service, memlock unlimited in /etc/security/limits.d, --ulimit memlock=-1 for a container, or CAP_IPC_LOCK",
+    cost: "locked memory is not available to other programs",
     reads: &[LIMITS, STATUS, "/etc/security/limits.conf", "/etc/security/limits.d/*"],
     judge,
 };
@@ -24,31 +24,31 @@ fn judge(view: &View<'_>) -> Judgement {
         };
     };
     let Some(line) = text.lines().find_map(|line| line.strip_prefix("Max locked memory")) else {
-        return Judgement::unseen(format!("{LIMITS} has no line \"Max locked memory\""));
+        return Judgement::unseen(format!("{LIMITS} has no \"Max locked memory\" line"));
     };
     let asked = asked(view);
     let mut words = line.split_whitespace();
     let (Some(soft), Some(hard)) = (words.next(), words.next()) else {
-        return Judgement::unseen(format!("{LIMITS}: \"{}\" is no limit", line.trim()));
+        return Judgement::unseen(format!("{LIMITS}: \"{}\" is not a limit", line.trim()));
     };
     let bytes = |word: &str| match word {
         "unlimited" => Some(u64::MAX),
         word => word.parse::<u64>().ok(),
     };
-    // Who has the right has no limit: mlock(2).
+    // CAP_IPC_LOCK removes the limit: mlock(2).
     let Some(limit) = bytes(hard) else {
-        return Judgement::unseen(format!("{LIMITS}: \"{hard}\" is no limit"));
+        return Judgement::unseen(format!("{LIMITS}: \"{hard}\" is not a limit"));
     };
     let judged = match limit {
         _ if may_lock(view) => Judgement::good(),
         limit if limit >= ENOUGH_BYTES => Judgement::good(),
-        _ => Judgement::improvable("less than the frames of one AF_XDP socket with 16384 of them"),
+        _ => Judgement::improvable("less than the 16384 frames of one AF_XDP socket"),
     };
     let right = if may_lock(view) { ", no limit with CAP_IPC_LOCK" } else { "" };
     judged.requested(asked).effective(format!("{}, at most {}{right}", shown(soft), shown(hard)))
 }
 
-/// What the limits of sessions ask for, the last line of all files, as pam_limits reads them.
+/// Requested limit: the last memlock line of all files, as pam_limits reads them.
 fn asked(view: &View<'_>) -> Option<String> {
     let own = view.text("/etc/security/limits.conf").into_iter();
     let texts = own.chain(view.each("/etc/security/limits.d/", "").map(|(_, text)| text));
@@ -62,7 +62,7 @@ fn may_lock(view: &View<'_>) -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & (1 << 14) != 0)
 }
 
-/// "8388608" as "8 MiB".
+/// Formats a byte count: "8388608" as "8 MiB".
 fn shown(bytes: &str) -> String {
     match bytes.parse::<u64>() {
         Ok(bytes) if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
@@ -71,7 +71,7 @@ fn shown(bytes: &str) -> String {
     }
 }
 
-/// 16384 frames of a page each.
+/// 16384 frames of one page each.
 const ENOUGH_BYTES: u64 = 16384 * 4096;
 const LIMITS: &str = "/proc/self/limits";
 const STATUS: &str = "/proc/self/status";

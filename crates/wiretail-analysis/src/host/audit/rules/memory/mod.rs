@@ -1,4 +1,4 @@
-//! Memory.
+//! Audit rules for memory.
 
 pub mod compaction;
 pub mod hugepages;

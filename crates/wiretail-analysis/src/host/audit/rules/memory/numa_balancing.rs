@@ -1,4 +1,4 @@
-//! automatic NUMA balancing
+//! Rule `numa-balancing`: automatic NUMA balancing.
 
 use crate::host::audit::rules::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::host::audit::{Judgement, View};
@@ -7,11 +7,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "numa-balancing",
     group: RuleGroup::Memory,
     title: "automatic NUMA balancing",
-    why: "The kernel unmaps pages to see who uses them; each first access afterwards is a page fault, and moving pages shoots down TLBs on all cores.",
+    why: "The kernel unmaps pages to see which cores use them. The next access to each page faults, and moving a page causes TLB shootdowns on all cores.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/sysctl/kernel.rst, docs.kernel.org",
     mitigation: "sysctl kernel.numa_balancing=0",
-    cost: "memory stays where it was first used",
+    cost: "memory stays on the node that first used it",
     reads: &[PATH],
     judge,
 };
@@ -20,7 +20,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
     let judged = match value {
         0 => Judgement::good(),
-        _ => Judgement::harmful("pages are unmapped and moved while packets are processed"),
+        _ => Judgement::harmful("the kernel unmaps and moves pages while packets are processed"),
     };
     judged.effective(value.to_string())
 }

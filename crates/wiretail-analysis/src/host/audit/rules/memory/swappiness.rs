@@ -1,4 +1,4 @@
-//! swapping of pages
+//! Rule `swappiness`: swapping of pages.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -7,18 +7,18 @@ pub(crate) const RULE: Rule = Rule {
     id: "swappiness",
     group: RuleGroup::Memory,
     title: "swapping of pages",
-    why: "A page that was written to disk costs milliseconds when it is needed again.",
+    why: "Reading back a page that was swapped to disk takes milliseconds.",
     effect: None,
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     mitigation: "sysctl vm.swappiness=10, or swapoff -a, or mlockall in the application",
-    cost: "less room for the page cache",
+    cost: "less memory for the page cache",
     reads: &[PATH, SWAPS],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     let Some(value) = view.number(PATH) else { return view.missing(PATH) };
-    // Below a line of headings: name, type, size, how much of it is used, in KiB.
+    // After a heading line: name, type, size and used size, in KiB.
     let areas: Vec<u64> = view
         .text(SWAPS)
         .into_iter()
@@ -26,15 +26,13 @@ fn judge(view: &View<'_>) -> Judgement {
         .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
         .collect();
     if view.text(SWAPS).is_some() && areas.is_empty() {
-        return Judgement::good().effective("nowhere to swap to");
+        return Judgement::good().effective("no swap space");
     }
     let used_mib = areas.iter().sum::<u64>() >> 10;
     let judged = match (value, used_mib) {
         (0..=10, 0) => Judgement::good(),
-        (_, 0) => {
-            Judgement::improvable("pages of the application may be written to disk; locked ones are not")
-        }
-        _ => Judgement::improvable(format!("{used_mib} MiB have been written to disk")),
+        (_, 0) => Judgement::improvable("unlocked pages of the application may be swapped to disk"),
+        _ => Judgement::improvable(format!("{used_mib} MiB are swapped to disk")),
     };
     judged.effective(format!("{value}, {used_mib} MiB swapped"))
 }

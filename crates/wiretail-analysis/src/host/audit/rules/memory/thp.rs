@@ -1,4 +1,4 @@
-//! transparent huge pages
+//! Rule `thp`: transparent huge pages.
 
 use crate::host::audit::rules::{Rule, RuleGroup, TLB_SHOOTDOWN};
 use crate::host::audit::{Judgement, View};
@@ -7,11 +7,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "thp",
     group: RuleGroup::Memory,
     title: "transparent huge pages",
-    why: "A background thread collapses small pages into large ones: it holds the address space and shoots down TLBs on all cores that run it.",
+    why: "A background thread collapses small pages into huge ones. It holds the lock of the address space and causes TLB shootdowns on all cores that run the process.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/transhuge.rst, docs.kernel.org",
     mitigation: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or boot with transparent_hugepage=madvise",
-    cost: "applications that do not ask for large pages have more TLB misses",
+    cost: "applications that do not request huge pages have more TLB misses",
     reads: &[PATH],
     judge,
 };
@@ -22,9 +22,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let wanted = view.boot().value("transparent_hugepage");
     let judged = match chosen {
         _ if wanted.is_some_and(|wanted| wanted != chosen) => {
-            Judgement::ineffective("somebody has changed it since the machine started")
+            Judgement::ineffective("the setting has changed since boot")
         }
-        "always" => Judgement::harmful("pages are collapsed in every process, with TLB shootdowns"),
+        "always" => Judgement::harmful("the kernel collapses pages of every process, with TLB shootdowns"),
         _ => Judgement::good(),
     };
     judged.requested(asked).effective(chosen)

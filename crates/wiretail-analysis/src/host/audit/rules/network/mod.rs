@@ -1,4 +1,4 @@
-//! Network cards.
+//! Audit rules for NICs.
 
 pub mod nic_coalescing;
 pub mod nic_driver;

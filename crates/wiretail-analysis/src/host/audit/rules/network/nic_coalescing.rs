@@ -1,4 +1,4 @@
-//! cards interrupt at once
+//! Rule `nic-coalescing`: NICs interrupt immediately.
 
 use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,14 +7,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-coalescing",
     group: RuleGroup::Network,
-    title: "cards interrupt at once",
-    why: "A card that waits for more packets before it interrupts adds that time to the first one, and an adaptive one another time each moment. A core that polls does not wait for it.",
+    title: "NICs interrupt immediately",
+    why: "A NIC that waits for more packets before it interrupts delays the first packet by that time. With adaptive coalescing, the delay varies. Polling cores are not affected.",
     effect: Some(
-        "343 us less of rx-usecs took 335 us off the round trip (D. Drown, NIC interrupt coalesce impact on NTP, blog.dan.drown.org); an e1000 with 125 us between interrupts made each round trip at least that long (E. Jones, evan-jones.appspot.com/ethernet-latency.html)",
+        "Reducing rx-usecs by 343 us shortened the round trip by 335 us (D. Drown, NIC interrupt coalesce impact on NTP, blog.dan.drown.org); an e1000 with 125 us between interrupts made each round trip at least 125 us long (E. Jones, evan-jones.appspot.com/ethernet-latency.html)",
     ),
     source: "networking/ethtool-netlink.rst (COALESCE_GET), docs.kernel.org; ethtool(8)",
     mitigation: "ethtool -C NAME adaptive-rx off rx-usecs 0",
-    cost: "an interrupt a packet: fewer packets a second",
+    cost: "one interrupt per packet: a lower packet rate",
     reads: &[DRIVER],
     judge,
 };
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
         .map(|(nic, value)| format!("{nic} waits {value} us"))
         .collect();
     late.extend(
-        adaptive.iter().filter(|(_, value)| *value == "on").map(|(nic, _)| format!("{nic} adapts it")),
+        adaptive.iter().filter(|(_, value)| *value == "on").map(|(nic, _)| format!("{nic} adapts the delay")),
     );
     let judged = match late.is_empty() {
         true => Judgement::good(),

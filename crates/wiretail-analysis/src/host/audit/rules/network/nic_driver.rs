@@ -1,4 +1,4 @@
-//! no card is emulated
+//! Rule `nic-driver`: no emulated NICs.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, no_nic};
@@ -9,12 +9,12 @@ use wiretail_schema::host::audit::HostRole;
 pub(crate) const RULE: Rule = Rule {
     id: "nic-driver",
     group: RuleGroup::Network,
-    title: "no card is emulated",
-    why: "Each register of an emulated card that a guest touches is an exit to the host; virtio needs few of them, a function of a real card (SR-IOV) none.",
+    title: "no emulated NICs",
+    why: "Each register access of a guest to an emulated NIC is an exit to the host. virtio needs few exits, a virtual function of a real NIC (SR-IOV) none.",
     effect: None,
-    source: "virtio 1.2, 5.1 Network Device; the papers give guests functions of a card (latency-limbo, passthrough7.xml)",
-    mitigation: "model virtio, or a virtual function of the host's card",
-    cost: "a guest with a function of a card does not move to another host",
+    source: "virtio 1.2, 5.1 Network Device; the papers give guests virtual functions (latency-limbo, passthrough7.xml)",
+    mitigation: "give the guest model virtio, or a virtual function of the host's NIC",
+    cost: "a guest with a virtual function cannot migrate to another host",
     reads: &[DRIVER],
     judge,
 };
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let emulated: Vec<String> = drivers
         .iter()
         .filter(|(_, driver)| view.role() == HostRole::Vm && EMULATED.contains(driver))
-        .map(|(nic, driver)| format!("{nic} is a card that {driver} was written for"))
+        .map(|(nic, driver)| format!("{nic} is an emulated NIC (driver {driver})"))
         .collect();
     let judged = match emulated.is_empty() {
         true => Judgement::good(),
@@ -40,5 +40,5 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(listed(&all))
 }
 
-/// Drivers of the cards that hypervisors emulate.
+/// Drivers of the NICs that hypervisors emulate.
 const EMULATED: [&str; 6] = ["e1000", "e1000e", "8139cp", "8139too", "pcnet32", "ne2k-pci"];

@@ -1,4 +1,4 @@
-//! links stay awake
+//! Rule `nic-eee`: no Energy-Efficient Ethernet.
 
 use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,12 +7,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-eee",
     group: RuleGroup::Network,
-    title: "links stay awake",
-    why: "Energy-efficient Ethernet lets a link sleep between packets; the first one after that waits until both ends are awake, some us.",
+    title: "no Energy-Efficient Ethernet",
+    why: "Energy-Efficient Ethernet lets a link sleep between packets. The next packet waits some us until both ends are awake.",
     effect: None,
     source: "IEEE 802.3az; ethtool(8) (--set-eee)",
     mitigation: "ethtool --set-eee NAME eee off",
-    cost: "power of the link",
+    cost: "higher power consumption of the link",
     reads: &[DRIVER],
     judge,
 };

@@ -1,4 +1,4 @@
-//! driver and firmware of the cards are known, and the same
+//! Rule `nic-firmware`: NIC driver and firmware are known and identical.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-firmware",
     group: RuleGroup::Network,
-    title: "driver and firmware of the cards are known, and the same",
-    why: "How a card fetches and stamps packets is its firmware's affair and differs from one to the next: what was measured with one holds for it alone.",
+    title: "NIC driver and firmware are known and identical",
+    why: "The firmware determines how a NIC fetches and timestamps packets, and versions differ: a delay measured with one version holds only for that version.",
     effect: None,
     source: "ethtool(8) (-i); DPDK, Network Interface Controller Drivers (each driver lists the firmware that it was tested with)",
-    mitigation: "the same firmware on all cards of a kind, one that the driver was tested with (ethtool -i NAME)",
+    mitigation: "install the same firmware on all NICs of a model, in a version that the driver was tested with (ethtool -i NAME shows it)",
     cost: "none",
     reads: &[DRIVER],
     judge,
@@ -23,9 +23,9 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let firmware = match settings(view, "firmware") {
         Ok(firmware) => firmware,
-        // A record from before this was asked, or a driver that does not answer.
+        // An older record without this reading, or a driver that does not report it.
         Err(judged) if judged.detail.starts_with("no driver here") => {
-            return Judgement::unseen("no card has told its firmware: ethtool -i NAME");
+            return Judgement::unseen("no NIC reported its firmware; check with ethtool -i NAME");
         }
         Err(judged) => return judged,
     };
@@ -43,7 +43,10 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let differs = |(driver, numbers): (&String, &Vec<&str>)| {
         let first = numbers.first()?;
-        numbers.iter().any(|one| one != first).then(|| format!("cards of {driver} have different firmware"))
+        numbers
+            .iter()
+            .any(|one| one != first)
+            .then(|| format!("NICs with driver {driver} have different firmware"))
     };
     let different: Vec<String> = kinds.iter().filter_map(differs).collect();
     let judged = match different.is_empty() {

@@ -1,4 +1,4 @@
-//! cards on the memory node of these cores
+//! Rule `nic-node`: NICs on the memory node of these cores.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, nics, no_nic};
@@ -8,11 +8,11 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-node",
     group: RuleGroup::Network,
-    title: "cards on the memory node of these cores",
-    why: "A packet that crosses between processors does so once for the card and once for the core, some 100 ns each time, more under load.",
+    title: "NICs on the memory node of these cores",
+    why: "If NIC and core are on different nodes, a packet crosses between processors twice, at some 100 ns each, and more under load.",
     effect: None,
     source: "DPDK Getting Started Guide for Linux, How to get best performance; admin-guide/mm/numaperf.rst, docs.kernel.org",
-    mitigation: "choose cores of the card's node (cat /sys/class/net/NAME/device/numa_node), or the other slot",
+    mitigation: "choose cores of the NIC's node (cat /sys/class/net/NAME/device/numa_node), or move the NIC to a slot of the other node",
     cost: "none",
     reads: &[DRIVER, "/sys/class/net/*/device/numa_node", "/sys/devices/system/node/node*/cpulist"],
     judge,
@@ -24,7 +24,7 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let nodes = view.each("/sys/devices/system/node/node", "/cpulist").count();
     if nodes < 2 {
-        return Judgement::not_here("one node, or none is told");
+        return Judgement::not_here("the host has one memory node, or reports none");
     }
     let mut away = Vec::new();
     let mut places = Vec::new();
@@ -36,7 +36,7 @@ fn judge(view: &View<'_>) -> Judgement {
         };
         let far = view.cores().without(&near);
         if !far.is_empty() {
-            away.push(format!("{nic} is on node {node}, cores {far} are not"));
+            away.push(format!("{nic} is on node {node}, but cores {far} are not"));
         }
     }
     let judged = match away.is_empty() {

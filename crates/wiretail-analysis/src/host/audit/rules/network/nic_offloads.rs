@@ -1,4 +1,4 @@
-//! cards hold no packets back to merge them
+//! Rule `nic-offloads`: NICs do not merge received packets.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, settings};
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-offloads",
     group: RuleGroup::Network,
-    title: "cards hold no packets back to merge them",
-    why: "Large receive offload waits for more segments of a flow and hands on one large packet, which a forwarder may not even send again.",
+    title: "NICs do not merge received packets",
+    why: "Large receive offload holds packets back until more segments of the flow arrive, and delivers one large packet, which a forwarder may be unable to send.",
     effect: None,
     source: "networking/segmentation-offloads.rst, docs.kernel.org; ethtool(8) (-K)",
     mitigation: "ethtool -K NAME lro off rx-gro-hw off",
-    cost: "more packets for the kernel where connections end here",
+    cost: "the kernel handles more packets for connections that end on this host",
     reads: &[DRIVER],
     judge,
 };
@@ -31,7 +31,7 @@ fn judge(view: &View<'_>) -> Judgement {
         .collect();
     let judged = match on.is_empty() {
         true => Judgement::good(),
-        false => Judgement::improvable(format!("merges what arrives: {}", listed(&on))),
+        false => Judgement::improvable(format!("received packets are merged: {}", listed(&on))),
     };
     judged.effective(if on.is_empty() { "off".to_owned() } else { listed(&on) })
 }

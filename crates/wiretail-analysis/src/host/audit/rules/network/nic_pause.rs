@@ -1,4 +1,4 @@
-//! cards neither pause nor are paused
+//! Rule `nic-pause`: no Ethernet pause frames.
 
 use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,12 +7,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-pause",
     group: RuleGroup::Network,
-    title: "cards neither pause nor are paused",
-    why: "A pause frame stops all that the other end sends for up to 65535 times 512 bit times: an overload of one flow delays every other.",
+    title: "no Ethernet pause frames",
+    why: "A pause frame stops the link partner from sending for up to 65535 times 512 bit times, so overload of one flow delays all others.",
     effect: None,
     source: "IEEE 802.3 annex 31B; ethtool(8) (-A)",
     mitigation: "ethtool -A NAME autoneg off rx off tx off",
-    cost: "packets are dropped where they would have waited",
+    cost: "packets are dropped instead of waiting at the sender",
     reads: &[DRIVER],
     judge,
 };
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let on: Vec<(&str, &str)> = rx.iter().chain(&tx).filter(|(_, value)| *value == "on").copied().collect();
     let judged = match on.is_empty() {
         true => Judgement::good(),
-        false => Judgement::improvable("a pause of the other end delays all packets, or theirs"),
+        false => Judgement::improvable("pause frames may stop all packets in either direction"),
     };
     judged.effective(format!("rx {}; tx {}", shown(&rx), shown(&tx)))
 }

@@ -1,4 +1,4 @@
-//! cards have all of their lanes
+//! Rule `nic-pcie`: full PCI Express bandwidth for NICs.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, nics, no_nic};
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-pcie",
     group: RuleGroup::Network,
-    title: "cards have all of their lanes",
-    why: "A card in a slot with fewer or slower lanes than it has takes longer for each packet, and loses them at a high rate.",
+    title: "full PCI Express bandwidth for NICs",
+    why: "A NIC in a slot with fewer or slower lanes than it supports takes longer for each packet and drops packets at high rates.",
     effect: None,
     source: "Documentation/ABI/testing/sysfs-bus-pci (current_link_speed, current_link_width) of the kernel",
-    mitigation: "put the card into a slot with as many lanes as it has",
-    cost: "a slot",
+    mitigation: "move the NIC to a slot with as many lanes as it supports",
+    cost: "occupies a slot with more lanes",
     reads: &[
         DRIVER,
         "/sys/class/net/*/device/current_link_speed",
@@ -40,11 +40,11 @@ fn judge(view: &View<'_>) -> Judgement {
         let width = width.trim();
         links.push(format!("{nic} x{width} at {speed}"));
         if slower(width, width_max) || slower(speed, speed_max) {
-            fewer.push(format!("{nic} has x{width} at {speed} of x{width_max} at {speed_max}"));
+            fewer.push(format!("{nic} runs x{width} at {speed} instead of x{width_max} at {speed_max}"));
         }
     }
     if links.is_empty() {
-        return Judgement::not_here("no card on PCI Express");
+        return Judgement::not_here("no NIC on PCI Express");
     }
     let judged = match fewer.is_empty() {
         true => Judgement::good(),
@@ -53,7 +53,8 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(listed(&links))
 }
 
-/// By the numbers in front: "2.5 GT/s PCIe" of "8.0 GT/s PCIe". What is no number ("Unknown") is not less.
+/// Compares the leading numbers, as in "2.5 GT/s PCIe" and "8.0 GT/s PCIe". A value without a number
+/// ("Unknown") is not slower.
 fn slower(is: &str, may: &str) -> bool {
     let number = |text: &str| text.split(' ').next()?.parse::<f64>().ok();
     number(is).zip(number(may)).is_some_and(|(is, may)| is < may)

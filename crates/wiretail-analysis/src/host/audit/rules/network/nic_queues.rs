@@ -1,4 +1,4 @@
-//! no more queues than cores that serve them
+//! Rule `nic-queues`: no more NIC queues than housekeeping cores.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -10,12 +10,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-queues",
     group: RuleGroup::Network,
-    title: "no more queues than cores that serve them",
-    why: "Each queue of a card has an interrupt of its own, and drivers give each queue another core: with more queues than cores for everything else, some belong to these.",
+    title: "no more NIC queues than housekeeping cores",
+    why: "Each NIC queue has its own interrupt, and drivers assign each queue to a different core. With more queues than housekeeping cores, some queues interrupt these cores.",
     effect: None,
     source: "networking/scaling.rst (RSS, RSS IRQ Configuration), docs.kernel.org; ethtool(8) (-L)",
-    mitigation: "ethtool -L NAME combined N, with N the number of the other cores at most",
-    cost: "fewer cores share the packets that the kernel itself takes",
+    mitigation: "ethtool -L NAME combined N, with N at most the number of other cores",
+    cost: "fewer cores share the packets that the kernel handles",
     reads: &[DRIVER, "/proc/interrupts", "/proc/irq/*/effective_affinity_list"],
     judge,
 };
@@ -28,7 +28,7 @@ fn judge(view: &View<'_>) -> Judgement {
             Err(_) => return judged,
         },
     };
-    // A driver with rings for each direction says 0 of those for both.
+    // A driver with separate rings for each direction reports 0 combined channels.
     let separate = settings(view, "rx-channels").unwrap_or_default();
     for (nic, count) in &mut queues {
         if *count == "0"
@@ -41,12 +41,12 @@ fn judge(view: &View<'_>) -> Judgement {
     let mut wrong = Vec::new();
     for (nic, count) in &queues {
         if others > 0 && count.parse::<usize>().is_ok_and(|count| count > others) {
-            wrong.push(format!("{nic} has {count} queues, {others} other cores are there for them"));
+            wrong.push(format!("{nic} has {count} queues, but there are only {others} other cores"));
         }
         let here = on_the_cores(view, nic);
         if !here.is_empty() {
             wrong.push(format!(
-                "{nic}: {} of its interrupts go to these cores: {}",
+                "{nic} sends {} of its interrupts to these cores: {}",
                 here.len(),
                 listed(&here)
             ));
@@ -59,7 +59,7 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(shown(&queues))
 }
 
-/// Names of a card's interrupts that go to the cores: "eth0-TxRx-3".
+/// Names of a NIC's interrupts that go to these cores, for example "eth0-TxRx-3".
 fn on_the_cores(view: &View<'_>, nic: &str) -> Vec<String> {
     let table = view.text("/proc/interrupts").unwrap_or("");
     let of_nic = |name: &&str| {

@@ -1,4 +1,4 @@
-//! rings that hold what comes meanwhile, and no more than the cache
+//! Rule `nic-rings`: receive rings long enough for interruptions, and within the cache.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-rings",
     group: RuleGroup::Network,
-    title: "rings that hold what comes meanwhile, and no more than the cache",
-    why: "While a core is away its packets wait in the card's ring: one that is too short for an interrupt loses them. One whose buffers are more than the cache gets each packet from memory, and what waits in it is late.",
+    title: "receive rings long enough for interruptions, and within the cache",
+    why: "While a core is interrupted, its packets wait in the NIC's ring, and a short ring drops them. If the ring's buffers exceed the cache, each packet is read from memory, and the packets that wait in a long ring are late.",
     effect: None,
-    source: "ethtool(8) (-G); IEEE 802.3 (64 bytes and 20 of preamble and gap a frame at least); Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020",
-    mitigation: "ethtool -G NAME rx N: as many as come while the core is away, no more than the cache holds",
-    cost: "a short ring loses packets, a long one keeps them late",
+    source: "ethtool(8) (-G); IEEE 802.3 (at least 64 bytes per frame, plus 20 bytes of preamble and gap); Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020",
+    mitigation: "ethtool -G NAME rx N, with N as many packets as arrive while the core is interrupted, but no more than the cache holds",
+    cost: "a short ring drops packets, a long one delays them",
     reads: &[DRIVER, "/sys/devices/system/cpu/cpu0/cache/index*/size"],
     judge,
 };
@@ -34,13 +34,15 @@ fn judge(view: &View<'_>) -> Judgement {
         let needed = of("speed-mbps", nic).and_then(ring_entries);
         let may_grow = of("rx-ring-max", nic).is_some_and(|most| most > entries);
         if let Some(needed) = needed.filter(|needed| entries < *needed && may_grow) {
-            wrong.push(format!("{nic} has {entries}; {needed} of the smallest frames come in {AWAY_US} us"));
+            wrong.push(format!(
+                "{nic} has {entries} entries, but up to {needed} frames arrive in {AWAY_US} us"
+            ));
         }
         let queues = of("combined-channels", nic).or_else(|| of("rx-channels", nic)).unwrap_or(1).max(1);
         let buffers_kib = entries.saturating_mul(queues).saturating_mul(BUFFER_KIB);
         if let Some(cache_kib) = cache_kib.filter(|cache_kib| buffers_kib > *cache_kib) {
             wrong.push(format!(
-                "{nic} has {buffers_kib} KiB of buffers in {queues} rings, the cache {cache_kib}"
+                "{nic} has {buffers_kib} KiB of buffers in {queues} rings, but the cache holds {cache_kib} KiB"
             ));
         }
     }
@@ -51,23 +53,24 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(format!("rx {}", shown(&rings)))
 }
 
-/// The largest size of cache of the first core, which is the last level's.
+/// Largest cache of the first core, which is the last level, in KiB.
 fn last_cache_kib(view: &View<'_>) -> Option<u64> {
     let sizes = view.each("/sys/devices/system/cpu/cpu0/cache/index", "/size");
     sizes.filter_map(|(_, size)| size.trim().strip_suffix('K')?.parse().ok()).max()
 }
 
-/// How many of the smallest frames come while a core is away; None where the speed, in Mbit/s, is not known.
+/// Number of smallest frames that arrive while a core is interrupted. `None` if the link speed, in Mbit/s, is
+/// unknown.
 pub(crate) fn ring_entries(speed_mbps: u64) -> Option<u64> {
     let is_known = speed_mbps > 0 && speed_mbps < UNKNOWN_MBPS;
     is_known.then(|| speed_mbps.saturating_mul(AWAY_US).div_ceil(FRAME_BITS_MIN))
 }
 
-/// Bits that the smallest frame takes on the wire, with preamble and gap.
+/// Bits of the smallest frame on the wire, including preamble and gap.
 const FRAME_BITS_MIN: u64 = 84 * 8;
-/// How long a device's interrupt takes a core at most, mostly.
+/// Typical upper bound of the time that a device interrupt occupies a core.
 const AWAY_US: u64 = 20;
-/// A buffer of the kernel's drivers: half a page.
+/// Buffer size of the kernel's drivers: half a page.
 const BUFFER_KIB: u64 = 2;
 /// `SPEED_UNKNOWN` as an unsigned number.
 const UNKNOWN_MBPS: u64 = u32::MAX as u64;

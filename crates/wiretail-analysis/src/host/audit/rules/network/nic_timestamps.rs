@@ -1,4 +1,4 @@
-//! cards that stamp packets
+//! Rule `nic-timestamps`: hardware timestamps.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, settings};
@@ -8,12 +8,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-timestamps",
     group: RuleGroup::Network,
-    title: "cards that stamp packets",
-    why: "A card stamps a packet when it passes the wire; software stamps it when it gets to it, and the worst packets are late for the stamp, too.",
+    title: "hardware timestamps",
+    why: "A NIC timestamps a packet when it passes the wire. Software timestamps it when the CPU reaches it, so the timestamps of the worst packets are late, too.",
     effect: None,
     source: "networking/timestamping.rst, docs.kernel.org; Gallenmueller et al., JNSM 31, 2023 (first recommendation)",
-    mitigation: "measure with a card that stamps every received packet (ethtool -T NAME), or on another machine",
-    cost: "a card",
+    mitigation: "measure with a NIC that timestamps every received packet (ethtool -T NAME), or on another machine",
+    cost: "a NIC with hardware timestamps",
     reads: &[DRIVER],
     judge,
 };
@@ -30,7 +30,8 @@ fn judge(view: &View<'_>) -> Judgement {
         .collect();
     match able.is_empty() {
         true => {
-            Judgement::improvable("no card here stamps packets; software does, later").effective("software")
+            Judgement::improvable("no NIC of this host timestamps packets; software timestamps are later")
+                .effective("software")
         }
         false => Judgement::good().effective(format!("hardware: {}", listed(&able))),
     }

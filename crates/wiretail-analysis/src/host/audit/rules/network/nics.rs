@@ -1,17 +1,17 @@
-//! Network cards: links that have a device, and what they are set to.
+//! NICs and their settings. A NIC is a network interface that has a device.
 
 use crate::host::audit::{Judgement, View};
 use wiretail_schema::host::record::ETHTOOL;
 
-/// By which cards are known: a link whose device has a driver.
+/// Files that identify NICs: network interfaces with a device that has a driver.
 pub(crate) const DRIVER: &str = "/sys/class/net/*/device/driver";
 
-/// Names of the cards.
 pub(crate) fn nics<'a>(view: &'a View<'_>) -> Vec<&'a str> {
     view.each("/sys/class/net/", "/device/driver").map(|(link, _)| link).collect()
 }
 
-/// What a setting is on each card that has it; how to judge where there is no card, or none that tells.
+/// Value of a setting on each NIC that has it, or the rule's judgement if there is no NIC or none reports the
+/// setting.
 pub(crate) fn settings<'a>(view: &'a View<'_>, name: &str) -> Result<Vec<(&'a str, &'a str)>, Judgement> {
     let nics = nics(view);
     let Some(first) = nics.first() else { return Err(no_nic()) };
@@ -23,7 +23,7 @@ pub(crate) fn settings<'a>(view: &'a View<'_>, name: &str) -> Result<Vec<(&'a st
             Some(text) => found.extend(value(text, name).map(|value| (*nic, value))),
             None if view.has(&reading) => unseen = unseen.or(Some(view.missing(&reading))),
             None => {
-                let why = format!("{reading}: was not recorded; only a living kernel tells");
+                let why = format!("{reading} was not recorded; only a running kernel reports it");
                 unseen = unseen.or(Some(Judgement::unseen(why)));
             }
         }
@@ -31,18 +31,18 @@ pub(crate) fn settings<'a>(view: &'a View<'_>, name: &str) -> Result<Vec<(&'a st
     match unseen {
         Some(judged) => Err(judged),
         None if found.is_empty() => {
-            Err(Judgement::not_here(format!("no driver here has {name} ({first}, ...)")))
+            Err(Judgement::not_here(format!("no driver here reports {name} ({first}, ...)")))
         }
         None => Ok(found),
     }
 }
 
-/// There is none.
+/// Judgement of a host without NICs.
 pub(crate) fn no_nic() -> Judgement {
-    Judgement::not_here("no network card: no link has a device")
+    Judgement::not_here("no NIC: no network interface has a device")
 }
 
-/// "eth0 on, eth1 off".
+/// Formats a setting per NIC: "eth0 on, eth1 off".
 pub(crate) fn shown(all: &[(&str, &str)]) -> String {
     let each: Vec<String> = all.iter().map(|(nic, value)| format!("{nic} {value}")).collect();
     crate::host::audit::rules::listed(&each)

@@ -1,4 +1,4 @@
-//! PCI Express does not sleep
+//! Rule `pcie-aspm`: no PCI Express power saving.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "pcie-aspm",
     group: RuleGroup::Network,
-    title: "PCI Express does not sleep",
-    why: "A lane that sleeps between packets has to be woken for the next one, which takes a few us.",
+    title: "no PCI Express power saving",
+    why: "A PCI Express lane that sleeps between packets takes a few us to wake for the next one.",
     effect: None,
     source: "kernel-parameters (pcie_aspm=, pcie_aspm.policy=), docs.kernel.org; PCI Express Base Specification, 5.4",
     mitigation: "echo performance > /sys/module/pcie_aspm/parameters/policy, or boot with pcie_aspm.policy=performance",
-    cost: "power of the lanes",
+    cost: "higher power consumption of the lanes",
     reads: &[POLICY, "/sys/class/net/*/device/link/l1_aspm"],
     judge,
 };
@@ -27,7 +27,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let asked = view.boot().value("pcie_aspm.policy");
     let judged = match policy {
         _ if asked.is_some_and(|asked| asked != policy) => {
-            Judgement::ineffective("somebody has changed it since the machine started")
+            Judgement::ineffective("the setting has changed since boot")
         }
         "performance" => Judgement::good(),
         _ if !asleep.is_empty() => Judgement::improvable(format!(
@@ -35,7 +35,7 @@ fn judge(view: &View<'_>) -> Judgement {
             crate::host::audit::rules::listed(&asleep)
         )),
         "powersave" | "powersupersave" => Judgement::improvable("lanes sleep whenever they can"),
-        // As the firmware left it, and no card's lanes sleep.
+        // Set by the firmware, and no NIC's lanes sleep.
         _ => Judgement::good(),
     };
     judged.requested(word).effective(policy)

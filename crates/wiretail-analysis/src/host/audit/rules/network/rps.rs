@@ -1,4 +1,4 @@
-//! the kernel steers no packets to these cores
+//! Rule `rps`: no packets steered to these cores (RPS).
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -9,12 +9,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "rps",
     group: RuleGroup::Network,
-    title: "the kernel steers no packets to these cores",
-    why: "Receive packet steering hands a packet's work in the kernel to another core by an interrupt from there.",
+    title: "no packets steered to these cores (RPS)",
+    why: "Receive packet steering interrupts another core to process a packet in the kernel, which delays the packets on that core.",
     effect: None,
     source: "networking/scaling.rst (RPS), docs.kernel.org",
     mitigation: "echo 0 > /sys/class/net/NAME/queues/rx-N/rps_cpus",
-    cost: "the core that took the interrupt does all of its packets' work",
+    cost: "the core that takes the interrupt processes all of its packets",
     reads: &["/sys/class/net/*/queues/rx-*/rps_cpus"],
     judge,
 };
@@ -30,7 +30,7 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     if queues == 0 {
-        return Judgement::not_here("no queue of a link, or a kernel without RPS");
+        return Judgement::not_here("no network queues, or a kernel without RPS");
     }
     let judged = match on.is_empty() {
         true => Judgement::good(),

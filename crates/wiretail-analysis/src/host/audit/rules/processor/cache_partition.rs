@@ -1,4 +1,4 @@
-//! a part of the last-level cache for these cores alone
+//! Rule `cache-partition`: a partition of the last-level cache for these cores.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -8,14 +8,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "cache-partition",
     group: RuleGroup::Processor,
-    title: "a part of the last-level cache for these cores alone",
-    why: "All cores share the last-level cache: what the others read displaces the tables and the packets of these.",
+    title: "a partition of the last-level cache for these cores",
+    why: "All cores share the last-level cache: data of the other cores displaces the tables and packets of these cores.",
     effect: Some(
-        "How much of the cache cards may write into, set to fit: up to 30 % less delay of network functions at 100 Gbit/s (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
+        "Tuning the part of the cache that NICs write to: up to 30 % less delay of network functions at 100 Gbit/s (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
     ),
     source: "arch/x86/resctrl.rst, docs.kernel.org; the papers' optimized mode partitions it (latency-limbo, setup-cat.sh)",
-    mitigation: "mount -t resctrl resctrl /sys/fs/resctrl; give a group of its own, with ways that no other group has, cpus_list {cores}",
-    cost: "the others have less cache",
+    mitigation: "mount -t resctrl resctrl /sys/fs/resctrl; create a group with cpus_list {cores} and ways that no other group has",
+    cost: "the other cores have less cache",
     reads: &[
         "/sys/fs/resctrl/schemata",
         "/sys/fs/resctrl/cpus_list",
@@ -27,17 +27,17 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Judgement {
     if !view.processor_flag("cat_l3") {
-        return Judgement::not_here("this processor does not partition its last-level cache");
+        return Judgement::not_here("this processor cannot partition its last-level cache");
     }
     let Some(root) = view.text(&format!("{ROOT}/schemata")) else {
         return match view.has(&format!("{ROOT}/schemata")) {
             true => view.missing(&format!("{ROOT}/schemata")),
             false => Judgement::improvable(
-                "resctrl is not mounted: nobody has partitioned it, unless pqos did by registers",
+                "resctrl is not mounted: the cache is not partitioned, unless pqos did it through registers",
             ),
         };
     };
-    // All groups with their cores; what no other group has belongs to the first one.
+    // All groups with their cores; cores without a group belong to the root group.
     let mut groups = vec![("", root, view.core_list(&format!("{ROOT}/cpus_list")).unwrap_or_default())];
     for (name, text) in view.each("/sys/fs/resctrl/", "/schemata") {
         let cores = view.core_list(&format!("{ROOT}/{name}/cpus_list")).unwrap_or_default();
@@ -51,9 +51,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let mine = own.iter().fold(0, |all, (_, text, _)| all | ways(text));
     let shared = others.iter().filter(|(_, text, _)| ways(text) & mine != 0).count();
     let judged = if others.is_empty() && groups.len() == 1 {
-        Judgement::improvable("there is one group with everybody in it")
+        Judgement::improvable("all cores are in one group")
     } else if !strangers.is_empty() {
-        Judgement::improvable(format!("cores {strangers} have the same part of it"))
+        Judgement::improvable(format!("cores {strangers} share the partition of these cores"))
     } else if shared > 0 {
         Judgement::improvable(format!("{shared} other groups may use the same ways"))
     } else {
@@ -62,7 +62,7 @@ fn judge(view: &View<'_>) -> Judgement {
     judged.effective(format!("{} groups, ways {mine:x} for these cores", groups.len()))
 }
 
-/// The masks of the lines `L3:0=ff0;1=ff0`.
+/// Masks of the lines `L3:0=ff0;1=ff0`.
 fn masks(schemata: &str) -> Vec<u64> {
     let lines = schemata.lines().filter_map(|line| line.trim().strip_prefix("L3:"));
     let each = lines.flat_map(|line| line.split(';')).filter_map(|part| part.split_once('='));

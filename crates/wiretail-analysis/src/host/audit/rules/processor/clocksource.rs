@@ -1,4 +1,4 @@
-//! the clock
+//! Rule `clocksource`: clock source.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,14 +6,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "clocksource",
     group: RuleGroup::Processor,
-    title: "the clock",
-    why: "Reading any other clock than the TSC takes a microsecond and more, and in a virtual machine an exit to the host.",
+    title: "clock source",
+    why: "Reading a clock other than the TSC takes a microsecond or more, and in a virtual machine it causes an exit to the host.",
     effect: Some(
-        "A reading and its loop: 36 ns with the TSC, 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
+        "One read with its loop: 36 ns with the TSC, 723 ns with acpi_pm on the same machine, an i7-860 (PostgreSQL documentation, pg_test_timing)",
     ),
     source: "timers/timekeeping.rst, docs.kernel.org",
-    mitigation: "boot with tsc=reliable clocksource=tsc where the TSC is invariant",
-    cost: "none where it is",
+    mitigation: "boot with tsc=reliable clocksource=tsc if the TSC is invariant",
+    cost: "none if the TSC is invariant",
     reads: &[PATH, "/sys/devices/system/clocksource/clocksource0/available_clocksource"],
     judge,
 };
@@ -24,9 +24,9 @@ fn judge(view: &View<'_>) -> Judgement {
     let asked = view.boot().value("clocksource");
     let judged = match chosen {
         _ if asked.is_some_and(|asked| asked != chosen) => {
-            Judgement::ineffective("the kernel does not trust the clock that was asked for")
+            Judgement::ineffective("the kernel does not trust the requested clock source")
         }
-        // Architectures' own counters, and the paravirtual clock, which reads the TSC.
+        // Counters of other architectures, and paravirtual clocks, which read the TSC.
         "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page" => Judgement::good(),
         other => Judgement::harmful(format!("{other} is read through the chipset")),
     };

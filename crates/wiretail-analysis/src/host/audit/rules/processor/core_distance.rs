@@ -1,4 +1,4 @@
-//! these cores are near each other
+//! Rule `core-distance`: these cores share a memory node and the last-level cache.
 
 use wiretail_schema::units::cores::CoreSet;
 
@@ -9,11 +9,11 @@ pub(crate) const RULE: Rule = Rule {
     id: "core-distance",
     group: RuleGroup::Processor,
     title: "these cores share a memory node and the last-level cache",
-    why: "A packet that one core hands to the next is read from that one's cache: over the link between two processors, or two parts of one, that takes several times as long.",
+    why: "A core reads a packet that another core hands over from that core's cache. Across the link between two processors, or between two parts of one, this takes several times as long.",
     effect: None,
     source: "Documentation/ABI/stable/sysfs-devices-node (distance) of the kernel; ACPI 6.5, 5.2.17 System Locality Information Table (10 is near)",
-    mitigation: "choose cores of one node and one cache (lscpu -e=CPU,NODE,CACHE), a chain of functions at least",
-    cost: "fewer cores to choose from",
+    mitigation: "choose cores of one node and one cache (lscpu -e=CPU,NODE,CACHE), at least for a chain of functions",
+    cost: "fewer suitable cores",
     reads: &[
         "/sys/devices/system/node/node*/cpulist",
         "/sys/devices/system/node/node*/distance",
@@ -25,7 +25,7 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let cores = view.cores();
     if cores.cores().len() < 2 {
-        return Judgement::not_here("one core alone");
+        return Judgement::not_here("only one core");
     }
     let here = |list: &str| CoreSet::parse(list.trim()).is_ok_and(|set| !set.and(cores).is_empty());
     let nodes: Vec<&str> = view
@@ -41,20 +41,20 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     if nodes.is_empty() && caches.is_empty() {
-        return Judgement::not_here("neither nodes nor a shared cache are told");
+        return Judgement::not_here("the kernel reports no memory nodes and no shared cache");
     }
     let judged = match (nodes.as_slice(), caches.len()) {
         ([first, second, ..], _) => {
             let far = farthest(view, &nodes).map_or_else(String::new, |far| format!(", distance {far}"));
-            Judgement::improvable(format!("they are on nodes {first}, {second}{far}"))
+            Judgement::improvable(format!("these cores are on nodes {first}, {second}{far}"))
         }
-        (_, 2..) => Judgement::improvable("they have different last-level caches"),
+        (_, 2..) => Judgement::improvable("these cores have different last-level caches"),
         _ => Judgement::good(),
     };
-    judged.effective(format!("{} of memory, {}", count(nodes.len(), "node"), count(caches.len(), "cache")))
+    judged.effective(format!("{}, {}", count(nodes.len(), "memory node"), count(caches.len(), "cache")))
 }
 
-/// The largest distance between two of the nodes; 10 is that to itself.
+/// Largest distance between two of the nodes; the distance of a node to itself is 10.
 fn farthest(view: &View<'_>, nodes: &[&str]) -> Option<u32> {
     let numbers: Vec<usize> = nodes.iter().filter_map(|node| node.parse().ok()).collect();
     let of_node = |node: &&str| view.text(&format!("/sys/devices/system/node/node{node}/distance"));
@@ -69,7 +69,7 @@ fn farthest(view: &View<'_>, nodes: &[&str]) -> Option<u32> {
 
 fn count(number: usize, what: &str) -> String {
     match number {
-        0 => format!("no {what} told"),
+        0 => format!("no {what} reported"),
         1 => format!("1 {what}"),
         more => format!("{more} {what}s"),
     }

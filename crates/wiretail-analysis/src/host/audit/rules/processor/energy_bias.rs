@@ -1,4 +1,4 @@
-//! performance before energy
+//! Rule `energy-bias`: energy-performance hint.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::rules::{kinds, listed};
@@ -7,12 +7,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "energy-bias",
     group: RuleGroup::Processor,
-    title: "performance before energy",
-    why: "The processor itself weighs energy against speed by this hint, when it chooses frequencies and how fast they rise.",
+    title: "energy-performance hint",
+    why: "The processor uses this hint to trade speed for energy when it chooses a frequency. A hint for energy lowers frequencies and makes them rise more slowly.",
     effect: None,
     source: "admin-guide/pm/intel_epb.rst, admin-guide/pm/intel_pstate.rst, docs.kernel.org",
     mitigation: "echo 0 > /sys/devices/system/cpu/cpuN/power/energy_perf_bias; echo performance > .../cpufreq/energy_performance_preference",
-    cost: "power",
+    cost: "higher power consumption",
     reads: &[
         "/sys/devices/system/cpu/cpu*/power/energy_perf_bias",
         "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference",
@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     values.extend(view.each_core(CPU, "/cpufreq/energy_performance_preference"));
     values.sort_unstable();
     if values.is_empty() {
-        return Judgement::not_here("these cores take no such hint");
+        return Judgement::not_here("these cores have no such hint");
     }
     let others: Vec<String> = values
         .iter()
@@ -34,7 +34,7 @@ fn judge(view: &View<'_>) -> Judgement {
         .collect();
     let judged = match others.is_empty() {
         true => Judgement::good(),
-        false => Judgement::improvable(format!("energy counts on cores {}", listed(&others))),
+        false => Judgement::improvable(format!("the hint favors energy on cores {}", listed(&others))),
     };
     judged.effective(kinds(&values))
 }

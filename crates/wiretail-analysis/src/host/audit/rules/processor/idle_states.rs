@@ -1,4 +1,4 @@
-//! how deep the cores sleep
+//! Rule `idle-states`: depth of idle states.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,14 +6,14 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "idle-states",
     group: RuleGroup::Processor,
-    title: "how deep the cores sleep",
-    why: "Waking from a deep state takes up to some 100 us; a core that polls never sleeps, one that waits for packets does.",
+    title: "depth of idle states",
+    why: "Waking from a deep idle state takes up to some 100 us. A polling core never sleeps; a core that waits for packets does.",
     effect: Some(
-        "To leave C1 takes 2 us, C1E 10 us, C6 133 us on Skylake's servers, longest case (drivers/idle/intel_idle.c of the kernel, skx_cstates)",
+        "Worst-case wakeup latency on Skylake servers: C1 2 us, C1E 10 us, C6 133 us (drivers/idle/intel_idle.c of the kernel, skx_cstates)",
     ),
     source: "admin-guide/pm/cpuidle.rst, docs.kernel.org",
-    mitigation: "boot with processor.max_cstate=1 intel_idle.max_cstate=0, or idle=poll; or hold /dev/cpu_dma_latency at 0",
-    cost: "power, and less room for the turbo of other cores",
+    mitigation: "boot with processor.max_cstate=1 intel_idle.max_cstate=0, or idle=poll; or keep /dev/cpu_dma_latency open at 0",
+    cost: "higher power consumption, and less turbo headroom for other cores",
     reads: &[
         "/proc/cmdline",
         "/sys/devices/system/cpu/cpuidle/current_driver",
@@ -41,19 +41,18 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     let Some((core, latency_us)) = deepest else {
-        let judged =
-            Judgement::not_here("the kernel has no idle states to choose from; a hypervisor may have");
+        let judged = Judgement::not_here("the kernel has no idle states; a hypervisor may use some");
         return judged.requested(word);
     };
     let shallow = view.boot().value("idle") == Some("poll");
     let judged = match latency_us {
         _ if shallow && latency_us > 0 => {
-            Judgement::ineffective("idle=poll was asked for, and there are idle states")
+            Judgement::ineffective("idle=poll was requested, but there are idle states")
         }
         0..=2 => Judgement::good(),
         _ => Judgement::improvable(format!(
-            "core {core} may sleep so deeply that waking takes {latency_us} us"
+            "core {core} may enter an idle state that takes {latency_us} us to leave"
         )),
     };
-    judged.requested(word).effective(format!("{latency_us} us to wake at most"))
+    judged.requested(word).effective(format!("at most {latency_us} us to wake"))
 }

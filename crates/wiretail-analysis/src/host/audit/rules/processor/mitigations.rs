@@ -1,4 +1,4 @@
-//! mitigations against attacks through the processor
+//! Rule `mitigations`: mitigations of processor vulnerabilities.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -7,13 +7,13 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "mitigations",
     group: RuleGroup::Processor,
-    title: "mitigations against attacks through the processor",
-    why: "Some of them make each system call and each switch of threads slower; a loop that polls in user space pays little.",
+    title: "mitigations of processor vulnerabilities",
+    why: "Some mitigations slow down every system call and every context switch; a loop that polls in user space is hardly affected.",
     effect: Some(
-        "Page table isolation: some hundred cycles a system call or interrupt, 5 % of typical loads, 30 % of a loopback test with very many system calls (cover letter of the KAISER patches, linux-kernel, 2017)",
+        "Page table isolation: some hundred cycles per system call or interrupt, 5 % for typical loads, 30 % for a loopback test with very many system calls (cover letter of the KAISER patches, linux-kernel, 2017)",
     ),
     source: "admin-guide/hw-vuln, docs.kernel.org",
-    mitigation: "boot with mitigations=off only where nobody else's code runs",
+    mitigation: "boot with mitigations=off, but only if no untrusted code runs on the machine",
     cost: "security: other code on the machine may read memory",
     reads: &["/sys/devices/system/cpu/vulnerabilities/*"],
     judge,
@@ -26,7 +26,7 @@ fn judge(view: &View<'_>) -> Judgement {
         .map(|(name, _)| name.to_owned())
         .collect();
     let word = view.boot().word("mitigations");
-    // They are a choice between two goods; what they cost is for the reader to weigh.
+    // Mitigations trade speed for security, so the rule only reports them and leaves the choice to the user.
     let judged = Judgement::good().requested(word);
     let microcode = view.processor_field("microcode").map(|version| format!(", microcode {version}"));
     let text = if on.is_empty() { "none".to_owned() } else { format!("{}: {}", on.len(), listed(&on)) };

@@ -1,4 +1,4 @@
-//! Processors.
+//! Audit rules for processors.
 
 pub mod cache_partition;
 pub mod clocksource;

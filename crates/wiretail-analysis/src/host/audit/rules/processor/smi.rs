@@ -1,4 +1,4 @@
-//! no system management interrupts (measured)
+//! Rule `smi`: no system management interrupts (measured).
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::{Rule, RuleGroup};
@@ -9,28 +9,28 @@ pub(crate) const RULE: Rule = Rule {
     id: "smi",
     group: RuleGroup::Processor,
     title: "no system management interrupts (measured)",
-    why: "The firmware takes all cores away for as long as it wants, and no kernel can see or forbid that; only a register counts how often.",
+    why: "The firmware stops all cores for an unbounded time. A kernel can neither observe nor prevent this; only a register counts the interrupts.",
     effect: None,
     source: "Intel SDM volume 4, MSR_SMI_COUNT (0x34)",
-    mitigation: "firmware settings: legacy USB, power capping, correctable memory errors; another machine",
-    cost: "what the firmware did with them",
+    mitigation: "change the firmware settings for legacy USB, power capping and correctable memory errors, or use another machine",
+    cost: "loss of the firmware functions that use these interrupts",
     reads: &[],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.processor_flag("hypervisor") {
-        return Judgement::not_here("a guest can't see them; ask its host");
+        return Judgement::not_here("a guest cannot count them; audit its host");
     }
     match view.processor_field("vendor_id") {
         Some("GenuineIntel") => {}
-        Some(_) => return Judgement::not_here("only Intel's processors count them"),
-        None => return Judgement::unseen("it is not known whose processor it is"),
+        Some(_) => return Judgement::not_here("only Intel processors count them"),
+        None => return Judgement::unseen("the vendor of the processor is unknown"),
     }
     let reading = |core: &u32| format!("{MSR}{core}/0x34");
     let cores = view.cores();
     let Some(first) = cores.cores().iter().map(reading).find(|name| view.has(name)) else {
-        return Judgement::unseen("/dev/cpu/N/msr is not there: modprobe msr");
+        return Judgement::unseen("/dev/cpu/N/msr does not exist: run modprobe msr");
     };
     if view.text(&first).is_none() {
         return view.missing(&first);
@@ -48,11 +48,9 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     let judged = match (twice, came.is_empty()) {
-        (false, _) => Judgement::unseen("they were counted once only"),
+        (false, _) => Judgement::unseen("they were counted only once"),
         (true, true) => Judgement::good(),
-        (true, false) => {
-            Judgement::harmful(format!("came while they were counted, on cores {}", listed(&came)))
-        }
+        (true, false) => Judgement::harmful(format!("counted during the audit on cores {}", listed(&came))),
     };
-    judged.effective(format!("{ever} since the machine started"))
+    judged.effective(format!("{ever} since boot"))
 }

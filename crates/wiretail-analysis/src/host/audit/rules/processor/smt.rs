@@ -1,4 +1,4 @@
-//! no second thread on the physical cores
+//! Rule `smt`: no second hardware thread on the physical cores.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,11 +6,11 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "smt",
     group: RuleGroup::Processor,
-    title: "no second thread on the physical cores",
-    why: "Two hardware threads share a core's units and caches: what the other one runs slows the packets by up to a half.",
+    title: "no second hardware thread on the physical cores",
+    why: "Two hardware threads share the execution units and caches of a core: work on the sibling slows packet processing by up to a half.",
     effect: None,
     source: "admin-guide/hw-vuln, docs.kernel.org; Gallenmueller et al., JNSM 31, 2023",
-    mitigation: "boot with nosmt, or leave the siblings of these cores idle (isolate them, too)",
+    mitigation: "boot with nosmt, or keep the siblings of these cores idle (isolate them as well)",
     cost: "half of the hardware threads",
     reads: &[
         "/sys/devices/system/cpu/smt/active",
@@ -40,23 +40,26 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     if !seen {
-        return Judgement::unseen("the kernel does not say which cores share a physical one").requested(word);
+        return Judgement::unseen("the kernel does not report which threads share a physical core")
+            .requested(word);
     }
     let active = view.text("/sys/devices/system/cpu/smt/active").map(str::trim);
     let judged = match shared.is_empty() {
         true if view.processor_flag("hypervisor") => Judgement::unseen(
-            "the hypervisor shows a core for each; whether two of them are threads of one, its host knows",
+            "the hypervisor shows one thread per core; only its host knows whether two of them share a core",
         ),
         true => Judgement::good(),
         false if word.is_some() => Judgement::ineffective(format!(
-            "threads share a core although nosmt was asked for: {}",
+            "threads share a core although nosmt was requested: {}",
             shared.join("; ")
         )),
-        false => Judgement::improvable(format!("these share a physical core: {}", shared.join("; "))),
+        false => {
+            Judgement::improvable(format!("hardware threads share a physical core: {}", shared.join("; ")))
+        }
     };
     judged.requested(word).effective(match active {
         Some("1") => "on",
         Some(_) => "off",
-        None => "not said",
+        None => "not reported",
     })
 }

@@ -1,4 +1,4 @@
-//! the hypervisor takes no time
+//! Rule `steal`: no time stolen by the hypervisor.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "steal",
     group: RuleGroup::Processor,
-    title: "the hypervisor takes no time",
-    why: "What a hypervisor gives to others is missing on the packets' core, whatever the guest does.",
+    title: "no time stolen by the hypervisor",
+    why: "While the hypervisor runs other work on a core, the guest's packets wait, whatever the guest's own settings are.",
     effect: None,
     source: "proc_stat(5)",
-    mitigation: "pin the virtual processors on cores of the host that nobody else has",
-    cost: "cores of the host",
+    mitigation: "pin the vCPUs to dedicated cores of the host (rule vcpu-pinning)",
+    cost: "these host cores are not available to other guests",
     reads: &["/proc/stat"],
     judge,
 };
@@ -21,7 +21,7 @@ fn judge(view: &View<'_>) -> Judgement {
         return Judgement::not_here("no hypervisor");
     }
     let Some((before, after)) = view.both("/proc/stat") else {
-        return Judgement::unseen("the times of the cores were read once only");
+        return Judgement::unseen("the CPU times were read only once");
     };
     let stolen = |text: &str, core: u32| {
         let line = text.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{core}")))?;
@@ -35,11 +35,11 @@ fn judge(view: &View<'_>) -> Judgement {
     let ticks: u64 = each.sum();
     let ever: u64 = view.cores().cores().iter().filter_map(|core| stolen(after, *core)).sum();
     let judged = match (ticks, ever) {
-        (0, 0) => Judgement::unseen(
-            "none since the machine started: nothing was taken, or this hypervisor does not tell",
-        ),
+        (0, 0) => {
+            Judgement::unseen("none since boot: no time was stolen, or this hypervisor does not report it")
+        }
         (0, _) => Judgement::good(),
-        _ => Judgement::harmful(format!("{} ms were taken while they were watched", ticks * 10)),
+        _ => Judgement::harmful(format!("{} ms were stolen during the audit", ticks * 10)),
     };
-    judged.effective(format!("{} ms since the machine started", ever * 10))
+    judged.effective(format!("{} ms since boot", ever * 10))
 }

@@ -1,4 +1,4 @@
-//! irqbalance does not run
+//! Rule `irqbalance`: irqbalance does not run.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -7,18 +7,18 @@ pub(crate) const RULE: Rule = Rule {
     id: "irqbalance",
     group: RuleGroup::Services,
     title: "irqbalance does not run",
-    why: "It moves interrupts between cores every ten seconds, and undoes what was set by hand unless it is told to keep off (IRQBALANCE_BANNED_CPULIST; by itself it keeps off isolated cores).",
+    why: "irqbalance moves interrupts between cores every ten seconds, possibly to these, and overrides manual settings. It skips isolated cores and those in IRQBALANCE_BANNED_CPULIST.",
     effect: None,
     source: "irqbalance(1)",
     mitigation: "systemctl disable --now irqbalance",
-    cost: "interrupts stay where they are put",
+    cost: "interrupts stay on their assigned cores",
     reads: &[],
     judge,
 };
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.tasks().is_empty() {
-        return Judgement::unseen("the threads were not read");
+        return Judgement::unseen("the threads were not recorded");
     }
     let runs = view.tasks().iter().find(|task| task.name == "irqbalance" && !task.is_kernel);
     match runs {

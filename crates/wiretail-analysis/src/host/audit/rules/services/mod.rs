@@ -1,4 +1,4 @@
-//! Services.
+//! Audit rules for services.
 
 pub mod audit_trail;
 pub mod irqbalance;

@@ -1,4 +1,4 @@
-//! a profile of tuned that fits
+//! Rule `tuned`: low-latency profile of tuned.
 
 use crate::host::audit::rules::{Rule, RuleGroup};
 use crate::host::audit::{Judgement, View};
@@ -6,12 +6,12 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "tuned",
     group: RuleGroup::Services,
-    title: "a profile of tuned that fits",
-    why: "tuned sets governors, sleep states and sysctls by its profile, and again whenever it starts: what was set by hand is gone then.",
+    title: "low-latency profile of tuned",
+    why: "At every start, tuned sets governors, idle states and sysctls according to its profile and overrides manual settings.",
     effect: None,
     source: "tuned-profiles(7), tuned-profiles-cpu-partitioning(7)",
     mitigation: "tuned-adm profile cpu-partitioning (isolated_cores={cores}) or network-latency; or systemctl disable --now tuned",
-    cost: "power",
+    cost: "higher power consumption",
     reads: &[PROFILE],
     judge,
 };
@@ -28,17 +28,17 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match (fits, runs) {
         (true, true) => Judgement::good(),
         (true, false) if view.tasks().is_empty() => {
-            Judgement::unseen("whether tuned runs: the threads were not read")
+            Judgement::unseen("the threads were not recorded, so it is unknown whether tuned runs")
         }
-        (true, false) => Judgement::ineffective(
-            "the profile was chosen and tuned does not run: nobody has set what it says",
-        ),
-        (false, _) => Judgement::improvable("the profile is none for low latency"),
+        (true, false) => {
+            Judgement::ineffective("the profile was selected, but tuned does not run and has not applied it")
+        }
+        (false, _) => Judgement::improvable("the profile is not intended for low latency"),
     };
     judged.requested(Some(profile)).effective(if runs { "tuned runs" } else { "tuned does not run" })
 }
 
-/// How the names of profiles for low latency begin.
+/// Prefixes of the names of low-latency profiles.
 const FIT: [&str; 7] = [
     "cpu-partitioning",
     "realtime",
