@@ -583,9 +583,9 @@ fn verdicts_on_recorded_hosts_match_golden_table() {
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hosts/golden.md");
     let page = format!(
-        "# Verdicts on the recorded hosts\n\nGenerated: UPDATE_DOCS=1 cargo test -p wiretail-analysis --test audit. A change needs a reason.\n\n```text\n{table}```\n"
+        "# Verdicts on the recorded hosts\n\nGenerated: UPDATE_EXPECTED=1 cargo test -p wiretail-analysis --test audit. A change needs a reason.\n\n```text\n{table}```\n"
     );
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(path, &page).expect("written");
     }
     let golden = std::fs::read_to_string(path).expect("the table");
@@ -629,12 +629,12 @@ fn audit_page_lists_all_rules() {
         );
     }
     let generated = format!("{}{table}{}", &page[..start], &page[stop..]);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(path, &generated).expect("written");
     }
     assert!(
         std::fs::read_to_string(path).expect("the page") == generated,
-        "docs/audit.md is outdated: run with UPDATE_DOCS=1"
+        "docs/audit.md is outdated: run with UPDATE_EXPECTED=1"
     );
 }
 

@@ -115,12 +115,12 @@ fn plans_match_golden_text() {
             write!(generated, "{name}: {}", lines(&plan)).expect("a String");
         }
     }
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(path, &generated).expect("written");
     }
     let golden = std::fs::read_to_string(path).expect("the golden plans");
     for (old, new) in golden.lines().zip(generated.lines()) {
-        assert_eq!(old, new, "plans changed: run with UPDATE_GOLDEN=1 and state the reason");
+        assert_eq!(old, new, "plans changed: run with UPDATE_EXPECTED=1 and state the reason");
     }
     assert_eq!(golden.lines().count(), generated.lines().count());
 }

@@ -1,7 +1,7 @@
 //! Checks that the JSON Schemas in `docs/formats/` and the table of keys in `docs/experiments.md` match the
 //! types and the table of keys that they are generated from.
 //!
-//! To regenerate them: `UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift`. If a reader of
+//! To regenerate them: `UPDATE_EXPECTED=1 cargo test -p wiretail-schema --test schema_drift`. If a reader of
 //! the old document would misread the new one, also increase the number in `SUMMARY_SCHEMA` or `RUN_SCHEMA`.
 
 use std::fs;
@@ -25,11 +25,11 @@ use wiretail_schema::search::{SEARCH_SCHEMA, Searches};
 use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 
 /// If this environment variable is set, the tests write the generated files instead of comparing them.
-const UPDATE: &str = "UPDATE_SCHEMA";
+const UPDATE: &str = "UPDATE_EXPECTED";
 
 /// Lines of `docs/experiments.md` that enclose the table of keys.
 const TABLE_BEGINS: &str =
-    "<!-- Generated from KEYS: UPDATE_SCHEMA=1 cargo test -p wiretail-schema --test schema_drift -->\n";
+    "<!-- Generated from KEYS: UPDATE_EXPECTED=1 cargo test -p wiretail-schema --test schema_drift -->\n";
 const TABLE_ENDS: &str = "<!-- End of what is generated. -->\n";
 
 fn docs(name: &str) -> PathBuf {
