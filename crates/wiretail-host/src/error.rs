@@ -1,118 +1,110 @@
-//! What can go wrong with the host. Every message names the object, what was expected and what to
-//! do next.
+//! Errors of host operations. Every message names the object, what was expected and the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A change of the host, or a look at it, that did not succeed.
+/// A change or a query of the host that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{object}: cannot {doing}: {source}; {next}")]
     System {
-        /// What was to be changed or read: a path, a namespace, a link.
+        /// The object of the operation: a path, a namespace or a link.
         object: String,
-        /// What was tried, as an infinitive.
+        /// The failed operation, as an infinitive phrase.
         doing: &'static str,
-        /// What to do about it.
+        /// Advice to the user.
         next: &'static str,
-        /// What the system said.
+        /// The error that the system returned.
         source: io::Error,
     },
-    /// Something of this name is there and is not this run's.
+    /// An object of this name exists and does not belong to this run.
     #[error(
-        "{object}: exists already and is not this run's; \
-         expected a free name: run `wiretail clean`, or remove it if nobody uses it"
+        "{object}: already exists and does not belong to this run; \
+         expected an unused name: run `wiretail clean`, or remove it if it is not in use"
     )]
-    Exists {
-        /// A namespace, a link or a journal.
-        object: String,
-    },
-    /// A name that the kernel or the journal cannot hold.
+    Exists { object: String },
+    /// A name that the kernel or the journal cannot store.
     #[error("{name:?}: not a usable name: {expected}")]
     Name {
-        /// As given.
         name: String,
-        /// What a name must be.
+        /// The rules for a valid name.
         expected: &'static str,
     },
-    /// Links that were set up and still pass no packets.
+    /// Links that still have no carrier after they were set up.
     #[error(
-        "{namespace}: after {waited_ms} ms these links still pass no packets: {}; \
-         expected a carrier: set up the other end of the veth, or plug in the cable",
+        "{namespace}: after {waited_ms} ms these links still have no carrier: {}; \
+         set up the other end of the veth, or plug in the cable",
         links.join(", ")
     )]
     NotReady {
-        /// Where.
+        /// Network namespace of the links.
         namespace: String,
-        /// Their names.
         links: Vec<String>,
-        /// How long it was waited.
+        /// Time waited for the carrier.
         waited_ms: u128,
     },
-    /// A program or package that a part of this needs.
-    #[error("{what}: not there; expected it on this machine: run `wiretail setup {part}`")]
+    /// A required program or package is missing.
+    #[error("{what}: not installed; run `wiretail setup {part}`")]
     NotInstalled {
-        /// Which.
         what: String,
-        /// What `wiretail setup` calls the part.
+        /// Name of the component in `wiretail setup`.
         part: &'static str,
     },
-    /// A core that others keep busy.
+    /// A core that is used by another program.
     #[error(
         "core {core}: busy with {by}; \
-         expected a core of its own for the packets: end that, wait for it, or say `host.isolate = false`"
+         expected an otherwise idle core: stop that program, wait for it, or set `host.isolate = false`"
     )]
     Busy {
-        /// Which.
         core: u32,
-        /// Who.
+        /// The program that uses the core.
         by: String,
     },
-    /// Huge pages that the kernel can't make.
+    /// The kernel could not allocate the huge pages.
     #[error(
-        "huge pages: {found} of {pages} were found; \
-         expected that many, in one piece each: end programs that take much memory, or restart the machine"
+        "huge pages: allocated only {found} of {pages}; \
+         each needs contiguous memory: stop programs that use much memory, or reboot"
     )]
     NoHugePages {
-        /// How many were asked for.
+        /// Number of pages requested.
         pages: u64,
-        /// How many there were.
+        /// Number of pages that the kernel allocated.
         found: u64,
     },
-    /// A line of a journal that is not what this version writes.
+    /// A journal line that this version cannot parse.
     #[error(
-        "{}:{line}: {fault}; expected a journal of format {expected}: \
-         clean with the version that wrote it, or undo its lines by hand and delete the file",
+        "{}:{line}: {fault}; expected journal format {expected}: \
+         run `wiretail clean` of the version that wrote it, or undo its steps by hand and delete it",
         path.display()
     )]
     Journal {
-        /// The journal.
         path: PathBuf,
-        /// Counted from one.
+        /// Line number, starting at one.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the fault.
         fault: String,
-        /// The journal's format that is understood.
+        /// The journal format of this version.
         expected: u32,
     },
-    /// Some steps could not be undone; the others are.
+    /// Some steps could not be undone. All other steps were undone.
     #[error(
         "{}: {} of its steps could not be undone ({}); \
-         remove the cause and run `wiretail clean`",
+         fix the cause and run `wiretail clean`",
         journal.display(), faults.len(), faults.join("; ")
     )]
     NotUndone {
-        /// The journal, which is kept.
+        /// The journal. It is kept and holds the steps that failed.
         journal: PathBuf,
-        /// One message a step.
+        /// One message per failed step.
         faults: Vec<String>,
     },
 }
 
 impl HostError {
-    /// For `map_err`: names what was tried on what, and picks the next step by what the system said.
+    /// Returns a closure for `map_err` that adds the operation and its object, and selects advice by the kind
+    /// of error.
     pub(crate) fn system(
         doing: &'static str,
         object: impl Into<String>,
@@ -129,7 +121,7 @@ impl HostError {
         Self::system(doing, path.display().to_string())
     }
 
-    /// What the system said, if it was the system.
+    /// Kind of the system error, or `None` for other errors.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             HostError::System { source, .. } => Some(source.kind()),
@@ -141,15 +133,15 @@ impl HostError {
 fn next_step(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
-            "root or the capabilities CAP_NET_ADMIN and CAP_SYS_ADMIN are needed: run with sudo"
+            "this needs root or the capabilities CAP_NET_ADMIN and CAP_SYS_ADMIN: run with sudo"
         }
-        io::ErrorKind::NotFound => "check the name, and whether this kernel has it",
-        io::ErrorKind::StorageFull => "free space on the file system it is on",
+        io::ErrorKind::NotFound => "check the name and whether this kernel supports it",
+        io::ErrorKind::StorageFull => "free space on that file system",
         io::ErrorKind::ReadOnlyFilesystem => {
-            "it is mounted read-only, as in an unprivileged container: run on the host itself"
+            "the file system is mounted read-only, as in an unprivileged container: run on the host itself"
         }
-        io::ErrorKind::Unsupported => "this kernel was built without it",
-        io::ErrorKind::ResourceBusy => "somebody else uses it: end that first",
+        io::ErrorKind::Unsupported => "this kernel was built without this feature",
+        io::ErrorKind::ResourceBusy => "another program is using it: stop that program first",
         _ => "check that it exists and that this kernel supports it",
     }
 }

@@ -1,17 +1,18 @@
-//! The seam to Linux: all that Wiretail changes on a host goes through here, and all of it is undone.
+//! All Linux-specific code that changes the host. Every change made here can be undone.
 //!
-//! A change is data before it is done: a [`Plan`] of [`Step`]s is printed by a dry run, and each step
-//! is in the [`Journal`], synced, before the host is touched. Undoing needs the journal only, so
-//! [`clean`] puts back what a run left that was killed.
+//! A change is described as data before it is made. A dry run prints a [`Plan`] of [`Step`]s. Each step is
+//! written to the [`Journal`] and synced before the host is changed. Undoing needs only the journal, so
+//! [`clean`] can restore the host after a run was killed.
 //!
-//! - `step`: the steps and the plan, as data; `changes`: doing and undoing them, journal, leftovers;
+//! - `step`: steps and plans as data; `changes`: applying and undoing them, the journal, leftovers;
 //! - `network`: namespaces, netlink; `cpu`: cores, tasks, threads; `facts`: reading the host;
-//! - [`deploy`]: a program in a container or a virtual machine; [`energy`]: power meters;
-//! - [`trace`]: recording what the kernel does on some cores; `files`: values in `/proc` and `/sys`,
-//!   the tracing file system; `processes`: who owns a journal; `sys`: the calls that need `unsafe`.
+//! - [`deploy`]: programs in a container or a virtual machine; [`energy`]: power meters;
+//! - [`trace`]: recording kernel events on selected cores; `files`: values in `/proc` and `/sys`, tracefs;
+//! - `processes`: the owner of a journal; `sys`: the calls that need `unsafe`.
 //!
-//! Nothing here shells out; what runs containers and machines is started as a program is. Reading is always allowed and needs no privileges; whoever applies a step
-//! has asked the user before.
+//! Invariant: this crate never runs a shell. Container runtimes and virtual machine monitors are started
+//! directly as programs. Reading the host is always allowed and needs no privileges. Callers must obtain the
+//! user's consent before they apply a step.
 
 mod changes;
 mod cpu;

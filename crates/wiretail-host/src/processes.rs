@@ -1,4 +1,4 @@
-//! Processes: who owns a journal, and who is still inside a namespace that is to be removed.
+//! Processes: the owner of a journal, and the processes inside a namespace that is being removed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
-/// How long killed processes may take to go.
+/// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A process, told apart from a later one of the same number and from one before a reboot.
+/// Identity of a process. It differs from a later process with the same PID and from any process before a
+/// reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Its number.
     pub pid: i32,
-    /// When it was started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start_time: u64,
-    /// The kernel's name for this boot.
+    /// The kernel's boot ID.
     pub boot: String,
 }
 
@@ -34,12 +34,12 @@ impl Owner {
         }
     }
 
-    /// Whether it runs under `root`'s `/proc`, in this boot. A zombie doesn't.
+    /// Whether the process exists under `root`'s `/proc` in the current boot. Zombies count as dead.
     pub fn is_alive(&self, root: &Path) -> bool {
         self.is_of_this_boot(root) && start_time(root, self.pid) == Some(self.start_time)
     }
 
-    /// Whether the machine was not started again since.
+    /// Whether the machine has not rebooted since the process was recorded.
     pub fn is_of_this_boot(&self, root: &Path) -> bool {
         self.boot == boot(root)
     }
@@ -50,8 +50,8 @@ fn boot(root: &Path) -> String {
     text.trim().to_owned()
 }
 
-/// Field 22 of `/proc/PID/stat`, if the process is there and no zombie. The name in field 2 may hold
-/// anything, blanks and parentheses too.
+/// Field 22 of `/proc/PID/stat`, if the process exists and is not a zombie. The command name in field 2 can
+/// contain blanks and parentheses.
 fn start_time(root: &Path, pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
     let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -75,8 +75,8 @@ fn network_namespace(pid: Pid) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
 
-/// Kills the processes whose network namespace is `inode`, and waits until they are gone. Only for a
-/// namespace of a run: whoever is inside was started by it, or entered it.
+/// Kills all processes in the network namespace with this inode and waits until they have exited. Must only
+/// be used for namespaces of a run, where every process was started by the run or entered deliberately.
 pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
     let mut killed = Vec::new();
     let deadline = Instant::now() + PATIENCE;
@@ -86,7 +86,8 @@ pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
             return killed;
         }
         for pid in left {
-            // The descriptor pins the process; looked at again, it cannot be another of that number.
+            // The descriptor pins the process: after the second check, the PID cannot belong to another
+            // process.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if network_namespace(pid) != Some(inode) {
                 continue;
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_a_later_one_is_another() {
+    fn distinguishes_process_from_later_one_with_same_pid() {
         let root = Path::new("/");
         let owner = Owner::current();
         assert!(owner.start_time > 0);
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_parentheses_and_zombies() {
+    fn start_time_handles_parentheses_and_zombies() {
         let root = tempfile::tempdir().expect("a folder");
         let write = |state: &str| {
             let folder = root.path().join("proc/7");

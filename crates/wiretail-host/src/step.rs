@@ -1,5 +1,4 @@
-//! The changes of the host as data: what is printed by a dry run is what is done, written down and
-//! undone.
+//! Host changes as data. A dry run prints the same steps that a run applies, records and undoes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,15 +12,15 @@ use crate::network::mac::MacAddress;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VethEnd {
-    /// Name of its network namespace; none for the one that the run itself is in.
+    /// Name of its network namespace; `None` means the namespace of the run itself.
     pub namespace: Option<String>,
     /// Name of the link, at most 15 bytes.
     pub link: String,
-    /// Its Ethernet address; none for one that the kernel draws.
+    /// Its Ethernet address; `None` lets the kernel choose one.
     pub mac: Option<MacAddress>,
 }
 
-/// What runs containers.
+/// A container runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
@@ -32,7 +31,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// As written in experiments.
+    /// The name used in experiment files.
     pub fn name(self) -> &'static str {
         match self {
             Runtime::Lxc => "lxc",
@@ -41,185 +40,152 @@ impl Runtime {
     }
 }
 
-/// A container as its step has it.
+/// The parameters of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerSpec {
-    /// Of its control groups, too.
+    /// Name of the container and of its control groups.
     pub name: String,
-    /// Who runs it.
     pub runtime: Runtime,
-    /// What the runtime needs is in it; gone with the container.
+    /// Folder for the files that the runtime needs. It is removed with the container.
     pub folder: PathBuf,
-    /// The runtime's configuration.
     pub config: String,
 }
 
-/// One change of the host. `namespace: None` is the network namespace that the run itself is in.
+/// One change of the host. `namespace: None` means the network namespace of the run itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Step {
-    /// Make `/run/netns` ready for names, as `ip netns add` does. [`Plan::push`] adds it.
+    /// Prepare `/run/netns` for named namespaces, as `ip netns add` does. [`Plan::push`] adds this step
+    /// automatically.
     PrepareNamespaces,
-    /// Make a network namespace.
+    /// Create a network namespace.
     AddNamespace {
-        /// Not taken yet.
+        /// A name that is not in use.
         name: String,
     },
-    /// Make a veth pair.
-    AddVeth {
-        /// One end.
-        a: VethEnd,
-        /// The other.
-        b: VethEnd,
-    },
-    /// Make a bridge, without spanning tree and multicast snooping, and give it its ports.
+    /// Create a veth pair.
+    AddVeth { a: VethEnd, b: VethEnd },
+    /// Create a bridge without spanning tree and multicast snooping, and add its ports.
     AddBridge {
-        /// Where.
         namespace: Option<String>,
-        /// Of the bridge, at most 15 bytes.
+        /// Name of the bridge, at most 15 bytes.
         name: String,
-        /// Links that are there already, in the same namespace.
+        /// Existing links in the same namespace.
         ports: Vec<String>,
     },
-    /// Make a tap: a link whose other end is held by a program, [`open_tap`](crate::deploy::open_tap).
+    /// Create a tap link. A program holds its other end with [`open_tap`](crate::deploy::open_tap).
     AddTap {
-        /// Where.
         namespace: Option<String>,
         /// Name of the link, at most 15 bytes.
         link: String,
-        /// Its Ethernet address; none for one that the kernel draws.
+        /// Its Ethernet address; `None` lets the kernel choose one.
         mac: Option<MacAddress>,
     },
     /// Set a link up.
-    SetUp {
-        /// Where.
-        namespace: Option<String>,
-        /// Which.
-        link: String,
-    },
-    /// Set the longest packet of a link.
+    SetUp { namespace: Option<String>, link: String },
+    /// Set the MTU of a link.
     SetMtu {
-        /// Where.
         namespace: Option<String>,
-        /// Which.
         link: String,
         /// In bytes, without the Ethernet header.
         mtu: u32,
     },
-    /// Give a link an address.
+    /// Add an address to a link.
     AddAddress {
-        /// Where.
         namespace: Option<String>,
-        /// Which.
         link: String,
         /// IPv4 or IPv6.
         address: IpAddr,
-        /// Bits of the network part.
+        /// Length of the network prefix, in bits.
         prefix_len: u8,
     },
-    /// Tell a link a neighbour's Ethernet address, so that no ARP is on the wire.
+    /// Add a static neighbor entry to a link, so that no ARP requests are sent on the wire.
     AddNeighbour {
-        /// Where.
         namespace: Option<String>,
-        /// Which.
         link: String,
-        /// The neighbour's.
+        /// The neighbor's IP address.
         address: IpAddr,
-        /// The neighbour's.
+        /// The neighbor's Ethernet address.
         mac: MacAddress,
     },
-    /// Send what is for these addresses to a gateway.
+    /// Route a destination prefix through a gateway.
     AddRoute {
-        /// Where.
         namespace: Option<String>,
-        /// Which link reaches the gateway; it has an address beside the gateway's.
+        /// The outgoing link; the gateway must be in a subnet of this link.
         link: String,
         /// IPv4 or IPv6.
         destination: IpAddr,
-        /// Bits of the network part.
+        /// Length of the destination prefix, in bits.
         prefix_len: u8,
-        /// Of the same family.
+        /// An address of the same family as the destination.
         gateway: IpAddr,
     },
-    /// Switch a link's generic receive offload on or off. With it on, the link of a veth pair takes frames
-    /// that XDP redirects into the other end; without it (and without an XDP program of its own) it takes
-    /// none of them, and nobody tells.
-    SetGro {
-        /// Where.
-        namespace: Option<String>,
-        /// Which.
-        link: String,
-        /// On or off.
-        on: bool,
-    },
-    /// Set a sysctl of a namespace of this run, which takes it with it.
+    /// Turn generic receive offload of a link on or off. With GRO on, a veth link accepts frames that XDP
+    /// redirects to its peer. With GRO off and no XDP program attached, it drops all of them without
+    /// reporting an error.
+    SetGro { namespace: Option<String>, link: String, on: bool },
+    /// Set a sysctl in a namespace of this run. The setting disappears with the namespace.
     SetSysctl {
-        /// Which.
         namespace: String,
-        /// Below /proc/sys, such as net/ipv4/ip_forward.
+        /// Path below /proc/sys, such as net/ipv4/ip_forward.
         name: String,
-        /// Without the end of line.
+        /// Without the trailing newline.
         value: String,
     },
-    /// Keep IPv6 out of a namespace of this run: no router solicitations between the packets that
-    /// are measured.
-    DisableIpv6 {
-        /// Which.
-        namespace: String,
-    },
-    /// Write a file of /proc, /sys or a cgroup; its value is kept and written again afterwards.
+    /// Disable IPv6 in a namespace of this run, so that no router solicitations appear among the measured
+    /// packets.
+    DisableIpv6 { namespace: String },
+    /// Write a value to a file of /proc, /sys or a cgroup. Undoing writes the previous value.
     WriteFile {
-        /// Which, whole path.
+        /// Absolute path.
         path: PathBuf,
-        /// Without the end of line.
+        /// Without the trailing newline.
         value: String,
-        /// Whether the kernel may say no, as for interrupts that belong to one core. Then nothing is
-        /// changed and the plan goes on.
+        /// Whether the kernel may reject the write, as it does for interrupts bound to one core. If it does,
+        /// the value stays unchanged and the plan continues.
         may_refuse: bool,
     },
-    /// Put a file of configuration in its place, with the folders that it needs. What stood there is kept and put back afterwards.
+    /// Install a configuration file and create missing parent folders. Undoing restores the previous file.
     AddFile {
-        /// Which, whole path.
+        /// Absolute path.
         path: PathBuf,
-        /// All of it.
+        /// The complete content.
         text: String,
     },
-    /// Make a folder, of cgroups mostly. Sockets that programs have left in it are removed with it.
+    /// Create a folder, usually a cgroup. Undoing also removes sockets that programs left in it.
     AddDirectory {
-        /// Not there yet.
+        /// A path that does not exist.
         path: PathBuf,
     },
-    /// Move every task from one cpuset (cgroup v1) to another. Those that the kernel keeps, as
-    /// threads of its own that belong to a core, stay.
+    /// Move all tasks from one cpuset (cgroup v1) to another. Tasks that the kernel does not move, such as
+    /// per-core kernel threads, stay.
     MoveTasks {
-        /// Folder of the cpuset they are in.
+        /// Folder of the source cpuset.
         from: PathBuf,
-        /// Folder of the cpuset they go to, and are taken back from.
+        /// Folder of the target cpuset; undoing moves its tasks back.
         to: PathBuf,
-        /// Processes that stay with all their threads.
+        /// Processes that stay, with all their threads.
         keep: Vec<i32>,
     },
-    /// Reserve huge pages of the default size, beside those that are there.
+    /// Reserve huge pages of the default size in addition to the existing ones.
     AddHugePages {
-        /// How many more.
+        /// Number of pages to add.
         pages: u64,
     },
-    /// Make an instance of the kernel's trace buffers. All that is set in it goes with it.
+    /// Create an instance of the kernel's trace buffers. Undoing removes it with all its settings.
     AddTraceInstance {
-        /// Not taken yet.
+        /// A name that is not in use.
         name: String,
     },
-    /// Make what a container's runtime needs. Undoing kills who is inside.
-    AddContainer {
-        /// Which.
-        container: ContainerSpec,
-    },
+    /// Create the files and cgroups that a container runtime needs. Undoing kills the processes in the
+    /// container.
+    AddContainer { container: ContainerSpec },
 }
 
 impl Step {
-    /// What it concerns, for messages.
+    /// Short name of the changed object, for messages.
     pub fn object(&self) -> String {
         match self {
             Step::PrepareNamespaces => crate::network::namespace::NAMESPACE_FOLDER.into(),
@@ -253,7 +219,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object = self.object();
         match self {
-            Step::PrepareNamespaces => write!(f, "make {object} ready for network namespaces"),
+            Step::PrepareNamespaces => write!(f, "prepare {object} for network namespaces"),
             Step::AddNamespace { .. } => write!(f, "add network namespace {object}"),
             Step::AddTraceInstance { .. } => write!(f, "add trace instance {object}"),
             Step::AddVeth { b, .. } => {
@@ -267,13 +233,13 @@ impl fmt::Display for Step {
                 write!(f, "add address {address}/{prefix_len} to {object}")
             }
             Step::AddNeighbour { address, mac, .. } => {
-                write!(f, "tell {object} that {address} is at {mac}")
+                write!(f, "add neighbor {address} at {mac} to {object}")
             }
             Step::AddRoute { destination, prefix_len, gateway, .. } => {
-                write!(f, "route {destination}/{prefix_len} by {object} to {gateway}")
+                write!(f, "route {destination}/{prefix_len} via {gateway} on {object}")
             }
             Step::SetGro { on, .. } => {
-                write!(f, "switch GRO of {object} {}", if *on { "on" } else { "off" })
+                write!(f, "set GRO of {object} {}", if *on { "on" } else { "off" })
             }
             Step::SetSysctl { value, .. } => write!(f, "set {object} to {value}"),
             Step::DisableIpv6 { .. } => write!(f, "disable IPv6 in {object}"),
@@ -281,7 +247,7 @@ impl fmt::Display for Step {
                 write!(f, "write {value:?} to {object}{}", if *may_refuse { ", if allowed" } else { "" })
             }
             Step::AddFile { text, .. } => {
-                write!(f, "put a file of {} lines at {object}", text.lines().count())
+                write!(f, "write a file of {} lines to {object}", text.lines().count())
             }
             Step::AddDirectory { .. } => write!(f, "make folder {object}"),
             Step::MoveTasks { from, .. } => write!(f, "move tasks from {} to {object}", from.display()),
@@ -294,19 +260,19 @@ impl fmt::Display for Step {
     }
 }
 
-/// Steps in the order in which they are done; undone from the last to the first.
+/// A list of steps. They are applied in order and undone in reverse order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     steps: Vec<Step>,
 }
 
 impl Plan {
-    /// A plan that changes nothing.
+    /// Creates an empty plan.
     pub fn new() -> Self {
         Plan::default()
     }
 
-    /// Appends a step; before the first namespace, also what namespaces need.
+    /// Appends a step. The first [`Step::AddNamespace`] is preceded by [`Step::PrepareNamespaces`].
     pub fn push(&mut self, step: Step) -> &mut Self {
         if matches!(step, Step::AddNamespace { .. }) && !self.steps.contains(&Step::PrepareNamespaces) {
             self.steps.push(Step::PrepareNamespaces);
@@ -315,7 +281,7 @@ impl Plan {
         self
     }
 
-    /// What is to be done, in order.
+    /// The steps, in the order of their application.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -329,7 +295,7 @@ impl Extend<Step> for Plan {
     }
 }
 
-/// One numbered line a step.
+/// Prints one numbered line per step.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, step) in self.steps.iter().enumerate() {
@@ -344,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printed_as_it_is_done() {
+    fn prints_steps_in_order() {
         let mut plan = Plan::new();
         plan.push(Step::AddNamespace { name: "g".into() }).push(Step::AddNamespace { name: "d".into() });
         let end = |namespace: Option<&str>, link: &str| VethEnd {
@@ -354,7 +320,7 @@ mod tests {
         };
         plan.push(Step::AddVeth { a: end(Some("g"), "out"), b: end(None, "tap") });
         plan.push(Step::WriteFile { path: "/proc/x".into(), value: "1".into(), may_refuse: true });
-        let expected = "  1. make /run/netns ready for network namespaces
+        let expected = "  1. prepare /run/netns for network namespaces
   2. add network namespace g
   3. add network namespace d
   4. add veth g:out to host:tap
@@ -364,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_survives_being_written_down() {
+    fn step_survives_json_round_trip() {
         let step = Step::AddNeighbour {
             namespace: Some("g".into()),
             link: "out".into(),

@@ -197,7 +197,7 @@ fn names_of_others_are_not_taken() {
     let error =
         Namespace::new(&name).and_then(|namespace| namespace.wait_until_ready(Duration::from_millis(20)));
     let error = error.expect_err("the other end is down").to_string();
-    assert!(error.contains("these links still pass no packets: a;"), "{error}");
+    assert!(error.contains("these links still have no carrier: a;"), "{error}");
     second.apply(&Step::AddNamespace { name: name.clone() }).expect_err("taken");
     second.undo_all().expect("undone");
     let namespace = Namespace::new(&name).expect("a name");
@@ -382,7 +382,7 @@ fn routes_sysctls_and_gro_are_set() {
 
     let error = journal.apply(&Step::SetGro { namespace: place(), link: "none".into(), on: true });
     let error = error.expect_err("no such link").to_string();
-    assert!(error.contains(":none: cannot look at GRO"), "{error}");
+    assert!(error.contains(":none: cannot read the GRO setting"), "{error}");
     let unreachable = Step::AddRoute {
         namespace: place(),
         link: "in".into(),

@@ -1,5 +1,5 @@
-//! Doing a step and undoing it. Both are idempotent where it matters: undoing what was never done, or
-//! was undone before, is no error, because after a SIGKILL nobody knows.
+//! Applying and undoing single steps. Undoing a step that was never applied, or was already undone, is not an
+//! error: after a SIGKILL, nothing records whether the last step took effect.
 
 use std::fs;
 use std::io;
@@ -22,27 +22,27 @@ use crate::network::namespace::{self, FolderState, Namespace};
 use crate::network::netlink::{self, Netlink};
 use crate::step::{Step, VethEnd};
 
-/// What was there before a step: all that undoing it needs besides the step.
+/// State before a step. Together with the step, this is all that undoing needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Before {
-    /// Nothing: undoing removes, or the namespace takes it with it.
+    /// No saved state: undoing removes the object, or the object disappears with its namespace.
     Nothing,
-    /// The folder of namespaces.
+    /// State of the folder of namespaces.
     Folder(FolderState),
-    /// A file's content, without the end of line.
+    /// Content of a file, without the trailing newline.
     Value(String),
-    /// A file of configuration.
+    /// State of a configuration file.
     File(FileBefore),
-    /// A link outside of the run's namespaces: whether it was up, and its MTU.
+    /// State of a link outside the run's namespaces: whether it was up, and its MTU.
     Link { up: bool, mtu: u32 },
-    /// Whether a link's generic receive offload was on.
+    /// Whether generic receive offload of a link was on.
     Gro { on: bool },
-    /// Huge pages that no run had added ([`hugepages`]), and whether this run has added its own since.
+    /// Huge pages not added by any run ([`hugepages`]), and whether this run has added its own since.
     HugePages { of_nobody: u64, is_added: bool },
 }
 
-/// Looks at what a step will change, and refuses what would take or overwrite somebody else's.
+/// Reads the state that a step will change. Rejects steps that would take or overwrite objects of others.
 pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
     match step {
         Step::PrepareNamespaces => Ok(Before::Folder(namespace::folder_state())),
@@ -68,17 +68,17 @@ pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
             link.map(|link| Before::Link { up: link.up, mtu: link.mtu }).ok_or_else(missing)
         }
         Step::SetGro { namespace, link, .. } => {
-            with_generic(namespace.as_deref(), "look at GRO", link, |netlink| netlink.gro(link))
+            with_generic(namespace.as_deref(), "read the GRO setting", link, |netlink| netlink.gro(link))
                 .map(|on| Before::Gro { on })
         }
         Step::WriteFile { path, may_refuse, .. } => match fs::read_to_string(path) {
             Ok(text) => Ok(Before::Value(written_value(path, &text).into())),
             Err(_) if *may_refuse => Ok(Before::Nothing),
-            Err(error) => Err(HostError::file("read the present value", path)(error)),
+            Err(error) => Err(HostError::file("read the current value", path)(error)),
         },
         Step::AddFile { path, .. } => configuration::look(path).map(Before::File),
         Step::AddHugePages { .. } => {
-            // Those of other runs are among them: the journal knows how many.
+            // The count includes pages of other runs; the journal subtracts them.
             hugepages::count(Path::new("/")).map(|of_nobody| Before::HugePages { of_nobody, is_added: false })
         }
         Step::AddDirectory { path } => free(!fs::exists(path).unwrap_or(true), step.object()),
@@ -94,14 +94,14 @@ fn free(is_free: bool, object: String) -> Result<Before, HostError> {
 
 fn link_is_free(namespace: Option<&str>, name: &str) -> Result<(), HostError> {
     if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0', '%', ':']) {
-        let expected = "expected a link's: 1 to 15 bytes without `/`, `:`, `%` and blanks";
+        let expected = "expected a link name of 1 to 15 bytes without `/`, `:`, `%` or blanks";
         return Err(HostError::Name { name: name.into(), expected });
     }
     let taken = find_link(namespace, name)?.is_some();
     free(!taken, format!("{}:{name}", namespace.unwrap_or("host"))).map(|_| ())
 }
 
-/// Does a step that [`look`] allowed.
+/// Applies a step that [`look`] has accepted.
 pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
     match step {
         Step::PrepareNamespaces => namespace::prepare_folder(),
@@ -136,7 +136,7 @@ pub(crate) fn make(step: &Step, before: &Before) -> Result<(), HostError> {
             })
         }
         Step::SetGro { namespace, link, on } => {
-            with_generic(namespace.as_deref(), "switch GRO", link, |netlink| netlink.set_gro(link, *on))
+            with_generic(namespace.as_deref(), "set GRO", link, |netlink| netlink.set_gro(link, *on))
         }
         Step::SetSysctl { namespace, name, value } => set_sysctl(namespace, name, value),
         Step::DisableIpv6 { namespace } => disable_ipv6(namespace),
@@ -165,7 +165,7 @@ fn add_veth(a: &VethEnd, b: &VethEnd) -> Result<(), HostError> {
     })
 }
 
-/// The sysctls of a namespace are seen by a thread that is inside.
+/// Runs in a thread inside the namespace, because only such a thread sees the namespace's sysctls.
 fn disable_ipv6(name: &str) -> Result<(), HostError> {
     namespace::inside(Some(name), || {
         for which in ["all", "default"] {
@@ -187,8 +187,8 @@ fn set_sysctl(namespace: &str, name: &str, value: &str) -> Result<(), HostError>
     written.map_err(HostError::system("set the sysctl", format!("{namespace}:{name}")))
 }
 
-/// The value of a file as it would be written. Some files of /sys are read as a choice, `always [madvise] never`, and take the chosen
-/// word alone.
+/// Converts a file's content to the value to write back. Some files in /sys show all choices, as in `always
+/// [madvise] never`, but accept only the selected word.
 fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
     let text = text.trim_end_matches('\n');
     let is_choice = path.components().any(|part| part.as_os_str() == "sys") && !text.contains('\n');
@@ -196,16 +196,16 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
     chosen.filter(|chosen| is_choice && !chosen.contains(' ')).unwrap_or(text)
 }
 
-/// What undoing a step tells besides success.
+/// Outcome of undoing a step.
 #[derive(Debug, Default)]
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// What was left as it is, and why.
+    /// What was left unchanged, and why.
     pub remark: Option<String>,
 }
 
-/// Undoes a step. `of_others`: how many huge pages other runs have added.
+/// Undoes a step. `of_others` is the number of huge pages that other runs have added.
 pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepUndone, HostError> {
     let mut undone = StepUndone::default();
     match (step, before) {
@@ -249,7 +249,7 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
         (Step::AddHugePages { pages }, before) => {
             let (of_nobody, is_certain) = match before {
                 Before::HugePages { of_nobody, is_added } => (*of_nobody, *is_added),
-                // Of a version that did not count them.
+                // Written by a version that did not count them.
                 _ => (0, true),
             };
             let added = hugepages::Added { pages: *pages, of_nobody, is_certain, of_others };
@@ -258,13 +258,13 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
         (Step::AddTraceInstance { name }, _) => tracefs::remove(name)?,
         (Step::AddContainer { container }, _) => undone.killed = deploy::remove(container)?,
         (Step::MoveTasks { from, to, .. }, _) if to.is_dir() => tasks::move_all(to, from, &[])?,
-        // What is set inside a namespace of the run goes with the namespace.
+        // Settings inside a namespace of the run disappear with the namespace.
         _ => {}
     }
     Ok(undone)
 }
 
-/// Removes a folder; a program that was killed leaves its sockets there.
+/// Removes a folder, and any sockets that a killed program left in it.
 fn remove_folder(path: &Path) -> io::Result<()> {
     let removed = fs::remove_dir(path);
     if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
@@ -304,11 +304,11 @@ fn restore_gro(namespace: Option<&str>, link: &str, on: bool) -> Result<(), Host
     {
         return Ok(());
     }
-    gone_is_fine(with_generic(namespace, "switch GRO back", link, |netlink| netlink.set_gro(link, on)))
+    gone_is_fine(with_generic(namespace, "restore GRO", link, |netlink| netlink.set_gro(link, on)))
 }
 
-/// Whether a namespace is there: a name without a namespace is what a run leaves that is killed
-/// before it mounts.
+/// Whether a namespace is mounted under this name. A run that is killed between creating the name and
+/// mounting the namespace leaves a name without a namespace.
 fn is_mounted(name: &str) -> Result<bool, HostError> {
     match Namespace::new(name)?.inside(|| ()) {
         Ok(()) => Ok(true),
@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_names_are_checked_before_the_kernel_sees_them() {
+    fn rejects_invalid_and_existing_link_names() {
         for wrong in ["", "a-name-of-16-byte", "a/b", "a b"] {
             assert!(matches!(link_is_free(None, wrong), Err(HostError::Name { .. })), "{wrong:?}");
         }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_choice_the_chosen_word_is_written_back() {
+    fn writes_back_only_the_selected_word_of_a_choice() {
         let value = |path: &str, text| written_value(Path::new(path), text).to_owned();
         assert_eq!(
             value("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
@@ -370,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn sockets_go_with_their_folder_and_files_do_not() {
+    fn removes_folder_with_sockets_but_not_with_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("sockets");
         let step = Step::AddDirectory { path: path.clone() };
         make(&step, &Before::Nothing).expect("made");
         std::os::unix::net::UnixListener::bind(path.join("to1")).expect("a socket");
-        fs::write(path.join("file"), "somebody's").expect("written");
-        undo(&step, &Before::Nothing, 0).expect_err("somebody's file is in it");
+        fs::write(path.join("file"), "not ours").expect("written");
+        undo(&step, &Before::Nothing, 0).expect_err("another program's file is in it");
         assert!(path.join("file").exists() && !path.join("to1").exists());
         fs::remove_file(path.join("file")).expect("removed");
         undo(&step, &Before::Nothing, 0).expect("empty");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn undoing_what_is_not_there_is_no_error() {
+    fn undoing_missing_object_succeeds() {
         let folder = tempfile::tempdir().expect("a folder");
         let step = Step::AddDirectory { path: folder.path().join("none") };
         undo(&step, &Before::Nothing, 0).expect("nothing to do");

@@ -1,5 +1,5 @@
-//! Who measures on a core: one run at a time. A claim is a listening socket under an abstract name, so
-//! it needs no file, and the kernel takes it back when the process dies, however it dies.
+//! Exclusive use of a core for one run at a time. A claim is a listening socket with an abstract name: it
+//! needs no file, and the kernel releases it when the process exits, even after SIGKILL.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ impl CoreClaim {
     /// Claims a core for this process.
     ///
     /// # Errors
-    /// [`HostError::Busy`] names the process that holds it.
+    /// Returns [`HostError::Busy`], with the process that holds the claim, if the core is already claimed.
     pub fn take(core: u32) -> Result<Self, HostError> {
         let doing = "claim";
         let object = || format!("core {core}");
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_is_claimed_once() {
-        // No machine that tests run on has a core of this number.
+    fn core_can_be_claimed_only_once() {
+        // A core number that no test machine has.
         let claim = CoreClaim::take(60_001).expect("a free core");
         let error = CoreClaim::take(60_001).expect_err("claimed").to_string();
         assert!(error.contains(&format!("another run, process {}", std::process::id())), "{error}");

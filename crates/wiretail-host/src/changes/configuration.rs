@@ -1,4 +1,4 @@
-//! Files of configuration: put in their place whole, and what stood there put back.
+//! Configuration files: installed as a whole, with the previous file restored on undo.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 
-/// How a place was before a file was put there.
+/// State of a path before a file was installed there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileBefore {
-    /// The file that stood there; none where there was none.
+    /// Content of the previous file; `None` if there was none.
     text: Option<String>,
-    /// Folders that were not there, the outermost first.
+    /// Missing parent folders, outermost first.
     folders: Vec<PathBuf>,
 }
 
-/// Looks at the place.
+/// Reads the state of a path.
 ///
 /// # Errors
-/// [`HostError::System`] where something stands there that is no text, or can't be read.
+/// Returns [`HostError::System`] if an existing file is not text or cannot be read.
 pub(crate) fn look(path: &Path) -> Result<FileBefore, HostError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(HostError::file("read what stands there", path)(error)),
+        Err(error) => return Err(HostError::file("read the existing file", path)(error)),
     };
     let missing = path.ancestors().skip(1).take_while(|folder| !folder.exists());
     let mut folders: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
@@ -34,12 +34,12 @@ pub(crate) fn look(path: &Path) -> Result<FileBefore, HostError> {
     Ok(FileBefore { text, folders })
 }
 
-/// Puts a file there: whole, or not at all.
+/// Installs a file atomically.
 ///
 /// # Errors
-/// [`HostError::System`] where it can't be written.
+/// Returns [`HostError::System`] if the file cannot be written.
 pub(crate) fn put(path: &Path, text: &str) -> Result<(), HostError> {
-    replace(path, text).map_err(HostError::file("put the file", path))
+    replace(path, text).map_err(HostError::file("write the file", path))
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -56,26 +56,27 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }
 
-/// Where a file is written before it is moved to its place.
+/// Path of the temporary file that is renamed to `path`.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".wiretail-new");
     name.into()
 }
 
-/// Puts back what stood there. A file that somebody has changed since is left, and that is said.
+/// Restores the previous file. A file that was changed after it was installed is not touched; a remark
+/// reports it.
 ///
 /// # Errors
-/// [`HostError::System`] where it can't be written or removed.
+/// Returns [`HostError::System`] if the file cannot be written or removed.
 pub(crate) fn put_back(path: &Path, ours: &str, before: &FileBefore) -> Result<Option<String>, HostError> {
-    gone(fs::remove_file(beside(path))).map_err(HostError::file("remove what was not finished", path))?;
+    gone(fs::remove_file(beside(path))).map_err(HostError::file("remove the unfinished file of", path))?;
     let present = fs::read_to_string(path).ok();
     if present == before.text {
         remove_folders(before);
         return Ok(None);
     }
     if present.as_ref().is_some_and(|text| text != ours) {
-        return Ok(Some(format!("{} was changed by somebody since, and is left as it is", path.display())));
+        return Ok(Some(format!("{} was changed after it was installed; not restored", path.display())));
     }
     match &before.text {
         Some(text) => put(path, text)?,
@@ -85,7 +86,7 @@ pub(crate) fn put_back(path: &Path, ours: &str, before: &FileBefore) -> Result<O
     Ok(None)
 }
 
-/// Those that hold somebody else's files by now stay.
+/// Removes the created folders, except those that now contain other files.
 fn remove_folders(before: &FileBefore) {
     for folder in before.folders.iter().rev() {
         let _ = fs::remove_dir(folder);
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stood_there_is_put_back() {
+    fn restores_previous_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let (old, new) = (folder.path().join("old.conf"), folder.path().join("a/b/new.conf"));
         fs::write(&old, "theirs\n\n").expect("written");
@@ -120,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_goes_and_what_somebody_changed_stays() {
+    fn removes_unfinished_file_but_keeps_edited_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a/x.conf");
         let before = look(&path).expect("looked at");
-        // Killed before the file was moved to its place.
+        // Simulates a kill before the rename.
         fs::create_dir(folder.path().join("a")).expect("made");
         fs::write(beside(&path), "ou").expect("written");
         assert_eq!(put_back(&path, "ours", &before).expect("put back"), None);
@@ -132,6 +133,6 @@ mod tests {
         put(&path, "ours").expect("put");
         fs::write(&path, "edited").expect("written");
         let remark = put_back(&path, "ours", &before).expect("left").expect("a remark");
-        assert!(remark.contains("left as it is") && path.exists(), "{remark}");
+        assert!(remark.contains("not restored") && path.exists(), "{remark}");
     }
 }

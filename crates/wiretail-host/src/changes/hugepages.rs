@@ -1,9 +1,11 @@
-//! Huge pages of the default size (admin-guide/mm/hugetlbpage.rst): more of them, beside those that others have. What
-//! is undone is the difference: other programs, other runs too, may reserve some and give them back meanwhile.
+//! Huge pages of the default size (admin-guide/mm/hugetlbpage.rst), reserved in addition to existing ones.
+//! Undoing subtracts the number that was added, because other programs and runs may reserve and release huge
+//! pages in the meantime.
 //!
-//! Nobody can see whose a page is. So the journal says what the machine had besides all runs before they were added, and when they
-//! were. Of a run that was killed in between it is told by that number whether they were: `of_nobody + pages` are there, besides those
-//! of other runs. Where it can't be told they are left, and that is said.
+//! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
+//! belonged to no run before the addition, and notes when the addition is complete. If a run was killed in
+//! between, that number decides whether its pages were added: `of_nobody + pages` must exist besides the
+//! pages of other runs. If this is undecidable, the pages are kept and a remark reports it.
 
 use std::fs;
 use std::path::Path;
@@ -11,20 +13,20 @@ use std::path::Path;
 use crate::error::HostError;
 use crate::files::write_value;
 
-/// How many there are.
+/// Number of huge pages.
 const ALL: &str = "proc/sys/vm/nr_hugepages";
 /// Makes the kernel move used memory together (admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
-/// How many there are.
+/// Reads the number of huge pages.
 ///
 /// # Errors
-/// [`HostError::System`] where the kernel has none at all.
+/// Returns [`HostError::System`] if the kernel does not support huge pages.
 pub(crate) fn count(root: &Path) -> Result<u64, HostError> {
     let path = root.join(ALL);
     let text =
         fs::read_to_string(&path).map_err(HostError::file("read the number of huge pages in", &path))?;
-    // What the kernel writes is a number.
+    // The kernel always writes a number here.
     Ok(text.trim().parse().unwrap_or(0))
 }
 
@@ -33,17 +35,17 @@ fn set(root: &Path, pages: u64) -> Result<(), HostError> {
     write_value(&path, &pages.to_string()).map_err(HostError::file("set the number of huge pages in", &path))
 }
 
-/// Adds so many. The kernel accepts any number, and finds fewer where its memory is in pieces: then they are put
-/// together, and it is told once more.
+/// Adds this many pages. The kernel accepts any number, but allocates fewer pages if memory is fragmented. In
+/// this case, memory is compacted and the number is written once more.
 ///
 /// # Errors
-/// [`HostError::NoHugePages`] where it still finds fewer, and none is added then; [`HostError::System`] where it has
-/// none at all.
+/// Returns [`HostError::NoHugePages`], with no page added, if the kernel still allocates fewer. Returns
+/// [`HostError::System`] if the kernel does not support huge pages.
 pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
     let before = count(root)?;
     set(root, before + pages)?;
     if count(root)? < before + pages {
-        // Not every kernel can do this, and the next step may do without.
+        // Optional: some kernels do not support compaction, and the retry may succeed without it.
         let _ = write_value(&root.join(COMPACT), "1");
         set(root, before + pages)?;
     }
@@ -55,37 +57,37 @@ pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
     Ok(())
 }
 
-/// How an addition that is to be undone stands.
+/// An addition that is to be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Added {
-    /// So many were to be added.
+    /// Number of pages that were to be added.
     pub pages: u64,
-    /// Pages that no run had added, when they were counted before.
+    /// Number of pages that belonged to no run before the addition.
     pub of_nobody: u64,
-    /// Whether they were added; else perhaps.
+    /// Whether the addition is known to be complete. If false, the run may have been killed before it.
     pub is_certain: bool,
-    /// Pages that other runs have by now.
+    /// Number of pages that other runs have added.
     pub of_others: u64,
 }
 
-/// Takes away what was added, and nothing else; says what it leaves.
+/// Removes the added pages and no others. Returns a remark if it keeps pages.
 ///
 /// # Errors
-/// [`HostError::System`] where the kernel refuses.
+/// Returns [`HostError::System`] if the kernel rejects the new number.
 pub(crate) fn remove(root: &Path, added: Added) -> Result<Option<String>, HostError> {
     let Added { pages, of_nobody, is_certain, of_others } = added;
     let present = count(root)?;
     let more = present.saturating_sub(of_nobody.saturating_add(of_others));
     if !is_certain && more < pages {
         let remark =
-            || format!("{more} huge pages that may be of a run that was killed are left: {present} in all");
+            || format!("keeping {more} huge pages that a killed run may have added: {present} in total");
         return Ok((more > 0).then(remark));
     }
     match present.checked_sub(pages) {
         Some(rest) => set(root, rest).map(|()| None),
-        // Who has set such a number did not count these.
+        // The number was set by another program that did not count these pages.
         None => {
-            Ok(Some(format!("somebody has set the number of huge pages to {present} since, and it is left")))
+            Ok(Some(format!("the number of huge pages was set to {present} by another program; not changed")))
         }
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reserve_meanwhile_is_theirs() {
+    fn keeps_pages_reserved_by_others() {
         let folder = machine(10);
         let root = folder.path();
         let is = |pages| assert_eq!(count(root).expect("a number"), pages);
@@ -117,16 +119,16 @@ mod tests {
         is(14);
         assert_eq!(remove(root, certain(4)).expect("taken away"), None);
         is(10);
-        // Somebody has set another number, with or without these.
+        // Another program has set a lower number.
         let remark = remove(root, certain(100)).expect("left").expect("a remark");
-        assert!(remark.contains("set the number of huge pages to 10"), "{remark}");
+        assert!(remark.contains("was set to 10"), "{remark}");
         is(10);
     }
 
-    /// A run is killed at each point of its addition; another one adds as many or fewer before, between or after, and ends before it
-    /// is cleaned or not; a program that is no run may have taken some.
+    /// Kills a run at each point of its addition. Another run adds as many pages or fewer, before or after
+    /// it, and has ended before the cleaning or not.
     #[test]
-    fn a_run_that_was_killed_gives_back_what_it_took_and_no_more() {
+    fn cleaning_killed_run_removes_exactly_its_pages() {
         for was_added in [false, true] {
             for is_certain in [false, true] {
                 for (others, comes_first, has_ended) in [
@@ -168,16 +170,16 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_somebody_elses_is_left_and_said() {
+    fn keeps_and_reports_pages_of_unknown_owner() {
         let folder = machine(110);
         let added = Added { pages: 256, of_nobody: 10, is_certain: false, of_others: 0 };
         let remark = remove(folder.path(), added).expect("left").expect("a remark");
-        assert!(remark.starts_with("100 huge pages that may be of a run"), "{remark}");
+        assert!(remark.starts_with("keeping 100 huge pages that a killed run"), "{remark}");
         assert_eq!(count(folder.path()).expect("counted"), 110);
     }
 
     #[test]
-    fn a_kernel_without_huge_pages_is_told() {
+    fn reports_kernel_without_huge_pages() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = add(folder.path(), 1).expect_err("no file").to_string();
         assert!(error.contains("nr_hugepages"), "{error}");

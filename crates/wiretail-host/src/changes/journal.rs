@@ -1,12 +1,13 @@
-//! The journal of a run: what it is about to change is on disk before it is changed.
+//! The journal of a run. Every change is on disk before it is made.
 //!
-//! One file a run, `DIR/RUN.jsonl`. The first line says whose it is; each further line is a step with
-//! what was there before, written and synced *before* the step is done. A line without its end was
-//! never synced, so its step was never begun. Undoing goes from the last line to the first, is
-//! idempotent, and removes the file when all is undone.
+//! Each run has one file, `DIR/RUN.jsonl`. The first line identifies the run and its owner. Each further line
+//! holds a step and the state before it; the line is written and synced *before* the step is applied. A line
+//! without a newline was never synced, so its step was never started. Undoing goes from the last line to the
+//! first, is idempotent, and removes the file once all steps are undone.
 //!
-//! The file is locked (flock) as long as its run lives: the kernel lets go of the lock when the run
-//! dies, however it dies. That and the owner's number and start time tell a dead run from a living one.
+//! The file is locked (flock) while its run is alive. The kernel releases the lock when the run exits, even
+//! after SIGKILL. The lock, together with the owner's PID and start time, distinguishes a dead run from a
+//! living one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,15 +21,14 @@ use crate::error::HostError;
 use crate::processes::Owner;
 use crate::step::{Plan, Step};
 
-/// Where the journals are unless told otherwise.
+/// Default folder for journals.
 pub const JOURNAL_FOLDER: &str = "/run/wiretail";
-/// Where the journal of what is to stay is: on disk, and out of reach for `wiretail clean`.
+/// Folder for the journal of permanent changes: on disk, and ignored by `wiretail clean`.
 pub const KEPT_FOLDER: &str = "/var/lib/wiretail/host";
-/// Of the lines below.
+/// Format version of the journal.
 pub(crate) const FORMAT: u32 = 1;
 pub(crate) const EXTENSION: &str = "jsonl";
 
-/// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
@@ -37,31 +37,32 @@ pub(crate) struct Header {
     pub owner: Owner,
 }
 
-/// Every further line.
+/// Any further line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
-    /// About to be done.
+    /// This step is about to be applied.
     Step { step: Step, before: Before },
-    /// The line before was not done at all, and must not be undone: somebody else had the name, or the memory.
+    /// The previous step was not applied and must not be undone: the name was in use, or memory was
+    /// insufficient.
     NotDone,
-    /// The line before was done. Only steps say so of which nobody could see it afterwards.
+    /// The previous step was applied. Written only for steps that leave no distinguishable trace on the host.
     Done,
 }
 
-/// What [`Journal::undo_all`] did.
+/// Result of [`Journal::undo_all`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// How many steps.
+    /// Number of steps undone.
     pub steps: usize,
-    /// Processes that were still inside a namespace of the run, and were killed.
+    /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
-    /// What was left as it is, and why.
+    /// What was left unchanged, and why.
     pub remarks: Vec<String>,
 }
 
-/// The journal of this run. Dropping it undoes all steps, unless it is [kept](Journal::keep); what then fails is left to
-/// `wiretail clean`.
+/// The journal of this run. Dropping it undoes all steps unless it is [kept](Journal::keep). Steps that fail
+/// to undo remain for `wiretail clean`.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -72,10 +73,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts the journal of a run of that name in `folder`, which is made if it is not there.
+    /// Starts the journal of a run in `folder`, which is created if necessary.
     ///
     /// # Errors
-    /// [`HostError::Exists`] if a run of that name left or has a journal; [`HostError::System`] if the
+    /// Returns [`HostError::Exists`] if a journal of this name exists, and [`HostError::System`] if the
     /// folder cannot be written.
     pub fn create(folder: &Path, run: &str) -> Result<Self, HostError> {
         let path = folder.join(run).with_extension(EXTENSION);
@@ -85,19 +86,19 @@ impl Journal {
         })?;
         let mut journal = Journal { path, file, run: run.into(), steps: Vec::new(), is_kept: false };
         journal.append(&Header { format: FORMAT, run: run.into(), owner: Owner::current() })?;
-        // So that the name is on disk too.
+        // Syncs the directory entry of the file as well.
         let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
         sync(folder).map_err(HostError::file("sync", folder))?;
-        // And those of folders that were made for it; others may not be ours to open.
+        // Syncs the entries of folders that were just created. Failures are ignored: this process may lack
+        // permission to open the parents.
         folder.ancestors().skip(1).take(2).for_each(|folder| drop(sync(folder)));
         Ok(journal)
     }
 
-    /// Starts a journal under a name that no other run has: `wt-PID-N`, at most 12 bytes, the process
-    /// number in base 36.
+    /// Starts a journal under a unique name: `wt-PID-N`, at most 12 bytes, with the PID in base 36.
     ///
     /// # Errors
-    /// As [`Journal::create`].
+    /// Same as [`Journal::create`].
     pub fn create_unique(folder: &Path) -> Result<Self, HostError> {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let mut number = 0;
@@ -110,31 +111,32 @@ impl Journal {
         }
     }
 
-    /// Takes over what a dead run left. The file must be locked by the caller.
+    /// Takes over the journal of a dead run. The caller must hold the lock on the file.
     pub(crate) fn adopt(path: PathBuf, file: File, run: String, steps: Vec<(Step, Before)>) -> Self {
         Journal { path, file, run, steps, is_kept: false }
     }
 
-    /// Leaves the steps done when this process ends. The journal stays: [`clean`](crate::clean) of its folder undoes them, whenever.
+    /// Keeps the changes when this process ends. The journal stays: [`clean`](crate::clean) on its folder
+    /// undoes the steps at any later time.
     pub fn keep(mut self) {
         self.is_kept = true;
     }
 
-    /// Name of the run; start the names of its namespaces with it.
+    /// Name of the run. The names of its namespaces must start with it.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The file.
+    /// Path of the journal.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes a step down, then does it.
+    /// Records a step, then applies it.
     ///
     /// # Errors
-    /// What was wrong with the step, or with writing it down. A step that failed is undone with the
-    /// others, as far as it came.
+    /// Returns an error if the step cannot be recorded or applied. A step that failed halfway is undone with
+    /// the others.
     pub fn apply(&mut self, step: &Step) -> Result<(), HostError> {
         let _alone = self.alone(step)?;
         let before = self.before_all_runs(apply::look(step)?);
@@ -157,7 +159,8 @@ impl Journal {
         done
     }
 
-    /// Holds other runs off while this one counts huge pages and adds or removes its own: until what is returned is dropped.
+    /// Locks out other runs while this one counts huge pages and adds or removes its own. Dropping the
+    /// returned file releases the lock.
     fn alone(&self, step: &Step) -> Result<Option<File>, HostError> {
         let Some(folder) = self.path.parent().filter(|_| matches!(step, Step::AddHugePages { .. })) else {
             return Ok(None);
@@ -170,7 +173,7 @@ impl Journal {
         lock(folder).map_err(HostError::file("lock", folder))
     }
 
-    /// How many huge pages other runs have added.
+    /// Number of huge pages that other runs have added.
     fn pages_of_others(&self) -> u64 {
         let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
         let others = entries.flatten().map(|entry| entry.path()).filter(|path| *path != self.path);
@@ -183,8 +186,8 @@ impl Journal {
         pages.fold(0, u64::saturating_add)
     }
 
-    /// The folder of namespaces is what runs share. The first one finds it as it was before all of
-    /// them; the others take that over, so that the last one to end puts it back.
+    /// All runs share the folder of namespaces. The first run records its original state; later runs copy
+    /// that state, so that the last run to end restores it.
     fn before_all_runs(&self, before: Before) -> Before {
         if let Before::HugePages { of_nobody, is_added } = before {
             return Before::HugePages {
@@ -206,19 +209,19 @@ impl Journal {
         Before::Folder(state)
     }
 
-    /// Does all steps of a plan, up to the first that fails.
+    /// Applies the steps of a plan and stops at the first failure.
     ///
     /// # Errors
-    /// As [`Journal::apply`].
+    /// Same as [`Journal::apply`].
     pub fn apply_all(&mut self, plan: &Plan) -> Result<(), HostError> {
         plan.steps().iter().try_for_each(|step| self.apply(step))
     }
 
-    /// Undoes all steps, the last one first, and removes the journal. A step that cannot be undone
-    /// does not keep the others from it; it stays in the journal.
+    /// Undoes all steps in reverse order and removes the journal. If a step cannot be undone, it stays in the
+    /// journal and the remaining steps are still undone.
     ///
     /// # Errors
-    /// [`HostError::NotUndone`] with all that failed.
+    /// Returns [`HostError::NotUndone`] with all failures.
     pub fn undo_all(&mut self) -> Result<Undone, HostError> {
         let mut undone = Undone::default();
         let mut left = Vec::new();
@@ -250,14 +253,14 @@ impl Journal {
         Ok(undone)
     }
 
-    /// Removes the file, and the folder if it was the last one.
+    /// Removes the file, and the folder if it is now empty.
     fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         if let Some(folder) = self.path.parent() {
-            // Fails while others have journals there, or somebody put something else there.
+            // Fails if the folder contains other files.
             let _ = fs::remove_dir(folder);
         }
         Ok(())
@@ -270,7 +273,7 @@ impl Journal {
         let written = self.file.metadata().and_then(|metadata| {
             let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
             if written.is_err() {
-                // The disk is full, perhaps: half a line must not stand before the next one.
+                // Possibly a full disk. A partial line must not precede the next one.
                 self.file.set_len(metadata.len())?;
             }
             written
@@ -282,13 +285,13 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.is_kept {
-            // An error has nobody to go to; the journal stays, and `clean` finds it.
+            // Drop cannot return an error. The journal stays, and `clean` finds it.
             let _ = self.undo_all();
         }
     }
 }
 
-/// What every name of a run of process `pid` starts with.
+/// Prefix of all names of a run of process `pid`.
 pub fn name_prefix(pid: u32) -> String {
     let mut digits = Vec::new();
     let mut rest = pid;
@@ -302,8 +305,8 @@ pub fn name_prefix(pid: u32) -> String {
     format!("wt-{}-", digits.iter().rev().collect::<String>())
 }
 
-/// A new file under its lock. Between the two, `clean` may take it for an empty one that a dead run
-/// left, and another run may remove the folder after its last journal: then once more.
+/// Creates a file and locks it. Between the two steps, `clean` may mistake it for the empty file of a dead
+/// run, or another run may remove the folder with its last journal. Both cases are retried.
 fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     for _ in 0..100 {
         fs::create_dir_all(folder)?;
@@ -319,10 +322,10 @@ fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// A journal that was read: none for a file whose run died before it changed anything.
+/// Content of a journal; `None` for a file of a run that died before it changed anything.
 pub(crate) type Content = Option<(Header, Vec<(Step, Before)>)>;
 
-/// Reads a journal. What follows the last end of line was never synced and is left out.
+/// Parses a journal. Bytes after the last newline were never synced and are ignored.
 pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
     let text = fs::read(path).map_err(HostError::file("read", path))?;
     let synced = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -336,7 +339,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, HostError> {
     };
     let header: Header = serde_json::from_slice(first).map_err(|error| fault(0, error.to_string()))?;
     if header.format != FORMAT {
-        return Err(fault(0, format!("a journal of format {}", header.format)));
+        return Err(fault(0, format!("journal format {}", header.format)));
     }
     let mut steps = Vec::new();
     for (number, line) in lines {
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_restored_in_reverse() {
+    fn undoes_steps_in_reverse_order() {
         let folder = tempfile::tempdir().expect("a folder");
         let setting = folder.path().join("setting");
         fs::write(&setting, "one\n").expect("written");
@@ -383,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_undoes() {
+    fn drop_undoes_all_steps() {
         let folder = tempfile::tempdir().expect("a folder");
         let setting = folder.path().join("setting");
         fs::write(&setting, "one\n").expect("written");
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_done_and_written_down() {
+    fn keep_leaves_changes_and_journal() {
         let folder = tempfile::tempdir().expect("a folder");
         let setting = folder.path().join("setting");
         fs::write(&setting, "one\n").expect("written");
@@ -408,22 +411,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_undone_stays_written_down() {
+    fn failed_undo_stays_in_journal() {
         let folder = tempfile::tempdir().expect("a folder");
         let made = folder.path().join("made");
         let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
         journal.apply(&Step::AddDirectory { path: made.clone() }).expect("made");
-        fs::write(made.join("somebody-else's"), "").expect("written");
+        fs::write(made.join("not-ours"), "").expect("written");
         let error = journal.undo_all().expect_err("not empty");
         assert!(error.to_string().contains("1 of its steps could not be undone"), "{error}");
         assert!(journal.path().exists());
-        fs::remove_file(made.join("somebody-else's")).expect("removed");
+        fs::remove_file(made.join("not-ours")).expect("removed");
         assert_eq!(journal.undo_all().expect("undone").steps, 1);
         assert!(!journal.path().exists());
     }
 
     #[test]
-    fn what_exists_is_not_taken_and_not_removed() {
+    fn existing_objects_are_neither_taken_nor_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let journals = folder.path().join("journals");
         let mut journal = Journal::create_unique(&journals).expect("a journal");
@@ -435,18 +438,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_allowed_where_said() {
+    fn may_refuse_tolerates_missing_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("none");
         let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
         assert!(journal.apply(&write(&path, "1")).is_err());
         let step = Step::WriteFile { path: path.clone(), value: "1".into(), may_refuse: true };
-        journal.apply(&step).expect("left alone");
+        journal.apply(&step).expect("skipped");
         assert!(!path.exists());
     }
 
     #[test]
-    fn the_last_run_puts_the_shared_folder_back() {
+    fn last_run_restores_shared_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut first = Journal::create_unique(folder.path()).expect("a journal");
         let second = Journal::create_unique(folder.path()).expect("a journal");
@@ -458,9 +461,9 @@ mod tests {
         assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
     }
 
-    /// Of each run only what is certain, whatever line it was killed behind.
+    /// Only pages that were certainly added count, whichever line a run was killed after.
     #[test]
-    fn huge_pages_of_other_runs_are_known() {
+    fn counts_huge_pages_of_other_runs() {
         let folder = tempfile::tempdir().expect("a folder");
         let counting = Journal::create(folder.path(), "wt-1-0").expect("a journal");
         let mut adding = Journal::create(folder.path(), "wt-2-0").expect("a journal");
@@ -478,14 +481,14 @@ mod tests {
         adding.append(&line).expect("written");
         adding.append(&Line::NotDone).expect("written");
         assert_eq!(counting.pages_of_others(), 256);
-        // Who holds the lock is alone, and it goes with what holds it.
+        // The lock is exclusive and is released with its file.
         let step = Step::AddHugePages { pages: 1 };
         drop(counting.alone(&step).expect("locked").expect("a lock"));
         drop(counting.alone(&step).expect("once more"));
     }
 
     #[test]
-    fn torn_lines_are_left_out_and_wrong_ones_named() {
+    fn ignores_torn_lines_and_reports_invalid_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut journal = Journal::create(folder.path(), "wt-1-0").expect("a journal");
         journal.apply(&Step::AddDirectory { path: folder.path().join("set") }).expect("made");
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short() {
+    fn run_names_have_at_most_12_bytes() {
         assert_eq!(name_prefix(0), "wt-0-");
         assert_eq!(name_prefix(36 * 36 + 10), "wt-10a-");
         assert!(name_prefix(4_194_304).len() + 3 <= 12);

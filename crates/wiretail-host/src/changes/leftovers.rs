@@ -1,4 +1,4 @@
-//! What dead runs left, and putting it back: `wiretail clean`.
+//! Changes left by dead runs, and undoing them: `wiretail clean`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,50 +12,47 @@ use crate::changes::journal::{self, EXTENSION, Header, Journal, Undone};
 use crate::error::HostError;
 use crate::step::Step;
 
-/// How long the children of a dead run may take to die.
+/// Upper bound on the time that children of a dead run take to exit.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of a run whose journal is there.
+/// State of a run that has a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverState {
-    /// It runs: its journal is locked, or its process is there. Not touched.
+    /// The run is alive: its journal is locked or its process exists. `clean` does not touch it.
     Living,
-    /// It died without undoing.
+    /// The run died without undoing its changes.
     Dead,
-    /// It died before the machine was started again: only names on disk can be left of it.
+    /// The run died before a reboot. Only files on disk can be left of it.
     BeforeReboot,
-    /// The journal cannot be read, and why.
+    /// The journal cannot be parsed, for this reason.
     Unreadable(String),
 }
 
-/// A run whose journal is there.
+/// A run that has a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// Name of the run.
     pub run: String,
-    /// Its journal.
     pub journal: PathBuf,
-    /// Whether it lives.
     pub state: LeftoverState,
-    /// What it changed, or was about to.
+    /// Steps that the run applied or was about to apply.
     pub steps: Vec<Step>,
 }
 
-/// What [`clean`] did.
+/// Result of [`clean`].
 #[derive(Debug, Default)]
 pub struct CleanReport {
-    /// Runs of which nothing is left, with what was undone; of a dry run, what would be.
+    /// Cleaned runs and what was undone; in a dry run, what would be undone.
     pub cleaned: Vec<(Leftover, Undone)>,
-    /// Runs that live, and were not touched.
+    /// Living runs. They were not touched.
     pub living: Vec<Leftover>,
-    /// What failed. Its journals are kept.
+    /// Failures. The journals involved are kept.
     pub faults: Vec<HostError>,
 }
 
-/// The runs that have a journal in `folder`, living or dead. Changes nothing.
+/// Lists the runs that have a journal in `folder`, dead or alive. Changes nothing.
 ///
 /// # Errors
-/// [`HostError::System`] if the folder is there and cannot be read.
+/// Returns [`HostError::System`] if the folder exists and cannot be read.
 pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>, HostError> {
     let mut found = Vec::new();
     for path in journals(folder)? {
@@ -66,12 +63,12 @@ pub fn leftovers(folder: &Path) -> Result<Vec<Leftover>, HostError> {
     Ok(found)
 }
 
-/// Undoes what dead runs left in `folder`; living ones are not touched. With `dry_run` only says what
-/// would be undone.
+/// Undoes the changes that dead runs left in `folder`. Living runs are not touched. With `dry_run`, only
+/// reports what would be undone.
 ///
 /// # Errors
-/// [`HostError::System`] if the folder is there and cannot be read. What goes wrong with one run is in
-/// the report, and does not keep the others from being cleaned.
+/// Returns [`HostError::System`] if the folder exists and cannot be read. A failure with one run is added to
+/// the report and does not prevent the cleaning of other runs.
 pub fn clean(folder: &Path, dry_run: bool) -> Result<CleanReport, HostError> {
     let mut report = CleanReport::default();
     for path in journals(folder)? {
@@ -106,13 +103,13 @@ fn clean_one(path: &Path, dry_run: bool) -> Result<Option<(Leftover, Undone)>, H
     Ok(Some((leftover, undone)))
 }
 
-/// A dead run's journal, under our lock: no other `clean` touches it now.
+/// Journal of a dead run, locked by this process so that no other `clean` touches it.
 struct Locked {
     file: File,
     steps: Vec<(Step, Before)>,
 }
 
-/// Looks at one journal: nothing if it is gone by now.
+/// Examines one journal. Returns `None` if the file no longer exists.
 fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError> {
     let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let Ok(file) = File::open(path) else { return Ok(None) };
@@ -141,9 +138,9 @@ fn examine(path: &Path) -> Result<Option<(Leftover, Option<Locked>)>, HostError>
     Ok(Some((leftover, dead.then_some(Locked { file, steps }))))
 }
 
-/// Whether nobody else holds the lock; then we do. Where the owner is gone and the lock is not, a child
-/// of it may be between fork and exec with the lock in its hands: it gets a moment to die. An owner in
-/// another PID namespace looks gone, too; its lock stays.
+/// Tries to take the lock; returns whether it succeeded. If the owner is dead but the lock is held, a child
+/// of the owner may hold it between fork and exec; the child gets a moment to exit. An owner in another PID
+/// namespace also looks dead, but its lock stays.
 fn lock(file: &File, path: &Path) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -160,7 +157,7 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
     let root = Path::new("/");
     match header {
         _ if !is_free => LeftoverState::Living,
-        // Died before it wrote whose it is, and so before it changed anything.
+        // The run died before it wrote its header, and so before it changed anything.
         None => LeftoverState::Dead,
         Some(header) if header.owner.is_alive(root) => LeftoverState::Living,
         Some(header) if !header.owner.is_of_this_boot(root) => LeftoverState::BeforeReboot,
@@ -168,8 +165,9 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
     }
 }
 
-/// Links, mounts, settings and cgroups are the kernel's and went with it. A name in `/run/netns` is a
-/// file, and stays where `/run` is on a disk; so does what was written outside of /proc and /sys.
+/// Whether the result of a step survives a reboot. Links, mounts, settings and cgroups belong to the kernel
+/// and do not. A name in `/run/netns` is a file and survives if `/run` is on a disk; so do files outside
+/// /proc and /sys.
 fn survives_reboot(step: &Step) -> bool {
     match step {
         Step::AddNamespace { .. } | Step::AddFile { .. } => true,
@@ -197,7 +195,7 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 mod tests {
     use super::*;
 
-    /// A journal as a dead run leaves it: the file copied away before the run undoes.
+    /// Creates the journal of a dead run: a copy of the file from before the run undoes its steps.
     fn dead(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
         let setting = folder.join("setting");
         fs::write(&setting, "one\n").expect("written");
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_run_left_is_undone_once() {
+    fn undoes_dead_run_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let journals = dead(folder.path(), other_start_time);
         let setting = folder.path().join("setting");
@@ -233,21 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn a_living_run_is_not_touched() {
+    fn living_run_is_not_touched() {
         let folder = tempfile::tempdir().expect("a folder");
-        // By its process, without a lock.
+        // Recognized by its process, without a lock.
         let journals = dead(folder.path(), |text| text);
         let report = clean(&journals, false).expect("looked at");
         assert_eq!((report.cleaned.len(), report.living.len()), (0, 1));
         assert_eq!(fs::read_to_string(folder.path().join("setting")).expect("read"), "two\n");
-        // By its lock.
+        // Recognized by its lock.
         let journal = Journal::create_unique(&folder.path().join("locked")).expect("a journal");
         let found = leftovers(journal.path().parent().expect("a folder")).expect("listed");
         assert_eq!((found.len(), &found[0].state), (1, &LeftoverState::Living));
     }
 
     #[test]
-    fn after_a_reboot_and_with_damage() {
+    fn handles_reboot_and_damaged_journals() {
         let folder = tempfile::tempdir().expect("a folder");
         let journals = dead(folder.path(), |text| text.replace("\"boot\":\"", "\"boot\":\"x"));
         assert_eq!(leftovers(&journals).expect("listed")[0].state, LeftoverState::BeforeReboot);
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn files_survive_a_reboot_and_the_kernels_values_do_not() {
+    fn files_survive_reboot_and_kernel_settings_do_not() {
         let value = |path: &str| Step::WriteFile { path: path.into(), value: "1".into(), may_refuse: true };
         assert!(!survives_reboot(&value("/proc/sys/vm/stat_interval")));
         assert!(!survives_reboot(&value("/sys/kernel/mm/ksm/run")));
@@ -269,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn no_folder_is_nothing_left() {
+    fn missing_folder_means_no_leftovers() {
         assert!(leftovers(Path::new("/no/such/folder")).expect("nothing").is_empty());
     }
 }

@@ -1,8 +1,10 @@
-//! Changing the host and undoing it.
+//! Applying and undoing changes of the host.
 //!
-//! - `step`: the steps and the plan, as data; `apply` carries one out and undoes it;
-//! - `journal`: write down, then do; undo in reverse; `leftovers`: what dead runs left behind;
-//! - `claim`: one run at a time on a core; `configuration`: configuration files; `hugepages`: reserving huge pages.
+//! - `apply`: applies and undoes single steps;
+//! - `journal`: records each step before it is applied, and undoes them in reverse; `leftovers`: changes of
+//!   dead runs;
+//! - `claim`: exclusive use of a core; `configuration`: configuration files; `hugepages`: reserving huge
+//!   pages.
 
 pub mod apply;
 pub mod claim;
