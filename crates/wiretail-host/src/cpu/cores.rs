@@ -1,8 +1,8 @@
-//! Cores: which are there, who gets which, and the steps that move everybody else off one.
+//! CPU cores: which ones exist, which role runs on which, and the steps that move other work off a core.
 //!
-//! A busy-polling device under test shares its core with nobody, or its worst cases are the others'.
-//! What can be moved without starting the machine again: tasks (cpuset of cgroup v1), unbound kernel
-//! workers (the workqueue's mask) and interrupts (their affinity). What belongs to a core stays.
+//! A busy-polling device under test must not share its core: otherwise its worst latencies are caused by the
+//! other work. Three things can be moved without a reboot: tasks (cpuset of cgroup v1), unbound kernel
+//! workers (the workqueue mask) and interrupts (their affinity). Per-core kernel threads stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,30 +22,28 @@ const DEFAULT_AFFINITY: &str = "/proc/irq/default_smp_affinity";
 /// The cores of a machine that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// Online, and allowed to this process.
+    /// Online cores on which this process may run.
     pub usable: CoreSet,
-    /// Of those, the ones that the kernel's command line isolates.
+    /// The usable cores that the kernel command line isolates.
     pub isolated: CoreSet,
-    /// Groups of usable cores that are threads of one physical core.
+    /// Groups of usable cores that are hardware threads of one physical core.
     pub siblings: Vec<CoreSet>,
 }
 
-/// Who runs where. On a machine with few cores several roles share one; the device under test shares
-/// its core only where there is no second one.
+/// The core of each role. On a machine with few cores, several roles share one. The device under test shares
+/// its core only if there is no second core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
-    /// Everything else: progress, writing, the system.
+    /// Everything else: progress output, writing files, the system.
     pub housekeeping: u32,
-    /// The load generator.
     pub generator: u32,
-    /// The device under test.
     pub dut: u32,
-    /// Whoever reads captures while they run.
+    /// Packets captured during a run are read on this core.
     pub timestamper: u32,
 }
 
 impl Roles {
-    /// Whether the device under test has its core for itself.
+    /// Whether no other role runs on the core of the device under test.
     pub fn is_dut_alone(&self) -> bool {
         ![self.housekeeping, self.generator, self.timestamper].contains(&self.dut)
     }
@@ -55,7 +53,7 @@ impl Cores {
     /// Reads the cores under `root` (`/`, or a recorded tree).
     ///
     /// # Errors
-    /// [`HostError::System`] if the kernel does not say which are online.
+    /// Returns [`HostError::System`] if the list of online cores cannot be read.
     pub fn read(root: &Path) -> Result<Self, HostError> {
         let folder = root.join("sys/devices/system/cpu");
         let path = folder.join("online");
@@ -68,7 +66,7 @@ impl Cores {
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let allowed = allowed.and_then(|text| CoreSet::parse(text).ok());
         let isolated = list(folder.join("isolated")).unwrap_or_default();
-        // Who is not told otherwise is not allowed on isolated cores; a thread may still be pinned there.
+        // Isolated cores are outside the default affinity, but a thread can still be pinned to them.
         let usable = match allowed {
             Some(allowed) => online.and(&allowed.or(&isolated)),
             None => online,
@@ -83,9 +81,9 @@ impl Cores {
         Ok(Cores { usable, isolated, siblings })
     }
 
-    /// Gives each role a core: housekeeping the first one that is not isolated; the others isolated
-    /// ones first, then those that share no physical core with the device under test, then the highest.
-    /// None only if no core is usable.
+    /// Assigns a core to each role. Housekeeping gets the first core that is not isolated. The other roles
+    /// prefer isolated cores, then cores that do not share a physical core with the device under test, then
+    /// the highest number. Returns `None` only if no core is usable.
     pub fn assign(&self) -> Option<Roles> {
         let shared = self.usable.without(&self.isolated);
         let housekeeping = *shared.cores().first().or(self.usable.cores().first())?;
@@ -96,8 +94,8 @@ impl Cores {
         Some(Roles { housekeeping, generator, dut, timestamper })
     }
 
-    /// Takes the best of the free cores: isolated before not, another physical core than that of
-    /// `neighbour` before the same, the highest.
+    /// Takes the best free core: an isolated one, then one on another physical core than `neighbour`, then
+    /// the highest number.
     fn take(&self, free: &mut Vec<u32>, neighbour: u32) -> Option<u32> {
         let is_sibling = |core| self.siblings.iter().any(|set| set.contains(core) && set.contains(neighbour));
         let best = free
@@ -109,12 +107,13 @@ impl Cores {
     }
 }
 
-/// The steps that move tasks, unbound kernel workers and interrupts off `quiet`, for a run of that
-/// name, read from the tree under `root`. Processes in `keep` stay where they may run on `quiet`. What
-/// the machine does not have is left out.
+/// Returns the steps that move tasks, unbound kernel workers and interrupts off the cores `quiet`. The
+/// current settings are read from the tree under `root`; `run` names the new cpuset. Processes in `keep` may
+/// stay on `quiet`. Settings that the machine does not have are skipped.
 ///
 /// # Errors
-/// [`HostError::System`] if the kernel does not say which cores are online, or if none would be left.
+/// Returns [`HostError::System`] if the list of online cores cannot be read, or if no other core would be
+/// left.
 pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<Vec<Step>, HostError> {
     let rest = rest(root, quiet)?;
     let mut steps = Vec::new();
@@ -133,20 +132,20 @@ pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<
     Ok(steps)
 }
 
-/// The cores that are left for everything else.
+/// The cores that remain for everything else.
 fn rest(root: &Path, quiet: &CoreSet) -> Result<CoreSet, HostError> {
     let rest = Cores::read(root)?.usable.without(quiet);
     if rest.is_empty() {
         let fault = std::io::Error::new(std::io::ErrorKind::InvalidInput, "no other core is left");
-        return Err(HostError::system("move everybody off", format!("cores {quiet}"))(fault));
+        return Err(HostError::system("move other work off", format!("cores {quiet}"))(fault));
     }
     Ok(rest)
 }
 
-/// Of [`quieten`] the steps that move tasks; none without cpusets of cgroup v1.
+/// Returns only those steps of [`quieten`] that move tasks; no steps without cpusets of cgroup v1.
 ///
 /// # Errors
-/// As [`quieten`].
+/// Same as [`quieten`].
 pub fn move_tasks(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<Vec<Step>, HostError> {
     let rest = rest(root, quiet)?;
     let mut steps = Vec::new();
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_share_only_where_they_must() {
+    fn roles_share_cores_only_if_necessary() {
         assert_eq!(cores("", "", &[]).assign(), None);
         assert_eq!(cores("0", "", &[]).assign(), roles(0, 0, 0, 0));
         assert_eq!(cores("0-1", "", &[]).assign(), roles(0, 0, 1, 0));
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn read_from_a_recorded_tree() {
+    fn reads_cores_from_recorded_tree() {
         let root = tree(&[
             ("sys/devices/system/cpu/online", "0-3\n"),
             ("sys/devices/system/cpu/isolated", "3\n"),
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_leaves_a_core() {
+    fn moves_tasks_workers_and_interrupts_off_core() {
         let root = tree(&[
             ("sys/devices/system/cpu/online", "0-1\n"),
             ("sys/devices/virtual/workqueue/cpumask", "3\n"),
@@ -247,6 +246,6 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         let error = quieten(root.path(), "wt-1-0", &set("0-1"), &[]).expect_err("none left").to_string();
-        assert!(error.starts_with("cores 0-1: cannot move everybody off: no other core is left"), "{error}");
+        assert!(error.starts_with("cores 0-1: cannot move other work off: no other core is left"), "{error}");
     }
 }

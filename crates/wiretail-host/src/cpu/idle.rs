@@ -1,4 +1,4 @@
-//! What a core does while nobody wants it: it sleeps, from which it takes time to wake up, or it polls.
+//! Behavior of idle cores: they either sleep, which adds a wake-up delay, or poll.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,23 +6,25 @@ use std::path::Path;
 
 use crate::error::HostError;
 
-/// Where a program says how long waking up may take (Linux, Documentation/power/pm_qos_interface.rst).
+/// File in which a program requests a maximum wake-up latency (Documentation/power/pm_qos_interface.rst of
+/// Linux).
 const REQUEST: &str = "dev/cpu_dma_latency";
-/// Idle states of the cores (Documentation/admin-guide/pm/cpuidle.rst).
+/// Folder of the cores' idle states (Documentation/admin-guide/pm/cpuidle.rst).
 const STATES: &str = "sys/devices/system/cpu";
 
-/// Keeps all cores from sleeping while it lives: idle ones poll. The kernel forgets the request with the process that made it,
-/// whatever becomes of that.
+/// Keeps all cores from sleeping while it exists: idle cores poll. The kernel drops the request when the
+/// process exits, even after SIGKILL.
 #[derive(Debug)]
 pub struct Awake {
     _request: File,
 }
 
 impl Awake {
-    /// Asks the kernel for it, below this root.
+    /// Sends the request to the kernel whose files are under `root`.
     ///
     /// # Errors
-    /// No permission; a kernel that can't be asked, or has no idle states to choose from.
+    /// Returns an error if permission is denied, or if the kernel has no such file or no idle states to
+    /// choose from.
     pub fn request(root: &Path) -> Result<Self, HostError> {
         let error = |object: &Path, next| {
             let object = object.display().to_string();
@@ -30,19 +32,19 @@ impl Awake {
         };
         let states = root.join(STATES).join("cpu0/cpuidle/state0");
         let next =
-            "the kernel has no idle states to choose from: boot with idle=poll, or say host.idle = \"sleep\"";
+            "the kernel has no idle states to choose from: boot with idle=poll, or set host.idle = \"sleep\"";
         fs::metadata(&states).map_err(error(&states, next))?;
         let path = root.join(REQUEST);
-        let next = "run as root, on a kernel with CONFIG_CPU_IDLE, or say host.idle = \"sleep\"";
+        let next = "run as root, on a kernel with CONFIG_CPU_IDLE, or set host.idle = \"sleep\"";
         let mut request = fs::OpenOptions::new().write(true).open(&path).map_err(error(&path, next))?;
-        // So many microseconds may waking up take; in the machine's byte order.
+        // The maximum wake-up latency in microseconds, in native byte order.
         request.write_all(&0_i32.to_ne_bytes()).map_err(error(&path, next))?;
         Ok(Self { _request: request })
     }
 }
 
-/// How often a core has entered a state deeper than polling since the machine was started; None where the kernel does
-/// not count it.
+/// Number of times that a core has entered an idle state deeper than polling since boot. `None` if the kernel
+/// does not count it.
 pub fn sleeps(root: &Path, core: u32) -> Option<u64> {
     let folder = root.join(STATES).join(format!("cpu{core}/cpuidle"));
     let usage = |state: u32| -> Option<u64> {
@@ -58,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_is_written_and_sleeps_are_counted() {
+    fn writes_request_and_counts_sleeps() {
         let root = tempfile::tempdir().unwrap();
         let refused = Awake::request(root.path()).unwrap_err().to_string();
         assert!(refused.contains("state0") && refused.contains("idle=poll"), "{refused}");

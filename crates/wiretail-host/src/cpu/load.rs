@@ -1,20 +1,20 @@
-//! How busy a core is, and who keeps it so: a device under test that shares its core with a program that
-//! can't be moved has that program's worst cases.
+//! CPU load: how busy a core is and which programs run on it. A device under test that shares its core with
+//! an immovable program inherits the worst-case delays of that program.
 
 use std::fs;
 use std::path::Path;
 
-/// What a core has done since boot, in clock ticks.
+/// Time accounting of a core since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreTimes {
-    /// Anything but waiting.
+    /// Ticks spent neither idle nor waiting for I/O.
     pub busy: u64,
-    /// All together.
+    /// Sum of all ticks.
     pub total: u64,
 }
 
 impl CoreTimes {
-    /// Reads a core's times from `proc/stat` under `root`; None if it does not list the core.
+    /// Reads a core's times from `proc/stat` under `root`. `None` if the core is not listed.
     pub fn read(root: &Path, core: u32) -> Option<Self> {
         let text = fs::read_to_string(root.join("proc/stat")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} ")))?;
@@ -25,16 +25,16 @@ impl CoreTimes {
         Some(Self { busy: total - waiting, total })
     }
 
-    /// The share of time since `before` in which the core was busy; None if no tick has passed.
+    /// The share of the time since `before` during which the core was busy. `None` if no tick has passed.
     pub fn busy_share_since(&self, before: &Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|ticks| *ticks > 0)?;
         Some(self.busy.saturating_sub(before.busy) as f64 / total as f64)
     }
 }
 
-/// What a core's hypervisor has given of it to others since boot, in ns by steps of a clock tick (proc_stat(5): steal); None
-/// if `proc/stat` under `root` does not tell. Ticks are hundredths of a second on all machines that Linux runs on today
-/// (`USER_HZ`).
+/// Time that the hypervisor has taken from a core since boot, in ns (proc_stat(5): steal). The resolution is
+/// one clock tick. `None` if `proc/stat` under `root` does not list it. A tick is 1/100 s on all
+/// architectures that Linux runs on today (`USER_HZ`).
 pub fn steal_ns(root: &Path, core: u32) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
     let text = fs::read_to_string(root.join("proc/stat")).ok()?;
@@ -42,7 +42,7 @@ pub fn steal_ns(root: &Path, core: u32) -> Option<u64> {
     line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()?.checked_mul(TICK_NS)
 }
 
-/// Programs that run on a core right now, of other processes than `own`: "name (process 12)".
+/// Programs running on a core at this moment, except process `own`, as "name (process 12)".
 pub fn running_on(root: &Path, core: u32, own: u32) -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir(root.join("proc")).into_iter().flatten().flatten() {
@@ -62,7 +62,7 @@ pub fn running_on(root: &Path, core: u32, own: u32) -> Vec<String> {
     found
 }
 
-/// The task's name if it runs on this core: fields 2, 3 and 39 of proc_pid_stat(5).
+/// The task's name if it is running on this core: fields 2, 3 and 39 of proc_pid_stat(5).
 fn runs_on(stat: &str, core: u32) -> Option<&str> {
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_is_all_but_waiting() {
+    fn busy_excludes_idle_and_iowait() {
         let root = tempfile::tempdir().expect("a folder");
         let write = |text: &str| {
             fs::create_dir_all(root.path().join("proc")).expect("a folder");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_where() {
+    fn finds_running_task_of_core() {
         let fields = ["0"; 35].join(" ");
         let stat = |state: &str, core: &str| format!("7 (a (b) c) {state} {fields} {core} 0 0");
         assert_eq!(runs_on(&stat("R", "1"), 1), Some("a (b) c"));

@@ -1,4 +1,4 @@
-//! Cores: which exist, who runs on them, and moving others off.
+//! CPU cores: topology, load, idle states, and moving tasks between them.
 
 pub mod cores;
 pub mod idle;

@@ -1,4 +1,4 @@
-//! Moving tasks between cpusets of cgroup v1: one write of one process number at a time.
+//! Moving tasks between cpusets of cgroup v1, one process per write.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use crate::error::HostError;
 use crate::files::write_value;
 
-/// How long to go on: a task that forks while it is moved leaves a child behind, which may fork, too.
+/// Upper bound on the total time. A task that forks while it is being moved leaves a child in the old cpuset,
+/// which may fork as well.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Moves the processes of cpuset `from` to `to`, except `keep`. What the kernel does not let go stays:
-/// threads of its own that belong to a core.
+/// Moves the processes of cpuset `from` to `to`, except `keep`. Processes that the kernel does not move stay,
+/// such as per-core kernel threads.
 pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostError> {
     let source = from.join("cgroup.procs");
     let target = to.join("cgroup.procs");
@@ -22,7 +23,7 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
         let list = fs::read_to_string(&source).map_err(HostError::file("list the tasks in", &source))?;
         let movable: Vec<i32> =
             list.lines().filter_map(|line| line.parse().ok()).filter(|pid| !stayed.contains(pid)).collect();
-        // Who still forks faster than that stays; a folder that is to be removed then says so.
+        // A process that keeps forking faster than this stays. Removing the folder then fails with an error.
         if movable.is_empty() || begun.elapsed() > PATIENCE {
             return Ok(());
         }
@@ -31,7 +32,7 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(HostError::file("move a task to", &target)(error));
                 }
-                // A cpuset without cores or memory nodes takes nobody: that is a wrong plan.
+                // A cpuset without cores or memory nodes accepts no task. This is a fault of the plan.
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                     return Err(HostError::file("move a task to a cpuset without cores,", &target)(error));
                 }

@@ -1,4 +1,4 @@
-//! Threads of other programs: found by their name, given a core and a priority.
+//! Threads of other programs: finding them by name, and setting their core and priority.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::error::HostError;
 use crate::sys;
 
-/// The threads of a process and of its descendants whose names start with one of `names`, below `root`'s
-/// `/proc`, in order of their numbers.
+/// The threads of a process and its descendants whose names start with one of `names`, sorted by thread ID.
+/// Reads `/proc` below `root`.
 pub fn threads_named(root: &Path, pid: i32, names: &[&str]) -> Vec<i32> {
     let mut found = Vec::new();
     for process in family(root, pid) {
@@ -47,11 +47,12 @@ fn family(root: &Path, pid: i32) -> Vec<i32> {
     family
 }
 
-/// Lets a thread run on one core only (None: where it may already), with real-time priority (SCHED_FIFO) or
-/// (None) as usual.
+/// Pins a thread to one core (`None` keeps its affinity) and sets real-time priority SCHED_FIFO (`None` sets
+/// the normal policy).
 ///
 /// # Errors
-/// [`HostError::System`]: it has ended, the core is not usable, or the priority is not permitted.
+/// Returns [`HostError::System`] if the thread has ended, the core is not usable, or the priority is not
+/// permitted.
 pub fn place_thread(thread: i32, core: Option<u32>, fifo: Option<u8>) -> Result<(), HostError> {
     let error = |what| HostError::system(what, format!("thread {thread}"));
     if let Some(core) = core {
@@ -63,11 +64,11 @@ pub fn place_thread(thread: i32, core: Option<u32>, fifo: Option<u8>) -> Result<
     sys::set_scheduler(thread, fifo).map_err(error("change the priority of"))
 }
 
-/// Whether a thread has real-time priority (SCHED_FIFO or SCHED_RR), by field 41 of its `stat` below `root`'s
-/// `/proc` (proc_pid_stat(5)); not if it has ended.
+/// Whether a thread has real-time priority (SCHED_FIFO or SCHED_RR), from field 41 of its `stat` below
+/// `root`'s `/proc` (proc_pid_stat(5)). False if it has ended.
 pub fn is_realtime(root: &Path, thread: i32) -> bool {
     let stat = fs::read_to_string(root.join(format!("proc/{thread}/stat"))).unwrap_or_default();
-    // The name in field 2 may hold anything, blanks and parentheses too.
+    // The command name in field 2 can contain blanks and parentheses.
     let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(38));
     matches!(policy, Some("1" | "2"))
 }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_found_and_placed() {
+    fn finds_and_places_threads_by_name() {
         let root = Path::new("/");
         let own = std::process::id() as i32;
         let (ready, wait) = std::sync::mpsc::channel();
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn children_belong_to_the_family() {
+    fn family_includes_children() {
         let mut child = std::process::Command::new("sleep").arg("5").spawn().expect("sleep");
         let family = family(Path::new("/"), std::process::id() as i32);
         assert!(family.contains(&(child.id() as i32)));

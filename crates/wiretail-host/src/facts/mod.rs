@@ -1,7 +1,7 @@
-//! Reading the host: nothing here changes it.
+//! Reading the host. Nothing here changes it.
 //!
-//! - `record`: everything an audit reads, as one text; `snapshot`: what a measurement ran on;
-//! - `state`: the host before and after, compared; `privileges`: what this process may do.
+//! - `record`: everything that an audit reads, as one text; `snapshot`: the host that a measurement ran on;
+//! - `state`: comparison of the host before and after a run; `privileges`: capabilities of this process.
 
 pub mod privileges;
 pub mod record;

@@ -1,4 +1,4 @@
-//! What this process may do, read from its own status, and what to do if that is not enough.
+//! Privileges of this process, read from its own status, and advice if they are insufficient.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 
-/// What a run may need, after capabilities(7).
+/// Privileges that a run may need; see capabilities(7).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Privileges {
-    /// Effective user 0.
+    /// The effective user ID is 0.
     pub root: bool,
-    /// CAP_SYS_ADMIN: make and enter network namespaces, mount their names.
+    /// CAP_SYS_ADMIN: create and enter network namespaces, mount their names.
     pub sys_admin: bool,
-    /// CAP_NET_ADMIN: make links, set addresses, attach XDP programs.
+    /// CAP_NET_ADMIN: create links, set addresses, attach XDP programs.
     pub net_admin: bool,
     /// CAP_NET_RAW: open packet sockets.
     pub net_raw: bool,
-    /// CAP_SYS_NICE: real-time priority, other processes' cores.
+    /// CAP_SYS_NICE: set real-time priority and the affinity of other processes.
     pub sys_nice: bool,
     /// CAP_IPC_LOCK: lock memory beyond the limit.
     pub ipc_lock: bool,
@@ -28,25 +28,25 @@ pub struct Privileges {
     pub bpf: bool,
     /// CAP_PERFMON: trace the kernel.
     pub perfmon: bool,
-    /// Bytes that may be locked in memory without CAP_IPC_LOCK; none for no limit.
+    /// Number of bytes that may be locked in memory without CAP_IPC_LOCK; `None` means no limit.
     pub memlock_bytes_max: Option<u64>,
 }
 
-/// Something that needs a privilege which is not there.
+/// An operation that requires missing capabilities.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} needs {missing}, which this process does not have; run with sudo, or grant it with setcap")]
+#[error("{what} needs {missing}, which this process lacks; run with sudo, or grant it with setcap")]
 pub struct Missing {
-    /// What was to be done.
+    /// The operation.
     pub what: &'static str,
-    /// Names of capabilities.
+    /// Names of the missing capabilities.
     pub missing: String,
 }
 
 impl Privileges {
-    /// Whether network namespaces and their links can be made.
+    /// Checks that network namespaces and links can be created.
     ///
     /// # Errors
-    /// [`Missing`] names the capabilities.
+    /// Returns [`Missing`] with the missing capabilities.
     pub fn allow_testbed(&self) -> Result<(), Missing> {
         need(
             "a testbed of network namespaces",
@@ -54,18 +54,18 @@ impl Privileges {
         )
     }
 
-    /// Whether packets can be sent and captured on an interface.
+    /// Checks that packets can be sent and captured on an interface.
     ///
     /// # Errors
-    /// [`Missing`] names the capabilities.
+    /// Returns [`Missing`] with the missing capabilities.
     pub fn allow_packets(&self) -> Result<(), Missing> {
         need("sending and capturing packets", &[("CAP_NET_RAW", self.net_raw)])
     }
 
-    /// Whether threads can have real-time priority.
+    /// Checks that threads can get real-time priority.
     ///
     /// # Errors
-    /// [`Missing`] names the capabilities.
+    /// Returns [`Missing`] with the missing capabilities.
     pub fn allow_realtime(&self) -> Result<(), Missing> {
         need("real-time priority", &[("CAP_SYS_NICE", self.sys_nice)])
     }
@@ -79,7 +79,7 @@ fn need(what: &'static str, capabilities: &[(&str, bool)]) -> Result<(), Missing
 /// Reads the privileges of this process under `root` (`/`, or a recorded tree).
 ///
 /// # Errors
-/// [`HostError::System`] if `/proc` is not mounted. Never for a privilege that is missing.
+/// Returns [`HostError::System`] if `/proc` is not mounted. A missing privilege is not an error.
 pub fn privileges(root: &Path) -> Result<Privileges, HostError> {
     let path = root.join("proc/self/status");
     let status = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parsed_from_the_status() {
+    fn parses_capabilities_and_memlock_limit() {
         let limits = "Max locked memory         8388608              8388608              bytes\n";
         let root = parse("Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001fffeffffff\n", limits);
         assert!(root.root && root.sys_admin && root.net_raw && root.bpf && !root.sys_resource);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn without_proc_it_says_so() {
+    fn reports_missing_proc() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(privileges(folder.path()).expect_err("no /proc").to_string().contains("status: cannot read"));
         privileges(Path::new("/")).expect("this process");

@@ -1,7 +1,8 @@
-//! All that an audit reads of a host, as one text that may be sent to others ([`HostRecord`]).
+//! Everything that an audit reads from a host, as one text that can be shared with others ([`HostRecord`]).
 //!
-//! Read-only. What is not there is left out; what may not be read is written down with the reason. The root may be a recorded tree
-//! (a support archive has one): then what only a living kernel says is missing.
+//! Read-only. Missing files are skipped; unreadable files are recorded with the reason. The root can be a
+//! recorded tree, such as one from a support archive. Data that only a running kernel provides is then
+//! missing.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -14,30 +15,31 @@ use wiretail_schema::host::record::{ETHTOOL, HostRecord, KERNEL_CONFIG, LATER, M
 use crate::network::netlink::generic::GenericNetlink;
 use crate::sys;
 
-/// Longer files are no settings.
+/// Size limit per file; settings are never longer.
 const TEXT_MAX: u64 = 512 << 10;
-/// Matches of one pattern, at most: a host may have thousands of interrupts.
+/// Maximum number of matches per pattern: a host can have thousands of interrupts.
 const MATCHES_MAX: usize = 4096;
 
-/// The environment of process 1, in which containers say that they are one.
+/// The environment of process 1. Container runtimes set the variable `container` in it.
 const ENVIRONMENT: &str = "/proc/1/environ";
 
-/// What is to be read.
+/// The files and registers to read.
 #[derive(Debug, Clone)]
 pub struct RecordPlan<'a> {
-    /// Paths from the root, in each part of which `*` stands for anything.
+    /// Absolute paths. In each component, `*` matches any text.
     pub files: &'a [&'a str],
     /// Paths of files that are read again after the interval.
     pub twice: &'a [&'a str],
-    /// Model-specific registers of each core: read twice, too.
+    /// Model-specific registers of each core. They are also read twice.
     pub registers: &'a [u64],
-    /// Options of the kernel's configuration, by how they begin: `CONFIG_HZ`.
+    /// Prefixes of kernel configuration options, such as `CONFIG_HZ`.
     pub options: &'a [&'a str],
-    /// How long between the two readings; zero for one reading only.
+    /// Time between the two readings; zero for a single reading.
     pub interval: Duration,
 }
 
-/// Reads a host under `root` (`/`, or a recorded tree). `wait` waits so long between the readings.
+/// Reads a host under `root` (`/`, or a recorded tree). `wait` must sleep for the given time between the
+/// readings.
 pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -> HostRecord {
     let mut record = HostRecord::default();
     for pattern in plan.files {
@@ -67,7 +69,7 @@ pub fn record(root: &Path, plan: &RecordPlan<'_>, wait: impl FnOnce(Duration)) -
     record
 }
 
-/// Of an environment only what says that it is a container's: the rest may hold secrets.
+/// Keeps only the variables of an environment that identify a container: the others may hold secrets.
 fn container_words(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').filter(|word| word.starts_with("container=")).collect();
     words.join(" ")
@@ -91,13 +93,14 @@ fn add(record: &mut HostRecord, name: String, text: io::Result<String>) {
     }
 }
 
-/// Text of a file; of a link the path that it leads to, as drivers and devices are named by links.
+/// Content of a file. For a link to a folder, the link's target, because drivers and devices are identified
+/// by links.
 fn read(path: &Path) -> io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_symlink() && fs::metadata(path).is_ok_and(|target| target.is_dir()) {
         return Ok(fs::read_link(path)?.to_string_lossy().into_owned());
     }
-    // A namespace's link leads to no file: what it says is the namespace's number.
+    // Namespace links point to no file; their target holds the namespace number.
     if meta.is_symlink()
         && let Ok(target) = fs::read_link(path)
         && target.to_str().is_some_and(|target| target.ends_with(']'))
@@ -113,16 +116,16 @@ fn read(path: &Path) -> io::Result<String> {
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(TEXT_MAX).read_to_end(&mut bytes)?;
-    // Arguments of a process end in zeros.
+    // The arguments of a process are separated by NUL bytes.
     Ok(String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned())
 }
 
-/// What a pattern means under `root`: names as the host has them, and where they are; in order.
+/// Expands a pattern under `root`: names as seen on the host and their paths, in sorted order.
 fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     matches_or(root, pattern, |_, _| ())
 }
 
-/// The same; folders that can't be listed are handed to `denied`.
+/// Same as [`matches`]. Passes folders that cannot be listed to `denied`.
 fn matches_or(
     root: &Path,
     pattern: &str,
@@ -141,7 +144,7 @@ fn matches_or(
         for (name, path) in &found {
             let entries = match fs::read_dir(path) {
                 Ok(entries) => entries,
-                // Only that it is there and closed is worth a word.
+                // Only denied permissions are reported; other failures mean that the folder does not exist.
                 Err(error) => {
                     if error.kind() == ErrorKind::PermissionDenied {
                         denied(name.clone(), error);
@@ -166,8 +169,8 @@ fn matches_or(
     found
 }
 
-/// The kernel's configuration: /boot/config-RELEASE, or where modules are. (/proc/config.gz is compressed; who has it alone has
-/// mostly built the kernel himself.)
+/// The kernel configuration, from /boot/config-RELEASE or the modules folder. /proc/config.gz is not read
+/// because it is compressed; usually only custom-built kernels provide it alone.
 fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
     let release = release.trim();
@@ -182,7 +185,8 @@ fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     record.add(KERNEL_CONFIG, &lines.join("\n"));
 }
 
-/// Model-specific registers as decimal numbers, `msr/CORE/0x34`: /dev/cpu/CORE/msr, of which the place is the register's number (msr(4)).
+/// Model-specific registers as decimal numbers, `msr/CORE/0x34`. In /dev/cpu/CORE/msr, the file offset is the
+/// register number (msr(4)).
 fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str) {
     for (name, path) in matches(root, "/dev/cpu/*/msr") {
         let core = name.trim_start_matches("/dev/cpu/").trim_end_matches("/msr");
@@ -197,7 +201,7 @@ fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str
     }
 }
 
-/// What the cards are set to, `ethtool/LINK`: links with a device.
+/// Settings of the NICs, `ethtool/LINK`: all links that have a device.
 fn nics(record: &mut HostRecord) {
     for (name, _) in matches(Path::new("/"), "/sys/class/net/*/device/uevent") {
         let link = name.split('/').nth(4).unwrap_or_default();
@@ -207,16 +211,16 @@ fn nics(record: &mut HostRecord) {
     }
 }
 
-/// Driver and firmware, as lines of a card's settings; nothing of a link whose driver does not tell.
+/// Driver and firmware, as lines in the settings of a NIC. Empty if the driver does not report them.
 fn driver_lines(link: &str) -> String {
     let Ok(driver) = sys::driver::driver(link) else { return String::new() };
-    // Firmware that has no number is told, too: "none" is something else than not asked.
+    // "none" records that the firmware has no version, as opposed to not having been read.
     let firmware = if driver.firmware.is_empty() { "none" } else { &driver.firmware };
     format!("driver {}\ndriver-version {}\nfirmware {firmware}\n", driver.name, driver.version)
 }
 
-/// All threads, a line each: number, process, core it ran on last, policy, real-time priority, clock ticks that it ran for, whether the
-/// kernel's own, on which cores it may run, name.
+/// All threads, one per line: TID, PID, last core, policy, real-time priority, clock ticks of CPU time,
+/// kernel or user, allowed cores, name.
 fn tasks(root: &Path, name: String, record: &mut HostRecord) {
     let mut lines = Vec::new();
     let mut failed = None;
@@ -230,7 +234,7 @@ fn tasks(root: &Path, name: String, record: &mut HostRecord) {
     for pid in numbers(&folder).unwrap_or_default() {
         let process = folder.join(pid.to_string()).join("task");
         for tid in numbers(&process).unwrap_or_default() {
-            // One that has ended meanwhile is no fault.
+            // A thread that has ended in the meantime is not an error.
             match task(&process.join(tid.to_string()), pid, tid) {
                 Ok(line) => lines.extend(line),
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => failed = Some(error),
@@ -240,7 +244,7 @@ fn tasks(root: &Path, name: String, record: &mut HostRecord) {
     }
     let others = lines.iter().any(|line: &String| line.starts_with("1 1 "));
     if !others && hides_others(root) {
-        let why = "/proc is mounted with hidepid: only one's own threads are shown".to_owned();
+        let why = "/proc is mounted with hidepid and shows only threads of the same user".to_owned();
         record.readings.insert(name, Reading::Unreadable(why));
     } else if !lines.is_empty() {
         record.add(&name, &lines.join("\n"));
@@ -249,7 +253,7 @@ fn tasks(root: &Path, name: String, record: &mut HostRecord) {
     }
 }
 
-/// Whether processes of others are hidden: proc(5), mount options.
+/// Whether processes of other users are hidden: proc(5), mount options.
 fn hides_others(root: &Path) -> bool {
     let mounts = fs::read_to_string(root.join("proc/mounts")).unwrap_or_default();
     let mut options = mounts.lines().filter_map(|line| {
@@ -265,7 +269,7 @@ fn task(path: &Path, pid: u32, tid: u32) -> io::Result<Option<String>> {
     let status = fs::read_to_string(path.join("status"))?;
     let allowed =
         status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("").trim();
-    // Its name stands in parentheses and may hold any of them: proc(5).
+    // The command name is enclosed in parentheses and can contain any character: proc(5).
     let line = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).and_then(|(comm, rest)| {
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).copied();
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_becomes_a_record() {
+    fn records_tree() {
         let stat = "7 (a (b) c) S 1 0 0 0 -1 2097152 0 0 0 0 3 4 0 0 20 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 50 1 0";
         let root = tree(&[
             ("proc/cmdline", "quiet\n"),
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_threads_are_no_idle_host() {
+    fn hidepid_makes_tasks_unreadable() {
         let root = tree(&[("proc/mounts", "proc /proc proc rw,relatime,hidepid=invisible 0 0\n")]);
         let plan =
             RecordPlan { files: &[], twice: &[], registers: &[], options: &[], interval: Duration::ZERO };
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_recorded() {
+    fn records_this_machine() {
         let plan = RecordPlan {
             files: &["/proc/cmdline", "/sys/devices/system/cpu/online"],
             twice: &["/proc/interrupts"],

@@ -1,15 +1,14 @@
-//! What a measurement ran on: facts of the host that explain its latencies, for the manifest.
+//! The host that a measurement ran on: facts that explain its latencies, for the manifest.
 //!
-//! Read-only, from a root path: the same code reads a recorded tree. What a machine does not say is
-//! none, never a guess.
+//! Read-only, with the root as an argument, so that a recorded tree can be read as well. A fact that the
+//! machine does not report is `None`, never a guess.
 
 use std::fs;
 use std::path::Path;
 
 use wiretail_schema::run::HostSnapshot;
 
-/// Reads the facts of the host under `root` (`/`, or a recorded tree). Never fails: what is not there
-/// is none.
+/// Reads the facts of the host under `root` (`/`, or a recorded tree). Never fails: missing facts are `None`.
 pub fn snapshot(root: &Path) -> HostSnapshot {
     let read = |path: &str| {
         let text = fs::read_to_string(root.join(path)).ok()?;
@@ -47,7 +46,7 @@ pub fn snapshot(root: &Path) -> HostSnapshot {
     }
 }
 
-/// The first line `name : value` of /proc/cpuinfo.
+/// Value of the first line `name : value` in /proc/cpuinfo.
 fn field(cpuinfo: &str, name: &str) -> Option<String> {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_from_a_recorded_tree() {
+    fn reads_snapshot_from_recorded_tree() {
         let root = tempfile::tempdir().expect("a folder");
         for (path, value) in [
             ("proc/sys/kernel/osrelease", "6.18.1\n"),
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_kernel() {
+    fn reads_kernel_of_this_machine() {
         let snapshot = snapshot(Path::new("/"));
         assert!(snapshot.kernel.is_some() && snapshot.cores_online.is_some(), "{snapshot:?}");
     }

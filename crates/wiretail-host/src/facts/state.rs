@@ -1,4 +1,4 @@
-//! How the host is, as far as a run may change it: to compare before and after.
+//! Host state that a run may change, captured for comparison before and after.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,13 @@ use crate::error::HostError;
 use crate::network::namespace::NAMESPACE_FOLDER;
 use crate::network::netlink::Netlink;
 
-/// Values that a run may change anywhere, each under the name of its object.
+/// All values that a run may change, each with the name of its object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostState {
     values: BTreeMap<(Kind, String), String>,
 }
 
-/// What kind of object a value belongs to.
+/// Kind of object that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A name in `/run/netns`.
@@ -29,32 +29,31 @@ pub enum Kind {
     Setting,
 }
 
-/// One object that is not as it was.
+/// An object that has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What it is.
     pub kind: Kind,
-    /// Its name or path.
+    /// Name or path of the object.
     pub object: String,
-    /// None if it was not there.
+    /// Previous value; `None` if the object did not exist.
     pub before: Option<String>,
-    /// None if it is not there.
+    /// Current value; `None` if the object does not exist.
     pub after: Option<String>,
 }
 
 impl Difference {
-    /// Whether it is an object that bears the name of a run; settings and `/run/netns` don't.
+    /// Whether the object is named after a run. False for settings and for `/run/netns`.
     pub fn is_named(&self) -> bool {
         self.kind != Kind::Setting && self.object != NAMESPACE_FOLDER
     }
 }
 
 impl HostState {
-    /// Looks at the host under `root`; `touched` are further files to look at, as whole paths. With
-    /// another root than `/`, a recorded tree, there are no links.
+    /// Captures the state of the host under `root`, including the files `touched` (absolute paths). If `root`
+    /// is not `/`, as for a recorded tree, links are skipped.
     ///
     /// # Errors
-    /// [`HostError::System`] if the links cannot be listed. What is not there is not an error.
+    /// Returns [`HostError::System`] if the links cannot be listed. A missing file is not an error.
     pub fn capture(root: &Path, touched: &[&Path]) -> Result<Self, HostError> {
         let mut state = HostState::default();
         state.namespaces(root);
@@ -74,7 +73,7 @@ impl HostState {
         Ok(state)
     }
 
-    /// What is not in `after` as it is here.
+    /// Objects that differ between this state and `after`.
     pub fn differences(&self, after: &HostState) -> Vec<Difference> {
         let mut keys: Vec<_> = self.values.keys().chain(after.values.keys()).collect();
         keys.sort();
@@ -137,7 +136,7 @@ impl HostState {
     }
 }
 
-/// The affinity file of every interrupt, as whole paths.
+/// The affinity files of all interrupts, as absolute paths.
 pub(crate) fn interrupt_files(root: &Path) -> Vec<PathBuf> {
     let numbers = entries(&root.join("proc/irq")).into_iter().filter_map(|name| name.parse::<u32>().ok());
     let mut numbers: Vec<u32> = numbers.collect();
@@ -145,7 +144,7 @@ pub(crate) fn interrupt_files(root: &Path) -> Vec<PathBuf> {
     numbers.into_iter().map(|number| PathBuf::from(format!("/proc/irq/{number}/smp_affinity"))).collect()
 }
 
-/// A whole path in the tree under `root`.
+/// Maps an absolute path into the tree under `root`.
 pub(crate) fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_named() {
+    fn reports_changed_objects_by_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |path: &str, value: &str| {
             let path = folder.path().join(path);

@@ -1,4 +1,4 @@
-//! The kernel's tracing file system: found where it is mounted, or mounted where only this process sees it.
+//! The kernel's tracing file system. Uses an existing mount, or creates one that only this process can see.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,36 +13,37 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::error::HostError;
 
-/// Where it is mounted usually.
+/// The usual mount points.
 const USUAL: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// How long the last reader of an instance may take to go.
+/// Upper bound on the time that the last reader of an instance takes to close it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The file system. All mounts of it show the same content.
+/// An open tracefs. All mounts of it show the same content.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
-    /// A mount that is attached nowhere and goes with its descriptor.
+    /// A detached mount that disappears when this descriptor is closed.
     _mount: Option<OwnedFd>,
 }
 
-/// What a page of the ring buffer is.
+/// Layout of a ring buffer page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The file `events/header_page`.
+    /// Content of `events/header_page`.
     pub text: String,
-    /// Its bytes, with its header.
+    /// Size in bytes, including the page header.
     pub bytes: usize,
 }
 
 impl Tracefs {
-    /// Finds or mounts it.
+    /// Finds or mounts tracefs.
     ///
     /// # Errors
-    /// [`HostError::System`] without root, or in a kernel without tracing.
+    /// Returns [`HostError::System`] without root privileges, or if the kernel has no tracing.
     pub fn open() -> Result<Self, HostError> {
         for root in USUAL.iter().map(Path::new) {
-            // Whoever may not look inside does not find the file, and is told so by the mount below.
+            // Without permission to enter the folder, the file looks missing. The mount below then reports
+            // the error.
             if root.join("trace_clock").exists() {
                 return Ok(Self { root: root.to_owned(), _mount: None });
             }
@@ -50,32 +51,29 @@ impl Tracefs {
         let mount = mount().map_err(|errno| {
             let source = io::Error::from(errno);
             let next = match errno {
-                Errno::NODEV => {
-                    "this kernel was built without tracing (CONFIG_TRACING): boot one of a distribution"
-                }
+                Errno::NODEV => "this kernel was built without CONFIG_TRACING: boot a distribution kernel",
                 Errno::NOSYS => {
-                    "this kernel is too old for that: run `mount -t tracefs tracefs /sys/kernel/tracing`"
+                    "this kernel cannot mount it detached: run `mount -t tracefs tracefs /sys/kernel/tracing`"
                 }
-                _ => "tracing the kernel needs root, on the host itself: run with sudo",
+                _ => "kernel tracing needs root on the host, outside containers: run with sudo",
             };
             HostError::System { object: "tracefs".into(), doing: "mount it for this process", next, source }
         })?;
         Ok(Self { root: format!("/proc/self/fd/{}", mount.as_raw_fd()).into(), _mount: Some(mount) })
     }
 
-    /// Folder of an instance.
     pub fn instance(&self, name: &str) -> PathBuf {
         self.root.join("instances").join(name)
     }
 
-    /// Whether a tracer of functions or latencies runs.
+    /// Whether a function or latency tracer is active.
     pub fn is_traced(&self) -> Result<bool, HostError> {
         let path = self.root.join("current_tracer");
         let text = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
         Ok(text.trim() != "nop")
     }
 
-    /// What a page is.
+    /// Reads the page layout.
     pub fn page(&self) -> Result<Page, HostError> {
         let path = self.root.join("events/header_page");
         let error = || HostError::file("read", &path);
@@ -84,7 +82,7 @@ impl Tracefs {
         Ok(Page { text, bytes })
     }
 
-    /// Where the kernel keeps the names of tasks that it recorded.
+    /// The kernel's cache of task names.
     pub fn saved_names(&self) -> SavedNames {
         SavedNames(self.root.join("saved_cmdlines"))
     }
@@ -96,14 +94,15 @@ fn mount() -> Result<OwnedFd, Errno> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Some files are there for the first `read` only, or are made anew by each.
+/// Reads a file with a single `read`: some files return data only on the first call, or new data on each
+/// call.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut buffer = vec![0; 1 << 16];
     let len = File::open(path)?.read(&mut buffer)?;
     Ok(String::from_utf8_lossy(&buffer[..len]).into_owned())
 }
 
-/// `field: char data; offset:16; size:4080; signed:0;`: a page ends where its data do.
+/// Size of a page, from `field: char data; offset:16; size:4080; signed:0;`: a page ends with its data.
 fn page_bytes(header_page: &str) -> Option<usize> {
     let line = header_page.lines().find(|line| line.contains(" data;"))?;
     let number = |key: &str| -> Option<usize> {
@@ -112,7 +111,7 @@ fn page_bytes(header_page: &str) -> Option<usize> {
     Some(number("offset:")? + number("size:")?).filter(|bytes| (512..=1 << 20).contains(bytes))
 }
 
-/// The processors that an instance has buffers for.
+/// CPU numbers for which an instance has buffers.
 pub(crate) fn processors(instance: &Path) -> Result<Vec<u32>, HostError> {
     let folder = instance.join("per_cpu");
     let entries = fs::read_dir(&folder).map_err(HostError::file("list", &folder))?;
@@ -123,7 +122,7 @@ pub(crate) fn processors(instance: &Path) -> Result<Vec<u32>, HostError> {
     Ok(cores)
 }
 
-/// Events of a processor that were overwritten, and those that could not be written.
+/// Numbers of events of a CPU that were overwritten, and that could not be written.
 pub(crate) fn stats(instance: &Path, cpu: u32) -> Result<(u64, u64), HostError> {
     let path = instance.join(format!("per_cpu/cpu{cpu}/stats"));
     let text = read_at_once(&path).map_err(HostError::file("read", &path))?;
@@ -138,12 +137,12 @@ fn parse_stats(text: &str) -> (u64, u64) {
     (number("overrun"), number("commit overrun") + number("dropped events"))
 }
 
-/// The kernel's list of names, which holds those that ran last only.
+/// The kernel's cache of task names. It holds only the most recent tasks.
 #[derive(Debug)]
 pub(crate) struct SavedNames(PathBuf);
 
 impl SavedNames {
-    /// Adds what it holds now. Where it can't be read, there is nothing to add.
+    /// Adds the names in the cache to `tasks`. Adds none if the cache cannot be read.
     pub fn read(&self, tasks: &mut BTreeMap<i32, String>) {
         for line in fs::read_to_string(&self.0).unwrap_or_default().lines() {
             if let Some((pid, name)) = line.split_once(' ')
@@ -155,7 +154,7 @@ impl SavedNames {
     }
 }
 
-/// Adds the names of all threads that are under `root`'s /proc now.
+/// Adds the names of all current threads in `root`'s /proc to `tasks`.
 pub(crate) fn tasks_of_proc(root: &Path, tasks: &mut BTreeMap<i32, String>) {
     let numbers = |folder: &Path| -> Vec<i32> {
         let entries = fs::read_dir(folder).into_iter().flatten();
@@ -172,22 +171,21 @@ pub(crate) fn tasks_of_proc(root: &Path, tasks: &mut BTreeMap<i32, String>) {
     }
 }
 
-/// Whether an instance is there.
 pub(crate) fn exists(name: &str) -> Result<bool, HostError> {
     Ok(Tracefs::open()?.instance(name).exists())
 }
 
-/// Makes an instance.
 pub(crate) fn add(name: &str) -> Result<(), HostError> {
-    // As long as this lives, so does the path.
+    // Keep this alive: its detached mount provides the path.
     let tracefs = Tracefs::open()?;
     let path = tracefs.instance(name);
     fs::create_dir(&path).map_err(HostError::system("make the trace instance", name))
 }
 
-/// Removes an instance with its buffers; what is not there is fine. Who reads it gets a moment to go.
+/// Removes an instance with its buffers. Succeeds if the instance does not exist. Waits briefly until its
+/// readers have closed it.
 pub(crate) fn remove(name: &str) -> Result<(), HostError> {
-    // As long as this lives, so does the path.
+    // Keep this alive: its detached mount provides the path.
     let tracefs = Tracefs::open()?;
     let path = tracefs.instance(name);
     let deadline = Instant::now() + PATIENCE;
@@ -208,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_and_counters_are_read() {
+    fn parses_page_size_and_stats() {
         let page = "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
             \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
         assert_eq!(page_bytes(page), Some(4096));
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_names() {
+    fn collects_thread_names() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = root.path().join("proc/7/task/9");
         fs::create_dir_all(&folder).expect("made");
