@@ -1,16 +1,16 @@
-//! Where a program runs: what wraps it into a container or a virtual machine.
+//! Deployments: running a program in a container or a virtual machine.
 //!
-//! A deployment is the same program with the same arguments on the same files, in other walls. What comes
-//! out is a [`Launch`]: steps to apply first, through the journal as every change of the host, and a command
-//! to start with [`run_in`](crate::run_in). Its standard streams are the program's, and it ends when the
-//! program does.
+//! Every deployment runs the same program with the same arguments on the same files and differs only in its
+//! isolation boundary. The result is a [`Launch`]: steps to apply first, through the journal like all changes
+//! of the host, and a command to start with [`run_in`](crate::run_in). The command has the standard streams
+//! of the program and ends when the program ends.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | `container` | a container as a step: made, found by its control groups, taken away |
-//! | `oci`, `lxc` | the same container as two runtimes want to be told |
-//! | `vm` | a virtual machine: kernel, first file system, QEMU |
-//! | `cgroups` | the control groups of one name in every hierarchy |
+//! | `container` | containers as a step: creating, finding by cgroup, removing |
+//! | `oci`, `lxc` | configuration files of the two container runtimes |
+//! | `vm` | virtual machines: kernel, initramfs, QEMU |
+//! | `cgroups` | the cgroups of a given name in all hierarchies |
 
 mod container;
 pub mod vm;
@@ -28,52 +28,54 @@ pub(crate) use container::{add, remove};
 
 pub use crate::network::links::open_tap;
 
-/// Where programs are looked for inside, unless the workload's environment says otherwise.
+/// Default search path for programs inside. The environment of the workload can override it.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A program and what it needs, wherever it is deployed.
+/// A program and its requirements, independent of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// The program, found by `PATH` if it is a bare name, and its arguments.
+    /// The program and its arguments. A bare program name is looked up in `PATH`.
     pub argv: Vec<String>,
-    /// Its environment: these and a `PATH`, nothing else is inherited.
+    /// The environment: these variables and `PATH`. No other variable is inherited.
     pub env: Vec<(String, String)>,
-    /// Where it works: the same path inside, readable and writable.
+    /// The working directory: the same path inside, readable and writable.
     pub directory: PathBuf,
-    /// What it reads besides, files or folders: the same paths inside. System folders are there anyway.
+    /// Additional files or folders that the program reads: the same paths inside. System folders are always
+    /// available.
     pub reads: Vec<PathBuf>,
-    /// Has its links.
+    /// The namespace that contains the program's links.
     pub namespace: Namespace,
-    /// It may use these; all of them if there is none in it.
+    /// The cores that the program may use; an empty set means all cores.
     pub cores: CoreSet,
-    /// Whether it wants huge pages.
+    /// Whether the program needs huge pages.
     pub hugepages: bool,
 }
 
-/// How a deployment is started: `plan` is applied first, then `command` is started.
+/// A deployment that is ready to start: apply `plan` first, then start `command`.
 #[derive(Debug)]
 pub struct Launch {
-    /// Runs in the foreground.
+    /// Stays in the foreground.
     pub command: Command,
-    /// Through the journal.
+    /// Must be applied through the journal.
     pub plan: Plan,
 }
 
 impl Workload {
-    /// Its environment as `NAME=VALUE`, the default first: who is named twice is what it was named last.
+    /// The environment as `NAME=VALUE`. The default `PATH` comes first, because the last definition of a
+    /// variable wins.
     fn environment(&self) -> impl Iterator<Item = String> {
         let own = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         std::iter::once(PATH.to_owned()).chain(own)
     }
 
-    /// What it reads, with the folder of the program itself.
+    /// The paths that the program reads, including the folder of the program itself.
     fn read_paths(&self) -> Vec<PathBuf> {
         let program = self.argv.first().map(Path::new).filter(|program| program.is_absolute());
         let folder = program.and_then(Path::parent).map(Path::to_path_buf);
         folder.into_iter().chain(self.reads.iter().cloned()).collect()
     }
 
-    /// Refuses what no configuration file can hold.
+    /// Rejects values that a configuration file cannot represent.
     fn check(&self) -> Result<(), HostError> {
         let bad = |name: &str, expected| Err(HostError::Name { name: name.into(), expected });
         if self.argv.first().is_none_or(|program| program.is_empty() || program.contains('=')) {
@@ -82,7 +84,7 @@ impl Workload {
         }
         for text in self.argv.iter().chain(self.env.iter().flat_map(|(name, value)| [name, value])) {
             if text.contains('\0') {
-                return bad(text, "expected an argument or environment without zero bytes");
+                return bad(text, "expected an argument or environment without NUL bytes");
             }
         }
         if let Some((name, _)) = self.env.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
@@ -91,22 +93,22 @@ impl Workload {
         for path in std::iter::once(&self.directory).chain(&self.reads) {
             let text = path.to_string_lossy();
             if !path.is_absolute() || path.to_str().is_none() || text.contains(char::is_control) {
-                return bad(&text, "expected a whole path in UTF-8 without control characters");
+                return bad(&text, "expected an absolute path in UTF-8 without control characters");
             }
         }
         Ok(())
     }
 }
 
-/// The program's path, if it is in one of the folders of `PATH`.
+/// Path of the program, if it is in one of the folders of `PATH`.
 fn installed(program: &str) -> Option<PathBuf> {
-    // Root's programs are not in everybody's PATH.
+    // The PATH of other users may lack the folders of system programs.
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&paths).chain(["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// The program's path, or which part to set up.
+/// Path of the program, or an error that names the component to set up.
 fn need(program: &str, part: &'static str) -> Result<PathBuf, HostError> {
     installed(program).ok_or_else(|| HostError::NotInstalled { what: program.into(), part })
 }

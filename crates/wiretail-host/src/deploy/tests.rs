@@ -1,4 +1,4 @@
-//! What the runtimes are told, without running them.
+//! Configuration of the container runtimes, tested without running them.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(in crate::deploy) fn workload(directory: &Path) -> Workload {
 }
 
 #[test]
-fn the_program_keeps_its_arguments_and_environment() {
+fn program_keeps_its_arguments_and_environment() {
     let args = init(&workload(Path::new("/tmp")));
     assert_eq!(args[3], "wiretail-init");
     assert!(args[4].starts_with("PATH="), "{args:?}");
@@ -31,7 +31,7 @@ fn the_program_keeps_its_arguments_and_environment() {
 }
 
 #[test]
-fn the_working_folder_is_the_one_that_is_writable() {
+fn only_working_folder_is_writable() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = folder.path().join("tool");
     std::fs::create_dir(&tool).expect("made");
@@ -49,7 +49,7 @@ fn the_working_folder_is_the_one_that_is_writable() {
 }
 
 #[test]
-fn runc_is_told_everything() {
+fn runc_config_is_complete() {
     let mounts = [
         Mount::Empty("/tmp".into()),
         Mount::Host { path: "/dev/net/tun".into(), writable: true, is_folder: false },
@@ -73,7 +73,7 @@ fn runc_is_told_everything() {
 }
 
 #[test]
-fn lxc_is_told_everything() {
+fn lxc_config_is_complete() {
     let mounts =
         [Mount::Empty("/tmp".into()), Mount::Host { path: "/a b".into(), writable: false, is_folder: true }];
     let rootfs = PathBuf::from("/run/x/rootfs");
@@ -96,7 +96,7 @@ fn lxc_is_told_everything() {
 }
 
 #[test]
-fn a_container_survives_being_written_down() {
+fn container_step_survives_json_round_trip() {
     let container = ContainerSpec {
         name: "wt-1-0-dut1".into(),
         runtime: Runtime::Lxc,
@@ -110,7 +110,7 @@ fn a_container_survives_being_written_down() {
 }
 
 #[test]
-fn what_cannot_be_configured_is_refused() {
+fn rejects_invalid_workloads() {
     let folder = Path::new("/w");
     let broken: [fn(&mut Workload); 5] = [
         |workload| workload.argv.clear(),
@@ -125,7 +125,7 @@ fn what_cannot_be_configured_is_refused() {
         breaks(&mut workload);
         assert!(matches!(workload.check(), Err(HostError::Name { .. })), "{workload:?}");
     }
-    // A machine without the runtime says that first.
+    // A machine without the runtime reports that first.
     let refused = container(Runtime::Runc, "a/b", &workload(folder), folder).expect_err("no name");
     assert!(matches!(refused, HostError::Name { .. } | HostError::NotInstalled { .. }), "{refused}");
 }

@@ -53,7 +53,7 @@ impl Tracefs {
             let next = match errno {
                 Errno::NODEV => "this kernel was built without CONFIG_TRACING: boot a distribution kernel",
                 Errno::NOSYS => {
-                    "this kernel cannot mount it detached: run `mount -t tracefs tracefs /sys/kernel/tracing`"
+                    "this kernel lacks fsopen (Linux 5.2): run `mount -t tracefs tracefs /sys/kernel/tracing`"
                 }
                 _ => "kernel tracing needs root on the host, outside containers: run with sudo",
             };

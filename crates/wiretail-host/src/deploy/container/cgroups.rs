@@ -1,5 +1,5 @@
-//! The control groups of one name in every hierarchy: those of version 1, each a folder below
-//! `/sys/fs/cgroup`, and the one of version 2, which is that folder itself or one of them.
+//! The cgroups of a given name in all hierarchies: each hierarchy of version 1 is a folder below
+//! `/sys/fs/cgroup`; the hierarchy of version 2 is that folder itself or one of its subfolders.
 
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::error::HostError;
 
 const FOLDER: &str = "/sys/fs/cgroup";
-/// How long killed processes may take to go.
+/// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Whether cores are given by a hierarchy of version 1.
+/// Whether the cpuset controller belongs to a hierarchy of version 1.
 pub(super) fn has_cpuset_v1() -> bool {
     Path::new(FOLDER).join("cpuset/cpuset.cpus").exists()
 }
 
-/// Where the groups called `name` are.
+/// The folders of all cgroups called `name`.
 pub(super) fn folders(name: &str) -> Vec<PathBuf> {
     let root = Path::new(FOLDER);
     let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -28,14 +28,14 @@ pub(super) fn folders(name: &str) -> Vec<PathBuf> {
     places.map(|place| place.join(name)).filter(|path| path.is_dir()).collect()
 }
 
-/// Removes the groups called `name` where nobody is in them; who is there uses them, and they stay.
+/// Removes all empty cgroups called `name`. Cgroups with processes are in use and stay.
 pub(super) fn remove_idle(name: &str) {
     for folder in folders(name) {
         let _ = fs::remove_dir(folder);
     }
 }
 
-/// The processes in the groups called `name`, in ascending order.
+/// The processes in the cgroups called `name`, sorted by PID.
 pub(super) fn processes(name: &str) -> Vec<i32> {
     let mut found: Vec<i32> = folders(name).iter().flat_map(|folder| listed(folder)).collect();
     found.sort_unstable();
@@ -48,9 +48,9 @@ fn listed(folder: &Path) -> Vec<i32> {
     text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
 }
 
-/// Moves everybody who is in the `cpu` group called `name` back to its root. A kernel with
-/// CONFIG_RT_GROUP_SCHED gives a new group no real-time runtime, and all groups together at most the root's;
-/// so SCHED_FIFO is refused inside, or throttled even where throttling is switched off.
+/// Moves all processes of the `cpu` cgroup called `name` back to the root cgroup. With CONFIG_RT_GROUP_SCHED,
+/// a new cgroup gets no real-time runtime, and all cgroups together get no more than the root. SCHED_FIFO is
+/// therefore rejected in the cgroup, or throttled even if throttling is turned off.
 pub(super) fn leave_cpu_group(name: &str) -> Result<(), HostError> {
     let root = Path::new(FOLDER).join("cpu");
     if !root.join(name).join("cpu.rt_runtime_us").exists() {
@@ -59,7 +59,7 @@ pub(super) fn leave_cpu_group(name: &str) -> Result<(), HostError> {
     let target = root.join("cgroup.procs");
     for pid in listed(&root.join(name)) {
         match fs::write(&target, pid.to_string()) {
-            // It ended meanwhile.
+            // The process has ended in the meantime.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
             other => other.map_err(HostError::file("move a task to", &target))?,
         }
@@ -67,15 +67,16 @@ pub(super) fn leave_cpu_group(name: &str) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Kills everybody in the groups called `name`, and removes them. Nothing to do if there are none.
-/// Returns who was killed.
+/// Kills all processes in the cgroups called `name` and removes these cgroups. Returns the PIDs of the killed
+/// processes. Succeeds if there are no such cgroups.
 pub(super) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     let mut killed = Vec::new();
     let begun = Instant::now();
     loop {
         let left = processes(name);
         for pid in left.iter().copied().filter_map(Pid::from_raw) {
-            // The descriptor pins the process; looked at again, it cannot be another of that number.
+            // The descriptor pins the process: after the second check, the PID cannot belong to another
+            // process.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             let number = pid.as_raw_nonzero().get();
             if processes(name).contains(&number)
@@ -92,7 +93,7 @@ pub(super) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
         match refused {
             None => return Ok(killed),
             Some((folder, error)) if begun.elapsed() > PATIENCE => {
-                return Err(HostError::file("remove the control group", &folder)(error));
+                return Err(HostError::file("remove the cgroup", &folder)(error));
             }
             Some(_) => thread::sleep(Duration::from_millis(5)),
         }

@@ -1,4 +1,4 @@
-//! The configuration of `lxc-execute`, lxc.container.conf(5), and what LXC leaves.
+//! Configuration of `lxc-execute`, lxc.container.conf(5), and cleaning up after LXC.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,13 +9,13 @@ use crate::deploy::container::Mount;
 use crate::error::HostError;
 use crate::facts::privileges::privileges;
 
-/// LXC keeps a lock for each container, below this in a folder that is called as the container's.
+/// LXC keeps a lock file per container below this folder, in a path that mirrors the container's folder.
 const RUN_FOLDER: &str = "/run/lxc";
 
-/// The groups in which LXC is for a moment while it starts, and which it leaves.
+/// Cgroup that LXC uses temporarily during startup.
 pub(super) const PIVOT: &str = "lxc.pivot";
 
-/// The text of `config`.
+/// Content of the configuration file.
 pub(super) fn config(
     name: &str,
     workload: &Workload,
@@ -30,8 +30,8 @@ pub(super) fn config(
     Ok(config_with(name, workload, mounts, rootfs, cgroups::has_cpuset_v1(), may_raise))
 }
 
-/// With the version of the control groups, and whether limits may be raised. All capabilities are kept: no
-/// `lxc.cap.drop`.
+/// Builds the configuration for a cgroup version. `may_raise` is whether resource limits may be raised. All
+/// capabilities are kept: there is no `lxc.cap.drop`.
 pub(crate) fn config_with(
     name: &str,
     workload: &Workload,
@@ -48,7 +48,7 @@ pub(crate) fn config_with(
     set("lxc.rootfs.path", &format!("dir:{}", rootfs.display()));
     set("lxc.namespace.share.net", &workload.namespace.path().display().to_string());
     set("lxc.apparmor.profile", "unconfined");
-    // Without a console of its own the program has the standard streams of lxc-execute.
+    // Without a console, the program inherits the standard streams of lxc-execute.
     set("lxc.console.path", "none");
     set("lxc.tty.max", "0");
     set("lxc.autodev", "1");
@@ -69,7 +69,7 @@ pub(crate) fn config_with(
     text
 }
 
-/// A line of fstab(5); its paths inside are relative.
+/// A line of fstab(5). Paths inside the container are relative.
 fn entry(mount: &Mount) -> String {
     match mount {
         Mount::Host { path, writable, is_folder } => {
@@ -88,7 +88,7 @@ fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040")
 }
 
-/// Removes the lock, and the folders above it as far as they are empty. It is no harm if it stays.
+/// Removes the lock file and its empty parent folders. A leftover lock file is harmless.
 pub(super) fn remove_lock(name: &str, folder: &Path) {
     let run = Path::new(RUN_FOLDER);
     let mut place: PathBuf = run.join("lock").join(folder.strip_prefix("/").unwrap_or(folder));

@@ -1,8 +1,8 @@
-//! A container: the host's system folders, read-only, around a program in the network namespace of its
-//! node. No image is needed, and what runs inside is what runs outside.
+//! Containers: the host's system folders, mounted read-only, around a program in the network namespace of its
+//! node. No image is needed, and the program inside the container is the same binary as outside.
 //!
-//! The program is not process 1 inside, because that one ignores signals that it does not ask for. Process
-//! 1 is a few lines of shell: they hand on signals and end as the program does.
+//! The program does not run as process 1, because the kernel discards signals to process 1 that it does not
+//! handle. Process 1 is a short shell script that forwards signals and exits with the program's status.
 
 mod cgroups;
 pub(super) mod lxc;
@@ -19,12 +19,12 @@ use crate::network::namespace::Namespace;
 pub use crate::step::{ContainerSpec, Runtime};
 use crate::step::{Plan, Step};
 
-/// The name that [`INIT`] goes by, by which it is found.
+/// Name of the process that runs [`INIT`], used to identify it.
 const INIT_NAME: &str = "wiretail-init";
 
-/// Starts the program and hands on signals. `wait` comes back when a signal arrives, too: it is over only
-/// when there is nobody to signal any more. A shell makes its background jobs deaf to INT and QUIT, and takes
-/// their standard input: both are put back.
+/// Starts the program and forwards signals. A signal also interrupts `wait`, so the loop ends only when the
+/// program no longer exists. A shell makes background jobs ignore INT and QUIT and redirects their standard
+/// input; both are restored.
 const INIT: &str = r#"exec 3<&0
 env -i --default-signal=INT,QUIT "$@" <&3 3<&- &
 program=$!
@@ -36,12 +36,12 @@ while :; do
   kill -0 $program 2>/dev/null || exit $status
 done"#;
 
-/// Folders of the system that the program sees as they are outside, where they are.
+/// System folders that the program sees at the same path as outside.
 const SYSTEM: [&str; 10] =
     ["/usr", "/etc", "/opt", "/var/lib", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/// Empty inside, in memory.
+/// Folders that are empty inside, in memory.
 const EMPTY: [&str; 5] = ["/tmp", "/run", "/var/log", "/var/tmp", "/dev/shm"];
-/// Devices that forwarders use: taps, user-space drivers, power management.
+/// Devices that forwarders use: tap devices, user-space drivers, power management.
 const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/cpu_dma_latency", "/dev/vhost-net"];
 const HUGE_PAGES: &str = "/dev/hugepages";
 
@@ -52,17 +52,17 @@ pub struct Container {
 }
 
 impl Container {
-    /// The one of that name.
+    /// The container of this name.
     ///
     /// # Errors
-    /// As [`Namespace::new`].
+    /// Same as [`Namespace::new`].
     pub fn new(name: &str) -> Result<Self, HostError> {
         Namespace::new(name)?;
         Ok(Container { name: name.into() })
     }
 
-    /// The number of the program's process outside; none before it is started and after it has ended. Signals
-    /// for the program go there: `runc` hands them on, `lxc-execute` only some.
+    /// PID of the program, as seen outside. `None` before it has started and after it has ended. Signals for
+    /// the program must be sent to this PID: `runc` forwards signals, but `lxc-execute` forwards only some.
     pub fn program_pid(&self) -> Option<i32> {
         let everybody = cgroups::processes(&self.name);
         let init = everybody.iter().find(|pid| is_init(**pid))?;
@@ -70,17 +70,17 @@ impl Container {
         everybody.iter().find(is_program).copied()
     }
 
-    /// Lets what runs inside have real-time priority, without a limit of its own. What is started inside
-    /// later inherits that from whoever starts it.
+    /// Permits real-time priority inside the container, without a separate runtime limit. Processes started
+    /// inside later inherit this from their parent.
     ///
     /// # Errors
-    /// [`HostError::System`] if the kernel refuses.
+    /// Returns [`HostError::System`] if the kernel rejects the move to the root cgroup.
     pub fn allow_realtime(&self) -> Result<(), HostError> {
         cgroups::leave_cpu_group(&self.name)
     }
 }
 
-/// Whether that process is the shell that runs [`INIT`]; its child before `exec` looks the same.
+/// Whether the process is the shell that runs [`INIT`]. Its child looks the same until it calls `exec`.
 fn is_init(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).nth(3) == Some(INIT_NAME.as_bytes())
@@ -91,16 +91,16 @@ fn parent(pid: i32) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What is inside besides `/proc` and `/sys`.
+/// A mount in the container besides `/proc` and `/sys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mount {
-    /// The same path outside.
+    /// A bind mount of the same path of the host.
     Host { path: PathBuf, writable: bool, is_folder: bool },
-    /// In memory.
+    /// An empty folder in memory.
     Empty(PathBuf),
 }
 
-/// In the order in which they are mounted.
+/// The mounts, in mount order.
 pub(super) fn mounts(workload: &Workload) -> Vec<Mount> {
     let host = |path: &Path, writable: bool| {
         let metadata = fs::metadata(path).ok()?;
@@ -117,7 +117,7 @@ pub(super) fn mounts(workload: &Workload) -> Vec<Mount> {
     let is_system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
     let mut reads: Vec<PathBuf> = workload.read_paths();
     reads.retain(|path| !is_system(path) && !path.starts_with(&workload.directory));
-    // A folder before what lies in it, or it would hide that; the working folder behind all of them.
+    // A folder must be mounted before its subfolders, or it would hide them. The working folder comes last.
     reads.sort();
     reads.dedup();
     mounts.extend(reads.iter().filter_map(|path| host(path, false)));
@@ -125,18 +125,19 @@ pub(super) fn mounts(workload: &Workload) -> Vec<Mount> {
     mounts
 }
 
-/// What process 1 is, with its arguments.
+/// Command line of process 1.
 pub(super) fn init(workload: &Workload) -> Vec<String> {
     let shell = ["/bin/sh", "-c", INIT, INIT_NAME].map(str::to_owned);
     shell.into_iter().chain(workload.environment()).chain(workload.argv.iter().cloned()).collect()
 }
 
-/// A container called `name` that runs the workload; what the runtime needs is kept in a new folder of that
-/// name in `folder` while the plan stands. The program's exit status is the command's, 128 and the signal's
-/// number if one killed it.
+/// Configures a container called `name` that runs the workload. While the plan is applied, the files of the
+/// runtime are in a new folder of this name in `folder`. The command exits with the program's exit status, or
+/// with 128 plus the signal number if a signal killed the program.
 ///
 /// # Errors
-/// [`HostError::NotInstalled`] without the runtime; [`HostError::Name`] for what cannot be configured.
+/// Returns [`HostError::NotInstalled`] if the runtime is missing, and [`HostError::Name`] for invalid names
+/// and arguments.
 pub fn container(
     runtime: Runtime,
     name: &str,
@@ -147,7 +148,7 @@ pub fn container(
     if !name.starts_with(char::is_alphanumeric)
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
     {
-        let expected = "expected a container's: letters, digits, `-` and `_`";
+        let expected = "expected a container name of letters, digits, `-` and `_`";
         return Err(HostError::Name { name: name.into(), expected });
     }
     workload.check()?;
@@ -178,7 +179,7 @@ fn program_of(runtime: Runtime) -> &'static str {
 }
 
 impl ContainerSpec {
-    /// Whether nobody has the name.
+    /// Whether the name is not in use.
     pub(crate) fn is_free(&self) -> bool {
         !self.folder.exists() && cgroups::folders(&self.name).is_empty()
     }
@@ -188,7 +189,7 @@ impl ContainerSpec {
     }
 }
 
-/// Makes the container's folder. The groups are made by the runtime.
+/// Creates the container's folder. The runtime creates the cgroups.
 pub(crate) fn add(spec: &ContainerSpec) -> Result<(), HostError> {
     let root = spec.folder.join("rootfs");
     let make = |path: &Path| fs::create_dir(path).map_err(HostError::file("make the folder", path));
@@ -197,7 +198,7 @@ pub(crate) fn add(spec: &ContainerSpec) -> Result<(), HostError> {
     for name in ["proc", "sys", "dev", "var", "root"] {
         make(&root.join(name))?;
     }
-    // Where /bin is a part of /usr, it is so inside.
+    // If /bin is a link to a folder of /usr on the host, it is also a link in the container.
     let links = SYSTEM.iter().map(|path| (path.trim_start_matches('/'), fs::read_link(path)));
     let links = links.filter_map(|(name, target)| Some((name.to_owned(), target.ok()?)));
     for (name, target) in links.chain([("var/run".into(), PathBuf::from("/run"))]) {
@@ -212,13 +213,13 @@ pub(crate) fn add(spec: &ContainerSpec) -> Result<(), HostError> {
     fs::write(&path, &spec.config).map_err(HostError::file("write", &path))
 }
 
-/// Kills what runs inside and removes what the runtime and [`add`] made. Nothing to do if it is not there.
-/// Returns who was killed.
+/// Kills all processes in the container and removes everything that the runtime and [`add`] created. Returns
+/// the PIDs of the killed processes. Succeeds if the container does not exist.
 pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
     let mut killed = cgroups::remove(&spec.name)?;
     killed.extend(cgroups::remove(&spec.monitor())?);
-    // Mounts are the container's own and have gone with it. If one is in the host's tree all the same,
-    // removing the folder would go through it.
+    // The mounts belong to the container's mount namespace and disappear with it. If a mount exists in the
+    // host's namespace nevertheless, removing the folder would delete the mounted files.
     let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let is_inside =
         |line: &str| line.split(' ').nth(4).is_some_and(|path| Path::new(path).starts_with(&spec.folder));
@@ -235,7 +236,7 @@ pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
     Ok(killed)
 }
 
-/// Removes a tree of folders, links and empty files, which is all that mount points leave.
+/// Removes a tree of folders, links and empty files. Mount points leave nothing else.
 fn remove_empty(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() {

@@ -1,5 +1,5 @@
-//! The configuration of `runc`: the runtime specification of the Open Container Initiative, version 1.0.2
-//! (config.md and config-linux.md), as far as it is needed.
+//! Configuration of `runc`, according to the runtime specification of the Open Container Initiative, version
+//! 1.0.2 (config.md and config-linux.md). Only the required parts are written.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::deploy::container::{Mount, init};
 use crate::error::HostError;
 use crate::facts::privileges::privileges;
 
-/// By number, capabilities(7).
+/// Names of capabilities, indexed by number; see capabilities(7).
 const CAPABILITIES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -55,7 +55,7 @@ const CAPABILITIES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// The text of `config.json`.
+/// Content of `config.json`.
 pub(super) fn config(name: &str, workload: &Workload, mounts: &[Mount]) -> Result<String, HostError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -64,8 +64,9 @@ pub(super) fn config(name: &str, workload: &Workload, mounts: &[Mount]) -> Resul
     Ok(config_with(name, workload, mounts, held, may_raise).to_string())
 }
 
-/// With the capabilities that are held, and whether limits may be raised. A network function wants what it
-/// has outside: packet sockets, BPF programs, locked memory, real-time priority, user-space drivers.
+/// Builds the configuration with the capabilities `held`. `may_raise` is whether resource limits may be
+/// raised. A network function needs the same privileges as outside: packet sockets, BPF programs, locked
+/// memory, real-time priority, user-space drivers.
 pub(crate) fn config_with(
     name: &str,
     workload: &Workload,
@@ -109,7 +110,7 @@ pub(crate) fn config_with(
     })
 }
 
-/// What every container has.
+/// Mounts of every container.
 fn fixed() -> [Value; 4] {
     [
         json!({"destination": "/proc", "type": "proc", "source": "proc"}),

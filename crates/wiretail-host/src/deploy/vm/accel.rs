@@ -1,5 +1,5 @@
-//! Hardware virtualization, where it really works: `/dev/kvm` may be there and yet run no usual kernel, as
-//! inside of some virtual machines. So a small guest is started once and has to come up.
+//! Detection of working hardware virtualization. `/dev/kvm` can exist and yet fail to run a normal kernel, as
+//! in some virtual machines. A small guest is therefore booted once as a test.
 
 use std::fs;
 use std::io::Write;
@@ -18,23 +18,23 @@ use crate::deploy::need;
 use crate::error::HostError;
 use crate::sys;
 
-/// How long a guest with working KVM may take to end: it is there in a second.
+/// Time limit for the test guest. With working KVM, it ends within about a second.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Which answer is kept.
+/// Cache file for the result.
 const FILE: &str = "kvm";
 
-/// Who runs the guest's instructions.
+/// The execution engine of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accel {
-    /// The processor.
+    /// Hardware virtualization (KVM).
     Kvm,
-    /// QEMU, in software: some tenfold slower, a latency that says little about hardware.
+    /// Software emulation by QEMU: about ten times slower, so latencies are not representative of hardware.
     Tcg,
 }
 
 impl Accel {
-    /// As written in results.
+    /// The name used in results.
     pub fn name(self) -> &'static str {
         match self {
             Accel::Kvm => "kvm",
@@ -57,11 +57,11 @@ impl Accel {
     }
 }
 
-/// KVM if that kernel comes up with it, else software emulation. The answer holds for this boot of the host
-/// and is kept in the cache.
+/// Returns KVM if `kernel` boots with it, and software emulation otherwise. The result is cached and valid
+/// until the host reboots.
 ///
 /// # Errors
-/// [`HostError::NotInstalled`] without QEMU or busybox.
+/// Returns [`HostError::NotInstalled`] if QEMU or busybox is missing.
 pub fn accel(kernel: &KernelImage) -> Result<Accel, HostError> {
     if !Path::new("/dev/kvm").exists() {
         return Ok(Accel::Tcg);
@@ -76,12 +76,12 @@ pub fn accel(kernel: &KernelImage) -> Result<Accel, HostError> {
         return Ok(if answer == "works" { Accel::Kvm } else { Accel::Tcg });
     }
     let works = comes_up(kernel)?;
-    // Who can't write there asks again.
+    // If the cache is not writable, the next call repeats the test.
     let _ = fs::write(&path, format!("{question} {}\n", if works { "works" } else { "fails" }));
     Ok(if works { Accel::Kvm } else { Accel::Tcg })
 }
 
-/// Starts a guest that does nothing but power off, and waits for that.
+/// Starts a guest that powers off immediately, and waits for its end.
 fn comes_up(kernel: &KernelImage) -> Result<bool, HostError> {
     let archive = archive()?;
     let mut command = Command::new(need(QEMU, "vm")?);
@@ -106,7 +106,7 @@ fn comes_up(kernel: &KernelImage) -> Result<bool, HostError> {
 fn archive() -> Result<OwnedFd, HostError> {
     let busybox = need("busybox", "vm")?;
     let content = fs::read(&busybox).map_err(HostError::file("read", &busybox))?;
-    let error = || HostError::system("make", "the first file system of a guest");
+    let error = || HostError::system("make", "the initramfs of a guest");
     let memory = rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC);
     let memory = memory.map_err(|errno| error()(errno.into()))?;
     let mut file = fs::File::from(memory);

@@ -1,15 +1,15 @@
-//! The archive that a kernel unpacks as its first file system: cpio of the format `newc`, after
-//! Documentation/driver-api/early-userspace/buffer-format.rst of the kernel.
+//! The initramfs archive: cpio in `newc` format, as described in the kernel's
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::io::{self, Write};
 
-/// What an archive ends with.
+/// Name of the last entry of an archive.
 const TRAILER: &str = "TRAILER!!!";
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
-/// Writes an archive. A folder has to be written before what is in it.
+/// Writes an archive. A folder must be written before its content.
 #[derive(Debug)]
 pub(super) struct Archive<W> {
     output: W,
@@ -22,7 +22,7 @@ impl<W: Write> Archive<W> {
         Archive { output, written: 0, number: 0 }
     }
 
-    /// `path` without a slash at its start.
+    /// `path` must not start with a slash.
     pub(super) fn folder(&mut self, path: &str) -> io::Result<()> {
         self.entry(path, FOLDER | 0o755, &[])
     }
@@ -35,7 +35,7 @@ impl<W: Write> Archive<W> {
         self.entry(path, FILE | if executable { 0o755 } else { 0o644 }, content)
     }
 
-    /// Ends the archive.
+    /// Writes the trailer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.number = 0;
         self.entry(TRAILER, 0, &[])?;
@@ -43,14 +43,15 @@ impl<W: Write> Archive<W> {
         Ok(self.output)
     }
 
-    /// A header of thirteen numbers of eight hexadecimal digits behind the magic, then the name with a zero,
-    /// then the content; name and content are each padded to a multiple of four.
+    /// Writes an entry: the magic number and thirteen numbers of eight hexadecimal digits, then the name with
+    /// a NUL byte, then the content. Name and content are each padded to a multiple of four bytes.
     fn entry(&mut self, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
         let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
         let len = u32::try_from(content.len()).map_err(too_large)?;
         let name_len = u32::try_from(path.len() + 1).map_err(too_large)?;
         self.number += u32::from(path != TRAILER);
-        // Number, mode, owner, group, links, time, size, device (two), special device (two), name, checksum.
+        // Inode, mode, owner, group, links, time, size, device (two), special device (two), name length,
+        // checksum.
         let fields = [self.number, mode, 0, 0, 1, 0, len, 0, 0, 0, 0, name_len, 0];
         let mut header = String::from("070701");
         for field in fields {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_can_read_it() {
+    fn archive_is_readable_by_cpio() {
         let mut archive = Archive::new(Vec::new());
         archive.folder("a").expect("written");
         archive.file("a/odd", true, b"12345").expect("written");
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(bytes.len() % 4, 0);
         for program in [&["cpio"][..], &["busybox", "cpio"]] {
             let Some(path) = super::super::super::installed(program[0]) else {
-                println!("SKIPPED: others_can_read_it: no {}", program[0]);
+                println!("SKIPPED: archive_is_readable_by_cpio: no {}", program[0]);
                 continue;
             };
             let folder = tempfile::tempdir().expect("a folder");

@@ -1,11 +1,11 @@
 #!/wiretail/busybox sh
-# Process 1 of a guest: makes it ready, runs the program, obeys the console, ends with the program.
-# What it says itself starts with `wiretail-guest:`.
+# Process 1 of a guest: prepares the system, runs the program, handles console commands, ends with the
+# program. Its own output lines start with `wiretail-guest:`.
 
 /wiretail/busybox mkdir -p /wiretail/bin /proc /sys /dev /tmp /run /var /root
 /wiretail/busybox --install -s /wiretail/bin
 export PATH=/wiretail/bin
-# Everybody may write to the kernel's own root; DPDK loads no plugins then.
+# The root folder of an initramfs is world-writable; DPDK then loads no plugins.
 chmod 755 /
 chmod 1777 /tmp
 mount -t proc proc /proc
@@ -27,7 +27,7 @@ fail() {
   poweroff -f
 }
 
-# Nothing but what the program sends leaves the links.
+# Without IPv6, only the program's packets leave the links.
 for which in all default; do
   echo 1 >/proc/sys/net/ipv6/conf/$which/disable_ipv6
 done 2>/dev/null
@@ -55,7 +55,7 @@ for link in $LINKS; do
   ip link set "$name" up || fail "link $name"
 done
 
-# The last core is the program's, the others everybody else's.
+# The program runs on the last core, everything else on the others.
 last=$(($(nproc --all) - 1))
 if [ "$last" -gt 0 ]; then
   taskset -p "$(printf %x $(((1 << last) - 1)))" $$ >/dev/null
@@ -64,10 +64,10 @@ else
   set --
 fi
 mkfifo /wiretail/stdin /wiretail/errors
-# Open for reading and writing: the program never sees its end.
+# Opened for reading and writing, so that the program never reads an end of file.
 exec 4<>/wiretail/stdin
-# Standard output is the console, a terminal, so that programs print by the line. Standard error is none: on
-# that one they draw.
+# Standard output is the console: programs buffer by line on a terminal. Standard error is not a terminal,
+# because programs draw progress displays on one.
 cat /wiretail/errors &
 errors=$!
 echo "wiretail-guest: ready, Linux $(uname -r), $(nproc --all) cores, $(cat /proc/cmdline)"
@@ -86,7 +86,7 @@ obey() {
         echo "wiretail-guest: end"
         ;;
       "") ;;
-      *) echo "wiretail-guest: no such command: $command" ;;
+      *) echo "wiretail-guest: unknown command: $command" ;;
     esac
   done
 }
@@ -94,7 +94,7 @@ obey </dev/ttyS0 &
 
 wait $program
 status=$?
-# All that it has printed.
+# Wait for the remaining error output.
 wait $errors
 echo "wiretail-guest: status $status"
 sync

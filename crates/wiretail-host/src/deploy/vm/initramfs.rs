@@ -1,5 +1,5 @@
-//! The first and only file system of a guest: busybox, the modules, the program with the libraries it is
-//! linked with, its files.
+//! The initramfs of a guest, which is its only file system: busybox, kernel modules, the program with its
+//! shared libraries, and its files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,9 +16,9 @@ use super::{Guest, KernelImage, modules};
 use crate::deploy::{installed, need};
 use crate::error::HostError;
 
-/// Process 1.
+/// Script that runs as process 1.
 const INIT: &str = include_str!("init.sh");
-/// What programs may look for that is no library: names of users and services, where libraries are.
+/// System files that programs may look up: users, services, library paths.
 const SYSTEM: [&str; 8] = [
     "/etc/passwd",
     "/etc/group",
@@ -29,9 +29,10 @@ const SYSTEM: [&str; 8] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
 ];
-/// Symbolic links that are followed before a path is taken for a loop.
+/// Number of symbolic links that are followed before a path counts as a loop.
 const LINKS_MAX: u32 = 40;
-/// What is unpacked needs its size in memory, and the archive that again for a moment.
+/// The unpacked files occupy their size in memory, and during unpacking the archive occupies the same size
+/// again. The rest is for the program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,20 +43,20 @@ enum Node {
     Text { content: Vec<u8>, executable: bool },
 }
 
-/// Paths inside, each before what lies in it.
+/// Paths in the initramfs. The order puts each folder before its content.
 #[derive(Debug, Default)]
 struct Tree {
     nodes: BTreeMap<PathBuf, Node>,
 }
 
-/// The archive, in memory that goes when the last one who has it open ends.
+/// Builds the archive in an anonymous memory file, which is freed when its last descriptor is closed.
 pub(super) fn build(guest: &Guest, kernel: &KernelImage) -> Result<OwnedFd, HostError> {
-    let object = || format!("the first file system of {}", guest.name);
+    let object = || format!("the initramfs of {}", guest.name);
     let tree = tree(guest, kernel)?;
     let size = tree.size();
     if size * MEMORY_SHARE > u64::from(guest.memory_mib) << 20 {
         let fault = format!(
-            "its files are {} MiB and it has {} MiB of memory; give it more than {} MiB, or fewer files",
+            "its files take {} MiB and it has {} MiB of memory; give it more than {} MiB, or fewer files",
             size >> 20,
             guest.memory_mib,
             (size * MEMORY_SHARE) >> 20
@@ -83,7 +84,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
         tree.nodes.insert(path.into(), Node::Text { content, executable: false });
         names.push(name);
     }
-    // What its kernel was built with, where installed systems have it.
+    // The kernel configuration, at the same path as on installed systems.
     let config = format!("config-{}", kernel.release);
     let config_path = kernel.vmlinuz.with_file_name(&config);
     if config_path.is_file() {
@@ -92,15 +93,15 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
     tree.text("/wiretail/settings", &settings(guest, &names), false);
     tree.text("/wiretail/program", &program(guest), true);
     let argv0 = workload.argv.first().map(String::as_str).unwrap_or_default();
-    // A bare name that the host does not have may be one of busybox's.
+    // busybox may provide a bare name that the host does not have.
     let program = if argv0.contains('/') { Some(PathBuf::from(argv0)) } else { installed(argv0) };
-    // The shell of scripts.
+    // The interpreter of shell scripts.
     let shell = Some(PathBuf::from("/bin/sh"));
     for path in program.into_iter().chain(shell) {
         tree.program(&path)?;
     }
     for path in &workload.reads {
-        // What it starts in turn comes with the libraries that it is linked with.
+        // Executables among the files need their shared libraries as well.
         let is_program =
             fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
         if is_program { tree.program(path)? } else { tree.host(path)? }
@@ -114,21 +115,21 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
     Ok(tree)
 }
 
-/// What the guest's process 1 has to know, as shell variables.
+/// Settings for the guest's process 1, as shell variables.
 pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
     let links: Vec<String> = guest.links.iter().map(|link| format!("{},{}", link.name, link.mac)).collect();
-    // Pages of 2 MiB, half of the memory.
+    // Pages of 2 MiB that add up to half of the memory.
     let pages = if guest.workload.hugepages { guest.memory_mib / 4 } else { 0 };
     let values =
         [("MODULES", modules.join(" ")), ("LINKS", links.join(" ")), ("HUGEPAGES", pages.to_string())];
     values.iter().map(|(name, value)| format!("{name}={}\n", quoted(value))).collect()
 }
 
-/// The script that becomes the program.
+/// The script that changes to the working directory and executes the program.
 pub(super) fn program(guest: &Guest) -> String {
     let workload = &guest.workload;
     let folder = quoted(&workload.directory.to_string_lossy());
-    // Where the host has nothing of that name, busybox may.
+    // The folder of busybox comes last in PATH, for names that the host does not have.
     let environment = workload
         .environment()
         .enumerate()
@@ -137,7 +138,7 @@ pub(super) fn program(guest: &Guest) -> String {
     format!("#!/wiretail/busybox sh\ncd {folder} && exec /wiretail/busybox env -i {}\n", words.join(" "))
 }
 
-/// A word for a shell.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -147,17 +148,17 @@ impl Tree {
         self.nodes.insert(path.into(), Node::Text { content: content.into(), executable });
     }
 
-    /// A path of the host with all links on the way to it, and what is in it if it is a folder.
+    /// Adds a path of the host with all symbolic links on the way to it. Adds a folder recursively.
     fn host(&mut self, path: &Path) -> Result<(), HostError> {
         let mut links = 0;
         let path = self.follow(path, &mut links)?;
-        let metadata = fs::metadata(&path).map_err(HostError::file("look at", &path))?;
+        let metadata = fs::metadata(&path).map_err(HostError::file("read the metadata of", &path))?;
         if metadata.is_dir() {
             self.nodes.insert(path.clone(), Node::Folder);
             let entries = fs::read_dir(&path).map_err(HostError::file("list", &path))?;
             for entry in entries {
                 let inside = entry.map_err(HostError::file("list", &path))?.path();
-                // A link to nowhere is nothing that anybody reads; nor is a socket or a device.
+                // Skips dangling links. Sockets and devices are skipped as well, further below.
                 if inside.exists() {
                     self.host(&inside)?;
                 }
@@ -168,7 +169,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes down every link on the way, and returns where it ends.
+    /// Adds every symbolic link on the way, and returns the resolved path.
     fn follow(&mut self, path: &Path, links: &mut u32) -> Result<PathBuf, HostError> {
         let mut walked = PathBuf::from("/");
         let mut parts = path.components();
@@ -190,7 +191,7 @@ impl Tree {
         Ok(walked)
     }
 
-    /// A program and the libraries that it is linked with.
+    /// Adds a program and the shared libraries that it is linked with.
     fn program(&mut self, path: &Path) -> Result<(), HostError> {
         self.host(path)?;
         for library in libraries(path)? {
@@ -199,7 +200,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What shared objects among the files need: plugins that a program loads by itself.
+    /// Adds the libraries of shared objects among the files: plugins that a program loads at run time.
     fn libraries_of_plugins(&mut self, reads: &[PathBuf]) -> Result<(), HostError> {
         let is_plugin = |node: &Node| match node {
             Node::File(path) => {
@@ -213,7 +214,7 @@ impl Tree {
         plugins.iter().try_for_each(|plugin| self.program(plugin))
     }
 
-    /// Adds the folders that things lie in.
+    /// Adds the parent folders of all paths.
     fn parents(&mut self) {
         let paths: Vec<PathBuf> = self.nodes.keys().cloned().collect();
         for path in paths {
@@ -223,7 +224,7 @@ impl Tree {
         }
     }
 
-    /// Of the files, in bytes.
+    /// Total size of the files in bytes.
     fn size(&self) -> u64 {
         let of = |node: &Node| match node {
             Node::File(path) => fs::metadata(path).map_or(0, |metadata| metadata.len()),
@@ -254,7 +255,7 @@ impl Tree {
     }
 }
 
-/// The libraries that a program is linked with, as `ldd` tells; none of a static one, or of a script.
+/// The shared libraries of a program, as listed by `ldd`. Empty for static programs and scripts.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
     let output = Command::new(need("ldd", "vm")?)
         .arg(program)
@@ -266,7 +267,8 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
     })
 }
 
-/// Lines of `ldd`: `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)`, or `NAME => not found`, which is the error.
+/// Parses the output of `ldd`: `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)`, or `NAME => not found`. Returns
+/// the name of a missing library as the error.
 fn parse_ldd(text: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -284,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_told_by_their_paths() {
+    fn parses_ldd_output() {
         let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let found = parse_ldd(text).expect("all there");
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn links_on_the_way_are_taken_along() {
+    fn adds_symbolic_links_of_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let root = fs::canonicalize(folder.path()).expect("there");
         fs::create_dir_all(root.join("real/deep")).expect("made");
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_the_shell() {
+    fn quoted_words_survive_shell() {
         for word in ["plain", "two words", "it's", "$HOME `x` \"y\" \\", ""] {
             let script = format!("printf %s {}", quoted(word));
             let output = Command::new("sh").arg("-c").arg(script).output().expect("a shell");

@@ -1,4 +1,4 @@
-//! Kernels for guests: Debian's packages, unpacked into a cache and never installed.
+//! Kernels for guests: Debian packages, unpacked into a cache without being installed.
 
 use std::fs;
 use std::io;
@@ -10,23 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::deploy::need;
 use crate::error::HostError;
 
-/// Which of Debian's kernels.
+/// Flavors of Debian's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// For virtual machines, with few drivers.
     Cloud,
-    /// What Debian installs.
+    /// The default kernel of a Debian installation.
     Standard,
-    /// Preemptible everywhere (PREEMPT_RT).
+    /// The fully preemptible kernel (PREEMPT_RT).
     Rt,
 }
 
 impl Kernel {
-    /// All of them.
     pub const ALL: [Kernel; 3] = [Kernel::Cloud, Kernel::Standard, Kernel::Rt];
 
-    /// As written in experiments.
+    /// The name used in experiment files.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Cloud => "cloud",
@@ -35,7 +34,7 @@ impl Kernel {
         }
     }
 
-    /// The package that stands for the newest one.
+    /// The metapackage of the newest kernel of this flavor.
     pub fn package(self) -> &'static str {
         match self {
             Kernel::Cloud => "linux-image-cloud-amd64",
@@ -44,7 +43,7 @@ impl Kernel {
         }
     }
 
-    /// The version in the name of a package of this kind: of `linux-image-6.1.0-56-cloud-amd64`, 6, 1, 0, 56.
+    /// Version in the name of a package of this flavor: 6, 1, 0, 56 for `linux-image-6.1.0-56-cloud-amd64`.
     fn version(self, package: &str) -> Option<Vec<u32>> {
         let end = self.package().trim_start_matches("linux-image");
         let version = package.strip_prefix("linux-image-")?.strip_suffix(end)?;
@@ -52,21 +51,21 @@ impl Kernel {
     }
 }
 
-/// A kernel that is there.
+/// A kernel in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelImage {
-    /// The kernel itself.
+    /// Path of the kernel image.
     pub vmlinuz: PathBuf,
-    /// Its modules, with `modules.dep`.
+    /// Folder of its modules, with `modules.dep`.
     pub modules: PathBuf,
-    /// What it calls itself: `6.1.0-56-cloud-amd64`.
+    /// Release string, such as `6.1.0-56-cloud-amd64`.
     pub release: String,
 }
 
-/// Where unpacked kernels are: `wiretail` in the user's cache, for root in that of the system.
+/// Folder for unpacked kernels: `wiretail` in the user's cache; for root, in the system's cache.
 ///
 /// # Errors
-/// [`HostError::System`] for a user without a home.
+/// Returns [`HostError::System`] for a user without a home directory.
 pub fn cache_folder() -> Result<PathBuf, HostError> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let found = set("XDG_CACHE_HOME")
@@ -76,7 +75,7 @@ pub fn cache_folder() -> Result<PathBuf, HostError> {
     found.map(|folder| folder.join("wiretail")).ok_or_else(missing)
 }
 
-/// The newest kernel of that kind in the cache.
+/// The newest kernel of this flavor in the cache.
 pub fn kernel_cached(kind: Kernel) -> Option<KernelImage> {
     newest(&cache_folder().ok()?.join("kernels"), kind)
 }
@@ -96,19 +95,20 @@ fn newest(folder: &Path, kind: Kernel) -> Option<KernelImage> {
     })
 }
 
-/// The newest kernel of that kind in the cache; if there is none, the one that the package lists offer is
-/// fetched and unpacked there.
+/// The newest kernel of this flavor in the cache. If there is none, downloads and unpacks the package that
+/// the package lists offer.
 ///
 /// # Errors
-/// [`HostError::NotInstalled`] with what apt said if it can't be fetched, or a program for that is missing.
+/// Returns [`HostError::NotInstalled`], with the message from apt, if the download fails or a required
+/// program is missing.
 pub fn ensure_kernel(kind: Kernel) -> Result<KernelImage, HostError> {
     fetch_kernel(kind, &[])
 }
 
-/// As [`ensure_kernel`], by an apt with these options (apt.conf(5), as on its command line).
+/// Same as [`ensure_kernel`], with additional apt options (apt.conf(5), command-line syntax).
 ///
 /// # Errors
-/// As [`ensure_kernel`].
+/// Same as [`ensure_kernel`].
 pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostError> {
     if let Some(image) = kernel_cached(kind) {
         return Ok(image);
@@ -116,21 +116,21 @@ pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostErr
     let package = real_package(kind, apt)?;
     let folder = cache_folder()?.join("kernels");
     fs::create_dir_all(&folder).map_err(HostError::file("make the folder", &folder))?;
-    // Renamed when it is whole: who is killed meanwhile leaves no half of a kernel.
+    // Renamed once complete, so that a killed process leaves no partial kernel.
     let partial = folder.join(format!(".partial-{}", std::process::id()));
     let fetched = fetch(kind, &package, &partial, apt);
     let target = folder.join(&package);
     let moved = fetched.and_then(|()| match fs::rename(partial.join("root"), &target) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(_) if target.exists() => Ok(()),
         other => other.map_err(HostError::file("make the folder", &target)),
     });
     let _ = fs::remove_dir_all(&partial);
     moved?;
-    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package holds no kernel and modules"))
+    kernel_cached(kind).ok_or_else(|| unavailable(kind, "the package contains no kernel and modules"))
 }
 
-/// The package of which the one that always stands for the newest consists.
+/// The versioned package that the metapackage depends on.
 fn real_package(kind: Kernel, apt: &[String]) -> Result<String, HostError> {
     let mut command = Command::new(need("apt-cache", "vm")?);
     command.args(apt).args(["show", "--no-all-versions", kind.package()]);
@@ -138,7 +138,7 @@ fn real_package(kind: Kernel, apt: &[String]) -> Result<String, HostError> {
     let depends = text.lines().find_map(|line| line.strip_prefix("Depends:")).unwrap_or_default();
     let names = depends.split(',').filter_map(|part| part.split_ascii_whitespace().next());
     let found = names.into_iter().find(|name| kind.version(name).is_some());
-    found.map(str::to_owned).ok_or_else(|| unavailable(kind, "the package lists don't have it"))
+    found.map(str::to_owned).ok_or_else(|| unavailable(kind, "not in the package lists"))
 }
 
 fn fetch(kind: Kernel, package: &str, folder: &Path, apt: &[String]) -> Result<(), HostError> {
@@ -151,18 +151,18 @@ fn fetch(kind: Kernel, package: &str, folder: &Path, apt: &[String]) -> Result<(
     let entries = fs::read_dir(folder).map_err(HostError::file("list", folder))?;
     let archive =
         entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "deb"));
-    let archive = archive.ok_or_else(|| unavailable(kind, "apt-get fetched nothing"))?;
+    let archive = archive.ok_or_else(|| unavailable(kind, "apt-get downloaded nothing"))?;
     let mut command = Command::new(need("dpkg-deb", "vm")?);
     command.arg("-x").arg(archive).arg(&root);
     run(kind, command)?;
     let release = package.trim_start_matches("linux-image-");
-    // Debian's installation makes modules.dep; this is no installation.
+    // Installing the package would create modules.dep; unpacking does not.
     let mut command = Command::new(need("depmod", "vm")?);
     command.arg("-b").arg(&root).arg(release);
     run(kind, command).map(drop)
 }
 
-/// What it printed; its complaint if it fails.
+/// Runs a program and returns its output. If it fails, the error contains its last message.
 fn run(kind: Kernel, mut command: Command) -> Result<String, HostError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(HostError::system("start the program", program))?;
@@ -170,7 +170,7 @@ fn run(kind: Kernel, mut command: Command) -> Result<String, HostError> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(unavailable(kind, complaint.lines().rfind(|line| !line.is_empty()).unwrap_or("no reason told")))
+    Err(unavailable(kind, complaint.lines().rfind(|line| !line.is_empty()).unwrap_or("no reason given")))
 }
 
 fn unavailable(kind: Kernel, why: &str) -> HostError {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_distinguished_by_their_packages() {
+    fn distinguishes_flavors_by_package_name() {
         let cloud = Kernel::Cloud.version("linux-image-6.1.0-56-cloud-amd64");
         assert_eq!(cloud, Some(vec![6, 1, 0, 56]));
         assert_eq!(Kernel::Standard.version("linux-image-6.1.0-56-cloud-amd64"), None);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_found_if_it_is_whole() {
+    fn finds_newest_complete_kernel() {
         let folder = tempfile::tempdir().expect("a folder");
         for release in ["6.1.0-9-amd64", "6.1.0-56-amd64"] {
             let root = folder.path().join(format!("linux-image-{release}"));

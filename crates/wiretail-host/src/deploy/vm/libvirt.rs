@@ -1,13 +1,13 @@
-//! The same guest for libvirt, for hosts whose machines are kept by it: <https://libvirt.org/formatdomain.html>.
+//! The same guest as a libvirt domain, for hosts managed by libvirt: <https://libvirt.org/formatdomain.html>.
 
 use std::fmt::Write;
 
 use super::{Backend, Guest};
 use crate::deploy::vm::Accel;
 
-/// The XML of a domain like the guest, each processor pinned to the host's core at its place in `cores`, with
-/// huge pages. The archive is expected beside it as `initramfs.cpio` and the kernel as `vmlinuz`, in
-/// `/var/lib/libvirt/images/NAME`: libvirt has no descriptors of ours. Taps get libvirt's own names.
+/// XML of a domain that matches the guest, with huge pages. vCPU N is pinned to `cores[N]`. The archive must
+/// be in `/var/lib/libvirt/images/NAME` as `initramfs.cpio`, beside the kernel `vmlinuz`, because libvirt
+/// cannot use this process's descriptors. libvirt chooses the names of tap devices.
 pub fn libvirt_xml(guest: &Guest, cores: &[u32]) -> String {
     let name = escaped(&guest.name);
     let folder = format!("/var/lib/libvirt/images/{name}");
@@ -16,7 +16,7 @@ pub fn libvirt_xml(guest: &Guest, cores: &[u32]) -> String {
         .map(|(vcpu, core)| format!("\n    <vcpupin vcpu='{vcpu}' cpuset='{core}'/>"))
         .collect();
     let links: String = guest.links.iter().map(link).collect();
-    // Real hosts have KVM.
+    // Production hosts have KVM.
     let line = escaped(&guest.boot_line(Accel::Kvm));
     format!(
         "<domain type='kvm'>
@@ -78,7 +78,7 @@ fn link(link: &super::GuestLink) -> String {
     text
 }
 
-/// For texts and for values in single quotes.
+/// Escapes text and values in single quotes.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&apos;")
 }

@@ -1,18 +1,18 @@
-//! A program in a virtual machine: QEMU with a kernel of Debian's and one file system in memory that holds
-//! the program. Nothing is installed, and nothing is on a disk.
+//! Virtual machines: QEMU with a Debian kernel and an initramfs that contains the program. Nothing is
+//! installed, and nothing is written to a disk.
 //!
-//! The guest's serial console is QEMU's standard output and input. What the program prints is there, and lines
-//! that start with [`SAYS`]. Its standard output is that terminal, its standard error is none. Commands are one
-//! a line:
+//! The guest's serial console is QEMU's standard input and output. It carries the output of the program and
+//! the guest's own lines, which start with [`SAYS`]. The standard output of the program is this terminal; its
+//! standard error is not a terminal. Each command is one line:
 //!
-//! | command | what |
+//! | command | effect |
 //! |---|---|
-//! | `signal USR1` | sends the program a signal |
-//! | `line TEXT` | gives the program a line of standard input |
+//! | `signal USR1` | sends a signal to the program |
+//! | `line TEXT` | writes a line to the program's standard input |
 //! | `interrupts` | prints `/proc/interrupts` between `wiretail-guest: interrupts` and `wiretail-guest: end` |
-//! | `stop` | SIGTERM to the program |
+//! | `stop` | sends SIGTERM to the program |
 //!
-//! When the program ends, the guest prints `wiretail-guest: status N` and QEMU ends.
+//! When the program ends, the guest prints `wiretail-guest: status N` and QEMU exits.
 
 mod accel;
 mod cpio;
@@ -38,87 +38,86 @@ use crate::network::mac::MacAddress;
 use crate::step::Plan;
 use crate::sys;
 
-/// What the guest's own lines start with.
+/// Prefix of lines printed by the guest itself.
 pub const SAYS: &str = "wiretail-guest: ";
-/// What a link could leave to hardware: checksums, and packets longer than a frame. Forwarders take frames as
-/// they are on the wire, and XDP refuses links that have these.
+/// Disables all hardware offloads of a link: checksums and packets longer than a frame. Forwarders process
+/// frames as they are on the wire, and XDP rejects links with these offloads.
 const NO_OFFLOADS: &str = ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,\
                            guest_ufo=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off";
-/// Debian's name, in the package qemu-system-x86.
+/// Name of the program in Debian's package qemu-system-x86.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The parameters that a guest's kernel is started with.
+/// Kernel parameters of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boot {
-    /// Its defaults.
+    /// Defaults only.
     Plain,
-    /// Those of the papers on low latency: the last core without timer, callbacks and other tasks.
+    /// Parameters from the literature on low latency: no timer tick, RCU callbacks or other tasks on the last
+    /// core.
     Tuned,
 }
 
-/// What is behind a guest's link.
+/// The host side of a guest's link.
 #[derive(Debug)]
 pub enum Backend {
-    /// A tap, by [`open_tap`](crate::deploy::open_tap).
+    /// A tap device from [`open_tap`](crate::deploy::open_tap).
     Tap(OwnedFd),
     /// A virtual switch in user space.
     VhostUser {
-        /// Where they meet.
+        /// Socket that connects QEMU and the switch.
         socket: PathBuf,
-        /// Whether QEMU makes the socket and waits for the switch there.
+        /// Whether QEMU creates the socket and waits for the switch.
         server: bool,
     },
 }
 
-/// A network link of a guest: virtio-net.
+/// A virtio-net link of a guest.
 #[derive(Debug)]
 pub struct GuestLink {
-    /// Inside: `in` or `out`.
+    /// Name inside the guest: `in` or `out`.
     pub name: String,
-    /// By which it is found inside; no other link has it.
+    /// Unique address, used to identify the link inside the guest.
     pub mac: MacAddress,
-    /// Where its packets come from and go to.
     pub backend: Backend,
 }
 
-/// A virtual machine around a program.
+/// A virtual machine that runs a program.
 #[derive(Debug)]
 pub struct Guest {
-    /// For messages, and for libvirt.
+    /// Used in messages and by libvirt.
     pub name: String,
-    /// Which kernel.
     pub kernel: Kernel,
-    /// How it is started.
     pub boot: Boot,
-    /// Further words of the kernel's command line, with blanks between them; none is "".
+    /// Additional kernel parameters, separated by blanks; may be empty.
     pub words: String,
-    /// At least three times what its files take.
+    /// Memory of the guest. At least three times the size of its files.
     pub memory_mib: u32,
-    /// The last one is the program's; with one it shares that.
+    /// Number of vCPUs. The program gets the last one; a single vCPU is shared with the rest of the guest.
     pub vcpus: u32,
-    /// In the order in which they are found.
+    /// Links, in the order of their PCI devices.
     pub links: Vec<GuestLink>,
-    /// Its namespace and its cores are without meaning inside. The working folder is a copy.
+    /// The program. Its namespace and cores do not apply inside the guest. The working folder is a copy.
     pub workload: Workload,
-    /// By [`mod@accel`].
+    /// As detected by [`mod@accel`].
     pub accel: Accel,
 }
 
 impl Guest {
-    /// The kernel's command line, with the further words behind it: of two of a kind mostly the last one counts.
+    /// The kernel command line. The additional parameters come last, because usually the last one of a kind
+    /// wins.
     pub(super) fn boot_line(&self, accel: Accel) -> String {
         let line = boot_line(self.boot, self.vcpus, accel);
         format!("{line} {}", self.words).trim_end().to_owned()
     }
 }
 
-/// A virtual machine that is started by running the command; there are no steps. It ends with the program,
-/// or with SIGTERM.
+/// A virtual machine that is started by running the command; the plan has no steps. QEMU exits when the
+/// program ends, or on SIGTERM.
 ///
 /// # Errors
-/// [`HostError::NotInstalled`] without QEMU, busybox or the kernel; [`HostError::System`] for files that are
-/// not there or too many.
+/// Returns [`HostError::NotInstalled`] if QEMU, busybox or the kernel is missing, and [`HostError::System`]
+/// if files are missing or do not fit into the guest's memory.
 pub fn guest_launch(mut guest: Guest) -> Result<Launch, HostError> {
     let qemu = need(QEMU, "vm")?;
     guest.workload.check()?;
@@ -127,7 +126,7 @@ pub fn guest_launch(mut guest: Guest) -> Result<Launch, HostError> {
             || link.name.len() > 15
             || !link.name.chars().all(|c| c.is_ascii_alphanumeric())
         {
-            let expected = "expected a link's in a guest: 1 to 15 letters and digits";
+            let expected = "expected a guest link name of 1 to 15 letters and digits";
             return Err(HostError::Name { name: link.name.clone(), expected });
         }
     }
@@ -145,7 +144,7 @@ pub fn guest_launch(mut guest: Guest) -> Result<Launch, HostError> {
     Ok(Launch { command, plan: Plan::new() })
 }
 
-/// QEMU's arguments, with the number of the descriptor that the archive has.
+/// Arguments of QEMU; `archive` is the descriptor of the initramfs.
 fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
     let mut arguments = Vec::new();
     let mut add = |option: &str, value: OsString| arguments.extend([option.into(), value]);
@@ -155,7 +154,7 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
     add("-cpu", guest.accel.cpu().into());
     add("-smp", guest.vcpus.to_string().into());
     add("-m", format!("{}M", guest.memory_mib).into());
-    // Shared: a virtual switch in user space reads the guest's buffers.
+    // Shared memory, because a virtual switch in user space accesses the guest's buffers.
     let memory = format!("memory-backend-memfd,id=memory,size={}M,share=on", guest.memory_mib);
     add("-object", memory.into());
     add("-kernel", vmlinuz.into());
@@ -172,12 +171,12 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
             }
             Backend::VhostUser { socket, server } => {
                 let mut text = OsString::from(format!("socket,id=switch{number},path="));
-                // A comma in a value is written twice.
+                // QEMU expects a doubled comma in values.
                 text.push(socket.to_string_lossy().replace(',', ",,"));
                 text.push(if *server { ",server=on,wait=on" } else { "" });
                 add("-chardev", text);
                 add("-netdev", format!("vhost-user,id=net{number},chardev=switch{number}").into());
-                // Without interrupts through MSI-X, which some hosts' emulation can't deliver to it.
+                // Disables MSI-X interrupts, which the emulation on some hosts cannot deliver.
                 device.push_str(",vectors=0");
             }
         }
@@ -187,10 +186,11 @@ fn arguments(guest: &Guest, vmlinuz: &Path, archive: i32) -> Vec<OsString> {
     arguments
 }
 
-/// The kernel's command line. The tuned one is the guests' of <https://github.com/gallenmu/latency-limbo>
-/// (`_includes/vm_bootparam_optimized.html`, `_includes/experiment/experiment.sh`), without what concerns real
-/// processors only. `idle=poll` is left out with software emulation: a core that polls there takes a core of
-/// the host from whoever else emulates.
+/// The kernel command line. The tuned line is the guest configuration of
+/// <https://github.com/gallenmu/latency-limbo> (`_includes/vm_bootparam_optimized.html`,
+/// `_includes/experiment/experiment.sh`) without parameters that only affect physical processors. `idle=poll`
+/// is omitted with software emulation: a polling vCPU would occupy a host core that the other emulation
+/// threads need.
 pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {
     let mut line = String::from("console=ttyS0,115200 rdinit=/init quiet panic=-1 net.ifnames=0");
     if boot == Boot::Tuned {
@@ -210,8 +210,8 @@ pub fn boot_line(boot: Boot, vcpus: u32, accel: Accel) -> String {
     line
 }
 
-/// The threads that run the processors of a guest, by the number of QEMU's process: the processor, and its
-/// thread. Empty until QEMU has made them.
+/// The vCPU threads of a guest, from the PID of QEMU: vCPU number and thread ID. Empty until QEMU has created
+/// the threads.
 pub fn vcpu_threads(pid: u32) -> Vec<(usize, i32)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let vcpu = |task: fs::DirEntry| {
@@ -223,7 +223,7 @@ pub fn vcpu_threads(pid: u32) -> Vec<(usize, i32)> {
     found
 }
 
-/// 1 of `CPU 1/KVM` or `CPU 1/TCG`.
+/// Parses the vCPU number from `CPU 1/KVM` or `CPU 1/TCG`.
 fn vcpu_number(name: &str) -> Option<usize> {
     name.strip_prefix("CPU ")?.split('/').next()?.trim().parse().ok()
 }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn qemu_is_told_everything() {
+    fn qemu_arguments_are_complete() {
         let guest = guest();
         let arguments = arguments(&guest, Path::new("/k/vmlinuz"), 7);
         let text: Vec<&str> = arguments.iter().map(|argument| argument.to_str().expect("UTF-8")).collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tuned_boot_line_isolates_the_last_core() {
+    fn tuned_boot_line_isolates_last_core() {
         let line = boot_line(Boot::Tuned, 4, Accel::Kvm);
         for word in ["isolcpus=3", "nohz_full=3", "rcu_nocbs=3", "irqaffinity=0", "idle=poll", "skew_tick=1"]
         {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_is_told_everything() {
+    fn guest_settings_are_complete() {
         let mut guest = guest();
         guest.workload.hugepages = true;
         let settings = initramfs::settings(&guest, &["virtio".into(), "virtio_net".into()]);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_processors_are_known_by_their_names() {
+    fn parses_vcpu_thread_names() {
         assert_eq!(vcpu_number("CPU 1/TCG\n"), Some(1));
         assert_eq!(vcpu_number("CPU 12/KVM\n"), Some(12));
         assert_eq!(vcpu_number("qemu-system-x86\n"), None);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_a_proper_name_is_refused() {
+    fn rejects_invalid_link_name() {
         let mut guest = guest();
         guest.links[0].name = "a b".into();
         let refused = guest_launch(guest).expect_err("no name");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn libvirt_is_told_everything() {
+    fn libvirt_xml_is_complete() {
         let xml = libvirt_xml(&guest(), &[2, 3]);
         for part in [
             "<name>wt-1-0-dut1</name>",
@@ -329,7 +329,7 @@ mod tests {
         ] {
             assert!(xml.contains(part), "{part} in {xml}");
         }
-        // Well-formed as far as elements go: each that is opened is closed, in order.
+        // Checks that elements are closed in the order in which they were opened.
         let mut open = Vec::new();
         for tag in xml.split('<').skip(1).map(|rest| rest.split('>').next().unwrap_or_default()) {
             if let Some(name) = tag.strip_prefix('/') {

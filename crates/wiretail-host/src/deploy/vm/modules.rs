@@ -1,4 +1,4 @@
-//! Which files a kernel module needs, and in which order: `modules.dep`, modules.dep(5).
+//! Kernel modules: dependencies and load order, from `modules.dep` (modules.dep(5)).
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use std::process::Command;
 use crate::deploy::need;
 use crate::error::HostError;
 
-/// The modules of a guest: network links on PCI, and what a bridge is made of. Some kernels have them built in.
+/// The modules of a guest: PCI network links and bridges. Some kernels have them built in.
 pub(super) const GUEST: [&str; 6] = ["virtio_pci", "virtio_net", "bridge", "af_packet", "tun", "veth"];
 
-/// The files of those modules and of all that they need, in the order in which they can be loaded. One that
-/// is not there is left out: it is built in.
+/// The files of the wanted modules and all their dependencies, in load order. A module that is not listed is
+/// skipped, because it is built in.
 pub(super) fn closure(dependencies: &str, wanted: &[&str]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     for module in wanted {
@@ -21,7 +21,7 @@ pub(super) fn closure(dependencies: &str, wanted: &[&str]) -> Vec<String> {
         else {
             continue;
         };
-        // All that it needs, directly or not, the first to be loaded last.
+        // `modules.dep` lists all direct and indirect dependencies, with the first one to load at the end.
         for file in needs.split_ascii_whitespace().rev().chain([file]) {
             if !order.iter().any(|other| other == file) {
                 order.push(file.into());
@@ -31,13 +31,13 @@ pub(super) fn closure(dependencies: &str, wanted: &[&str]) -> Vec<String> {
     order
 }
 
-/// `virtio_net` of `kernel/drivers/net/virtio-net.ko.xz`.
+/// Name of a module: `virtio_net` for `kernel/drivers/net/virtio-net.ko.xz`.
 fn name(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.split('.').next().unwrap_or(name).replace('-', "_")
 }
 
-/// The names and contents of the modules that a guest needs, in the order in which they can be loaded.
+/// Names and contents of the modules that a guest needs, in load order.
 pub(super) fn load(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, HostError> {
     let path = folder.join("modules.dep");
     let dependencies = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_comes_first_and_once() {
+    fn dependencies_come_first_and_once() {
         let dependencies = "kernel/drivers/virtio/virtio.ko.xz:
 kernel/drivers/virtio/virtio_ring.ko.xz: kernel/drivers/virtio/virtio.ko.xz
 kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio_ring.ko.xz kernel/drivers/virtio/virtio.ko.xz
