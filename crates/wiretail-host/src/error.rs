@@ -32,10 +32,10 @@ pub enum HostError {
         /// The rules for a valid name.
         expected: &'static str,
     },
-    /// Links that still have no carrier after they were set up.
+    /// Links that are up but not yet ready to pass packets.
     #[error(
-        "{namespace}: after {waited_ms} ms these links still have no carrier: {}; \
-         set up the other end of the veth, or plug in the cable",
+        "{namespace}: after {waited_ms} ms these links are still not ready: {}; \
+         expected a carrier: set up the other end of the veth, or plug in the cable",
         links.join(", ")
     )]
     NotReady {

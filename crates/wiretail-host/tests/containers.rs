@@ -1,5 +1,5 @@
-//! Containers on the machine itself: a program inside, its streams, signals and status, and nothing left.
-//! Needs root and the runtimes, and says `SKIPPED` without.
+//! Containers on the machine itself: the program inside, its streams, signals and exit status, and complete
+//! removal. Prints `SKIPPED` without root or the runtimes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use wiretail_host::deploy::{Container, Runtime, Workload, container};
 use wiretail_host::{CoreSet, HostError, Journal, Namespace, Plan, Step, clean, privileges, run_in};
 
-/// One at a time: their runs have journals of their own, and so the same names.
+/// Serializes the tests: their runs use separate journals and therefore the same names.
 static ONE: Mutex<()> = Mutex::new(());
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A node with one link, a container in it, and the journal of both.
+/// A node with one link, a container in it, and their journal.
 struct Bench {
     folder: TempDir,
     journal: Journal,
@@ -28,11 +28,11 @@ struct Bench {
     _one: MutexGuard<'static, ()>,
 }
 
-/// Set for the process that is to be killed: which runtime, and the folder that it works in.
+/// Set for the process that is to be killed: the runtime and its working folder.
 const VICTIM: &str = "WIRETAIL_HOST_CONTAINER_VICTIM";
 
 impl Bench {
-    /// None where this machine can't, after saying so.
+    /// Returns `None`, after printing the reason, if this machine cannot run the test.
     fn start(test: &str, runtime: Runtime, script: &str) -> Option<Self> {
         if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
             println!("SKIPPED: {test}: {reason}");
@@ -99,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// Undoes everything and looks whether something is left. Returns who had to be killed.
+    /// Undoes all steps and checks that nothing is left. Returns the PIDs of the killed processes.
     fn undo(mut self) -> Vec<i32> {
         let undone = self.journal.undo_all().expect("undone");
         let _ = self.child.wait();
@@ -119,12 +119,12 @@ impl Bench {
 const BOTH: [Runtime; 2] = [Runtime::Runc, Runtime::Lxc];
 
 #[test]
-fn streams_links_cores_and_status_are_the_programs() {
+fn container_provides_streams_links_cores_and_status() {
     let script = r#"read line; echo "$line, $GREETING"; echo wrong >&2; ls /sys/class/net
         grep Cpus_allowed_list /proc/self/status; pwd; echo x > made; touch /usr/made || echo refused
         test -c /dev/null && test -d /proc/self && cat /proc/self/comm; exit 7"#;
     for runtime in BOTH {
-        let test = format!("streams_links_cores_and_status_are_the_programs, {}", runtime.name());
+        let test = format!("container_provides_streams_links_cores_and_status, {}", runtime.name());
         let Some(mut bench) = Bench::start(&test, runtime, script) else { continue };
         bench.child.stdin.take().expect("a pipe").write_all(b"hi\n").expect("written");
         let (mut out, mut err) = (String::new(), String::new());
@@ -143,7 +143,7 @@ fn streams_links_cores_and_status_are_the_programs() {
 
 #[test]
 fn signals_reach_the_program() {
-    // Without a trap for INT: it is not deaf to it.
+    // The script has no trap for INT and must not ignore it.
     let script = r#"trap "echo told" USR1; trap "echo end; exit 3" TERM; echo ready
         while :; do sleep 0.05; done"#;
     for runtime in BOTH {
@@ -164,9 +164,9 @@ fn signals_reach_the_program() {
 }
 
 #[test]
-fn real_time_priority_is_allowed_on_request() {
+fn container_allows_realtime_priority_on_request() {
     for runtime in BOTH {
-        let test = format!("real_time_priority_is_allowed_on_request, {}", runtime.name());
+        let test = format!("container_allows_realtime_priority_on_request, {}", runtime.name());
         let Some(bench) = Bench::start(&test, runtime, "exec sleep 60") else { continue };
         let pid = bench.program().to_string();
         bench.container.allow_realtime().expect("allowed");
@@ -177,20 +177,20 @@ fn real_time_priority_is_allowed_on_request() {
 }
 
 #[test]
-fn nothing_is_left_of_one_that_was_killed() {
+fn removes_killed_container_completely() {
     for runtime in BOTH {
-        let test = format!("nothing_is_left_of_one_that_was_killed, {}", runtime.name());
+        let test = format!("removes_killed_container_completely, {}", runtime.name());
         let Some(mut bench) = Bench::start(&test, runtime, "sleep 60 & exec sleep 60") else { continue };
         let pid = bench.program();
         bench.child.kill().expect("killed");
         bench.child.wait().expect("ended");
-        // With process 1 of the container the others go, too.
+        // Process 1 of the container takes all other processes with it.
         println!("{test}: program {pid}, killed {:?}", bench.undo());
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }
 }
 
-/// Only with [`VICTIM`]: starts a container and waits to be killed.
+/// Runs only with [`VICTIM`] set: starts a container and waits to be killed.
 #[test]
 fn victim() {
     let Some(value) = std::env::var_os(VICTIM) else { return };
@@ -223,10 +223,10 @@ fn victim() {
 }
 
 #[test]
-fn a_killed_run_is_cleaned_up() {
+fn cleans_up_after_killed_run() {
     for runtime in BOTH {
-        let test = format!("a_killed_run_is_cleaned_up, {}", runtime.name());
-        // Says so where this machine can't.
+        let test = format!("cleans_up_after_killed_run, {}", runtime.name());
+        // Prints the reason if this machine cannot run the test.
         let Some(mut bench) = Bench::start(&test, runtime, "exit 0") else { continue };
         assert_eq!(bench.wait(), Some(0));
         bench.undo();

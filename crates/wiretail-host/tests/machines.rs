@@ -1,5 +1,5 @@
-//! A virtual machine on the machine itself: it boots, its links carry packets, it obeys its console and ends
-//! with its program. Needs root, QEMU, busybox and Debian's kernel, and says `SKIPPED` without.
+//! A virtual machine on the machine itself: it boots, its links carry packets, its console accepts commands,
+//! and it ends with its program. Prints `SKIPPED` without root, QEMU, busybox or Debian's kernel.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, UdpSocket};
@@ -19,10 +19,10 @@ use wiretail_host::{
     CoreSet, HostError, Journal, MacAddress, Namespace, Netlink, Plan, Step, privileges, run_in,
 };
 
-/// One at a time: each takes two cores.
+/// Serializes the tests: each machine occupies two cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// For software emulation on a busy machine.
+/// Time limit for software emulation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(50);
 const PACKETS: usize = 1000;
 
@@ -65,7 +65,8 @@ fn plan(run: &str) -> Plan {
 }
 
 impl Bench {
-    /// With taps at both ends. None where this machine can't, after saying so.
+    /// A machine with taps at both ends. Returns `None`, after printing the reason, if this machine cannot
+    /// run the test.
     fn start(test: &str, kind: Kernel, boot: Boot, script: &str) -> Option<Self> {
         let tap = |journal: &Journal, end: usize| {
             let (namespace, link, _, _) = &ends(journal.run())[end];
@@ -74,7 +75,7 @@ impl Bench {
         Self::start_with(test, kind, boot, script, &|journal, _| [tap(journal, 0), tap(journal, 1)])
     }
 
-    /// With what is behind the links `in` and `out`.
+    /// A machine with the given backends of its links `in` and `out`.
     fn start_with(
         test: &str,
         kind: Kernel,
@@ -165,7 +166,7 @@ impl Bench {
         writeln!(self.input, "{command}").expect("written");
     }
 
-    /// The timer interrupts of both processors.
+    /// Number of timer interrupts of both vCPUs.
     fn timer_interrupts(&mut self) -> [u64; 2] {
         self.say("interrupts");
         let line = self.wait_for("LOC:");
@@ -173,7 +174,7 @@ impl Bench {
         [counts.next().expect("of 0"), counts.next().expect("of 1")]
     }
 
-    /// The machine goes by itself, and leaves nothing.
+    /// Waits for the machine to exit by itself, and checks that nothing is left.
     fn end(mut self) {
         let until = Instant::now() + PATIENCE;
         while self.child.try_wait().expect("waited").is_none() {
@@ -185,7 +186,7 @@ impl Bench {
 }
 
 #[test]
-fn packets_cross_a_guest_that_obeys() {
+fn packets_cross_guest_and_commands_work() {
     let script = r#"read greeting <greeting; echo "$greeting, $WHO"
         ip link add br0 type bridge && ip link set in master br0 && ip link set out master br0
         ip link set br0 up
@@ -193,7 +194,7 @@ fn packets_cross_a_guest_that_obeys() {
         while [ "$(cat /sys/class/net/br0/brif/*/state | tr -d '\n')" != 33 ]; do sleep 0.05; done
         trap 'echo told' USR1; trap 'echo over; exit 5' TERM; echo forwarding; read line; echo "got $line"
         while :; do sleep 0.1; done"#;
-    let test = "packets_cross_a_guest_that_obeys";
+    let test = "packets_cross_guest_and_commands_work";
     let Some(mut bench) = Bench::start(test, Kernel::Cloud, Boot::Plain, script) else { return };
     let begun = Instant::now();
     bench.wait_for("wiretail-guest: ready, Linux ");
@@ -232,26 +233,26 @@ fn packets_cross_a_guest_that_obeys() {
 }
 
 #[test]
-fn the_timer_of_an_isolated_processor_stands_still() {
-    let test = "the_timer_of_an_isolated_processor_stands_still";
+fn isolated_vcpu_has_no_timer_ticks() {
+    let test = "isolated_vcpu_has_no_timer_ticks";
     let script = "echo polling; while :; do :; done";
     let Some(mut bench) = Bench::start(test, Kernel::Cloud, Boot::Tuned, script) else { return };
     bench.wait_for("polling");
-    // The last ticks are those after the program has begun.
+    // Timer ticks continue for a moment after the program has started.
     thread::sleep(Duration::from_secs(2));
     let before = bench.timer_interrupts();
     thread::sleep(Duration::from_secs(4));
     let after = bench.timer_interrupts();
     let [shared, isolated] = [0, 1].map(|processor| after[processor] - before[processor]);
-    println!("{test}: timer interrupts in 4 s: {shared} of processor 0, {isolated} of the isolated one");
-    // 250 a second without isolation.
+    println!("{test}: timer interrupts in 4 s: {shared} on vCPU 0, {isolated} on the isolated vCPU");
+    // Without isolation, there are 250 per second.
     assert!(isolated < 100, "{isolated}");
     bench.say("signal KILL");
     bench.wait_for("wiretail-guest: status 137");
     bench.end();
 }
 
-/// A switch in user space that hands on what comes from one of two sockets to the other: DPDK's testpmd.
+/// A user-space switch that forwards packets between two sockets: DPDK's testpmd.
 fn switch(sockets: &[PathBuf; 2]) -> Option<Child> {
     let mut command = Command::new("dpdk-testpmd");
     command.args([
@@ -273,8 +274,8 @@ fn switch(sockets: &[PathBuf; 2]) -> Option<Child> {
 }
 
 #[test]
-fn packets_cross_a_switch_in_user_space() {
-    let test = "packets_cross_a_switch_in_user_space";
+fn packets_cross_user_space_switch() {
+    let test = "packets_cross_user_space_switch";
     let folder = tempfile::tempdir().expect("a folder");
     let sockets = ["in", "out"].map(|name| folder.path().join(name));
     let Some(mut switch) = switch(&sockets) else {
@@ -287,7 +288,7 @@ fn packets_cross_a_switch_in_user_space() {
         assert!(switch.try_wait().expect("waited").is_none(), "the switch has ended");
         thread::sleep(Duration::from_millis(20));
     }
-    // Nobody answers: what is sent by `in` is counted by `out`.
+    // Nothing replies: `out` counts the packets that `in` sends.
     let script = r#"ip addr add 10.9.0.1/24 dev in; arp -i in -s 10.9.0.2 02:00:00:00:00:04
         sleep 1; ping -c 6 -W 1 10.9.0.2
         echo "arrived $(cat /sys/class/net/out/statistics/rx_packets)""#;
@@ -304,7 +305,8 @@ fn packets_cross_a_switch_in_user_space() {
     switch.wait().expect("ended");
 }
 
-/// Those that `wiretail setup vm` has fetched: nobody wants a test to fetch a hundred megabytes.
+/// Tests only kernels that `wiretail setup vm` has downloaded, so that a test never downloads a hundred
+/// megabytes.
 #[test]
 fn other_kernels_boot() {
     for kind in [Kernel::Standard, Kernel::Rt] {
@@ -327,13 +329,13 @@ fn other_kernels_boot() {
 }
 
 #[test]
-fn a_tap_is_made_opened_once_and_removed() {
+fn tap_is_created_opened_once_and_removed() {
     if let Err(reason) = privileges(Path::new("/")).expect("a look").allow_testbed() {
-        println!("SKIPPED: a_tap_is_made_opened_once_and_removed: {reason}");
+        println!("SKIPPED: tap_is_created_opened_once_and_removed: {reason}");
         return;
     }
     if !Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED: a_tap_is_made_opened_once_and_removed: no /dev/net/tun");
+        println!("SKIPPED: tap_is_created_opened_once_and_removed: no /dev/net/tun");
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

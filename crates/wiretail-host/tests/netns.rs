@@ -1,5 +1,5 @@
-//! The testbed on the machine itself: links, packets, undoing, and undoing for a run that was killed.
-//! Needs root and says `SKIPPED` without.
+//! The testbed on the machine itself: links, packets, undoing, and cleaning up after a killed run. Prints
+//! `SKIPPED` without root.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -19,13 +19,13 @@ use wiretail_schema::random::Random;
 /// Set for the process that is to be killed: the folder of its journal.
 const VICTIM: &str = "WIRETAIL_HOST_VICTIM";
 
-/// Set if that process is to move others off a core first.
+/// Set if that process must first move other tasks off a core.
 const QUIET: &str = "WIRETAIL_HOST_QUIET";
 
-/// One at a time: they look at the whole host.
+/// Serializes the tests: they compare the state of the whole host.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The locks among threads and among processes, if the machine can run these tests.
+/// Takes the locks among threads and among processes. Returns `None` if the machine cannot run these tests.
 fn allowed(test: &str) -> Option<(MutexGuard<'static, ()>, File)> {
     let held = privileges(Path::new("/")).expect("a look at this process");
     match held.allow_testbed() {
@@ -86,7 +86,7 @@ fn state() -> HostState {
     HostState::capture(Path::new("/"), &[]).expect("a look at the host")
 }
 
-/// What differs and is not the doing of others: names of other runs are not this test's.
+/// Differences caused by this test. Names of other runs are ignored.
 fn differences(before: &HostState, prefix: &str) -> Vec<Difference> {
     let mut differences = before.differences(&state());
     differences.retain(|difference| !difference.is_named() || difference.object.contains(prefix));
@@ -98,8 +98,8 @@ fn own_prefix() -> String {
 }
 
 #[test]
-fn a_packet_crosses_and_nothing_is_left() {
-    let Some(_one) = allowed("a_packet_crosses_and_nothing_is_left") else { return };
+fn packet_crosses_testbed_and_undo_restores_host() {
+    let Some(_one) = allowed("packet_crosses_testbed_and_undo_restores_host") else { return };
     let before = state();
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
@@ -133,7 +133,7 @@ fn a_packet_crosses_and_nothing_is_left() {
 
     let seen = differences(&before, &own_prefix());
     assert!(seen.iter().any(|difference| difference.object.ends_with("-dut")), "{seen:?}");
-    // Both ends still open: sockets of ours must not keep the names.
+    // Both sockets are still open: they must not keep the namespaces alive.
     let undone = journal.undo_all().expect("undone");
     println!("undone: {undone:?}");
     let left = differences(&before, &own_prefix());
@@ -141,8 +141,8 @@ fn a_packet_crosses_and_nothing_is_left() {
 }
 
 #[test]
-fn programs_inside_are_ended() {
-    let Some(_one) = allowed("programs_inside_are_ended") else { return };
+fn undo_kills_programs_inside() {
+    let Some(_one) = allowed("undo_kills_programs_inside") else { return };
     let before = state();
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
@@ -169,7 +169,7 @@ fn programs_inside_are_ended() {
 }
 
 #[test]
-fn the_kernel_ends_programs_with_their_thread() {
+fn kernel_kills_programs_with_their_thread() {
     let mut command = Command::new("sleep");
     command.arg("60");
     let mut child = thread::spawn(move || run_in(None, command)).join().expect("no panic").expect("started");
@@ -181,8 +181,8 @@ fn the_kernel_ends_programs_with_their_thread() {
 }
 
 #[test]
-fn names_of_others_are_not_taken() {
-    let Some(_one) = allowed("names_of_others_are_not_taken") else { return };
+fn rejects_existing_names() {
+    let Some(_one) = allowed("rejects_existing_names") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let mut first = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
     let mut second = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
@@ -197,7 +197,7 @@ fn names_of_others_are_not_taken() {
     let error =
         Namespace::new(&name).and_then(|namespace| namespace.wait_until_ready(Duration::from_millis(20)));
     let error = error.expect_err("the other end is down").to_string();
-    assert!(error.contains("these links still have no carrier: a;"), "{error}");
+    assert!(error.contains("these links are still not ready: a;"), "{error}");
     second.apply(&Step::AddNamespace { name: name.clone() }).expect_err("taken");
     second.undo_all().expect("undone");
     let namespace = Namespace::new(&name).expect("a name");
@@ -206,7 +206,7 @@ fn names_of_others_are_not_taken() {
     assert!(!namespace.path().exists(), "dropping undoes");
 }
 
-/// Not a test: what `a_killed_run_is_cleaned_up` starts and kills.
+/// Not a test: `cleans_up_after_killed_run` starts this as a child process and kills it.
 #[test]
 fn victim() {
     let Ok(folder) = std::env::var(VICTIM) else { return };
@@ -227,8 +227,8 @@ fn victim() {
     child.wait().expect("killed before");
 }
 
-/// Starts the victim, kills it `after` it has its journal (or once it has built), waits for it.
-/// Returns its number and how long it took to build.
+/// Starts the victim and kills it `after` it has started its journal, or once its testbed is complete.
+/// Returns its PID and the time it took to build.
 fn kill_victim(folder: &Path, after: Option<Duration>, quiet: bool) -> (u32, Duration) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     if quiet {
@@ -256,12 +256,12 @@ fn kill_victim(folder: &Path, after: Option<Duration>, quiet: bool) -> (u32, Dur
 }
 
 #[test]
-fn a_killed_run_is_cleaned_up() {
-    let Some(_one) = allowed("a_killed_run_is_cleaned_up") else { return };
+fn cleans_up_after_killed_run() {
+    let Some(_one) = allowed("cleans_up_after_killed_run") else { return };
     kill_at_random_moments(20, false);
 }
 
-/// Kills `times` runs while they build, cleans up after each, and compares the host.
+/// Kills `times` runs while they build their testbeds, cleans up after each, and compares the host.
 fn kill_at_random_moments(times: u32, quiet: bool) {
     let before = state();
     let folder = tempfile::tempdir().expect("a folder");
@@ -290,8 +290,8 @@ fn kill_at_random_moments(times: u32, quiet: bool) {
 }
 
 #[test]
-fn runs_side_by_side_do_not_collide() {
-    let Some(_one) = allowed("runs_side_by_side_do_not_collide") else { return };
+fn concurrent_runs_do_not_collide() {
+    let Some(_one) = allowed("concurrent_runs_do_not_collide") else { return };
     let before = state();
     let folder = tempfile::tempdir().expect("a folder");
     let journals = folder.path().join("journals");
@@ -314,16 +314,16 @@ fn runs_side_by_side_do_not_collide() {
     }
 }
 
-/// What a router has, and what the far end of a redirection needs.
+/// Tests the steps that a router and the far end of a redirection need.
 #[test]
-fn routes_sysctls_and_gro_are_set() {
-    let Some(_one) = allowed("routes_sysctls_and_gro_are_set") else { return };
+fn sets_routes_sysctls_and_gro() {
+    let Some(_one) = allowed("sets_routes_sysctls_and_gro") else { return };
     let before = state();
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
     let run = journal.run().to_owned();
     let name = format!("{run}-dut");
-    // Not longer than a link's name may be.
+    // Stays within the maximum length of a link name.
     let outside = format!("g{}", &run[run.len().saturating_sub(12)..]);
     let place = || Some(name.clone());
     let address = |text: &str| text.parse().expect("an address");
@@ -355,7 +355,7 @@ fn routes_sysctls_and_gro_are_set() {
     let value =
         inside.inside(|| fs::read_to_string(Path::new("/proc/sys").join(forwarding))).expect("entered");
     assert_eq!(value.expect("read").trim(), "1");
-    // The kernel's table: interface, destination, gateway in hexadecimal as they lie in memory.
+    // The kernel's table: interface, destination, gateway, in hexadecimal in memory order.
     let routes = inside.inside(|| fs::read_to_string("/proc/thread-self/net/route")).expect("entered");
     let routes = routes.expect("read");
     let hex = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
@@ -365,9 +365,9 @@ fn routes_sysctls_and_gro_are_set() {
 
     let takes = || inside.inside(|| takes_redirected_frames("in")).expect("entered").expect("an answer");
     if takes().is_none() {
-        println!("SKIPPED: whether a link takes redirected frames: this kernel does not tell");
+        println!("SKIPPED: check of redirected frames: not reported by this kernel");
     }
-    assert_ne!(takes(), Some(true), "a veth has no GRO of itself");
+    assert_ne!(takes(), Some(true), "a veth has GRO off by default");
     let gro = |on| Step::SetGro { namespace: None, link: outside.clone(), on };
     let (mut first, mut second) =
         [(); 2].map(|()| Journal::create_unique(&folder.path().join("journals")).expect("a journal")).into();
@@ -392,20 +392,20 @@ fn routes_sysctls_and_gro_are_set() {
     };
     let error = journal.apply(&unreachable).expect_err("no way to the gateway").to_string();
     assert!(error.contains("cannot add the route"), "{error}");
-    // GRO of a link that is gone by then.
+    // Undoing GRO of a link that no longer exists.
     journal.apply(&gro(true)).expect("on");
     journal.undo_all().expect("undone");
     let left = differences(&before, &own_prefix());
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A private cpuset with a sleeper of ours in it: nobody else's tasks are moved.
+/// Uses a private cpuset with a child process, so that no other tasks are moved.
 #[test]
-fn tasks_are_moved_and_taken_back() {
-    let Some(_one) = allowed("tasks_are_moved_and_taken_back") else { return };
+fn moves_tasks_and_moves_them_back() {
+    let Some(_one) = allowed("moves_tasks_and_moves_them_back") else { return };
     let root = Path::new("/sys/fs/cgroup/cpuset");
     if !root.join("cpuset.cpus").exists() {
-        println!("SKIPPED: tasks_are_moved_and_taken_back: no cpuset of cgroup v1 at {}", root.display());
+        println!("SKIPPED: moves_tasks_and_moves_them_back: no cpuset of cgroup v1 at {}", root.display());
         return;
     }
     let before = state();
@@ -430,7 +430,8 @@ fn tasks_are_moved_and_taken_back() {
     assert_eq!((inside(&from), inside(&to)), (String::new(), child.id().to_string()));
     let seen = differences(&before, &own_prefix());
     assert!(!seen.is_empty());
-    // The folders cannot go while the sleeper is inside; it goes back, then it ends, then they go.
+    // The folders cannot be removed while the child is inside: undoing moves it back, the child ends, then
+    // the folders go.
     journal.undo_all().expect_err("a sleeper is inside");
     assert!(!to.exists());
     assert_eq!(inside(&from), child.id().to_string());
@@ -441,35 +442,34 @@ fn tasks_are_moved_and_taken_back() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Where a process may run.
+/// Cores on which a process may run.
 fn cores_of(pid: u32) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     line.expect("a list").trim().to_owned()
 }
 
-/// Moving every task of the machine off a core is for machines where nobody measures or builds.
+/// Whether to run tests that move all tasks of the machine off a core, which would disturb measurements and
+/// builds.
 fn may_move_tasks() -> bool {
     let asked = std::env::var_os("WIRETAIL_TEST_CORES").is_some();
     if !asked {
-        println!(
-            "SKIPPED: moves every task off a core for a moment; set WIRETAIL_TEST_CORES=1 to allow that"
-        );
+        println!("SKIPPED: moves all tasks off a core temporarily; set WIRETAIL_TEST_CORES=1 to allow this");
     }
     asked
 }
 
 #[test]
-fn a_core_is_made_quiet_and_given_back() {
+fn isolates_core_and_restores_it() {
     if !may_move_tasks() {
         return;
     }
-    let Some(_one) = allowed("a_core_is_made_quiet_and_given_back") else { return };
+    let Some(_one) = allowed("isolates_core_and_restores_it") else { return };
     let root = Path::new("/");
     let cores = Cores::read(root).expect("cores");
     let roles = cores.assign().expect("roles");
     if !roles.is_dut_alone() {
-        println!("SKIPPED: a_core_is_made_quiet_and_given_back: only one core");
+        println!("SKIPPED: isolates_core_and_restores_it: only one core");
         return;
     }
     let mut command = Command::new("sleep");
@@ -502,10 +502,10 @@ fn a_core_is_made_quiet_and_given_back() {
 }
 
 #[test]
-fn a_killed_quiet_core_is_given_back() {
+fn restores_isolated_core_after_kill() {
     if !may_move_tasks() {
         return;
     }
-    let Some(_one) = allowed("a_killed_quiet_core_is_given_back") else { return };
+    let Some(_one) = allowed("restores_isolated_core_after_kill") else { return };
     kill_at_random_moments(10, true);
 }

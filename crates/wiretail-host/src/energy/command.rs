@@ -1,4 +1,5 @@
-//! A command that prints watts: started, listened to, started again, and ended with all that it started.
+//! Energy meter commands: starts a command that prints watts, reads its output, restarts it, and stops it
+//! together with its child processes.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,39 +14,39 @@ use super::EnergyError;
 use crate::network::namespace::run_in;
 use crate::trace::now_ns;
 
-/// More lines a second than any meter tells.
+/// Limit on the line rate. No meter updates this often.
 const LINES_MAX: u32 = 1000;
-/// Longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const LINE_MAX: usize = 256;
-/// How much of what it says on standard error an error shows, in bytes.
+/// Number of bytes of standard error that an error message includes.
 const WORDS_MAX: usize = 200;
-/// How long a command may take to end when it is asked to.
+/// Time that a command gets to exit after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked at meanwhile.
+/// Polling interval while waiting for the exit.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A command line and how to wait for it.
+/// A command line and its timing.
 pub struct Watched {
-    /// For sh.
+    /// Passed to `sh -c`.
     pub line: String,
-    /// From one start to the next.
+    /// Time from one start to the next.
     pub interval: Duration,
-    /// Within this time it prints something.
+    /// A command that prints nothing for this long has failed.
     pub patience: Duration,
-    /// Nothing comes out of it; its end says that the command is to end.
+    /// Carries no data. Closing the other end requests the command to stop.
     pub stop: PipeReader,
 }
 
-/// Why a command is not listened to any more.
+/// Why reading the output ended.
 enum Heard {
-    /// It has closed its output.
+    /// The command closed its output.
     End,
-    /// It is to end.
+    /// The meter requested a stop.
     Stop,
 }
 
 impl Watched {
-    /// Runs it until it is told to stop; each reading, with its time, goes to `tell`.
+    /// Runs the command until a stop is requested. Calls `tell` with the time and value of each reading.
     pub fn run(&self, mut tell: impl FnMut(u64, f64)) -> Result<(), EnergyError> {
         loop {
             let begun = Instant::now();
@@ -55,7 +56,7 @@ impl Watched {
             match self.listen(&mut group, &mut listener, &mut tell)? {
                 Heard::Stop => return Ok(()),
                 Heard::End => {
-                    // Its output is closed: it ends now, or hides that it runs.
+                    // The output is closed: the command either exits now or keeps running without output.
                     let status = group.end(self.patience.saturating_sub(listener.heard.elapsed()))?;
                     if status != "exit status: 0" {
                         return Err(EnergyError::Failed { status, words: listener.words() });
@@ -109,10 +110,10 @@ impl Watched {
     }
 }
 
-/// What was heard of a command since it was started.
+/// Output of a command since its start.
 struct Listener {
     begun: Instant,
-    /// When the last line came.
+    /// Time of the last line.
     heard: Instant,
     lines: u32,
     line: Vec<u8>,
@@ -120,7 +121,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// Takes what came, whole lines of it; no bytes are the end, which ends the last line, too.
+    /// Parses the received bytes line by line. An empty slice marks the end of the output and terminates the
+    /// last line.
     fn hear(&mut self, bytes: &[u8], tell: &mut impl FnMut(f64)) -> Result<(), EnergyError> {
         let ends = bytes.is_empty() && !self.line.is_empty();
         for byte in bytes.iter().chain(ends.then_some(&b'\n')) {
@@ -142,7 +144,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes what came on standard error: the last of it is kept.
+    /// Stores bytes from standard error. Only the last [`WORDS_MAX`] bytes are kept.
     fn overhear(&mut self, bytes: &[u8]) {
         self.words.extend_from_slice(bytes);
         let over = self.words.len().saturating_sub(WORDS_MAX);
@@ -156,7 +158,7 @@ impl Listener {
     }
 }
 
-/// A line's number: finite, and not below zero.
+/// Parses a line: a finite number, not negative.
 fn watts(line: &[u8]) -> Result<f64, EnergyError> {
     let text = std::str::from_utf8(line).ok();
     let watts = text.and_then(|text| text.trim().parse::<f64>().ok());
@@ -167,7 +169,7 @@ fn no_watts(line: &[u8]) -> EnergyError {
     EnergyError::NoWatts { line: String::from_utf8_lossy(line).trim().chars().take(60).collect() }
 }
 
-/// Which of these can be read, or have ended; none if the time is over.
+/// Waits until a descriptor is readable or closed. Returns which are; all false after a timeout.
 fn wait(descriptors: &[BorrowedFd<'_>], time: Duration) -> Result<Vec<bool>, EnergyError> {
     let mut waiting: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
@@ -176,7 +178,7 @@ fn wait(descriptors: &[BorrowedFd<'_>], time: Duration) -> Result<Vec<bool>, Ene
         tv_nsec: i64::from(time.subsec_nanos()),
     };
     match poll(&mut waiting, Some(&timeout)) {
-        // A signal: whoever waits looks at the time, and waits again.
+        // Interrupted by a signal. The caller checks the time and waits again.
         Ok(_) | Err(rustix::io::Errno::INTR) => {
             Ok(waiting.iter().map(|descriptor| !descriptor.revents().is_empty()).collect())
         }
@@ -185,10 +187,10 @@ fn wait(descriptors: &[BorrowedFd<'_>], time: Duration) -> Result<Vec<bool>, Ene
 }
 
 fn lost(error: io::Error) -> EnergyError {
-    EnergyError::Failed { status: "its output can't be read".to_owned(), words: format!(": {error}") }
+    EnergyError::Failed { status: "its output cannot be read".to_owned(), words: format!(": {error}") }
 }
 
-/// A command and all that it starts, which end together.
+/// A process group: the command and all processes that it starts. All are stopped together.
 struct Group {
     child: Child,
     out: ChildStdout,
@@ -208,13 +210,14 @@ impl Group {
         }
     }
 
-    /// Waits so long for the end of the command itself, and ends it and all others of the group; how it ended.
+    /// Waits up to `patience` for the exit of the command, then stops it and the rest of the group. Returns
+    /// the exit status.
     fn end(&mut self, patience: Duration) -> Result<String, EnergyError> {
         let Some(pid) = Pid::from_raw(self.child.id() as i32).filter(|_| !self.ended) else {
             return Ok(String::new());
         };
         self.ended = true;
-        // Until its end is taken notice of, the number is the group's own.
+        // The PID cannot be reused before the command has been reaped.
         if !await_end(pid, patience) {
             let _ = kill_process_group(pid, Signal::TERM);
             await_end(pid, GRACE);
@@ -230,7 +233,7 @@ impl Drop for Group {
     }
 }
 
-/// Whether a child has ended within this time; it stays to be waited for.
+/// Whether a child exits within this time. Does not reap it.
 fn await_end(pid: Pid, patience: Duration) -> bool {
     let begun = Instant::now();
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -259,20 +262,20 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_numbers_however_they_are_cut() {
+    fn parses_lines_split_across_reads() {
         assert_eq!(heard(&["5", "0.5\n 6e1 \n0", "\n7"]).unwrap(), [50.5, 60.0, 0.0, 7.0]);
         assert_eq!(heard(&[]).unwrap(), [0.0; 0]);
         for rubbish in ["watts\n", "50 W\n", "\n", "-1\n", "NaN\n", "inf\n", "1,5\n", "\u{1b}[0m50"] {
             let error = heard(&[rubbish]).unwrap_err().to_string();
             assert!(error.starts_with("energy.command printed \""), "{rubbish:?}: {error}");
         }
-        // A line without an end does not take all memory.
+        // A line without a newline must not consume unbounded memory.
         assert!(matches!(heard(&["1".repeat(400).as_str()]), Err(EnergyError::NoWatts { .. })));
         assert!(matches!(heard(&["1\n".repeat(5000).as_str()]), Err(EnergyError::TooMany(_))));
     }
 
     #[test]
-    fn the_last_words_are_short() {
+    fn error_output_is_truncated() {
         let begun = Instant::now();
         let mut listener = Listener { begun, heard: begun, lines: 0, line: Vec::new(), words: Vec::new() };
         assert_eq!(listener.words(), "");

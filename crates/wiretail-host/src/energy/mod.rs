@@ -1,12 +1,12 @@
-//! What the host takes of energy, by one of two sources behind one seam, [`Meter`]:
+//! Energy consumption of the host. [`Meter`] reads one of two sources:
 //!
-//! | source | reading | when |
+//! | source | reading | time of the readings |
 //! |---|---|---|
-//! | `rapl` | joules since the meter began, of each domain | at a state's begin and end, and every ten seconds, so that no counter begins anew twice unseen |
+//! | `rapl` | joules of each domain since the start of the meter | at the start and end of a state, and every 10 s |
 //! | `command` | watts | whenever the command prints a line |
 //!
-//! Readings are taken and kept, nothing is computed of them here. A source that fails is not the end of a measurement: it
-//! says why and when, and what it had said stands.
+//! This module only collects readings; evaluation happens elsewhere. If a source fails, the measurement
+//! continues. The time and cause of the failure are recorded, and the previous readings are kept.
 
 mod command;
 mod rapl;
@@ -23,97 +23,94 @@ use crate::trace::now_ns;
 use command::Watched;
 pub use rapl::Rapl;
 
-/// The processor writes its counters anew about once a millisecond (Intel SDM, volume 3, "RAPL Interfaces").
+/// Update interval of the processor's counters (Intel SDM, volume 3, "RAPL Interfaces").
 const RAPL_UPDATE: Duration = Duration::from_millis(1);
-/// Of a socket that takes 1 kW, a counter with the shortest known range (65 kJ) begins anew after 65 s.
+/// Reading interval. At 1 kW, a counter with the shortest known range (65 kJ) wraps after 65 s.
 const RAPL_EVERY: Duration = Duration::from_secs(10);
-/// Within this time a command prints its next reading, or some intervals long if those are longer.
+/// A command must print its next reading within this time, or within [`PATIENCE_INTERVALS`] if that is
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same in intervals.
+/// Limit for the next reading, in multiples of the interval.
 const PATIENCE_INTERVALS: u32 = 3;
-/// What a command's readings are called.
+/// Domain name of the readings of a command.
 const METERED: &str = "metered";
 
-/// Why there are no readings, or no further ones.
+/// Why there are no readings, or no more readings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnergyError {
-    /// The kernel tells of no counters.
+    /// The kernel provides no energy counters.
     #[error(
-        "no powercap zones in {}: most virtual machines have none, and a kernel needs the module intel_rapl_msr; \
-         measure on the hardware itself, or by a meter with energy.source = \"command\"",
+        "no powercap zones in {}: most virtual machines have none, and the kernel needs the module intel_rapl_msr; \
+         measure on physical hardware, or use a power meter with energy.source = \"command\"",
         folder.display()
     )]
     NoZones {
-        /// Where they would be.
+        /// The folder that should contain them.
         folder: PathBuf,
     },
-    /// A counter that may not be read.
+    /// A counter that cannot be read.
     #[error("{}: cannot be read: {source}; {}", path.display(), next(source))]
     Unread {
-        /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// A counter that holds something else.
-    #[error("{}: {:?} is no number of microjoules; expected a powercap zone", path.display(), text.trim())]
+    /// A counter file that does not contain a number.
+    #[error("{}: {:?} is not a number of microjoules; expected a powercap zone", path.display(), text.trim())]
     NoNumber {
-        /// Its file.
         path: PathBuf,
-        /// What it holds.
+        /// Content of the file.
         text: String,
     },
-    /// A counter that fell, and tells no range at whose end it would begin anew.
-    #[error("{}: went from {from} back to {to} µJ, and max_energy_range_uj does not explain it", path.display())]
+    /// A counter that decreased, without a range that explains a wraparound.
+    #[error("{}: decreased from {from} to {to} µJ, which max_energy_range_uj does not explain", path.display())]
     Backwards {
-        /// Its file.
         path: PathBuf,
-        /// The reading before, in µJ.
+        /// Previous reading, in µJ.
         from: u64,
-        /// The reading, in µJ.
+        /// Current reading, in µJ.
         to: u64,
     },
-    /// A command that can't be started.
-    #[error("energy.command can't be started: {0}")]
+    /// A command that cannot be started.
+    #[error("energy.command cannot be started: {0}")]
     NotStarted(String),
     /// A command that failed.
-    #[error("energy.command failed ({status}){words}; expected a number, the watts, on each line")]
+    #[error("energy.command failed ({status}){words}; expected one number in watts per line")]
     Failed {
-        /// How it ended.
+        /// Exit status.
         status: String,
-        /// What it said.
+        /// End of its standard error.
         words: String,
     },
-    /// A command that prints something else.
-    #[error("energy.command printed {line:?}; expected a number, the watts, on each line")]
+    /// A command whose output is not a number.
+    #[error("energy.command printed {line:?}; expected one number in watts per line")]
     NoWatts {
-        /// What it printed.
+        /// The line that it printed.
         line: String,
     },
     /// A command that prints nothing.
-    #[error("energy.command printed nothing for {} s{words}; expected a number, the watts, on each line", waited.as_secs())]
+    #[error("energy.command printed nothing for {} s{words}; expected one number in watts per line", waited.as_secs())]
     Silent {
-        /// For how long.
         waited: Duration,
-        /// What it said on standard error.
+        /// End of its standard error.
         words: String,
     },
-    /// A command that does not pause.
+    /// A command that prints without pauses.
     #[error(
-        "energy.command printed more than {0} lines in a second; expected a pause between them, such as `sleep 0.1`"
+        "energy.command printed more than {0} lines per second; expected a pause between lines, such as `sleep 0.1`"
     )]
     TooMany(u32),
 }
 
 fn next(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => "since Linux 5.10 only root may: run with sudo",
+        io::ErrorKind::PermissionDenied => "since Linux 5.10 only root can read it: run with sudo",
         _ => "check that the zone counts energy",
     }
 }
 
-/// A source that is read on a thread of its own until this is dropped or finished.
+/// An energy source that is read in a separate thread until this value is finished or dropped.
 #[derive(Debug)]
 pub struct Meter {
     shared: Arc<Shared>,
@@ -121,7 +118,7 @@ pub struct Meter {
     source: EnergySource,
     domains: Vec<(String, bool)>,
     resolution: Duration,
-    /// A command that waits for its next line is woken by this.
+    /// Dropping this wakes a thread that waits for the next line of a command.
     wake: Option<io::PipeWriter>,
 }
 
@@ -177,11 +174,11 @@ impl Log {
 }
 
 impl Meter {
-    /// The processor's counters below `root`. `place` is called on the meter's thread before anything else, to put it on
-    /// its core.
+    /// Reads the processor's counters below `root`. The meter's thread calls `place` first, which can pin it
+    /// to a core.
     ///
     /// # Errors
-    /// There are none, or they may not be read.
+    /// Returns an error if there are no counters or they cannot be read.
     pub fn rapl(root: &Path, place: impl FnOnce() + Send + 'static) -> Result<Self, EnergyError> {
         let rapl = Rapl::open(root)?;
         let domains = rapl.domains().to_vec();
@@ -201,11 +198,12 @@ impl Meter {
         Ok(Self { shared, thread: Some(thread), source, domains, resolution: RAPL_UPDATE, wake: None })
     }
 
-    /// A command line that prints watts, a number a line; one that ends is started again every `interval`. `place` as
-    /// above: the command runs there, too.
+    /// Runs a command line that prints one number in watts per line. A command that exits is started again
+    /// every `interval`. `place` is called as in [`Meter::rapl`]; the command runs on the same core.
     ///
     /// # Errors
-    /// No thread can be had. What the command itself does is told by [`Meter::await_first`] and [`Meter::finish`].
+    /// Returns an error if no thread can be created. Failures of the command itself are reported by
+    /// [`Meter::finish`] and end the wait of [`Meter::await_first`].
     pub fn command(
         line: &str,
         interval: Duration,
@@ -234,7 +232,7 @@ impl Meter {
         Ok(Self { shared, thread: Some(thread), source, domains, resolution: interval, wake: Some(wake) })
     }
 
-    /// Waits until there is a reading, or none will come, or `enough` says so.
+    /// Waits for the first reading. Returns early if the source fails or `enough` returns true.
     pub fn await_first(&self, enough: impl Fn() -> bool) {
         const LOOK_EVERY: Duration = Duration::from_millis(50);
         let begun = Instant::now();
@@ -249,21 +247,21 @@ impl Meter {
         }
     }
 
-    /// Reads counters now, for the border of a state; a command tells when it does. The time is that of the border, in ns of
-    /// the monotonic clock: before the reading where a state begins.
+    /// Reads the counters at the start of a state. A command is not affected: it prints at its own times.
+    /// Returns the start time in ns of the monotonic clock, taken before the reading.
     pub fn begin(&self) -> u64 {
         let now = now_ns();
         self.shared.log().read_counters();
         now
     }
 
-    /// The same where a state ends: behind the reading.
+    /// Reads the counters at the end of a state. Returns the end time, taken after the reading.
     pub fn end(&self) -> u64 {
         self.shared.log().read_counters();
         now_ns()
     }
 
-    /// Ends it; what it said.
+    /// Stops the meter and returns its readings.
     pub fn finish(mut self) -> Readings {
         self.stop();
         let mut log = self.shared.log();
@@ -279,7 +277,7 @@ impl Meter {
     fn stop(&mut self) {
         self.shared.log().stop = true;
         self.shared.changed.notify_all();
-        // The end of its pipe is what wakes who waits for a command.
+        // Closing the pipe wakes a thread that waits for a command.
         self.wake = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

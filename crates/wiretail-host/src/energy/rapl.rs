@@ -1,4 +1,5 @@
-//! The processor's own counters (RAPL, running average power limit), as the kernel's powercap tells them.
+//! The processor's energy counters (RAPL, running average power limit), read through the kernel's powercap
+//! interface.
 //!
 //! ```text
 //! sys/class/powercap/intel-rapl:0/{name, energy_uj, max_energy_range_uj}   package-0
@@ -7,7 +8,7 @@
 //!                    intel-rapl:1/                                         package-1, or psys: the whole platform
 //! ```
 //!
-//! AMD's processors have the same names. `intel-rapl-mmio:*` tells the same packages a second time and is left out.
+//! AMD processors use the same names. `intel-rapl-mmio:*` lists the same packages again and is skipped.
 
 use std::fs;
 use std::io;
@@ -15,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use super::EnergyError;
 
-/// Zones, below the root.
+/// Folder of the zones, below the root.
 const ZONES: &str = "sys/class/powercap";
-/// What the names of zones begin with.
+/// Prefix of zone names.
 const PREFIX: &str = "intel-rapl:";
 
 /// All zones of the machine.
@@ -29,21 +30,21 @@ pub struct Rapl {
 
 #[derive(Debug)]
 struct Zone {
-    /// Place of its domain in the list of them.
+    /// Index of its domain in [`Rapl::domains`].
     domain: usize,
     energy: PathBuf,
-    /// Where the counter begins anew, in µJ; 0 where the kernel does not say.
+    /// Value at which the counter wraps, in µJ; 0 if the kernel does not report it.
     range_uj: u64,
     last_uj: u64,
-    /// Since it was opened.
+    /// Energy since the zone was opened.
     total_uj: u64,
 }
 
 impl Rapl {
-    /// Opens the zones below `root` (`/`, or a recorded tree), and reads them once.
+    /// Opens the zones below `root` (`/`, or a recorded tree) and reads them once.
     ///
     /// # Errors
-    /// There are none, or they may not be read.
+    /// Returns an error if there are no zones or they cannot be read.
     pub fn open(root: &Path) -> Result<Self, EnergyError> {
         let folder = root.join(ZONES);
         let names = fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -59,7 +60,7 @@ impl Rapl {
         if rapl.zones.is_empty() {
             return Err(EnergyError::NoZones { folder });
         }
-        // Where only the platform has a counter, that is all there is to count.
+        // If only the platform zone has a counter, count it.
         if rapl.domains.iter().all(|(_, counted)| !counted) {
             rapl.domains.iter_mut().for_each(|(_, counted)| *counted = true);
         }
@@ -70,18 +71,18 @@ impl Rapl {
         let Ok(name) = fs::read_to_string(folder.join("name")) else { return Ok(()) };
         let energy = folder.join("energy_uj");
         let last_uj = match number(&energy) {
-            // A zone that limits power and counts nothing.
+            // A zone that limits power but has no energy counter.
             Err(EnergyError::Unread { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
             read => read?,
         };
         let range_uj = number(&folder.join("max_energy_range_uj")).unwrap_or(0);
-        // "package-0", of several dies in a package "package-0-die-1".
+        // The name is "package-0", or "package-0-die-1" if a package has several dies.
         let name = name.trim();
         let name = if name.starts_with("package") { "package" } else { name };
         let domain = self.domains.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
-            // All others are parts of the package, or have it as a part.
+            // All other domains are part of a package or contain it.
             self.domains.push((name.to_owned(), matches!(name, "package" | "dram")));
             self.domains.len() - 1
         });
@@ -89,16 +90,16 @@ impl Rapl {
         Ok(())
     }
 
-    /// The domains, and whether each is counted into the total.
+    /// The domains, and whether each counts toward the total.
     pub fn domains(&self) -> &[(String, bool)] {
         &self.domains
     }
 
-    /// Joules of each domain since the zones were opened, all sockets together. At least one reading must fall between two
-    /// times that a counter begins anew: of a package these are a minute and more apart.
+    /// Energy of each domain in joules since the zones were opened, summed over all sockets. A counter must
+    /// not wrap twice between two calls; package counters wrap at intervals of a minute or more.
     ///
     /// # Errors
-    /// A counter that can't be read any more, or went backwards for no reason.
+    /// Returns an error if a counter can no longer be read, or decreased without a wraparound.
     pub fn read(&mut self) -> Result<Vec<f64>, EnergyError> {
         let mut joules = vec![0.0; self.domains.len()];
         for zone in &mut self.zones {
@@ -133,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// A recorded tree: zone, name, µJ, range.
+    /// Creates a recorded tree from zone, name, µJ and range.
     fn tree(zones: &[(&str, &str, u64, u64)]) -> TempDir {
         let root = tempfile::tempdir().expect("a folder");
         for (zone, name, uj, range) in zones {
@@ -153,7 +154,7 @@ mod tests {
     const RANGE: u64 = 262_143_328_850;
 
     #[test]
-    fn sockets_add_up_and_parts_are_distinguished() {
+    fn sums_sockets_and_distinguishes_domains() {
         let root = tree(&[
             ("intel-rapl:0", "package-0", 5_000_000, RANGE),
             ("intel-rapl:0:0", "core", 1_000_000, RANGE),
@@ -163,7 +164,7 @@ mod tests {
             ("intel-rapl:2", "psys", 0, RANGE),
             ("intel-rapl-mmio:0", "package-0", 5_000_000, RANGE),
         ]);
-        // The control type itself is listed beside its zones.
+        // The control type is listed beside its zones.
         fs::create_dir_all(root.path().join(ZONES).join("intel-rapl")).expect("made");
         let mut rapl = Rapl::open(root.path()).unwrap();
         let domain = |name: &str, counted| (name.to_owned(), counted);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_socket_without_memory_counters() {
+    fn handles_socket_without_dram_counter() {
         let root = tree(&[("intel-rapl:0", "package-0", 1, RANGE)]);
         assert_eq!(Rapl::open(root.path()).unwrap().domains(), [("package".to_owned(), true)]);
         let root = tree(&[("intel-rapl:0", "psys", 1, RANGE)]);
@@ -190,42 +191,45 @@ mod tests {
     }
 
     #[test]
-    fn counters_begin_anew() {
+    fn handles_counter_wraparound() {
         let root = tree(&[("intel-rapl:0", "package-0", RANGE - 3_000_000, RANGE)]);
         let mut rapl = Rapl::open(root.path()).unwrap();
         set(&root, "intel-rapl:0", "2000000\n");
         assert_eq!(rapl.read().unwrap(), [5.0]);
-        // And once more around: 2 J to the end of the range, then 1 J.
+        // A second wraparound: 2 J to the end of the range, then 1 J.
         set(&root, "intel-rapl:0", &(RANGE - 2_000_000).to_string());
         rapl.read().unwrap();
         set(&root, "intel-rapl:0", "1000000\n");
         assert_eq!(rapl.read().unwrap(), [(RANGE + 4_000_000) as f64 / 1e6]);
-        // Without a range that explains it, nothing is guessed.
+        // A decrease without a matching range is an error.
         let root = tree(&[("intel-rapl:0", "package-0", 9, 0)]);
         let mut rapl = Rapl::open(root.path()).unwrap();
         set(&root, "intel-rapl:0", "8\n");
         let error = rapl.read().unwrap_err().to_string();
-        assert!(error.contains("went from 9 back to 8"), "{error}");
+        assert!(error.contains("decreased from 9 to 8"), "{error}");
     }
 
     #[test]
-    fn what_can_not_be_read_says_what_to_do() {
+    fn errors_name_next_step() {
         let error = |root: &TempDir| Rapl::open(root.path()).unwrap_err().to_string();
         let none = error(&tempfile::tempdir().expect("a folder"));
         assert!(
             none.starts_with("no powercap zones in ") && none.contains("energy.source = \"command\""),
             "{none}"
         );
-        // Unreadable for root, too: a folder in the file's place.
+        // A folder in place of the file is unreadable even for root.
         let root = tree(&[("intel-rapl:0", "package-0", 1, RANGE)]);
         let file = root.path().join(ZONES).join("intel-rapl:0/energy_uj");
         fs::remove_file(&file).expect("removed");
         fs::create_dir(&file).expect("made");
         assert!(error(&root).contains("energy_uj: cannot be read"), "{}", error(&root));
         let denied = EnergyError::Unread { path: file, source: io::ErrorKind::PermissionDenied.into() };
-        assert!(denied.to_string().contains("since Linux 5.10 only root may: run with sudo"), "{denied}");
+        assert!(
+            denied.to_string().contains("since Linux 5.10 only root can read it: run with sudo"),
+            "{denied}"
+        );
         let root = tree(&[("intel-rapl:0", "package-0", 1, RANGE)]);
         set(&root, "intel-rapl:0", "soon\n");
-        assert!(error(&root).contains("\"soon\" is no number"), "{}", error(&root));
+        assert!(error(&root).contains("\"soon\" is not a number"), "{}", error(&root));
     }
 }

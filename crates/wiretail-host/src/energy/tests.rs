@@ -1,10 +1,10 @@
-//! Meters of known power, and broken ones.
+//! Meters with known power, and failing meters.
 
 use std::fs;
 
 use super::*;
 
-/// What a command said until so many readings were there, or it had ended.
+/// Runs a command until this many readings were taken or it has failed.
 fn watch(line: &str, interval_ms: u64, readings: usize) -> Readings {
     let interval = Duration::from_millis(interval_ms);
     let patience = Duration::from_secs(5);
@@ -26,7 +26,8 @@ fn await_readings(meter: &Meter, readings: usize) {
     panic!("no {readings} readings");
 }
 
-/// Waits until it is so that a process with this word among its arguments runs, or does not: what is killed takes a moment.
+/// Waits until a process with `word` among its arguments exists or no longer exists, as `expected`. A killed
+/// process takes a moment to exit.
 fn await_runs(word: &str, expected: bool) {
     let begun = Instant::now();
     while runs(word) != expected {
@@ -43,17 +44,17 @@ fn runs(word: &str) -> bool {
 }
 
 #[test]
-fn a_command_that_ends_is_run_again() {
+fn restarts_command_that_exits() {
     let readings = watch("echo 50", 10, 4);
     assert_eq!((readings.ended, readings.domains), (None, vec![("metered".to_owned(), true)]));
     assert!(readings.readings.iter().all(|reading| reading.values == [50.0]));
-    // Not sooner than asked for: that much is certain on any machine.
+    // Readings are strictly ordered in time; intervals depend on the machine's load and are not checked.
     let times: Vec<u64> = readings.readings.iter().map(|reading| reading.at_ns).collect();
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
 }
 
 #[test]
-fn a_command_that_stays_tells_a_reading_a_line() {
+fn running_command_yields_one_reading_per_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let starts = folder.path().join("starts");
     let line = format!(
@@ -68,13 +69,13 @@ fn a_command_that_stays_tells_a_reading_a_line() {
 }
 
 #[test]
-fn broken_commands_say_what_is_wrong() {
+fn failed_commands_report_cause() {
     for (line, what) in [
         ("echo no meter >&2; exit 3", "energy.command failed (exit status: 3): no meter"),
         ("echo 50; kill -9 $$", "energy.command failed (signal: 9 (SIGKILL))"),
-        ("echo soon", "printed \"soon\"; expected a number, the watts"),
-        ("true", "printed \"\"; expected a number"),
-        ("while true; do echo 5; done", "more than 1000 lines in a second"),
+        ("echo soon", "printed \"soon\"; expected one number in watts"),
+        ("true", "printed \"\"; expected one number"),
+        ("while true; do echo 5; done", "more than 1000 lines per second"),
         ("no-such-program-at-all", "not found"),
     ] {
         let (_, why) = watch(line, 10, usize::MAX).ended.unwrap_or_else(|| panic!("{line} goes on"));
@@ -83,7 +84,7 @@ fn broken_commands_say_what_is_wrong() {
 }
 
 #[test]
-fn silence_is_not_waited_for_without_end() {
+fn silent_commands_time_out() {
     let patience = Duration::from_millis(200);
     for line in ["echo 1; exec sleep 8231.25", "echo 1; sleep 8231.25 & exit 0", "exec >&-; sleep 8231.25"] {
         let meter =
@@ -95,7 +96,7 @@ fn silence_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn nothing_is_left_of_a_command() {
+fn dropping_meter_kills_all_processes_of_command() {
     let line = "trap '' TERM; sleep 8232.25 & while true; do echo 5; sleep 0.01; done";
     let meter = Meter::command(line, Duration::from_secs(1), || {}).expect("a thread");
     meter.await_first(|| false);
@@ -105,11 +106,11 @@ fn nothing_is_left_of_a_command() {
 }
 
 #[test]
-fn counters_are_read_at_the_borders() {
+fn reads_counters_at_state_boundaries() {
     let root = tempfile::tempdir().expect("a folder");
     let zone = root.path().join("sys/class/powercap/intel-rapl:0");
     fs::create_dir_all(&zone).expect("made");
-    // Whole at any time, as a counter is: the meter's own thread reads it, too.
+    // Replaces the file atomically, because the meter's thread reads it concurrently.
     let set = |uj: &str| {
         fs::write(zone.join("next"), uj).expect("written");
         fs::rename(zone.join("next"), zone.join("energy_uj")).expect("renamed");

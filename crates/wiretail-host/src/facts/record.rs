@@ -125,7 +125,7 @@ fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     matches_or(root, pattern, |_, _| ())
 }
 
-/// Same as [`matches`]. Passes folders that cannot be listed to `denied`.
+/// Same as `matches`. Passes folders that cannot be listed to `denied`.
 fn matches_or(
     root: &Path,
     pattern: &str,

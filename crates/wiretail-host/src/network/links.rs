@@ -1,4 +1,4 @@
-//! Links of any namespace: found, changed, and taps for programs.
+//! Links in any namespace: lookup, changes, and tap devices.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use crate::network::netlink::generic::GenericNetlink;
 use crate::network::netlink::{Link, Netlink};
 use crate::sys;
 
-/// The link of that name, if there is one.
+/// Finds a link by name.
 pub(crate) fn find_link(namespace: Option<&str>, name: &str) -> Result<Option<Link>, HostError> {
     with_netlink(namespace, "list links", name, Netlink::links)
         .map(|links| links.into_iter().find(|link| link.name == name))
 }
 
-/// Work with a netlink socket inside a namespace; `None`: in this one.
+/// Runs `work` with a netlink socket in a namespace; `None` means the current one.
 pub(crate) fn with_netlink<T>(
     namespace: Option<&str>,
     doing: &'static str,
@@ -29,7 +29,7 @@ pub(crate) fn with_netlink<T>(
         .map_err(HostError::system(doing, object))
 }
 
-/// Work with a generic netlink socket inside a namespace; `None`: in this one.
+/// Runs `work` with a generic netlink socket in a namespace; `None` means the current one.
 pub(crate) fn with_generic<T>(
     namespace: Option<&str>,
     doing: &'static str,
@@ -42,7 +42,7 @@ pub(crate) fn with_generic<T>(
         .map_err(HostError::system(doing, object))
 }
 
-/// Makes a tap that stays when this process ends.
+/// Creates a persistent tap device.
 pub(crate) fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddress>) -> Result<(), HostError> {
     let error = HostError::system("add the tap", format!("{}:{link}", namespace.unwrap_or("host")));
     namespace::inside(namespace, || {
@@ -55,14 +55,14 @@ pub(crate) fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddres
     .map_err(error)
 }
 
-/// Opens a tap that `Step::AddTap` made, for one program at a time. Without somebody who holds it open the
-/// link has no carrier.
+/// Opens a tap device that `Step::AddTap` created. Only one program can open it at a time, and the link has
+/// no carrier unless a program has it open.
 ///
 /// # Errors
-/// [`HostError::System`] if there is none of that name, or somebody has it open.
+/// Returns [`HostError::System`] if there is no tap of that name, or if another program has it open.
 pub fn open_tap(namespace: Option<&str>, link: &str) -> Result<OwnedFd, HostError> {
     let error = || HostError::system("open the tap", format!("{}:{link}", namespace.unwrap_or("host")));
-    // The call would make one that is not there.
+    // Attaching would create a missing tap.
     find_link(namespace, link)?.ok_or_else(|| error()(io::ErrorKind::NotFound.into()))?;
     namespace::inside(namespace, || sys::tun::attach(link))?.map_err(error())
 }

@@ -1,5 +1,5 @@
-//! A network of a thread's own, with nothing but a loopback whose packets a chosen core receives. It goes with the
-//! thread, and is nobody else's, so that there is nothing to undo.
+//! A private network namespace for one thread, with a loopback whose packets are received on a chosen core.
+//! It disappears with the thread, so there is nothing to undo.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -12,16 +12,18 @@ use crate::error::HostError;
 use crate::network::netlink::Netlink;
 use crate::sys;
 
-/// Which cores receive packets of the first queue, below a sysfs (Documentation/networking/scaling.rst).
+/// Cores that receive packets of the first queue, below a sysfs (Documentation/networking/scaling.rst).
 const RPS: &str = "class/net/lo/queues/rx-0/rps_cpus";
 
-/// Moves the calling thread into a new network namespace whose loopback packets are received on this core, whoever
-/// sends them.
+/// Moves the calling thread into a new network namespace whose loopback receives all packets on this core,
+/// whichever core sends them.
 ///
 /// # Errors
-/// [`HostError::System`] without root, or with a kernel without receive packet steering (CONFIG_RPS).
+/// Returns [`HostError::System`] without root privileges, or if the kernel lacks receive packet steering
+/// (CONFIG_RPS).
 pub fn own_loopback(core: u32) -> Result<(), HostError> {
-    sys::unshare_network().map_err(HostError::system("make a network for it", "the calling thread"))?;
+    sys::unshare_network()
+        .map_err(HostError::system("create a network namespace for", "the calling thread"))?;
     let up = Netlink::open().and_then(|mut netlink| netlink.set_up("lo", true));
     up.map_err(HostError::system("set the link up", "lo"))?;
     let steered = sysfs().map_err(io::Error::from).and_then(|sysfs| {
@@ -30,20 +32,20 @@ pub fn own_loopback(core: u32) -> Result<(), HostError> {
     });
     steered.map_err(|source| HostError::System {
         object: RPS.into(),
-        doing: "choose who receives packets",
-        next: "it needs root, Linux 5.2 or newer, and CONFIG_RPS",
+        doing: "choose the receiving core",
+        next: "this needs root, Linux 5.2 or newer, and CONFIG_RPS",
         source,
     })
 }
 
-/// The sysfs of the calling thread's network namespace, mounted nowhere.
+/// A detached mount of sysfs for the calling thread's network namespace.
 fn sysfs() -> Result<OwnedFd, Errno> {
     let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// A mask of cores with this one alone: groups of 32 bits, the highest first, with commas in between.
+/// CPU mask for a single core: comma-separated groups of 32 bits, most significant first.
 fn mask(core: u32) -> String {
     let zeros = ",00000000".repeat(core as usize / 32);
     format!("{:x}{zeros}", 1u32 << (core % 32))
@@ -54,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn masks_are_written_in_groups() {
+    fn formats_masks_in_groups_of_32_bits() {
         assert_eq!((mask(0).as_str(), mask(5).as_str()), ("1", "20"));
         assert_eq!(mask(65), "2,00000000,00000000");
     }
 
     #[test]
-    fn a_thread_gets_a_loopback_of_its_own() {
+    fn creates_private_loopback() {
         let inside = std::thread::spawn(|| {
             own_loopback(0)?;
             let socket = std::net::UdpSocket::bind("127.0.0.1:0")

@@ -1,17 +1,16 @@
-//! Ethernet addresses, written as everywhere: `02:00:00:00:00:01`.
+//! Ethernet addresses in the usual notation: `02:00:00:00:00:01`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An Ethernet address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The `number`th of the addresses that a testbed gives: locally administered, unicast.
+    /// Returns the testbed address with this number: locally administered, unicast.
     pub fn local(number: u32) -> Self {
         let [a, b, c, d] = number.to_be_bytes();
         MacAddress([2, 0, a, b, c, d])
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printed_and_parsed() {
+    fn formats_and_parses_addresses() {
         let mac = MacAddress::local(0x0102_0a0b);
         assert_eq!(mac.to_string(), "02:00:01:02:0a:0b");
         assert_eq!("02:00:01:02:0a:0b".parse(), Ok(mac));

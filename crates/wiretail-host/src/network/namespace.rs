@@ -1,8 +1,8 @@
-//! Network namespaces with a name, kept as iproute2 keeps them: a file under `/run/netns` on which
-//! the namespace is mounted. So `ip netns exec NAME …` works on a testbed that is standing.
+//! Named network namespaces, compatible with iproute2: each name is a file under `/run/netns` on which the
+//! namespace is mounted. `ip netns exec NAME …` therefore works on an active testbed.
 //!
-//! A namespace is entered by a thread, never by the whole process: [`Namespace::inside`] runs a
-//! closure on a thread of its own, and a socket that is opened there stays there for good.
+//! Namespaces are entered per thread, never by the whole process: [`Namespace::inside`] runs a closure in a
+//! separate thread, and a socket that it opens stays in the namespace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,22 +23,22 @@ use crate::network::netlink::{Link, Netlink};
 use crate::processes;
 use crate::sys;
 
-/// Where the names of namespaces are.
+/// Folder of the namespace names.
 pub const NAMESPACE_FOLDER: &str = "/run/netns";
-/// What the calling thread sees as its own network namespace.
+/// The network namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace that has a name.
+/// A named network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// The namespace of that name, which need not be there yet.
+    /// The namespace of this name, which need not exist yet.
     ///
     /// # Errors
-    /// [`HostError::Name`] for what cannot be a file's name.
+    /// Returns [`HostError::Name`] if the name is not valid as a file name.
     pub fn new(name: &str) -> Result<Self, HostError> {
         if name.is_empty() || name.len() > 255 || name.starts_with('.') || name.contains(['/', '\0']) {
             let expected = "expected 1 to 255 bytes without `/`, not starting with `.`";
@@ -47,30 +47,29 @@ impl Namespace {
         Ok(Namespace { name: name.into() })
     }
 
-    /// As given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file that it is mounted on, whether it is there or not.
+    /// Path of its file, which need not exist.
     pub fn path(&self) -> PathBuf {
         Path::new(NAMESPACE_FOLDER).join(&self.name)
     }
 
-    /// A descriptor that keeps the namespace alive.
+    /// Opens a descriptor, which keeps the namespace alive.
     ///
     /// # Errors
-    /// `NotFound` if there is none of that name.
+    /// Returns a `NotFound` error if the namespace does not exist.
     pub fn open(&self) -> Result<OwnedFd, HostError> {
         let error = HostError::system("open the network namespace", &self.name);
         File::open(self.path()).map(OwnedFd::from).map_err(error)
     }
 
-    /// Runs `work` on a thread inside the namespace and waits for it. What `work` opens (sockets)
-    /// stays inside; what it spawns is inside, too, but see [`run_in`] for that.
+    /// Runs `work` in a thread inside the namespace and waits for it. Sockets opened by `work` stay in the
+    /// namespace. Child processes also start inside, but use [`run_in`] to start programs.
     ///
     /// # Errors
-    /// [`HostError::System`] if there is none of that name, or without CAP_SYS_ADMIN.
+    /// Returns [`HostError::System`] if the namespace does not exist, or without CAP_SYS_ADMIN.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, HostError> {
         let namespace = self.open()?;
         on_a_thread(|| {
@@ -84,20 +83,20 @@ impl Namespace {
 }
 
 impl Namespace {
-    /// Its links, with what they have counted.
+    /// Its links with their traffic counters.
     ///
     /// # Errors
-    /// [`HostError::System`] if there is none of that name.
+    /// Returns [`HostError::System`] if the namespace does not exist.
     pub fn links(&self) -> Result<Vec<Link>, HostError> {
         let listed = self.inside(|| Netlink::open().and_then(|mut netlink| netlink.links()))?;
         listed.map_err(HostError::system("list the links of", &self.name))
     }
 
-    /// Waits until every link that is set up passes packets. A veth has no carrier before both ends
-    /// are up, and the kernel tells a bridge so up to a second later; what is sent before is lost.
+    /// Waits until all links that are set up pass packets. A veth has no carrier before both ends are up, and
+    /// the kernel notifies a bridge up to a second later. Packets sent before are lost.
     ///
     /// # Errors
-    /// [`HostError::NotReady`] names the links that are not within `patience`.
+    /// Returns [`HostError::NotReady`], with the links that are not ready, after `patience`.
     pub fn wait_until_ready(&self, patience: Duration) -> Result<(), HostError> {
         let error = || HostError::system("list links", &self.name);
         let mut netlink = self.inside(Netlink::open)?.map_err(error())?;
@@ -118,7 +117,7 @@ impl Namespace {
     }
 }
 
-/// Runs `work` in the namespace of that name, or right here if there is none given.
+/// Runs `work` in the namespace of this name, or in the current one for `None`.
 pub(crate) fn inside<T: Send>(name: Option<&str>, work: impl FnOnce() -> T + Send) -> Result<T, HostError> {
     match name {
         Some(name) => Namespace::new(name)?.inside(work),
@@ -126,11 +125,11 @@ pub(crate) fn inside<T: Send>(name: Option<&str>, work: impl FnOnce() -> T + Sen
     }
 }
 
-/// Starts a program, inside `namespace` if one is given. The kernel kills it when the *thread* that
-/// called this ends: call it from one that lives as long as the program shall.
+/// Starts a program in `namespace`, or in the current one for `None`. The kernel kills the program when the
+/// calling *thread* ends, so the caller must be a thread that outlives the program.
 ///
 /// # Errors
-/// [`HostError::System`] that names the program, if it or the namespace is not there.
+/// Returns [`HostError::System`] if the program or the namespace does not exist.
 pub fn run_in(namespace: Option<&Namespace>, mut command: Command) -> Result<Child, HostError> {
     let descriptor = namespace.map(Namespace::open).transpose()?;
     sys::confine(&mut command, descriptor);
@@ -138,21 +137,21 @@ pub fn run_in(namespace: Option<&Namespace>, mut command: Command) -> Result<Chi
     command.spawn().map_err(HostError::system("start the program", program))
 }
 
-/// A descriptor of the calling thread's network namespace.
+/// Opens the calling thread's network namespace.
 pub(crate) fn own() -> Result<OwnedFd, HostError> {
     File::open(OWN).map(OwnedFd::from).map_err(HostError::file("open the network namespace", Path::new(OWN)))
 }
 
-/// What [`prepare_folder`] found, for [`restore_folder`].
+/// State of `/run/netns` before [`prepare_folder`], for [`restore_folder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FolderState {
-    /// Whether `/run/netns` was there.
+    /// Whether `/run/netns` existed.
     pub existed: bool,
-    /// Whether it was a mount point of its own.
+    /// Whether it was a mount point.
     pub mounted: bool,
 }
 
-/// How the folder of names is now.
+/// Reads the current state of `/run/netns`.
 pub(crate) fn folder_state() -> FolderState {
     FolderState { existed: Path::new(NAMESPACE_FOLDER).is_dir(), mounted: is_mount_point(NAMESPACE_FOLDER) }
 }
@@ -162,8 +161,8 @@ fn is_mount_point(path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
 
-/// Makes `/run/netns` a mount point that passes its mounts on to other mount namespaces, as
-/// `ip netns add` does. If that happened later, the mounts made before would be hidden under it.
+/// Makes `/run/netns` a mount point that propagates its mounts to other mount namespaces, as `ip netns add`
+/// does. This must happen first, because it would hide mounts created earlier.
 pub(crate) fn prepare_folder() -> Result<(), HostError> {
     let _lock = lock_folder()?;
     prepare_locked_folder()
@@ -182,8 +181,8 @@ fn prepare_locked_folder() -> Result<(), HostError> {
     Ok(())
 }
 
-/// Takes back what [`prepare_folder`] did, unless others have namespaces there by now. Returns what
-/// was left as it is, and why.
+/// Undoes [`prepare_folder`] unless others have namespaces in the folder. Returns what was left unchanged,
+/// and why.
 pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, HostError> {
     let _lock = lock_folder()?;
     let folder = Path::new(NAMESPACE_FOLDER);
@@ -191,7 +190,9 @@ pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, Host
         match rustix::mount::unmount(folder, UnmountFlags::empty()) {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(Errno::BUSY) => {
-                return Ok(Some(format!("{NAMESPACE_FOLDER} stays mounted: others have namespaces there")));
+                return Ok(Some(format!(
+                    "{NAMESPACE_FOLDER} stays mounted: it contains namespaces of other programs"
+                )));
             }
             Err(errno) => return Err(HostError::file("unmount", folder)(errno.into())),
         }
@@ -199,7 +200,9 @@ pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, Host
     if !before.existed {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                return Ok(Some(format!("{NAMESPACE_FOLDER} stays: others have namespaces there")));
+                return Ok(Some(format!(
+                    "{NAMESPACE_FOLDER} stays: it contains namespaces of other programs"
+                )));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(HostError::file("remove the folder", folder)(error));
@@ -210,8 +213,8 @@ pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, Host
     Ok(None)
 }
 
-/// Keeps other runs from changing the folder of names meanwhile. The lock is on its parent, which
-/// nobody mounts over or removes.
+/// Locks the folder of names against changes by other runs. The lock is on its parent, which is never
+/// unmounted or removed.
 fn lock_folder() -> Result<File, HostError> {
     let parent = Path::new(NAMESPACE_FOLDER).parent().unwrap_or(Path::new("/"));
     let file = File::open(parent).map_err(HostError::file("open", parent))?;
@@ -220,12 +223,12 @@ fn lock_folder() -> Result<File, HostError> {
     Ok(file)
 }
 
-/// Makes a namespace and its name.
+/// Creates a namespace with a name.
 pub(crate) fn add(name: &str) -> Result<(), HostError> {
     let namespace = Namespace::new(name)?;
     let path = namespace.path();
     let _lock = lock_folder()?;
-    // Again: a run that ended in the meantime may have taken the folder with it.
+    // Prepare the folder again: a run that ended in the meantime may have removed it.
     prepare_locked_folder()?;
     OpenOptions::new()
         .write(true)
@@ -233,8 +236,8 @@ pub(crate) fn add(name: &str) -> Result<(), HostError> {
         .mode(0o444)
         .open(&path)
         .map_err(HostError::system("add the network namespace", name))?;
-    // The new namespace is the thread's; the mount keeps it when the thread ends. If we are killed
-    // in between, the kernel removes it with the thread.
+    // The new namespace belongs to the thread; the mount keeps it alive when the thread ends. If this process
+    // is killed in between, the kernel removes the namespace with the thread.
     on_a_thread(|| {
         sys::unshare_network().map_err(HostError::system("add the network namespace", name))?;
         rustix::mount::mount_bind(OWN, &path)
@@ -242,20 +245,22 @@ pub(crate) fn add(name: &str) -> Result<(), HostError> {
     })
 }
 
-/// Removes a namespace: kills what runs inside, takes its name. Nothing to do if it is not there.
-/// Returns the processes that were killed.
+/// Removes a namespace and its name, and kills all processes inside. Returns the PIDs of the killed
+/// processes. Succeeds if the namespace does not exist.
 pub(crate) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     let namespace = Namespace::new(name)?;
     let path = namespace.path();
     let _lock = lock_folder()?;
     let Ok(metadata) = fs::metadata(&path) else { return Ok(Vec::new()) };
-    let own = fs::metadata(OWN).map_err(HostError::file("look at the network namespace", Path::new(OWN)))?;
+    let own = fs::metadata(OWN)
+        .map_err(HostError::file("read the metadata of the network namespace", Path::new(OWN)))?;
     let mut killed = Vec::new();
-    // A file without the mount is what a run leaves that is killed between the two.
+    // A run that is killed between creating the file and mounting leaves a file without a mount.
     if metadata.dev() == own.dev() && metadata.ino() != own.ino() {
         killed = processes::kill_inside(metadata.ino());
     }
-    // Somebody may have mounted it twice; the descriptors that others hold don't matter (DETACH).
+    // The namespace may be mounted more than once. Descriptors held by others do not prevent unmounting
+    // (DETACH).
     for _ in 0..16 {
         match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
             Ok(()) => {}
@@ -271,7 +276,7 @@ pub(crate) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     }
 }
 
-/// Runs `work` on a thread that ends with it: what it changes about itself ends, too.
+/// Runs `work` in a temporary thread, so that its changes of thread state end with the thread.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, HostError> + Send) -> Result<T, HostError> {
     thread::scope(|scope| {
         thread::Builder::new()
@@ -288,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked() {
+    fn rejects_invalid_names() {
         for wrong in ["", ".", "..", "a/b", ".hidden", "a\0b"] {
             assert!(matches!(Namespace::new(wrong), Err(HostError::Name { .. })), "{wrong:?}");
         }
@@ -297,19 +302,19 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_namespace_is_named() {
+    fn error_names_missing_namespace() {
         let error = Namespace::new("wt-none").and_then(|namespace| namespace.open()).expect_err("not there");
         assert!(error.to_string().starts_with("wt-none: cannot open the network namespace"), "{error}");
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn error_names_missing_program() {
         let error = run_in(None, Command::new("/no/such/program")).expect_err("not there");
         assert!(error.to_string().starts_with("/no/such/program: cannot start the program"), "{error}");
     }
 
     #[test]
-    fn programs_run_outside_too() {
+    fn runs_program_in_current_namespace() {
         let mut child = run_in(None, Command::new("true")).expect("started");
         assert!(child.wait().expect("ended").success());
     }

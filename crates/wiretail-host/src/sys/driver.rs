@@ -1,4 +1,4 @@
-//! A link's driver and the firmware of its card: the one request of ethtool that has no netlink (ETHTOOL_GDRVINFO).
+//! Driver and firmware of a NIC. ETHTOOL_GDRVINFO is the only ethtool request without a netlink equivalent.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,21 +27,19 @@ struct Request {
     rest: [u8; 16],
 }
 
-/// Names as the driver has them; each may be empty.
+/// Names as reported by the driver; each may be empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
-    /// The driver.
     pub name: String,
-    /// Its version; of one that belongs to the kernel the kernel's.
+    /// Version of the driver; for in-tree drivers, the kernel version.
     pub version: String,
-    /// The firmware.
     pub firmware: String,
 }
 
-/// Asks a link's driver.
+/// Queries the driver of a link.
 ///
 /// # Errors
-/// `ENODEV` for a link that is not there; `EOPNOTSUPP` for one without a driver that tells.
+/// Returns `ENODEV` if the link does not exist, and `EOPNOTSUPP` if its driver does not support the query.
 pub(crate) fn driver(link: &str) -> io::Result<Driver> {
     let mut information = Information {
         command: ETHTOOL_GDRVINFO,
@@ -51,15 +49,16 @@ pub(crate) fn driver(link: &str) -> io::Result<Driver> {
         rest: [0; 96],
     };
     let mut request = Request { name: [0; 16], data: &raw mut information, rest: [0; 16] };
-    // The last byte stays zero.
+    // The last byte must stay zero.
     if link.len() >= request.name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     request.name[..link.len()].copy_from_slice(link.as_bytes());
     let socket: OwnedFd = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: SIOCETHTOOL reads one `struct ifreq`, 40 bytes, which is what `Request` is, and a copy of it lives until the call
-    // returns. For ETHTOOL_GDRVINFO the kernel writes one `struct ethtool_drvinfo`, 196 bytes, to its pointer: that is what
-    // `Information` is, which lives until then, too, and is read afterwards only.
+    // SAFETY: SIOCETHTOOL reads one `struct ifreq` of 40 bytes. `Request` has this layout, and a copy of it
+    // lives until the call returns. For ETHTOOL_GDRVINFO, the kernel writes one `struct ethtool_drvinfo` of
+    // 196 bytes through its pointer. `Information` has this layout, lives until then as well, and is only
+    // read afterwards.
     unsafe { ioctl(&socket, Setter::<SIOCETHTOOL, Request>::new(request)) }?;
     Ok(Driver {
         name: text(&information.driver),
@@ -68,7 +67,7 @@ pub(crate) fn driver(link: &str) -> io::Result<Driver> {
     })
 }
 
-/// Up to the first zero.
+/// Text up to the first NUL byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim().replace(char::is_control, "")
@@ -79,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_are_as_the_kernel_has_them() {
+    fn structures_have_kernel_sizes() {
         assert_eq!((size_of::<Information>(), size_of::<Request>()), (196, 40));
     }
 
     #[test]
-    fn a_link_tells_without_privileges() {
-        // The loopback has no driver that tells.
+    fn rejects_links_without_driver() {
+        // The loopback has no driver that supports the query.
         assert!(driver("lo").is_err());
         assert!(driver("no-such-link").is_err() && driver("a-name-longer-than-any-link's").is_err());
         assert_eq!((text(b"ixgbe\0\0x"), text(b"")), ("ixgbe".to_owned(), String::new()));

@@ -1,4 +1,4 @@
-//! The calls that need `unsafe`, alone with their reasons.
+//! All `unsafe` calls of this crate, each with its justification.
 #![allow(unsafe_code)]
 
 pub(crate) mod driver;
@@ -13,36 +13,36 @@ use rustix::io::FdFlags;
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-/// Moves the calling thread into a network namespace of its own, new and empty.
+/// Moves the calling thread into a new, empty network namespace.
 ///
 /// # Errors
-/// What the system says; `PermissionDenied` without CAP_SYS_ADMIN.
+/// Returns `PermissionDenied` without CAP_SYS_ADMIN, or another error of the system call.
 pub fn unshare_network() -> io::Result<()> {
-    // SAFETY: `unshare_unsafe` is unsafe because of CLONE_FILES, after which descriptors of one
-    // thread mean nothing in another; a network namespace leaves the descriptors alone.
+    // SAFETY: `unshare_unsafe` is unsafe because of CLONE_FILES, after which the descriptors of one thread
+    // are invalid in another. A new network namespace does not affect descriptors.
     Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// Gives a thread a real-time priority (SCHED_FIFO), or the usual scheduler.
+/// Sets the real-time priority of a thread (SCHED_FIFO), or the normal scheduling policy.
 ///
 /// # Errors
-/// What the system says; `PermissionDenied` without CAP_SYS_NICE.
+/// Returns `PermissionDenied` without CAP_SYS_NICE, or another error of the system call.
 pub fn set_scheduler(thread: i32, fifo: Option<u8>) -> io::Result<()> {
     let policy = if fifo.is_some() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
     let parameters = libc::sched_param { sched_priority: fifo.unwrap_or(0).into() };
-    // SAFETY: the call only reads `parameters`, which lives until it returns; a number that is no thread is an
-    // error.
+    // SAFETY: the call only reads `parameters`, which lives until it returns. An invalid thread ID is
+    // reported as an error.
     let result = unsafe { libc::sched_setscheduler(thread, policy, &parameters) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes `command` start its program inside `namespace` (if any), and makes the kernel kill it when
-/// the thread that starts it ends.
+/// Makes `command` start its program inside `namespace`, if given, and makes the kernel kill the program when
+/// the starting thread ends.
 pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
     let parent = rustix::process::getpid();
     let before_exec = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the line above: then nobody would send that signal.
+        // If the parent died before the line above, the kernel would never send that signal.
         if rustix::process::getppid() != Some(parent) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -54,14 +54,14 @@ pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
             None => Ok(()),
         }
     };
-    // SAFETY: between fork and exec only what is async-signal-safe may be called. The closure makes
-    // three system calls and compares two numbers; it allocates nothing (an `ErrorKind` and an errno
-    // make an `io::Error` without an allocation) and takes no lock. What it owns is dropped by exec.
+    // SAFETY: between fork and exec, only async-signal-safe functions may be called. The closure makes three
+    // system calls and compares two numbers. It allocates nothing (an `ErrorKind` and an errno convert to
+    // `io::Error` without an allocation) and takes no lock. The values that it owns are dropped by exec.
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Hands descriptors to the program that `command` starts, under the numbers that they have here. In this
-/// process they stay closed to every other program.
+/// Passes descriptors to the program that `command` starts, with unchanged numbers. Other child processes of
+/// this process do not inherit them.
 pub fn hand_over(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let before_exec = move || {
         for descriptor in &descriptors {
@@ -69,7 +69,8 @@ pub fn hand_over(command: &mut Command, descriptors: Vec<OwnedFd>) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only what is async-signal-safe may be called. The closure makes a system
-    // call for each descriptor, which it keeps open as long as the command lives; it allocates nothing.
+    // SAFETY: between fork and exec, only async-signal-safe functions may be called. The closure makes one
+    // system call per descriptor and allocates nothing. It owns the descriptors, so they stay open as long as
+    // the command exists.
     unsafe { command.pre_exec(before_exec) };
 }

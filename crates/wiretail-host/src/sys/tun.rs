@@ -1,4 +1,4 @@
-//! Taps: links whose other end is a descriptor, tun(4) of the kernel's documentation.
+//! Tap devices: links with a descriptor as their other end; see tuntap.rst of the kernel documentation.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,8 @@ const DEVICE: &str = "/dev/net/tun";
 const TUNSETIFF: rustix::ioctl::Opcode = 0x4004_54ca;
 /// `_IOW('T', 203, int)`.
 const TUNSETPERSIST: rustix::ioctl::Opcode = 0x4004_54cb;
-/// Ethernet frames, no header of its own, the header of virtio before each.
+/// IFF_TAP (Ethernet frames), IFF_NO_PI (no packet information) and IFF_VNET_HDR (virtio header before each
+/// frame).
 const FLAGS: u16 = 0x0002 | 0x1000 | 0x4000;
 
 /// `struct ifreq` with flags.
@@ -22,29 +23,29 @@ struct Request {
     rest: [u8; 22],
 }
 
-/// Opens the tap of that name in the calling thread's network namespace; makes it if it is not there.
+/// Opens a tap in the calling thread's network namespace; creates it if it does not exist.
 ///
 /// # Errors
-/// What the system says; `ResourceBusy` for one that somebody has open.
+/// Returns `ResourceBusy` if another program has the tap open, or another error of the system call.
 pub fn attach(name: &str) -> io::Result<OwnedFd> {
     let device: File = OpenOptions::new().read(true).write(true).open(DEVICE)?;
     let mut request = Request { name: [0; 16], flags: FLAGS, rest: [0; 22] };
-    // The last byte stays zero.
+    // The last byte must stay zero.
     if name.len() >= request.name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, 40 bytes; that is what `Request` is, and a copy
-    // of it lives until the call returns.
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq` of 40 bytes. `Request` has this layout, and a
+    // copy of it lives until the call returns.
     unsafe { ioctl(&device, Setter::<TUNSETIFF, Request>::new(request)) }?;
     Ok(device.into())
 }
 
-/// Makes the tap stay when its descriptor is closed.
+/// Makes the tap persistent, so that it stays when its descriptor is closed.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the system call.
 pub fn keep(tap: &OwnedFd) -> io::Result<()> {
-    // SAFETY: TUNSETPERSIST takes a number, no pointer.
+    // SAFETY: TUNSETPERSIST takes a number, not a pointer.
     Ok(unsafe { ioctl(tap, IntegerSetter::<TUNSETPERSIST>::new_usize(1)) }?)
 }

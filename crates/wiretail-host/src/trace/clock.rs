@@ -1,12 +1,12 @@
-//! The trace's clock and that of packets.
+//! The clocks of traces and packets, and the offset between them.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use wiretail_schema::causes::trace::ClockOffset;
 
-/// Readings of which the narrowest counts: some 50 µs in all.
+/// Number of readings, about 50 µs in total. The one with the smallest uncertainty is used.
 const READINGS: usize = 500;
 
-/// CLOCK_MONOTONIC, which is the trace's clock `mono`, in ns.
+/// CLOCK_MONOTONIC in ns. The trace clock `mono` is the same clock.
 pub fn now_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic)).unsigned_abs()
 }
@@ -15,7 +15,8 @@ fn ns(time: Timespec) -> i64 {
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }
 
-/// CLOCK_REALTIME against CLOCK_MONOTONIC, sandwiched.
+/// Offset between CLOCK_REALTIME and CLOCK_MONOTONIC. CLOCK_REALTIME is read between two readings of
+/// CLOCK_MONOTONIC, which bounds the error.
 pub fn clock_offset() -> ClockOffset {
     let reading = |_| {
         let before = now_ns();
@@ -36,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_is_that_of_now() {
+    fn offset_matches_current_clocks() {
         let offset = clock_offset();
         let since_1970 = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .expect("after 1970")
             .as_nanos() as i64;
         let by_offset = now_ns() as i64 + offset.offset_ns;
-        // A clock that is set between the two lines is no fault of this.
+        // The wide limit tolerates a clock that is set between the two readings.
         assert!(since_1970.abs_diff(by_offset) < 60_000_000_000, "{since_1970} {by_offset}");
         assert!(offset.at_ns <= now_ns());
     }

@@ -1,4 +1,4 @@
-//! Taking pages out of the kernel's buffers, by a timer.
+//! A thread that periodically copies pages from the kernel's trace buffers to files.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,12 +17,12 @@ use super::TraceSpec;
 use crate::error::HostError;
 use crate::files::tracefs::{self, SavedNames};
 
-/// Between two looks at the kernel's list of names.
+/// Interval between readings of the kernel's task name cache.
 const NAMES_EVERY: Duration = Duration::from_secs(1);
-/// Pages that are written at once.
+/// Number of pages per write.
 const PAGES: usize = 64;
 
-/// One processor's buffer and its file, which is made when there is something to write.
+/// The trace buffer of one CPU and its file, which is created with the first write.
 #[derive(Debug)]
 pub struct Source {
     instance: PathBuf,
@@ -36,7 +36,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens the buffer; reading it never waits.
+    /// Opens the buffer in non-blocking mode.
     pub fn open(instance: &Path, cpu: u32, path: PathBuf, page_bytes: usize) -> Result<Self, HostError> {
         let pipe_path = instance.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
         let nonblocking = OFlags::NONBLOCK.bits() as i32;
@@ -54,17 +54,17 @@ impl Source {
         self.cpu
     }
 
-    /// Of the file, in its folder.
+    /// Name of the file within its folder.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Written so far.
+    /// Number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Makes the file, if nothing was written to it yet.
+    /// Creates the file if it does not exist yet.
     pub fn create(&mut self) -> Result<&mut File, HostError> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -73,7 +73,8 @@ impl Source {
         Ok(self.file.insert(file))
     }
 
-    /// Moves what is there now into the file. The kernel hands out a page a call, that which is being written too.
+    /// Copies all available pages to the file. The kernel returns one page per call, including the page being
+    /// written.
     fn drain(&mut self, buffer: &mut [u8]) -> Result<(), HostError> {
         loop {
             let mut filled = 0;
@@ -104,17 +105,17 @@ impl Source {
     }
 }
 
-/// What was drained.
+/// Result of draining.
 #[derive(Debug, Default)]
 pub struct Drained {
     pub sources: Vec<Source>,
-    /// Names of threads that were there at the start.
+    /// Names of threads that existed at the start.
     pub tasks: BTreeMap<i32, String>,
-    /// Names that the kernel recorded; those of numbers that were given again are old.
+    /// Names recorded by the kernel. A name may be outdated if its thread ID was reused.
     pub saved: BTreeMap<i32, String>,
 }
 
-/// The thread that drains.
+/// The thread that drains the buffers.
 #[derive(Debug)]
 pub struct Drain {
     stop: Arc<AtomicBool>,
@@ -122,7 +123,6 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Starts draining.
     pub fn start(mut sources: Vec<Source>, names: SavedNames, spec: &TraceSpec) -> Result<Self, HostError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (every, core, stopped) = (spec.drain_every, spec.drain_core, Arc::clone(&stop));
@@ -130,7 +130,7 @@ impl Drain {
             if let Some(core) = core {
                 let mut cores = CpuSet::new();
                 cores.set(core as usize);
-                // On a core that isn't allowed it drains from wherever it is.
+                // If the core is not allowed, drain from any core.
                 let _ = sched_setaffinity(None, &cores);
             }
             let (mut tasks, mut saved) = (BTreeMap::new(), BTreeMap::new());
@@ -139,7 +139,7 @@ impl Drain {
             let mut buffer = vec![0; PAGES * page_bytes];
             let mut look = Instant::now();
             loop {
-                // Asked before, so that a last round follows.
+                // Checked before draining, so that a final round follows the stop request.
                 let is_last = stopped.load(Ordering::Acquire);
                 for source in &mut sources {
                     source.drain(&mut buffer)?;
@@ -160,7 +160,7 @@ impl Drain {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Drains what is left, and ends the thread.
+    /// Drains the remaining pages and ends the thread.
     pub fn finish(&mut self) -> Result<Drained, HostError> {
         self.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else {
@@ -173,7 +173,7 @@ impl Drain {
 
 impl Drop for Drain {
     fn drop(&mut self) {
-        // So that nobody reads the instances when the journal removes them.
+        // The journal can remove the instances only after all readers have closed them.
         let _ = self.finish();
     }
 }

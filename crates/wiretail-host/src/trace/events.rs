@@ -1,22 +1,22 @@
-//! Which events are recorded. What each one says is in `wiretail_capture::trace`.
+//! Selection of trace events. Their meaning is documented in `wiretail_capture::trace`.
 
 use std::fs;
 use std::path::Path;
 
 use wiretail_schema::units::cores::CoreSet;
 
-/// An event to be enabled.
+/// An event to enable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Folder below `events`.
     pub system: String,
-    /// Name in it.
+    /// Name within that folder.
     pub name: String,
-    /// What is recorded of it only.
+    /// Filter expression; only matching events are recorded.
     pub filter: Option<String>,
 }
 
-/// Of the watched cores, besides those of `irq_vectors`.
+/// Events of the watched cores, in addition to those of `irq_vectors`.
 const WATCHED: &[(&str, &str)] = &[
     ("irq", "irq_handler_entry"),
     ("irq", "irq_handler_exit"),
@@ -29,15 +29,15 @@ const WATCHED: &[(&str, &str)] = &[
     ("nmi", "nmi_handler"),
 ];
 
-/// The kernel's function that another core queues to have a task woken.
+/// The kernel function that another core queues in order to wake a task.
 pub const WAKING: &str = "sched_ttwu_pending";
 
 fn wanted(system: &str, name: &str) -> Wanted {
     Wanted { system: system.to_owned(), name: name.to_owned(), filter: None }
 }
 
-/// All that is recorded of the watched cores. Of the processor's own interrupts whatever has a beginning and an end in
-/// this instance: which there are depends on the kernel.
+/// All events to record on the watched cores. The processor's own interrupts depend on the kernel: every
+/// vector with entry and exit events in this instance is included.
 pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
     let vectors = fs::read_dir(instance.join("events/irq_vectors")).into_iter().flatten();
     let vectors = vectors.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -45,7 +45,7 @@ pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
         vectors.filter(|name| name.ends_with("_entry") || name.ends_with("_exit")).collect();
     vectors.sort();
     if vectors.is_empty() {
-        // So that it is told as an event that this kernel does not have.
+        // A placeholder, so that the missing event is reported as a remark.
         vectors.push("local_timer_entry".to_owned());
     }
     let mut all: Vec<Wanted> = vectors.iter().map(|name| wanted("irq_vectors", name)).collect();
@@ -56,20 +56,21 @@ pub fn of_watched(instance: &Path, page_faults: bool) -> Vec<Wanted> {
     all
 }
 
-/// Whether an event's `cpu` is one of these. Equations, as kernels before 6.6 don't compare a number with a list.
+/// Filter expression for an event's `cpu` field. Uses separate comparisons, because kernels before 6.6 cannot
+/// compare a number with a list.
 fn is_watched(watched: &CoreSet) -> String {
     let equal: Vec<String> = watched.cores().iter().map(|core| format!("cpu == {core}")).collect();
     equal.join(" || ")
 }
 
-/// The trigger that records the stacks of those who queue a function for a watched core, but for the one that starts at
-/// `waking` (Linux, Documentation/trace/events.rst).
+/// The trigger that records the stack when a function is queued for a watched core. Skips the function at
+/// address `waking` (Linux, Documentation/trace/events.rst).
 pub fn stack_trigger(watched: &CoreSet, waking: Option<u64>) -> String {
     let but = waking.map_or(String::new(), |waking| format!(" && func != {waking:#x}"));
     format!("stacktrace if ({}){but}", is_watched(watched))
 }
 
-/// What is sent towards the watched cores, from whichever.
+/// Events sent to the watched cores from any core.
 pub fn of_sends(watched: &CoreSet) -> Vec<Wanted> {
     let one = Some(is_watched(watched));
     let mask = Some(format!("cpumask & CPUS{{{watched}}}"));
@@ -83,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sends_are_those_towards_the_watched_cores() {
+    fn send_filters_select_watched_cores() {
         let sends = of_sends(&CoreSet::new([1, 2, 5]));
         assert_eq!(sends[0].filter.as_deref(), Some("cpu == 1 || cpu == 2 || cpu == 5"));
         assert_eq!(sends[2].filter.as_deref(), Some("cpumask & CPUS{1-2,5}"));
     }
 
     #[test]
-    fn stacks_are_of_calls_but_for_waking() {
+    fn stack_trigger_excludes_waking() {
         let cores = CoreSet::new([1, 2]);
         assert_eq!(stack_trigger(&cores, None), "stacktrace if (cpu == 1 || cpu == 2)");
         let trigger = stack_trigger(&cores, Some(0xffff_ffff_813a_84a0));
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_what_the_kernel_has() {
+    fn records_vectors_that_kernel_has() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["a_entry", "a_exit", "vector_alloc", "enable"] {
             fs::create_dir_all(folder.path().join("events/irq_vectors").join(name)).expect("made");

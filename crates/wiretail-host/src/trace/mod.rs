@@ -1,16 +1,19 @@
-//! Recording what the kernel does on some cores: interrupts, switches, function calls from other cores, and who sent
-//! them. The tracing file system's binary pages go into files as they are; `wiretail-capture` reads them.
+//! Recording of kernel events on selected cores: interrupts, context switches, function calls from other
+//! cores, and their senders. The binary pages of tracefs are written to files unchanged; `wiretail-capture`
+//! parses them.
 //!
-//! Two instances of the kernel's ring buffers, made and removed as journalled steps:
+//! A recording uses two instances of the kernel's trace buffers, which are created and removed as journaled
+//! steps:
 //!
-//! | instance | processors | what |
+//! | instance | CPUs | events |
 //! |---|---|---|
-//! | `RUN-events` | the watched cores | all of [`events`]; no filter, so the least cost there |
-//! | `RUN-sends` | all | what is sent towards the watched cores, with the sender's stack if wanted |
+//! | `RUN-events` | the watched cores | all of [`events`], without filters to minimize the overhead |
+//! | `RUN-sends` | all | events sent to the watched cores, optionally with the sender's stack |
 //!
-//! What makes a measurement different is kept away from it: events are enabled before the warm-up (each one costs
-//! interrupts of all cores), pages are taken by a timer and nobody is woken for them, and old events are
-//! overwritten, not new ones refused: only then do the pages say where some are missing.
+//! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,
+//! because enabling one interrupts all cores. Pages are read by a timer, so that no reader has to be woken.
+//! If a buffer is full, old events are overwritten instead of new ones being dropped, because only then do
+//! the pages record where events are missing.
 
 mod clock;
 mod drain;
@@ -38,34 +41,34 @@ use drain::{Drain, Source};
 use events::Wanted;
 pub use symbols::symbols;
 
-/// Between two looks at the buffers: 16 MiB hold some 700,000 events, and no core has that many in 20 ms.
+/// Interval between drains. 16 MiB hold about 700,000 events, more than a core produces in 20 ms.
 pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
-/// Of a watched core's buffer, in KiB.
+/// Default buffer size of a watched core, in KiB.
 pub const BUFFER_KIB: u32 = 16 << 10;
-/// Of a buffer that nothing is written to, in KiB.
+/// Buffer size of a core without events, in KiB.
 const BUFFER_KIB_MIN: u32 = 8;
 
-/// What to record, and where to.
+/// The events to record, and their destination.
 #[derive(Debug, Clone)]
 pub struct TraceSpec {
-    /// Folder for the files, which is there.
+    /// Existing folder for the files.
     pub folder: PathBuf,
     /// Cores whose events are recorded.
     pub watched: CoreSet,
-    /// The senders' stacks too, at some µs a send on the sender.
+    /// Whether to record the stacks of senders. Costs the sender some µs per event.
     pub stacks: bool,
-    /// Page faults too.
+    /// Whether to record page faults.
     pub page_faults: bool,
-    /// Of each watched core's buffer, in KiB; those of sends have a quarter of it.
+    /// Buffer size of each watched core, in KiB. Buffers for sends have a quarter of it.
     pub buffer_kib: u32,
-    /// Between two looks at the buffers.
+    /// Interval between drains.
     pub drain_every: Duration,
-    /// The core that looks; none for any.
+    /// Core of the draining thread; `None` for any.
     pub drain_core: Option<u32>,
 }
 
 impl TraceSpec {
-    /// As usual: no stacks, no page faults, [`BUFFER_KIB`], [`DRAIN_EVERY`].
+    /// The default settings: no stacks, no page faults, [`BUFFER_KIB`], [`DRAIN_EVERY`].
     pub fn new(folder: &Path, watched: CoreSet) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -79,10 +82,10 @@ impl TraceSpec {
     }
 }
 
-/// A recording under way. Dropped before its journal undoes, it ends without a document.
+/// An active recording. If it is dropped before its journal undoes the steps, it ends without a document.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Keeps the instances' paths alive.
+    /// Keeps the paths of the instances valid.
     _tracefs: Tracefs,
     /// Folders of the instances.
     instances: Vec<PathBuf>,
@@ -90,17 +93,18 @@ pub struct Recorder {
     drain: Drain,
 }
 
-/// The steps that a recording makes, for a run of that name.
+/// The steps of a recording for a run with this name.
 pub fn steps(run: &str) -> Vec<Step> {
     ["events", "sends"].map(|what| Step::AddTraceInstance { name: format!("{run}-{what}") }).into()
 }
 
 impl Recorder {
-    /// Makes the instances and enables the events.
+    /// Creates the instances and enables the events.
     ///
     /// # Errors
-    /// [`HostError::System`] without root, in a kernel without tracing, for a core that is not there, or if the
-    /// buffers can't be had. An event that this kernel does not have is a remark in the document.
+    /// Returns [`HostError::System`] without root privileges, if the kernel has no tracing, if a core does
+    /// not exist, or if the buffers cannot be allocated. An event that the kernel does not have is not an
+    /// error but a remark in the document.
     pub fn start(journal: &mut Journal, spec: &TraceSpec) -> Result<Self, HostError> {
         check_cores(&spec.watched)?;
         let tracefs = Tracefs::open()?;
@@ -160,15 +164,15 @@ impl Recorder {
         Ok(Self { _tracefs: tracefs, instances, info, drain })
     }
 
-    /// Folders of the instances, that of the watched cores first.
+    /// Folders of the instances. The instance of the watched cores is first.
     pub fn instances(&self) -> &[PathBuf] {
         &self.instances
     }
 
-    /// Ends the recording; what is in the buffers stays there until [`Recorder::finish`].
+    /// Stops recording. Buffered events stay available for [`Recorder::finish`].
     ///
     /// # Errors
-    /// As of the file system.
+    /// Returns [`HostError::System`] if tracefs cannot be written.
     pub fn pause(&mut self) -> Result<(), HostError> {
         if self.info.end_ns > 0 {
             return Ok(());
@@ -177,11 +181,11 @@ impl Recorder {
         self.instances.iter().try_for_each(|instance| write(instance, "tracing_on", "0"))
     }
 
-    /// Ends the recording, takes what is left in the buffers, and returns the document. It has no names of addresses
+    /// Stops recording, drains the buffers, and returns the document. The document contains no symbol names
     /// yet: see [`mod@symbols`].
     ///
     /// # Errors
-    /// A file that can't be written; it holds what came before.
+    /// Returns an error if a file cannot be written. The file then contains the pages written before.
     pub fn finish(mut self) -> Result<TraceInfo, HostError> {
         self.pause()?;
         let drained = self.drain.finish()?;
@@ -208,12 +212,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The instances are removed by the journal; an error here is told by that.
+        // The journal removes the instances and reports errors.
         let _ = self.pause();
     }
 }
 
-/// Whether the cores are there. They need not be allowed to this process: those of a device under test are not.
+/// Checks that the cores are online. They may be outside this process's affinity: the cores of a device under
+/// test usually are.
 fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
     let path = Path::new("/sys/devices/system/cpu/online");
     let online = fs::read_to_string(path).map_err(HostError::file("read", path))?;
@@ -221,7 +226,7 @@ fn check_cores(watched: &CoreSet) -> Result<(), HostError> {
     if watched.is_empty() || !missing.is_empty() {
         let source =
             io::Error::new(io::ErrorKind::InvalidInput, format!("these are online: {}", online.trim()));
-        let (object, doing) = (format!("cores {watched}"), "watch them");
+        let (object, doing) = (format!("cores {watched}"), "trace them");
         return Err(HostError::System { object, doing, next: "name cores that are online", source });
     }
     Ok(())
@@ -253,13 +258,13 @@ fn info(tracefs: &Tracefs, spec: &TraceSpec, page: &tracefs::Page) -> Result<Tra
     };
     if tracefs.is_traced()? {
         let remark =
-            "somebody else traces this machine too (current_tracer is not nop): that costs time as well";
+            "another tracer is active on this machine (current_tracer is not nop), which adds overhead";
         info.remarks.push(remark.to_owned());
     }
     Ok(info)
 }
 
-/// Enables events, and keeps their formats. What the kernel does not have or refuses is a remark.
+/// Enables events and stores their formats. Events that the kernel does not have or rejects become remarks.
 fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<(), HostError> {
     for event in wanted {
         let what = format!("{}/{}", event.system, event.name);
@@ -267,7 +272,7 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
         let format = match fs::read_to_string(folder.join("format")) {
             Ok(format) => format,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                info.remarks.push(format!("{what}: this kernel does not have it"));
+                info.remarks.push(format!("{what}: not available in this kernel"));
                 continue;
             }
             Err(error) => return Err(HostError::file("read the format in", &folder)(error)),
@@ -276,12 +281,13 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
         if let Some(text) = &filter
             && let Err(error) = write_value(&folder.join("filter"), text)
         {
-            info.remarks
-                .push(format!("{what}: recorded without the filter `{text}`, which was refused: {error}"));
+            info.remarks.push(format!(
+                "{what}: recorded without the filter `{text}`, which the kernel rejected: {error}"
+            ));
             filter = None;
         }
         if let Err(error) = write_value(&folder.join("enable"), "1") {
-            info.remarks.push(format!("{what}: can't be enabled: {error}"));
+            info.remarks.push(format!("{what}: cannot be enabled: {error}"));
             continue;
         }
         let known =
@@ -294,15 +300,15 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
     Ok(())
 }
 
-/// Has the stacks of those recorded who have a watched core run a function, but for waking a task: whoever sends a packet
-/// to a device that sleeps does that, and it would take longer by the recording of its stack.
+/// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded: the
+/// sender of a packet to a sleeping device wakes it, and recording the stack would prolong this.
 fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Result<(), HostError> {
     let waking = symbols::address_of(Path::new("/"), events::WAKING);
     let trigger = events::stack_trigger(watched, waking);
     let path = instance.join("events/csd/csd_queue_cpu/trigger");
     if let Err(error) = write_value(&path, &trigger) {
         let remark = format!(
-            "the stacks of all senders are recorded, which takes them 2 to 12 us each: `{trigger}` was refused: {error}"
+            "recording the stacks of all senders, at 2 to 12 us each: the kernel rejected `{trigger}`: {error}"
         );
         info.remarks.push(remark);
         write(instance, "options/stacktrace", "1")?;

@@ -1,20 +1,20 @@
-//! Names of the kernel's functions.
+//! Names of kernel functions.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::HostError;
 
-/// The functions that these addresses are in, from `/proc/kallsyms` under `root`: where each starts, and its name,
-/// ascending. None at all where the kernel hides its addresses.
+/// Finds the functions that contain these addresses in `/proc/kallsyms` under `root`. Returns start addresses
+/// and names in ascending order. Empty if the kernel hides its addresses.
 ///
 /// # Errors
-/// [`HostError::System`] if the file can't be read.
+/// Returns [`HostError::System`] if the file cannot be read.
 pub fn symbols(root: &Path, addresses: &[u64]) -> Result<Vec<(u64, String)>, HostError> {
     let path = root.join("proc/kallsyms");
     let text = fs::read_to_string(&path).map_err(HostError::file("read", &path))?;
     let mut all: Vec<(u64, &str)> = text.lines().filter_map(function).collect();
-    // Several names of one address: the first one that the kernel lists.
+    // If an address has several names, the first one listed is used.
     all.sort_by_key(|(start, _)| *start);
     all.dedup_by_key(|(start, _)| *start);
     let containing = |address: &u64| {
@@ -28,13 +28,13 @@ pub fn symbols(root: &Path, addresses: &[u64]) -> Result<Vec<(u64, String)>, Hos
     Ok(found)
 }
 
-/// Where a function starts; none where the kernel does not have it, or hides its addresses.
+/// Start address of a function. `None` if the kernel does not have it or hides its addresses.
 pub fn address_of(root: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/kallsyms")).ok()?;
     text.lines().filter_map(function).find(|(_, found)| *found == name).map(|(start, _)| start)
 }
 
-/// `ffffffff81000000 T name [module]`, if it is a function at a known address.
+/// Parses `ffffffff81000000 T name [module]`. `None` unless it is a function with a known address.
 fn function(line: &str) -> Option<(u64, &str)> {
     let mut parts = line.split_ascii_whitespace();
     let start = u64::from_str_radix(parts.next()?, 16).ok().filter(|start| *start != 0)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_around_addresses() {
+    fn finds_functions_containing_addresses() {
         let root = tempfile::tempdir().expect("a folder");
         fs::create_dir(root.path().join("proc")).expect("made");
         let text = "0000000000001000 T first\n0000000000001000 t alias\n0000000000003000 t third [x]\n\

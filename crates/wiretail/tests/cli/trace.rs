@@ -296,7 +296,7 @@ fn what_cannot_be_traced_is_said() {
     let path = folder.path().to_str().expect("UTF-8").to_owned();
     let message = fail(["trace", "--cpus", "60000", "--out", &path]);
     assert!(
-        message.contains("cores 60000: cannot watch them") && message.contains("are online"),
+        message.contains("cores 60000: cannot trace them") && message.contains("are online"),
         "{message}"
     );
     let message = fail(["trace", "--show", &path]);

@@ -1,6 +1,7 @@
-//! What a card is set to, as `ethtool` would show it: a line a setting, in the words of the kernel's own documentation.
+//! Settings of a NIC, as shown by `ethtool`: one setting per line, with the names from the kernel
+//! documentation.
 //!
-//! Layouts: Documentation/networking/ethtool-netlink.rst of the kernel.
+//! Message layouts: Documentation/networking/ethtool-netlink.rst of the kernel.
 
 use std::fmt::Write;
 use std::io;
@@ -8,17 +9,17 @@ use std::io;
 use super::generic::{FEATURES_ACTIVE, FEATURES_GET, GenericNetlink, set_bits};
 use super::message::u32_at;
 
-/// A command, and what of its answer is wanted: attribute, name, kind.
+/// A command, and the attributes to read from its reply: number, name, format.
 type Wanted = (u8, &'static [(u16, &'static str, Kind)]);
 
-/// How the value of an attribute is written.
+/// Output format of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// 32 bits.
+    /// A 32-bit number.
     Number,
-    /// 8 bits: on or off.
+    /// An 8-bit value: on or off.
     Switch,
-    /// Names of the bits that are set, with commas; "none".
+    /// Comma-separated names of the bits that are set, or "none".
     Names,
 }
 
@@ -51,10 +52,11 @@ const WANTED: [Wanted; 8] = [
 ];
 
 impl GenericNetlink {
-    /// The settings of a link. What its driver does not have is left out.
+    /// Reads the settings of a link. Settings that its driver does not support are skipped.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; `NotFound` for a kernel without ethtool's netlink.
+    /// Returns `ENODEV` if the link does not exist, and `NotFound` if the kernel has no ethtool netlink
+    /// family.
     pub(crate) fn settings(&mut self, link: &str) -> io::Result<String> {
         let mut text = String::new();
         for (command, wanted) in WANTED {
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_tells_without_privileges() {
+    fn reads_settings_without_privileges() {
         let mut netlink = GenericNetlink::open().expect("a socket");
         match netlink.settings("lo") {
             Ok(text) => assert!(text.lines().any(|line| line.starts_with("features ")), "{text}"),
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_by_their_kind() {
+    fn formats_values_by_kind() {
         assert_eq!(shown(Kind::Number, &7_u32.to_ne_bytes()), Some("7".to_owned()));
         assert_eq!(shown(Kind::Switch, &[1]), Some("on".to_owned()));
         assert_eq!(shown(Kind::Names, &[]), Some("none".to_owned()));

@@ -1,8 +1,8 @@
-//! The two requests of generic netlink that a testbed needs: a link's GRO (family "ethtool"), and whether
-//! a link takes frames that XDP redirects to it (family "netdev").
+//! Generic netlink requests of a testbed: GRO of a link (family "ethtool"), and whether a link accepts frames
+//! redirected by XDP (family "netdev").
 //!
-//! Layouts: Documentation/networking/ethtool-netlink.rst and Documentation/netlink/specs/netdev.yaml of
-//! the kernel. A family's number is asked for by its name.
+//! Message layouts: Documentation/networking/ethtool-netlink.rst and Documentation/netlink/specs/netdev.yaml
+//! of the kernel. The number of a family is looked up by its name.
 
 use std::io;
 
@@ -22,32 +22,31 @@ const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
-/// Name of the feature in the kernel (`netdev_features_strings`); `ethtool` has a longer one.
+/// Name of the feature in the kernel (`netdev_features_strings`); `ethtool` uses a longer one.
 const GRO: &str = "rx-gro";
 
 const DEV_GET: u8 = 1;
 const DEV_IFINDEX: u16 = 1;
 const DEV_XDP_FEATURES: u16 = 3;
-/// `NETDEV_XDP_ACT_NDO_XMIT`: takes redirected frames now.
+/// `NETDEV_XDP_ACT_NDO_XMIT`: the link currently accepts redirected frames.
 const XDP_NDO_XMIT: u64 = 4;
 
-/// These families want it on what holds attributes.
+/// These families require this flag on attributes that contain attributes.
 const NESTED: u16 = libc::NLA_F_NESTED as u16;
-/// `struct genlmsghdr`: command, version, two bytes reserved.
+/// `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER_LEN: usize = 4;
 
-/// Whether a link of the calling thread's namespace takes frames that XDP redirects to it; None where the
-/// kernel can't tell (before 6.3). One end of a veth pair takes none unless GRO is on at the other end, or
-/// an XDP program there.
+/// Whether a link in the calling thread's namespace accepts frames redirected by XDP. `None` if the kernel
+/// cannot report this (before 6.3). One end of a veth pair accepts them only if the other end has GRO enabled
+/// or an XDP program attached.
 ///
 /// # Errors
-/// No such link; what else the system says.
+/// Returns an error if the link does not exist or a netlink call fails.
 pub fn takes_redirected_frames(link: &str) -> io::Result<Option<bool>> {
     let index = super::Netlink::open()?.index(link)?;
     GenericNetlink::open()?.takes_redirected(index)
 }
 
-/// A socket of generic netlink.
 #[derive(Debug)]
 pub(crate) struct GenericNetlink(Socket);
 
@@ -55,15 +54,16 @@ impl GenericNetlink {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the system call.
     pub(crate) fn open() -> io::Result<Self> {
         Socket::open(Some(rustix::net::netlink::GENERIC)).map(Self)
     }
 
-    /// Whether a link's generic receive offload is on.
+    /// Whether generic receive offload of a link is on.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; `NotFound` for a kernel without ethtool's netlink.
+    /// Returns `ENODEV` if the link does not exist, and `NotFound` if the kernel has no ethtool netlink
+    /// family.
     pub(crate) fn gro(&mut self, link: &str) -> io::Result<bool> {
         let mut on = false;
         self.ethtool(FEATURES_GET, link, |kind, value| {
@@ -74,10 +74,10 @@ impl GenericNetlink {
         Ok(on)
     }
 
-    /// Switches a link's generic receive offload on or off.
+    /// Turns generic receive offload of a link on or off.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; `Other` for one that can't.
+    /// Returns `ENODEV` if the link does not exist, and `Other` if its driver does not support the change.
     pub(crate) fn set_gro(&mut self, link: &str, on: bool) -> io::Result<()> {
         let mut request = self.request("ethtool", FEATURES_SET)?;
         device(&mut request, link);
@@ -92,18 +92,18 @@ impl GenericNetlink {
             });
         });
         self.objects(request, |_, _| ())?;
-        // What a link can't do is no error for the kernel.
+        // The kernel does not report an unsupported change as an error.
         if self.gro(link)? == on {
             Ok(())
         } else {
-            Err(io::Error::other("its driver does not let that change"))
+            Err(io::Error::other("its driver does not support changing it"))
         }
     }
 
-    /// Whether a link takes frames that XDP redirects to it; None where the kernel can't tell (before 6.3).
+    /// Whether a link accepts frames redirected by XDP. `None` if the kernel cannot report this (before 6.3).
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there.
+    /// Returns `ENODEV` if the link does not exist.
     pub(crate) fn takes_redirected(&mut self, index: u32) -> io::Result<Option<bool>> {
         let mut request = match self.request("netdev", DEV_GET) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -119,7 +119,7 @@ impl GenericNetlink {
         Ok(takes)
     }
 
-    /// Asks ethtool's family about a link, and hands every attribute of the answer to `each`.
+    /// Sends an ethtool request about a link. Calls `each` with every attribute of the reply.
     pub(super) fn ethtool(
         &mut self,
         command: u8,
@@ -144,7 +144,7 @@ impl GenericNetlink {
         Ok(Message::new(number, ACK, &[command, 1, 0, 0]))
     }
 
-    /// Sends a request and hands every attribute of the answer to `each`.
+    /// Sends a request. Calls `each` with every attribute of the reply.
     fn objects(&mut self, request: Message, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.0.exchange(request, |_, body| {
             attributes(body.get(HEADER_LEN..).unwrap_or_default())
@@ -159,7 +159,7 @@ fn device(request: &mut Message, link: &str) {
     });
 }
 
-/// The names of the bits that are set in a bit set without a mask.
+/// Names of the set bits in a bit set without a mask.
 pub(super) fn set_bits(value: &[u8]) -> impl Iterator<Item = String> {
     let bits = attributes(value).filter(|(kind, _)| *kind == BITSET_BITS);
     let names = bits.flat_map(|(_, bits)| attributes(bits)).flat_map(|(_, bit)| attributes(bit));
@@ -171,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_needs_no_privileges() {
+    fn reads_gro_without_privileges() {
         let mut netlink = GenericNetlink::open().expect("a socket");
         match netlink.gro("lo") {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
         }
-        // The loopback has no XDP of its own.
+        // The loopback does not accept redirected frames.
         assert_ne!(netlink.takes_redirected(1).expect("an answer"), Some(true));
         assert!(netlink.gro("no-such-link").is_err());
         assert!(netlink.takes_redirected(1).is_ok(), "usable after an error");

@@ -1,22 +1,22 @@
-//! Bytes of route netlink: a writer of requests with nested attributes, a reader of answers.
+//! Encoding of netlink messages: writes requests with nested attributes, and parses replies.
 //!
-//! Layout after rtnetlink(7): a 16-byte header, a fixed part that depends on the kind, attributes of
-//! `{length: u16, kind: u16, value}` padded to four bytes. All in the machine's byte order.
+//! Layout according to rtnetlink(7): a 16-byte header, a fixed part that depends on the message type, and
+//! attributes `{length: u16, kind: u16, value}` padded to four bytes. All numbers are in native byte order.
 
 use std::io;
 
 use libc::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR};
 
-/// Bytes before the fixed part: length, kind, flags, sequence number, sender.
+/// Length of the header: length, kind, flags, sequence number, sender.
 pub const HEADER_LEN: usize = 16;
 
 const ERROR: u16 = NLMSG_ERROR as u16;
 const DONE: u16 = NLMSG_DONE as u16;
-/// Answer even if there is only success to report.
+/// Request a reply even on success.
 pub const ACK: u16 = NLM_F_ACK as u16;
-/// Make it; fail if it is there.
+/// Create the object; fail if it exists.
 pub const CREATE: u16 = (NLM_F_CREATE | NLM_F_EXCL) as u16;
-/// All of the kind.
+/// List all objects of the type.
 pub const DUMP: u16 = NLM_F_DUMP as u16;
 
 /// A request under construction.
@@ -26,9 +26,9 @@ pub struct Message {
 }
 
 impl Message {
-    /// Starts a request of `kind` (`RTM_…`) with its fixed part.
+    /// Starts a request of type `kind` (`RTM_…`) with its fixed part.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
-        // The length and the sequence number are filled in at the end.
+        // `finish` fills in the length and the sequence number.
         let mut message = Message { bytes: vec![0; HEADER_LEN] };
         message.bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         message.bytes[6..8].copy_from_slice(&(NLM_F_REQUEST as u16 | flags).to_ne_bytes());
@@ -36,7 +36,7 @@ impl Message {
         message
     }
 
-    /// Appends bytes that are no attribute, padded to four.
+    /// Appends bytes outside of an attribute, padded to four bytes.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
@@ -50,14 +50,14 @@ impl Message {
         })
     }
 
-    /// Appends a name, which netlink wants to end with a zero.
+    /// Appends a name with the terminating NUL byte that netlink requires.
     pub fn name(&mut self, kind: u16, name: &str) -> &mut Self {
         let mut value = name.as_bytes().to_vec();
         value.push(0);
         self.attribute(kind, &value)
     }
 
-    /// Appends an attribute whose value `fill` writes: attributes, mostly.
+    /// Appends an attribute whose value is written by `fill`, usually as nested attributes.
     pub fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
@@ -68,7 +68,7 @@ impl Message {
         self.raw(&[])
     }
 
-    /// The whole request, under `sequence`.
+    /// Completes the request with its length and `sequence`.
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         let len = u32::try_from(self.bytes.len()).expect("a request is short");
         self.bytes[0..4].copy_from_slice(&len.to_ne_bytes());
@@ -77,18 +77,18 @@ impl Message {
     }
 }
 
-/// One message of an answer.
+/// One message of a reply.
 #[derive(Debug)]
 pub enum Answer<'a> {
-    /// `NLMSG_ERROR` with zero, or `NLMSG_DONE`.
+    /// `NLMSG_ERROR` with code zero, or `NLMSG_DONE`.
     Finished,
-    /// `NLMSG_ERROR`, or `NLMSG_DONE` of a list that broke off.
+    /// `NLMSG_ERROR`, or `NLMSG_DONE` of a list that was cut off.
     Failed(io::Error),
-    /// An object: its kind, and all after the header.
+    /// An object: its type, and all bytes after the header.
     Object(u16, &'a [u8]),
 }
 
-/// The messages in one received datagram that answer `sequence`.
+/// The messages in a received datagram that reply to `sequence`.
 pub fn answers(datagram: &[u8], sequence: u32) -> Vec<Answer<'_>> {
     let mut found = Vec::new();
     let mut rest = datagram;
@@ -97,7 +97,7 @@ pub fn answers(datagram: &[u8], sequence: u32) -> Vec<Answer<'_>> {
         if len < HEADER_LEN || len > rest.len() {
             found.push(Answer::Failed(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "a truncated netlink answer",
+                "a truncated netlink reply",
             )));
             break;
         }
@@ -117,7 +117,7 @@ pub fn answers(datagram: &[u8], sequence: u32) -> Vec<Answer<'_>> {
     found
 }
 
-/// The attributes in `bytes`, flags of the kind removed.
+/// The attributes in `bytes`, with flags removed from their kind.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -129,17 +129,17 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A 16-bit number at `offset`.
+/// Reads a 16-bit number at `offset`.
 pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
 }
 
-/// A 32-bit number at `offset`.
+/// Reads a 32-bit number at `offset`.
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
 
-/// A 64-bit number at `offset`.
+/// Reads a 64-bit number at `offset`.
 pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn message_round_trips() {
         let mut message = Message::new(16, ACK, &[1, 2, 3]);
         message.name(3, "veth0").nest(18, |inner| {
             inner.attribute(1, b"bridge").attribute(2, &[]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_foreign_answers_are_distinguished() {
+    fn separates_errors_from_replies_to_other_requests() {
         let mut bytes = Message::new(ERROR, 0, &(-17_i32).to_ne_bytes()).finish(2);
         bytes.extend(Message::new(ERROR, 0, &0_i32.to_ne_bytes()).finish(1));
         assert!(matches!(answers(&bytes, 1).as_slice(), [Answer::Finished]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_ends_the_reading() {
+    fn truncated_messages_end_parsing() {
         let bytes = Message::new(16, 0, &[0; 16]).finish(1);
         assert!(matches!(answers(&bytes[..20], 1).as_slice(), [Answer::Failed(_)]));
         assert!(answers(&bytes[..8], 1).is_empty());

@@ -1,7 +1,7 @@
-//! The requests of route netlink that a testbed needs: the bytes are in [`message`], the requests here.
+//! Route netlink requests of a testbed. Encoding is in [`message`].
 //!
-//! A socket belongs to the network namespace of the thread that opened it, for good: open it inside
-//! with [`Namespace::inside`](crate::Namespace::inside), use it anywhere.
+//! A socket belongs permanently to the network namespace of the thread that opened it: open it with
+//! [`Namespace::inside`](crate::Namespace::inside), then use it from any thread.
 
 mod ethtool;
 pub mod generic;
@@ -24,68 +24,64 @@ use self::message::{ACK, CREATE, DUMP, Message, attributes, u32_at, u64_at};
 use self::socket::Socket;
 use crate::network::mac::MacAddress;
 
-// What `libc` lacks: linux/if_link.h.
+// From linux/if_link.h; missing in `libc`.
 const IFLA_BRPORT_STATE: u16 = 1;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 
 const IFF_UP: u32 = 1;
-/// Operational states after RFC 2863. Unknown is what has no carrier to speak of (loopback); also a
-/// veth or bridge that is so new that the kernel has not looked yet: those end as up or as down.
+/// Operational states according to RFC 2863. "Unknown" is the state of links without a carrier (loopback),
+/// and of veths and bridges so new that the kernel has not checked them yet; the latter change to up or down.
 const OPERSTATE_UNKNOWN: u8 = 0;
 const OPERSTATE_UP: u8 = 6;
-/// A bridge passes packets from and to this port.
+/// The bridge forwards packets from and to this port.
 const BR_STATE_FORWARDING: u8 = 3;
-/// Bytes of `struct ifinfomsg`.
+/// Size of `struct ifinfomsg` in bytes.
 const IFINFO_LEN: usize = 16;
 
-/// A network link as the kernel lists it.
+/// A network link as listed by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     /// At most 15 bytes, unique in its namespace.
     pub name: String,
-    /// The kernel's number for it; 0 never occurs.
+    /// Interface index; never 0.
     pub index: u32,
-    /// Whether it was set up by an administrator. A veth also needs its peer up to carry packets.
+    /// Whether the link is administratively up. A veth also needs its peer up to carry packets.
     pub up: bool,
-    /// Whether packets pass: it is up, has a carrier, and as a port of a bridge is forwarding. The
-    /// kernel gets there on its own, up to a second after both ends of a veth were set up.
+    /// Whether packets pass: the link is up, has a carrier and, if it is a bridge port, is forwarding. The
+    /// kernel reaches this state up to a second after both ends of a veth were set up.
     pub ready: bool,
     /// `veth`, `bridge`, …; empty for hardware and loopback.
     pub kind: String,
-    /// Index of the bridge it is a port of.
+    /// Index of the bridge that this link is a port of.
     pub master: Option<u32>,
     /// Its Ethernet address, if it has one.
     pub mac: Option<MacAddress>,
-    /// Longest packet without the Ethernet header, in bytes.
+    /// MTU: maximum packet size in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// What it has counted.
     pub traffic: LinkTraffic,
 }
 
-/// What a link has counted since it was made: packets, not bytes.
+/// Packet counters of a link since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkTraffic {
-    /// Packets received.
     pub received: u64,
-    /// Packets sent.
     pub sent: u64,
-    /// Packets dropped on reception.
+    /// Received packets that were dropped.
     pub dropped_in: u64,
-    /// Packets dropped instead of sent.
+    /// Packets to be sent that were dropped.
     pub dropped_out: u64,
 }
 
-/// A route netlink socket. Outside of this crate it only looks: changes are [`Step`](crate::Step)s.
+/// A route netlink socket. Its public methods only read: changes are made by [`Step`](crate::Step)s.
 #[derive(Debug)]
 pub struct Netlink(Socket);
 
 /// One end of a veth pair for [`Netlink::add_veth`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VethEnd<'a> {
-    /// Of the link.
     pub name: &'a str,
-    /// Instead of one that the kernel draws.
+    /// Its Ethernet address; `None` lets the kernel choose one.
     pub mac: Option<MacAddress>,
 }
 
@@ -93,17 +89,17 @@ impl Netlink {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// What the system says: no descriptors left, or no netlink.
+    /// Returns the error of the system call, for example if no descriptors are left or netlink is missing.
     pub fn open() -> io::Result<Self> {
         // NETLINK_ROUTE is protocol 0.
         Socket::open(None).map(Netlink)
     }
 
-    /// Makes a veth pair: `a` in this socket's namespace, `b` in the one that `b_namespace` is. Both
-    /// appear at once and nowhere else in between.
+    /// Creates a veth pair: `a` in this socket's namespace, `b` in `b_namespace`. Both ends appear at once in
+    /// their final namespaces.
     ///
     /// # Errors
-    /// `AlreadyExists` for a name that is taken; what else the system says.
+    /// Returns `AlreadyExists` if a name is in use, or the error from the kernel.
     pub(crate) fn add_veth(
         &mut self,
         a: VethEnd<'_>,
@@ -124,11 +120,11 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Makes a bridge without spanning tree and without multicast snooping: it sends nothing of its
-    /// own, and forwards from the moment its ports are up.
+    /// Creates a bridge without spanning tree and multicast snooping. It sends no packets of its own and
+    /// forwards as soon as its ports are up.
     ///
     /// # Errors
-    /// `AlreadyExists` for a name that is taken; what else the system says.
+    /// Returns `AlreadyExists` if the name is in use, or the error from the kernel.
     pub(crate) fn add_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut request = Message::new(RTM_NEWLINK, ACK | CREATE, &[0; IFINFO_LEN]);
         request.name(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
@@ -139,10 +135,10 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Makes `port` a port of the bridge `bridge`.
+    /// Adds `port` to the bridge `bridge`.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; what else the system says.
+    /// Returns `ENODEV` if a link does not exist, or the error from the kernel.
     pub(crate) fn set_master(&mut self, port: &str, bridge: &str) -> io::Result<()> {
         let master = self.index(bridge)?;
         self.change(port, IFLA_MASTER, &master.to_ne_bytes())
@@ -151,25 +147,25 @@ impl Netlink {
     /// Sets a link up or down.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; what else the system says.
+    /// Returns `ENODEV` if the link does not exist, or the error from the kernel.
     pub(crate) fn set_up(&mut self, link: &str, up: bool) -> io::Result<()> {
         let index = self.index(link)?;
         let flags = if up { IFF_UP } else { 0 };
         self.command(Message::new(RTM_NEWLINK, ACK, &ifinfo(index, flags, IFF_UP)))
     }
 
-    /// Sets the longest packet of a link, in bytes without the Ethernet header.
+    /// Sets the MTU of a link, in bytes without the Ethernet header.
     ///
     /// # Errors
-    /// `EINVAL` for what the link cannot do; what else the system says.
+    /// Returns `EINVAL` if the link does not support this MTU, or the error from the kernel.
     pub(crate) fn set_mtu(&mut self, link: &str, mtu: u32) -> io::Result<()> {
         self.change(link, IFLA_MTU, &mtu.to_ne_bytes())
     }
 
-    /// Gives a link another Ethernet address.
+    /// Sets the Ethernet address of a link.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; what else the system says.
+    /// Returns `ENODEV` if the link does not exist, or the error from the kernel.
     pub(crate) fn set_mac(&mut self, link: &str, mac: MacAddress) -> io::Result<()> {
         self.change(link, IFLA_ADDRESS, &mac.0)
     }
@@ -180,28 +176,28 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Removes a link, of a veth pair both ends.
+    /// Removes a link; for a veth pair, removes both ends.
     ///
     /// # Errors
-    /// `ENODEV` for a link that is not there; what else the system says.
+    /// Returns `ENODEV` if the link does not exist, or the error from the kernel.
     pub(crate) fn delete(&mut self, link: &str) -> io::Result<()> {
         let index = self.index(link)?;
         self.command(Message::new(RTM_DELLINK, ACK, &ifinfo(index, 0, 0)))
     }
 
-    /// Gives a link an address, usable at once.
+    /// Adds an address to a link. It is usable immediately.
     ///
     /// # Errors
-    /// `AlreadyExists` if it has it; what else the system says.
+    /// Returns `AlreadyExists` if the link has the address, or the error from the kernel.
     pub(crate) fn add_address(&mut self, link: &str, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         let request = self.address(RTM_NEWADDR, ACK | CREATE, link, address, prefix_len)?;
         self.command(request)
     }
 
-    /// Takes an address from a link.
+    /// Removes an address from a link.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if it doesn't have it; what else the system says.
+    /// Returns `EADDRNOTAVAIL` if the link does not have the address, or the error from the kernel.
     pub(crate) fn delete_address(&mut self, link: &str, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         let request = self.address(RTM_DELADDR, ACK, link, address, prefix_len)?;
         self.command(request)
@@ -214,26 +210,26 @@ impl Netlink {
         let mut request = Message::new(kind, flags, &fixed);
         request.attribute(IFA_LOCAL, &bytes).attribute(IFA_ADDRESS, &bytes);
         if ip.is_ipv6() {
-            // No duplicate address detection: the address works at once.
+            // Skips duplicate address detection, so that the address is usable immediately.
             request.attribute(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
         }
         Ok(request)
     }
 
-    /// Tells a link the Ethernet address of a neighbour for good, so that nobody has to ask for it.
+    /// Adds a permanent neighbor entry, so that no address resolution takes place.
     ///
     /// # Errors
-    /// `AlreadyExists` if it knows it; what else the system says.
+    /// Returns `AlreadyExists` if there is an entry, or the error from the kernel.
     pub(crate) fn add_neighbour(&mut self, link: &str, address: IpAddr, mac: MacAddress) -> io::Result<()> {
         let mut request = self.neighbour(RTM_NEWNEIGH, ACK | CREATE, link, address)?;
         request.attribute(NDA_LLADDR, &mac.0);
         self.command(request)
     }
 
-    /// Makes a link forget a neighbour.
+    /// Removes a neighbor entry.
     ///
     /// # Errors
-    /// `NotFound` if it doesn't know it; what else the system says.
+    /// Returns `NotFound` if there is no entry, or the error from the kernel.
     pub(crate) fn delete_neighbour(&mut self, link: &str, address: IpAddr) -> io::Result<()> {
         let request = self.neighbour(RTM_DELNEIGH, ACK, link, address)?;
         self.command(request)
@@ -249,11 +245,11 @@ impl Netlink {
         Ok(request)
     }
 
-    /// Sends what is for these addresses to a gateway that the link reaches.
+    /// Adds a route to a destination prefix through a gateway reachable over the link.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is such a route; `ENETUNREACH` if the link has no address beside the
-    /// gateway's; what else the system says.
+    /// Returns `AlreadyExists` if there is such a route, `ENETUNREACH` if the link has no address in the
+    /// gateway's subnet, or the error from the kernel.
     pub(crate) fn add_route(
         &mut self,
         link: &str,
@@ -264,10 +260,10 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Takes a route back.
+    /// Removes a route.
     ///
     /// # Errors
-    /// `ESRCH` if there is none; what else the system says.
+    /// Returns `ESRCH` if there is no such route, or the error from the kernel.
     pub(crate) fn delete_route(
         &mut self,
         link: &str,
@@ -298,10 +294,10 @@ impl Netlink {
         Ok(request)
     }
 
-    /// All links of the namespace.
+    /// Lists all links of the namespace.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error from the kernel.
     pub fn links(&mut self) -> io::Result<Vec<Link>> {
         let request = Message::new(RTM_GETLINK, DUMP, &[0; IFINFO_LEN]);
         let mut links = Vec::new();
@@ -321,7 +317,7 @@ impl Netlink {
         self.exchange(request, |_| ())
     }
 
-    /// Sends a request and hands every link of the answer to `each`, up to its end.
+    /// Sends a request. Calls `each` with every link of the reply, up to its end.
     fn exchange(&mut self, request: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.0.exchange(request, |kind, body| {
             if kind == RTM_NEWLINK {
@@ -338,7 +334,7 @@ fn name_and_mac(message: &mut Message, end: VethEnd<'_>) {
     }
 }
 
-/// `struct ifinfomsg`: family, padding, type, index, flags, and which of the flags to change.
+/// `struct ifinfomsg`: family, padding, type, index, flags, mask of flags to change.
 fn ifinfo(index: u32, flags: u32, change: u32) -> [u8; IFINFO_LEN] {
     let mut bytes = [0; IFINFO_LEN];
     bytes[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -391,7 +387,8 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// `struct rtnl_link_stats64`: packets in and out, bytes in and out, errors in and out, drops in and out.
+/// `struct rtnl_link_stats64`: packets received and sent, bytes received and sent, errors on receive and
+/// send, drops on receive and send.
 fn parse_traffic(value: &[u8]) -> Option<LinkTraffic> {
     let at = |place: usize| u64_at(value, place * 8);
     Some(LinkTraffic { received: at(0)?, sent: at(1)?, dropped_in: at(6)?, dropped_out: at(7)? })
@@ -406,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_read_from_its_message() {
+    fn parses_link_message() {
         let mut message = Message::new(RTM_NEWLINK, 0, &ifinfo(7, IFF_UP | 0x1000, 0));
         message
             .name(IFLA_IFNAME, "in0")
@@ -416,7 +413,7 @@ mod tests {
             .attribute(IFLA_OPERSTATE, &[OPERSTATE_UP])
             .nest(IFLA_LINKINFO, |info| {
                 info.name(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_SLAVE_DATA, |port| {
-                    // Listening.
+                    // The listening state.
                     port.attribute(IFLA_BRPORT_STATE, &[1]);
                 });
             });
@@ -437,13 +434,13 @@ mod tests {
     }
 
     #[test]
-    fn looking_needs_no_privileges() {
+    fn lists_links_without_privileges() {
         let links = Netlink::open().and_then(|mut netlink| netlink.links()).expect("a list of links");
         assert!(links.iter().any(|link| link.name == "lo" && link.index == 1), "{links:?}");
     }
 
     #[test]
-    fn an_unknown_link_is_an_error() {
+    fn rejects_unknown_link() {
         let mut netlink = Netlink::open().expect("a socket");
         assert!(netlink.set_up("no-such-link", true).is_err());
         assert!(netlink.links().is_ok(), "usable after an error");

@@ -1,4 +1,4 @@
-//! A netlink socket that asks and waits for the whole answer.
+//! A netlink socket that sends a request and waits for the complete reply.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, So
 
 use super::message::{Answer, Message, answers};
 
-/// A datagram of a list is at most this long.
+/// Maximum size of a datagram in a list.
 const DATAGRAM_LEN: usize = 32 * 1024;
 
 /// A socket of one netlink protocol.
@@ -20,17 +20,17 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Opens one in the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub(super) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let (family, kind, flags) = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(family, kind, flags, protocol)?;
-        // The kernel answers before `send` returns; the limit is for the case that it does not.
+        // The kernel replies before `send` returns. The timeout covers the case that it does not.
         set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends a request, which has to ask for an acknowledgement or for a list, and hands every object of
-    /// the answer to `each` with its kind, up to the answer's end.
+    /// Sends a request, which must ask for an acknowledgement or a list. Calls `each` with every object of
+    /// the reply and its type, up to the end of the reply.
     pub(super) fn exchange(&mut self, request: Message, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence += 1;
         rustix::net::send(self.socket.as_fd(), &request.finish(self.sequence), SendFlags::empty())?;
