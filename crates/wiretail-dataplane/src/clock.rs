@@ -1,25 +1,25 @@
-//! The two clocks of a trial: departures are planned on CLOCK_MONOTONIC, the kernel stamps packets
-//! with CLOCK_REALTIME.
+//! The two clocks of a trial: departures are planned with CLOCK_MONOTONIC; the kernel timestamps packets with
+//! CLOCK_REALTIME.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Readings of a sandwich: enough that one of them is not interrupted.
+/// Number of readings, enough for at least one without an interruption.
 const SANDWICHES: usize = 64;
 
-/// CLOCK_MONOTONIC in ns, read without a system call where the kernel's vDSO can (25 to 40 ns).
+/// CLOCK_MONOTONIC in ns. Takes 25 to 40 ns if the vDSO can read the clock without a system call.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// Sleeps until this time of CLOCK_MONOTONIC, in ns; a signal ends it earlier.
+/// Sleeps until this time of CLOCK_MONOTONIC, in ns. A signal ends the sleep early.
 pub(crate) fn sleep_until(time_ns: u64) {
     let time = Timespec { tv_sec: (time_ns / 1_000_000_000) as i64, tv_nsec: (time_ns % 1_000_000_000) as _ };
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
 }
 
-/// CLOCK_REALTIME in ns since 1970: the clock of the kernel's packet stamps.
+/// CLOCK_REALTIME in ns since 1970, the clock of the kernel's packet timestamps.
 #[inline]
 pub fn realtime_ns() -> u64 {
     ns(clock_gettime(ClockId::Realtime))
@@ -30,17 +30,18 @@ fn ns(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+/// Offset of CLOCK_REALTIME relative to CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Add this to a monotonic time to get the real time, in ns.
+    /// In ns. Add this to a monotonic time to get the real time.
     pub realtime_minus_monotonic_ns: i64,
-    /// The true value lies within plus or minus this many ns.
+    /// The true offset lies within plus or minus this many ns.
     pub uncertainty_ns: u64,
 }
 
-/// Reads the real time between two readings of the monotonic clock, and keeps the tightest of many
-/// such sandwiches. Valid until someone sets or slews the real time: take it before and after a trial.
+/// Reads the real time between two readings of the monotonic clock, several times, and returns the most
+/// precise result. It is valid until the real time is set or slewed; measure the offset before and after a
+/// trial.
 pub fn clock_offset() -> ClockOffset {
     let sandwich = |_| {
         let before = monotonic_ns();
@@ -63,17 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_turns_one_clock_into_the_other() {
+    fn offset_converts_between_clocks() {
         let offset = clock_offset();
         let monotonic = monotonic_ns();
         let real = realtime_ns();
         let converted = monotonic as i64 + offset.realtime_minus_monotonic_ns;
-        // A second is far more than any scheduling gap, and far less than the clocks are apart.
+        // A second is far more than any scheduling gap and far less than the offset between the clocks.
         assert!((real as i64 - converted).abs() < 1_000_000_000);
     }
 
     #[test]
-    fn the_monotonic_clock_does_not_go_back() {
+    fn monotonic_clock_does_not_go_back() {
         let readings: Vec<u64> = (0..1000).map(|_| monotonic_ns()).collect();
         assert!(readings.is_sorted());
     }

@@ -1,84 +1,80 @@
-//! What can go wrong outside of the hot loops. Every message names the interface or the value, what
-//! was expected and the next step. Inside the hot loops nothing is reported: there they count.
+//! Errors outside of the packet loops. Every message names the interface or the value, what was expected and
+//! the next step. The packet loops report no errors: they count failures.
 
 use std::io;
 
-/// A port, a plan or a placement that can't be had.
+/// A port, plan or placement that cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataplaneError {
-    /// No such interface in that network namespace.
+    /// The interface does not exist in its network namespace.
     #[error(
         "{interface}: no such interface in its network namespace: {source}; \
          `ip link` (or `ip -n NAMESPACE link`) lists those that exist"
     )]
     NoInterface {
-        /// Name as given.
         interface: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// Packet sockets need a capability that the process has not.
+    /// Packet sockets need a capability that this process lacks.
     #[error(
-        "{interface}: packet sockets need CAP_NET_RAW, which this process does not have: {source}; \
-         run it as root or give it the capability (setcap cap_net_raw,cap_net_admin+ep)"
+        "{interface}: packet sockets need CAP_NET_RAW, which this process lacks: {source}; \
+         run as root or grant the capability (setcap cap_net_raw,cap_net_admin+ep)"
     )]
     NotPermitted {
-        /// Name as given.
         interface: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// A step of opening a port failed.
     #[error("{interface}: {step} failed: {source}; {next}")]
     Port {
-        /// Name as given.
         interface: String,
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
-        /// What to do.
+        /// Advice to the user.
         next: &'static str,
     },
-    /// Timestamps were asked for that the interface can't give. Others are never put in their place.
-    #[error("{interface}: {expected} were asked for, but {found}; {next}")]
+    /// Requested timestamps that the interface does not support. They are never replaced by other timestamps.
+    #[error("{interface}: {expected} were requested, but {found}; {next}")]
     Timestamps {
-        /// Name as given.
         interface: String,
-        /// What was asked for.
+        /// The requested timestamps.
         expected: &'static str,
-        /// What there is.
+        /// What the interface supports.
         found: String,
-        /// What to do.
+        /// Advice to the user.
         next: &'static str,
     },
-    /// DPDK or one of its ports can't be had.
+    /// DPDK or one of its ports cannot be used.
     #[error(transparent)]
     Dpdk(#[from] wiretail_dpdk_sys::DpdkError),
-    /// A plan that can't be carried out.
+    /// An invalid plan.
     #[error("{what} is {found}; expected {expected}")]
     Plan {
-        /// Which value.
+        /// Name of the value.
         what: String,
-        /// As given.
+        /// The invalid value.
         found: String,
-        /// What would have been right.
+        /// Description of valid values.
         expected: &'static str,
     },
-    /// The calling thread could not be moved to a namespace, a core or a priority.
+    /// The calling thread could not be moved to a namespace, core or priority.
     #[error("{step} failed: {source}; {next}")]
     Thread {
-        /// What was tried.
+        /// The failed step.
         step: String,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
-        /// What to do.
+        /// Advice to the user.
         next: &'static str,
     },
 }
 
-/// The error for a value out of its range.
+/// Creates the error for a value out of its range.
 pub(crate) fn plan(what: impl Into<String>, found: impl ToString, expected: &'static str) -> DataplaneError {
     DataplaneError::Plan { what: what.into(), found: found.to_string(), expected }
 }

@@ -1,26 +1,27 @@
-//! The hot loops: packets out at planned times, packets through, packets stamped on both wires.
+//! The packet loops: sending packets at planned times, forwarding packets, timestamping packets on both
+//! wires.
 //!
-//! Three roles of a trial, each a plain plan, an `open` or `new` that does all that may fail or needs
-//! memory, and a loop that does nothing but its work:
+//! A trial has three roles. Each consists of a plain plan, an `open` or `new` that does everything that can
+//! fail or allocates memory, and a loop that does nothing else:
 //!
-//! - [`generator`]: the load generator. What it sends is a `plan` (or a `recording`), when is a
-//!   `schedule`, how the packets look is in `frame`;
-//! - [`skeleton`]: the minimal forwarder, the smallest possible device under test, with known delays
-//!   and known `faults` on request;
-//! - [`timestamper`]: taps on the wires, into memory that holds a whole trial.
+//! - [`generator`]: the load generator. A `plan` (or a `recording`) defines what it sends, a `schedule` when,
+//!   and `frame` the packet format;
+//! - [`skeleton`]: the minimal forwarder, the smallest possible device under test, with known delays and
+//!   optional known `faults`;
+//! - [`timestamper`]: taps on the wires that record into memory for a whole trial.
 //!
-//! And a forwarder without a loop: [`redirect`], programs that the kernel runs; and a loop without packets: [`spin`],
-//! which finds out what interrupts cost; [`noise`], which watches for how long a core is taken away.
+//! Further measurement programs: [`redirect`], forwarders that run in the kernel; [`spin`], which measures
+//! the cost of interrupts; [`noise`], which measures how long a core is taken away; and [`interfere`], which
+//! delays packets intentionally at known times to validate explanations.
 //!
-//! What delays packets on purpose, at known times, so that whoever names causes can be checked: [`interfere`].
+//! Supporting modules: [`port`] sends and receives frames, and `sys` contains all `unsafe` code.
+//! [`placement`] sets core, priority, memory and network namespace of a thread. [`clock`] reads the clocks.
+//! [`counters`] and `lateness` hold what the loops count, and `stalls` when a loop lost its core. [`error`]
+//! defines the errors.
 //!
-//! Beneath them: [`port`] (where frames leave and enter; `sys` is the only place with `unsafe`),
-//! [`placement`] (core, priority, memory, network namespace of a thread), [`clock`], [`counters`] and
-//! `lateness` (what the loops count into), `stalls` (when a loop's core was taken from it), [`error`].
-//!
-//! Invariants: between its first and its last packet a loop allocates nothing, logs nothing, formats
-//! nothing, and makes no system call but those that move packets. It counts; others read the counters
-//! ([`SharedCounters`]). No file is read or written here, and no process or namespace is made.
+//! Invariants: between its first and last packet, a loop does not allocate, log or format, and makes no
+//! system calls except those that move packets. It only counts; other threads read the counters
+//! ([`SharedCounters`]). This crate reads and writes no files and creates no processes or namespaces.
 
 pub mod clock;
 pub mod counters;

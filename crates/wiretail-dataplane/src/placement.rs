@@ -1,4 +1,4 @@
-//! Where and how a hot loop runs: its core, its priority, its memory, its network namespace.
+//! Placement of a loop's thread: core, priority, memory locking, network namespace.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,31 +9,33 @@ use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched
 use crate::error::{DataplaneError, plan};
 use crate::sys;
 
-/// What a thread asks for before it enters its hot loop.
+/// Settings that a thread requests before it enters its loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The one core it may run on; None leaves it where it is.
+    /// The core to pin the thread to; `None` leaves its affinity unchanged.
     pub cpu: Option<usize>,
-    /// SCHED_FIFO with this priority, 1 to 99. None keeps the usual scheduler: a spinning SCHED_FIFO
-    /// thread starves everything else on its core, and the kernel's fair server then stops it for
-    /// some 50 ms a second.
+    /// SCHED_FIFO with this priority, 1 to 99. `None` keeps the normal scheduling policy. A spinning
+    /// SCHED_FIFO thread starves everything else on its core, and the kernel's fair server then stops it for
+    /// about 50 ms per second.
     pub fifo: Option<u8>,
-    /// Lock the process's memory, present and future, so that no page fault falls into the loop.
+    /// Lock the current and future memory of the process, so that no page faults occur in the loop.
     pub lock_memory: bool,
 }
 
-/// What was granted of a [`Placement`].
+/// Result of applying a [`Placement`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Why the memory is not locked, where it was asked for: a limit is no reason to stop a trial.
+    /// Why the memory could not be locked although this was requested. A resource limit does not prevent a
+    /// trial.
     pub memory_not_locked: Option<String>,
 }
 
 impl Placement {
-    /// Puts the calling thread in its place.
+    /// Applies the settings to the calling thread.
     ///
     /// # Errors
-    /// A core that does not exist or is not allowed, a priority out of range or not permitted.
+    /// Returns an error if the core does not exist or is not allowed, or if the priority is out of range or
+    /// not permitted.
     pub fn apply(&self) -> Result<Placed, DataplaneError> {
         let memory_not_locked = self.lock_memory.then(lock_memory).flatten();
         if let Some(cpu) = self.cpu {
@@ -55,7 +57,7 @@ impl Placement {
             sys::thread::set_fifo(priority).map_err(|source| DataplaneError::Thread {
                 step: format!("SCHED_FIFO with priority {priority}"),
                 source,
-                next: "run as root, grant CAP_SYS_NICE, or do without a real-time priority",
+                next: "run as root, grant CAP_SYS_NICE, or set no real-time priority",
             })?;
         }
         Ok(Placed { memory_not_locked })
@@ -67,12 +69,12 @@ fn lock_memory() -> Option<String> {
     Some(format!("mlockall: {error}; raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK"))
 }
 
-/// Runs `f` on a thread of its own inside a network namespace (None: the present one) and returns
-/// what it returns. Sockets opened inside belong to that namespace for good, wherever they are used
-/// later; the calling thread stays where it is.
+/// Runs `f` in a separate thread inside a network namespace (`None` means the current one, without a new
+/// thread) and returns its result. Sockets opened inside belong to that namespace permanently. The calling
+/// thread does not change its namespace.
 ///
 /// # Errors
-/// The namespace can't be entered: not one, or no CAP_SYS_ADMIN.
+/// Returns an error if the descriptor is not a network namespace, or without CAP_SYS_ADMIN.
 pub fn in_namespace<T: Send>(
     netns: Option<BorrowedFd<'_>>,
     f: impl FnOnce() -> T + Send,
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_out_of_range_are_named() {
+    fn rejects_values_out_of_range() {
         let far = Placement { cpu: Some(5000), ..Placement::default() }.apply().unwrap_err();
         assert!(far.to_string().contains("core is 5000"), "{far}");
         let high = Placement { fifo: Some(100), ..Placement::default() }.apply().unwrap_err();
@@ -110,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_granted() {
+    fn default_placement_changes_nothing() {
         assert_eq!(Placement::default().apply().unwrap(), Placed { memory_not_locked: None });
         assert_eq!(in_namespace(None, || 7).unwrap(), 7);
     }
 
     #[test]
-    fn a_descriptor_that_is_no_namespace_is_refused() {
+    fn rejects_descriptor_of_other_file() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let error = in_namespace(Some(file.as_fd()), || ()).unwrap_err();
         assert!(error.to_string().contains("network namespace"), "{error}");

@@ -132,7 +132,7 @@ fn hardware_timestamps_are_not_replaced_by_others() {
         };
         for direction in [Direction::In, Direction::Out] {
             let error = Timestamper::open(&[bed.tap("in0", direction, 0)], &ring).unwrap_err().to_string();
-            assert!(error.contains("in0: hardware timestamps were asked for, but"), "{error}");
+            assert!(error.contains("in0: hardware timestamps were requested, but"), "{error}");
         }
     });
 }

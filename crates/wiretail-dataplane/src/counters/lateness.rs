@@ -1,13 +1,13 @@
-//! A histogram of durations of fixed size, for hot loops: no allocation, one addition a value.
+//! A histogram of durations for packet loops: fixed size, no allocation, one increment per value.
 
 use wiretail_schema::units::Share;
 
-/// Buckets an octave: a value is known to 1/64.
+/// Base-2 logarithm of the number of buckets per octave: values are accurate to 1/64.
 const SUB_BITS: u32 = 6;
 const SUB: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB;
 
-/// Counts of durations in ns: exact below 64 ns, else within 1.6 %, with exact extremes.
+/// Counts of durations in ns: exact below 64 ns, otherwise accurate to 1.6 %. Minimum and maximum are exact.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     counts: Box<[u64]>,
@@ -37,18 +37,19 @@ impl Histogram {
         self.total
     }
 
-    /// The longest, in ns; None without any.
+    /// The longest duration in ns; `None` if the histogram is empty.
     pub fn ns_max(&self) -> Option<u64> {
         (self.total > 0).then_some(self.ns_max)
     }
 
-    /// The shortest, in ns; None without any.
+    /// The shortest duration in ns; `None` if the histogram is empty.
     pub fn ns_min(&self) -> Option<u64> {
         (self.total > 0).then_some(self.ns_min)
     }
 
-    /// The percentile of rank ⌈p·n⌉ in ns, where p is given in billionths (990,000,000: the 99th): the
-    /// upper edge of its bucket, but never more than the longest. None without any.
+    /// Nearest-rank percentile (rank ⌈p·n⌉) in ns, with p in billionths: 990,000,000 is the 99th percentile.
+    /// Returns the upper edge of the bucket, limited to the longest duration. `None` if the histogram is
+    /// empty.
     pub fn percentile_ns(&self, billionths: u64) -> Option<u64> {
         let bucket =
             Share::from_billionths(billionths)?.of_counted(self.counts.iter().copied().enumerate())?;
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_a_narrow_bucket() {
+    fn buckets_are_within_one_64th() {
         let mut last = 0;
         for exponent in 0..64 {
             for offset in [0, 1, 2] {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_nearest_ranks() {
+    fn percentiles_use_nearest_rank() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.percentile_ns(500_000_000), None);
         (1..=50).for_each(|ns| histogram.add(ns));

@@ -1,4 +1,4 @@
-//! Counters that a hot loop writes and others read while it runs.
+//! Counters that a packet loop writes and other threads read while it runs.
 
 pub mod lateness;
 pub mod stalls;
@@ -6,13 +6,13 @@ pub mod stalls;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long [`SharedCounters::ask`] waits for the loop, which may be stopped or without its core.
+/// Time limit of [`SharedCounters::ask`]. The loop may have ended or lost its core.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Live counters of one hot loop: one thread writes, any other may read at any time.
+/// Live counters of a packet loop: one thread writes them, any other thread can read them at any time.
 ///
-/// Aligned to two cache lines (processors fetch them in pairs), so that what else changes in memory
-/// does not slow the writer.
+/// Aligned to two cache lines, because processors fetch lines in pairs. Changes of adjacent memory then do
+/// not slow down the writer.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SharedCounters {
@@ -26,27 +26,28 @@ pub struct SharedCounters {
     asked: AtomicBool,
 }
 
-/// What the counters said at one moment; each value by itself is exact.
+/// Counter values at one moment. Each value is exact by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CounterReading {
     /// Packets taken from the receiving port.
     pub received: u64,
-    /// Packets handed to the kernel.
+    /// Packets passed to the kernel.
     pub sent: u64,
-    /// Their bytes, without frame check sequences.
+    /// Bytes of the sent packets, without frame check sequences.
     pub sent_bytes: u64,
     /// Packets that departed later than the plan's limit.
     pub late: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel rejected.
     pub failed: u64,
-    /// Packets that found no room at the receiving port, as of the last answer to [`SharedCounters::ask`].
+    /// Packets dropped at the receiving port for lack of room, as of the last reply to
+    /// [`SharedCounters::ask`].
     pub dropped: u64,
-    /// Packets longer than a slot, which were not sent.
+    /// Packets longer than a slot. They were not sent.
     pub oversize: u64,
 }
 
 impl SharedCounters {
-    /// What the counters say now.
+    /// Reads the current values.
     pub fn read(&self) -> CounterReading {
         CounterReading {
             received: self.received.load(Ordering::Relaxed),
@@ -59,8 +60,9 @@ impl SharedCounters {
         }
     }
 
-    /// Has the loop ask its ports what they dropped, which takes system calls, and publish; all values are
-    /// then of one moment. A loop that does not answer within a second leaves what it published last.
+    /// Asks the loop to query the drop counters of its ports, which takes system calls, and to publish all
+    /// counters. The values then belong to the same moment. Returns the values published last if the loop
+    /// does not reply within a second.
     pub fn ask(&self) -> CounterReading {
         self.asked.store(true, Ordering::Release);
         let begun = Instant::now();
@@ -70,19 +72,20 @@ impl SharedCounters {
         self.read()
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether a reply is requested.
     #[inline]
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Publishes what was asked for.
+    /// Publishes the requested values.
     pub(crate) fn answer(&self, reading: &CounterReading) {
         self.publish(reading);
         self.asked.store(false, Ordering::Release);
     }
 
-    /// Publishes the writer's own counts. Plain stores: there is one writer, so no locked addition.
+    /// Publishes the writer's counts with plain stores: with a single writer, atomic increments are not
+    /// needed.
     #[inline]
     pub(crate) fn publish(&self, reading: &CounterReading) {
         self.received.store(reading.received, Ordering::Relaxed);
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_read() {
+    fn reads_published_values() {
         let counters = SharedCounters::default();
         let reading = CounterReading {
             received: 1,
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_gets_what_the_loop_then_publishes() {
+    fn ask_returns_values_published_afterwards() {
         let counters = SharedCounters::default();
         let reading = CounterReading { received: 1, dropped: 2, ..CounterReading::default() };
         std::thread::scope(|scope| {

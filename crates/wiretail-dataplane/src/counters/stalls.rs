@@ -1,30 +1,31 @@
-//! Stalls: a loop that never sleeps reads the clock again and again; where two readings are far apart,
-//! its core was taken from it in between. Behind a stall, and only there, the loop asks the kernel whether
-//! the scheduler ran somebody else meanwhile; if not, it was an interrupt, or whoever runs the virtual machine.
+//! Stall detection. A loop that never sleeps reads the clock continuously; a large gap between two readings
+//! means that it lost its core in between. Only after a stall does the loop ask the kernel whether the
+//! scheduler ran another thread. If not, the cause was an interrupt or the hypervisor.
 
 use crate::sys::thread::preemptions;
 
-/// Gaps below this belong to the loop's own work, in ns. A timer interrupt takes some 10 us of a virtual
-/// processor, as long as the shortest delays that are worth telling apart.
+/// Minimum length of a stall in ns. Shorter gaps belong to the loop's own work. A timer interrupt takes about
+/// 10 µs of a virtual CPU, which is as long as the shortest relevant delays.
 pub const STALL_NS: u64 = 5_000;
 
-/// Stalls that are kept one by one; beyond, they are only counted.
+/// Maximum number of stalls that are stored. Further stalls are only counted.
 const KEPT_MAX: usize = 1 << 15;
-/// Half of the room is for stalls of at least this many ns: in a long trial the ticks would take all of it.
+/// Half of the storage is reserved for stalls of at least this many ns. In a long trial, timer ticks would
+/// otherwise fill it.
 const LONG_STALL_NS: u64 = 100_000;
 
-/// One stall.
+/// A single stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
-    /// The last reading before it, CLOCK_MONOTONIC in ns.
+    /// Last clock reading before the stall, CLOCK_MONOTONIC in ns.
     pub start_ns: u64,
-    /// Until the first reading after it, in ns.
+    /// Time until the first reading after the stall, in ns.
     pub duration_ns: u64,
-    /// The scheduler gave the core to another thread.
+    /// Whether the scheduler gave the core to another thread.
     pub preempted: bool,
 }
 
-/// Stalls that are kept one by one, as far as there is room.
+/// Stored stalls, up to a maximum number.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptStalls {
     all: Vec<Stall>,
@@ -32,15 +33,15 @@ pub(crate) struct KeptStalls {
 }
 
 impl KeptStalls {
-    /// None yet, and room for so many.
+    /// Creates an empty store for up to `room` stalls.
     pub(crate) fn with_room(room: usize) -> Self {
-        // Written once, so that no page fault of the loop's own falls into it.
+        // Touches the memory, so that the loop causes no page faults.
         let mut all = vec![Stall { start_ns: 1, duration_ns: 1, preempted: true }; room];
         all.clear();
         Self { all, room }
     }
 
-    /// Keeps it if there is room.
+    /// Stores a stall if there is room.
     pub(crate) fn add(&mut self, stall: Stall) {
         let room = if stall.duration_ns >= LONG_STALL_NS { self.room } else { self.room / 2 };
         if self.all.len() < room {
@@ -48,25 +49,25 @@ impl KeptStalls {
         }
     }
 
-    /// In their order; of very many short ones, the first ones.
+    /// The stored stalls in order. If there were too many, the later short ones are missing.
     pub(crate) fn all(&self) -> &[Stall] {
         &self.all
     }
 }
 
-/// Whether the scheduler gave the calling thread's core to another one.
+/// Detects whether the scheduler gave the calling thread's core to another thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Preemptions {
     seen: u64,
 }
 
 impl Preemptions {
-    /// From now on.
+    /// Starts counting.
     pub(crate) fn begin() -> Self {
         Self { seen: preemptions().unwrap_or(0) }
     }
 
-    /// Whether it did since the last time it was asked.
+    /// Whether there was a preemption since the last call.
     pub(crate) fn any(&mut self) -> bool {
         let before = self.seen;
         self.seen = preemptions().unwrap_or(before);
@@ -74,7 +75,7 @@ impl Preemptions {
     }
 }
 
-/// The stalls of one loop. All its memory is taken when it is made.
+/// The stalls of a loop. All memory is allocated on creation.
 #[derive(Debug, Clone)]
 pub struct StallLog {
     last_ns: u64,
@@ -97,13 +98,13 @@ impl Default for StallLog {
 }
 
 impl StallLog {
-    /// Begins: to be called on the loop's own thread, before its first turn.
+    /// Must be called in the loop's thread before the first iteration.
     pub fn begin(&mut self, now_ns: u64) {
         self.last_ns = now_ns;
         self.preemptions = Preemptions::begin();
     }
 
-    /// Takes a reading of the clock; a gap since the last one may be a stall.
+    /// Takes a clock reading. A large gap since the last reading is a stall.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.last_ns) >= STALL_NS {
@@ -112,7 +113,7 @@ impl StallLog {
         self.last_ns = now_ns;
     }
 
-    /// Takes a reading behind work that may take long of itself: no stall, however far the last one is.
+    /// Takes a clock reading after work that may take long by itself. The gap before it is not a stall.
     #[inline]
     pub fn skip(&mut self, now_ns: u64) {
         self.last_ns = now_ns;
@@ -127,17 +128,17 @@ impl StallLog {
         self.kept.add(Stall { start_ns: self.last_ns, duration_ns, preempted });
     }
 
-    /// The stalls in their order; of very many short ones, the first ones.
+    /// The stored stalls in order. If there were too many, the later short ones are missing.
     pub fn kept(&self) -> &[Stall] {
         self.kept.all()
     }
 
-    /// How many there were.
+    /// Total number of stalls.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long together, in ns.
+    /// Total duration of all stalls, in ns.
     pub fn total_ns(&self) -> u64 {
         self.total_ns
     }
@@ -152,7 +153,7 @@ pub(crate) mod tests {
     use crate::placement::Placement;
 
     #[test]
-    fn half_of_the_room_is_for_long_ones() {
+    fn reserves_half_of_storage_for_long_stalls() {
         let mut kept = KeptStalls::with_room(4);
         let lengths = [1, 2, 3, LONG_STALL_NS, 4, LONG_STALL_NS + 1, LONG_STALL_NS + 2];
         for duration_ns in lengths {
@@ -163,7 +164,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn gaps_are_stalls() {
+    fn long_gaps_are_stalls() {
         let mut log = StallLog::default();
         for now in [1_000, 1_030, 1_030 + STALL_NS, 500_000] {
             log.tick(now);
@@ -176,7 +177,8 @@ pub(crate) mod tests {
         assert_eq!((log.count(), log.total_ns()), (2, STALL_NS + second_ns));
     }
 
-    /// Runs a loop that never sleeps beside another one, on one core: the scheduler has to take it from each in turn.
+    /// Runs `watch` and a second thread that never sleeps on the same core, so that the scheduler must
+    /// preempt both.
     pub(crate) fn beside_a_neighbour<T: Send>(watch: impl FnOnce() -> T + Send) -> T {
         let stop = AtomicBool::new(false);
         let place = Placement { cpu: Some(0), ..Placement::default() };
@@ -198,7 +200,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_scheduler_is_named() {
+    fn detects_preemption_by_scheduler() {
         let log = beside_a_neighbour(|| {
             let (mut log, end) = (StallLog::default(), monotonic_ns() + 10_000_000_000);
             log.begin(monotonic_ns());

@@ -1,4 +1,4 @@
-//! Frames that depart together: built from the streams' templates, or taken from a recording.
+//! Frames that depart together, built from the templates of the streams or taken from a recording.
 
 use std::sync::Arc;
 
@@ -8,44 +8,43 @@ use crate::generator::plan::GeneratorPlan;
 use crate::generator::recording::Recording;
 use crate::port::{BATCH_MAX, TxPort};
 
-/// Room for a frame that is built, in bytes.
+/// Maximum size of a built frame, in bytes.
 const FRAME_ROOM: usize = 2048;
 
-/// A stream's state and templates.
+/// State and templates of a stream.
 #[derive(Debug)]
 struct Source {
     id: u16,
     flows: u16,
-    /// Which port its frames leave through.
+    /// Index of the port for its frames.
     port: usize,
     /// Indices of templates, in the order of the size cycle.
     cycle: Vec<usize>,
     sequence: u64,
 }
 
-/// Frames that depart together, in their order.
+/// Frames that depart together, in order.
 #[derive(Debug)]
 pub(super) struct Batch {
     recording: Option<Arc<Recording>>,
-    /// Number of the next frame of the recording.
+    /// Index of the next frame of the recording.
     recorded: usize,
-    /// Those of unmarked frames, then as many of marked ones.
+    /// Templates of unmarked frames, followed by the same number of templates of marked frames.
     templates: Vec<Template>,
-    /// From a template to its marked one.
+    /// Distance from a template to its marked version.
     to_marked: usize,
     marks: Option<Marks>,
-    /// Number of the next packet that is built, and of the next one that is marked.
+    /// Number of the next packet to build, and of the next packet to mark.
     number: u64,
     next_mark: u64,
     sources: Vec<Source>,
     turn: usize,
     next_id: u32,
-    /// [`BATCH_MAX`] times [`FRAME_ROOM`] bytes; none of them for a recording, whose frames are sent from
-    /// where they are.
+    /// [`BATCH_MAX`] times [`FRAME_ROOM`] bytes. Empty for a recording, whose frames are sent in place.
     frames: Vec<u8>,
-    /// Which template's bytes stand in which place: they are copied only where that changes.
+    /// Template that each slot was last filled with. Bytes are copied only if the template changes.
     template: [usize; BATCH_MAX],
-    /// Where the frames start, in `frames` or in the recording.
+    /// Start of the frames, in `frames` or in the recording.
     start: [usize; BATCH_MAX],
     len: [usize; BATCH_MAX],
     port: [usize; BATCH_MAX],
@@ -54,14 +53,14 @@ pub(super) struct Batch {
     count: usize,
 }
 
-/// A frame of a batch that was handed over.
+/// A frame of a batch that was passed to a port.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handed {
-    /// When it was to depart, CLOCK_MONOTONIC in ns.
+    /// Intended departure, CLOCK_MONOTONIC in ns.
     pub(super) due_ns: u64,
     /// Its length in bytes.
     pub(super) len: usize,
-    /// Whether the port took it.
+    /// Whether the port accepted it.
     pub(super) taken: bool,
 }
 
@@ -121,7 +120,7 @@ impl Batch {
         self.count < BATCH_MAX
     }
 
-    /// Frames in it.
+    /// Number of frames in the batch.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count
@@ -134,7 +133,7 @@ impl Batch {
         self.due[at] = due;
         match &self.recording {
             Some(recording) => {
-                // The departures come from the same list, so there is one for each.
+                // The schedule iterates over the same list, so this frame exists.
                 let frame = recording.frames()[self.recorded];
                 self.start[at] = frame.start as usize;
                 self.len[at] = usize::from(frame.len);
@@ -145,7 +144,7 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Builds the next packet of the stream whose turn it is.
+    /// Builds the next packet of the next stream in round-robin order.
     #[inline]
     fn build(&mut self, at: usize, due: u64) {
         let source = &mut self.sources[self.turn];
@@ -172,8 +171,8 @@ impl Batch {
         self.turn = if self.turn + 1 == self.sources.len() { 0 } else { self.turn + 1 };
     }
 
-    /// Hands all frames over: runs of the same port together, one run after the other. What a port does
-    /// not take of a run is not offered again.
+    /// Passes all frames to the ports. Consecutive frames of the same port are passed in one call. Frames
+    /// that a port does not accept are not retried.
     #[inline]
     pub(super) fn hand_to(&mut self, ports: &mut [impl TxPort]) {
         let bytes = self.recording.as_ref().map_or(&self.frames[..], |recording| recording.bytes());
@@ -193,7 +192,7 @@ impl Batch {
         }
     }
 
-    /// What became of the frames.
+    /// The frames and whether they were accepted.
     #[inline]
     pub(super) fn handed(&self) -> impl Iterator<Item = Handed> {
         (0..self.count).map(|at| Handed { due_ns: self.due[at], len: self.len[at], taken: self.taken[at] })

@@ -1,16 +1,16 @@
-//! The frames of the load generator: Ethernet, IPv4, UDP, and the signature that tells packets apart.
+//! Frames of the load generator: Ethernet, IPv4, UDP, and a signature that identifies the packet.
 //!
-//! The signature stands at the start of the payload, all of it little endian:
+//! The signature is at the start of the payload. All fields are little-endian:
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
-//! | 0..4 | id, unique in a trial: the counter that MoonGen's MoonSniff writes there |
+//! | 0..4 | id, unique within a trial: the counter that MoonGen's MoonSniff writes there |
 //! | 4 | 0x55 |
 //! | 5..7 | stream |
-//! | 7..15 | number of the packet in its stream, from 0 |
+//! | 7..15 | sequence number of the packet in its stream, from 0 |
 //! | 15..23 | intended departure, CLOCK_MONOTONIC in ns |
 //!
-//! Frames of 60 to 64 bytes have no room for all of it and carry the first five bytes only.
+//! Frames of 60 to 64 bytes are too short for the whole signature and carry only its first five bytes.
 
 use std::net::Ipv4Addr;
 
@@ -21,49 +21,50 @@ const PAYLOAD_AT: usize = UDP_AT + 8;
 /// Length of the whole signature in bytes.
 pub const SIGNATURE_LEN: usize = 23;
 
-/// The byte behind the id.
+/// Value of the byte after the id.
 pub const SIGNATURE_MARK: u8 = 0x55;
 
-/// Shortest frame that is sent, in bytes without the frame check sequence (4 bytes, which the network
-/// card adds): the shortest of Ethernet.
+/// Minimum frame length in bytes, without the frame check sequence (4 bytes, which the NIC adds): the
+/// Ethernet minimum.
 pub const FRAME_LEN_MIN: u16 = 60;
 
-/// Longest frame that is sent, in bytes without the frame check sequence: an MTU of 1500.
+/// Maximum frame length in bytes, without the frame check sequence: an MTU of 1500.
 pub const FRAME_LEN_MAX: u16 = 1514;
 
-/// Shortest frame with room for the whole signature.
+/// Minimum length of a frame with the whole signature.
 pub const FRAME_LEN_SIGNED: u16 = (PAYLOAD_AT + SIGNATURE_LEN) as u16;
 
-/// Shortest frame with room for a text behind the signature.
+/// Minimum length of a frame with `text` after the signature.
 pub fn mark_room(text: &[u8]) -> usize {
     PAYLOAD_AT + SIGNATURE_LEN + text.len()
 }
 
-/// First source port; the flows of a stream have this one and the following ones.
+/// First source port. The flows of a stream use this port and the following ones.
 pub const PORT_FIRST: u16 = 1024;
 
-/// What the load generator wrote into a packet.
+/// The signature that the load generator writes into a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signature {
-    /// Unique in a trial.
+    /// Unique within a trial.
     pub id: u32,
-    /// What only frames of 65 bytes and more have.
+    /// Only present in frames of 65 bytes or more.
     pub long: Option<LongSignature>,
 }
 
-/// The part of the signature behind its mark.
+/// The part of the signature after its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LongSignature {
-    /// Stream.
+    /// Number of the stream.
     pub stream: u16,
-    /// Number of the packet in its stream, from 0.
+    /// Sequence number of the packet in its stream, from 0.
     pub sequence: u64,
     /// Intended departure, CLOCK_MONOTONIC in ns.
     pub departure_ns: u64,
 }
 
-/// The signature of a frame as captured; None if it is no UDP over IPv4 without options, or not signed.
-/// `wire_len`, in bytes, tells a short frame from one that was cut off (which has only the id then).
+/// Reads the signature of a captured frame. `None` if the frame is not UDP over IPv4 without options, or not
+/// signed. `wire_len`, in bytes, distinguishes a short frame from a truncated one, of which only the id is
+/// returned.
 #[inline]
 pub fn read_signature(frame: &[u8], wire_len: u32) -> Option<Signature> {
     if !is_signed(frame) {
@@ -78,7 +79,7 @@ pub fn read_signature(frame: &[u8], wire_len: u32) -> Option<Signature> {
     Some(Signature { id, long: if wire_len >= u32::from(FRAME_LEN_SIGNED) { long() } else { None } })
 }
 
-/// Whether a frame carries the mark of a signature where it belongs.
+/// Whether a frame has the mark of a signature in the right place.
 #[inline]
 pub fn is_signed(frame: &[u8]) -> bool {
     frame.len() > PAYLOAD_AT + 4
@@ -87,70 +88,68 @@ pub fn is_signed(frame: &[u8]) -> bool {
         && frame[PAYLOAD_AT + 4] == SIGNATURE_MARK
 }
 
-/// Who sends to whom.
+/// Source and destination of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// Source MAC address.
     pub mac_from: [u8; 6],
-    /// Destination MAC address.
     pub mac_to: [u8; 6],
-    /// Source address.
+    /// Source IP address.
     pub ip_from: Ipv4Addr,
-    /// Destination address.
+    /// Destination IP address.
     pub ip_to: Ipv4Addr,
-    /// Destination port.
+    /// Destination UDP port.
     pub port_to: u16,
 }
 
-/// A frame with everything in place that is the same for all packets of a stream and a length.
+/// A frame with all fields that are the same for all packets of a stream and length.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
-    /// Sums of the 16-bit words that no packet changes, for the checksums (RFC 1071).
+    /// Sums of the constant 16-bit words, for the checksums (RFC 1071).
     ip_sum: u32,
     udp_sum: u32,
 }
 
 impl Template {
-    /// A template of `len` bytes, [`FRAME_LEN_MIN`] at least.
+    /// Creates a template of `len` bytes, which must be at least [`FRAME_LEN_MIN`].
     pub(crate) fn new(addresses: &Addresses, len: u16) -> Self {
         let mut bytes = vec![0; usize::from(len)];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         put(0, &addresses.mac_to);
         put(6, &addresses.mac_from);
-        // Ethertype IPv4; version and header length; service class 0.
+        // EtherType IPv4; version and header length; DSCP 0.
         put(12, &[0x08, 0x00, 0x45, 0]);
         put(IP_AT + 2, &(len - IP_AT as u16).to_be_bytes());
-        // Time to live 64, UDP.
+        // Time to live 64, protocol UDP.
         put(IP_AT + 8, &[64, 17]);
         put(IP_AT + 12, &addresses.ip_from.octets());
         put(IP_AT + 16, &addresses.ip_to.octets());
         put(UDP_AT + 2, &addresses.port_to.to_be_bytes());
         put(UDP_AT + 4, &(len - UDP_AT as u16).to_be_bytes());
         put(PAYLOAD_AT + 4, &[SIGNATURE_MARK]);
-        // The pseudo header: addresses, protocol and the length of the datagram.
+        // The pseudo header: addresses, protocol and length of the datagram.
         let pseudo_sum = sum(&bytes[IP_AT + 12..UDP_AT]) + 17 + sum(&bytes[UDP_AT + 4..UDP_AT + 6]);
         let (ip_sum, udp_sum) = (sum(&bytes[IP_AT..UDP_AT]), pseudo_sum + sum(&bytes[UDP_AT..]));
         Self { bytes, ip_sum, udp_sum }
     }
 
-    /// The same template with a text behind the signature; the frame has [`mark_room`] for it.
+    /// Creates a template with `text` after the signature. The frame must have [`mark_room`] for it.
     pub(crate) fn marked(addresses: &Addresses, len: u16, text: &[u8]) -> Self {
         let mut template = Self::new(addresses, len);
         let at = PAYLOAD_AT + SIGNATURE_LEN;
         template.bytes[at..at + text.len()].copy_from_slice(text);
-        // The signature's length is odd: the text begins with the low half of a word.
+        // The signature's length is odd, so the text starts with the low byte of a word.
         template.udp_sum += sum(&template.bytes[at - 1..at + text.len()]);
         template
     }
 
-    /// The frame before anything is filled in.
+    /// The frame with all variable fields unset.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Fills in, in a copy of [`Template::bytes`], what is different in every packet.
+    /// Writes the variable fields of a packet into `frame`, a copy of [`Template::bytes`].
     #[inline]
     pub(crate) fn fill(&self, frame: &mut [u8], port_from: u16, id: u32, long: &LongSignature) {
         let frame = &mut frame[..self.bytes.len()];
@@ -167,9 +166,9 @@ impl Template {
         signature[15..23].copy_from_slice(&long.departure_ns.to_le_bytes());
         let written = if frame.len() >= usize::from(FRAME_LEN_SIGNED) { SIGNATURE_LEN } else { 5 };
         frame[PAYLOAD_AT..PAYLOAD_AT + written].copy_from_slice(&signature[..written]);
-        // The template's sum has the mark already.
+        // The template's sum already includes the mark.
         signature[4] = 0;
-        // RFC 768: a checksum of zero is sent as all ones, for zero means that there is none.
+        // RFC 768: a checksum of zero is sent as all ones, because zero means that there is no checksum.
         let udp_checksum = match checksum(self.udp_sum + u32::from(port_from) + sum(&signature[..written])) {
             0 => 0xffff,
             other => other,
@@ -178,14 +177,14 @@ impl Template {
     }
 }
 
-/// Sum of the big-endian 16-bit words; an odd last byte is the high half of a word.
+/// Sum of the big-endian 16-bit words. An odd last byte is the high byte of a word.
 #[inline]
 fn sum(bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     bytes.chunks(2).map(word).sum()
 }
 
-/// The Internet checksum (RFC 1071) of a sum of words.
+/// The Internet checksum (RFC 1071) for a sum of words.
 #[inline]
 fn checksum(mut sum: u32) -> u16 {
     while sum > 0xffff {
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_read_as_they_were_written() {
+    fn signature_round_trips() {
         for len in [60, 64, 65, 66, 100, 1514] {
             let frame = built(len, 0xdead_beef);
             assert_eq!(frame.len(), usize::from(len));
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_add_up() {
+    fn checksums_are_valid() {
         for len in [60, 61, 65, 99, 1514] {
             for id in [0, 1, 0xffff, 0xfffe_ffff] {
                 let frame = built(len, id);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stands_behind_the_signature_and_adds_up() {
+    fn mark_follows_signature_with_valid_checksum() {
         for text in [&b"EVEN"[..], b"ODD"] {
             let len = mark_room(text) as u16;
             let template = Template::marked(&ADDRESSES, len, text);
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_cut_off_still_tells_its_id() {
+    fn reads_id_of_truncated_frame() {
         let frame = built(100, 7);
         assert_eq!(read_signature(&frame[..64], 100), Some(Signature { id: 7, long: None }));
         assert_eq!(read_signature(&frame[..46], 100), None);

@@ -1,55 +1,54 @@
-//! Packets that carry a text, for devices that filter by what a packet holds: which ones do is known beforehand.
+//! Marked packets, for devices that filter by content. The marked packets are known in advance.
 
 use wiretail_schema::random::Random;
 
 use crate::error::{DataplaneError, plan};
 use crate::generator::frame::mark_room;
 
-/// One packet in so many carries a text behind its signature.
+/// Marks one packet in every `every` packets with a text after its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marks {
-    /// Each block of so many packets has one.
+    /// Number of packets per block. Each block contains one marked packet.
     pub every: u64,
-    /// The text.
     pub text: Vec<u8>,
-    /// Draws its place in each block.
+    /// Seed of the random position in each block.
     pub seed: u64,
 }
 
 impl Marks {
-    /// Whether the packet of this number, counted from 0 in the order of sending, is marked.
+    /// Whether the packet with this number is marked, counted from 0 in the order of sending.
     pub fn is_marked(&self, number: u64) -> bool {
         self.every > 0 && self.in_block(number / self.every) == number
     }
 
-    /// The number of the first marked packet at this one or behind it.
+    /// Number of the first marked packet that is not before this one.
     pub(crate) fn next_from(&self, number: u64) -> u64 {
         let block = number / self.every;
         let place = self.in_block(block);
         if place >= number { place } else { self.in_block(block + 1) }
     }
 
-    /// A pure function of seed and block, so that nobody has to keep a list.
+    /// Number of the marked packet in a block: a pure function of seed and block, so that no list is needed.
     fn in_block(&self, block: u64) -> u64 {
         let mut random = Random::new(self.seed.wrapping_add(block.wrapping_mul(0xd134_2543_de82_ef95)));
         block * self.every + random.below(self.every)
     }
 
-    /// Whether frames of this length have room for the text.
+    /// Checks that frames of this length have room for the text.
     ///
     /// # Errors
-    /// They have not; what would do.
+    /// Returns an error with the required length if they do not.
     pub(crate) fn check(&self, frame_len: u16) -> Result<(), DataplaneError> {
         if self.every == 0 {
-            return Err(plan("packets for each marked one", 0, "at least one"));
+            return Err(plan("packets per marked packet", 0, "at least one"));
         }
         let room = mark_room(&self.text);
         if self.text.is_empty() || room > usize::from(frame_len) {
             let what = format!(
-                "frame length for the mark {:?}, which needs {room} bytes or more,",
+                "frame length for the mark {:?}, which needs at least {room} bytes,",
                 String::from_utf8_lossy(&self.text)
             );
-            return Err(plan(what, frame_len, "room for a text behind the signature"));
+            return Err(plan(what, frame_len, "room for the text after the signature"));
         }
         Ok(())
     }
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_block_has_one_mark() {
+    fn marks_one_packet_per_block() {
         let marks = Marks { every: 50, text: b"MARK".to_vec(), seed: 9 };
         let marked: Vec<u64> = (0..5000).filter(|number| marks.is_marked(*number)).collect();
         assert_eq!(marked.len(), 100);
@@ -76,9 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn frames_too_short_are_refused() {
+    fn rejects_frames_too_short_for_mark() {
         let marks = Marks { every: 10, text: b"WIRETAIL-MARK".to_vec(), seed: 0 };
         assert!(marks.check(78).is_ok());
-        assert!(marks.check(77).unwrap_err().to_string().contains("78 bytes or more"));
+        assert!(marks.check(77).unwrap_err().to_string().contains("at least 78 bytes"));
     }
 }

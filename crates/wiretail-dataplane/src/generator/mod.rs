@@ -1,4 +1,4 @@
-//! The load generator: packets at planned times, and how late each one really left.
+//! The load generator: sends packets at planned times and measures how late each one departs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,16 +20,16 @@ pub mod schedule;
 
 use batch::Batch;
 
-/// From readiness to the first departure where no time is given, in ns.
+/// Time from readiness to the first departure if the plan gives no start time, in ns.
 const LEAD_NS: u64 = 1_000_000;
 
-/// Handing over more packets than this at once may take as long as a stall of itself.
+/// Passing more packets than this at once can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
 
-/// A generator that sleeps looks this often whether it is to stop, in ns.
+/// Interval at which a sleeping generator checks for a stop request, in ns.
 const SLEEP_NS_MAX: u64 = 50_000_000;
 
-/// A load generator, ready to run.
+/// A load generator that is ready to run.
 #[derive(Debug)]
 pub struct Generator<P> {
     ports: Vec<P>,
@@ -37,55 +37,55 @@ pub struct Generator<P> {
     batch: Batch,
 }
 
-/// What a load generator did.
+/// Result of a load generator.
 #[derive(Debug, Clone)]
 pub struct GeneratorReport {
-    /// Packets that the port took.
+    /// Packets that the port accepted.
     pub sent: u64,
-    /// Their bytes, without frame check sequences.
+    /// Bytes of the sent packets, without frame check sequences.
     pub sent_bytes: u64,
     /// Packets that departed later than the plan's limit.
     pub late: u64,
-    /// Packets that the port did not take; their ids are missing on the wire.
+    /// Packets that the port rejected. Their ids are missing on the wire.
     pub failed: u64,
-    /// The error number (errno) of the last one of these.
+    /// Error number (errno) of the last rejected packet.
     pub last_error: Option<i32>,
-    /// From the intended departure to the moment at which the packet is handed to the kernel.
+    /// Time from the intended departure until the packet is passed to the kernel.
     pub lateness: Histogram,
-    /// How long handing over took, batch by batch: the kernel's part of sending. A stall in there does
-    /// not show as lateness of its own packet, but of the following ones.
+    /// Duration of passing each batch to the kernel. A stall during this time does not count as lateness of
+    /// the packets themselves, but of the following ones.
     pub handover: Histogram,
     /// Planned time of the first departure, CLOCK_MONOTONIC in ns.
     pub start_ns: u64,
-    /// Real time of the first departure, CLOCK_MONOTONIC in ns; None without any.
+    /// Actual time of the first departure, CLOCK_MONOTONIC in ns; `None` if no packet was sent.
     pub first_departure_ns: Option<u64>,
-    /// Real time of the last departure, CLOCK_MONOTONIC in ns; None without any.
+    /// Actual time of the last departure, CLOCK_MONOTONIC in ns; `None` if no packet was sent.
     pub last_departure_ns: Option<u64>,
-    /// It ran to the end of its plan; false: it was stopped.
+    /// Whether the plan was completed. False if the generator was stopped.
     pub complete: bool,
-    /// When its core was taken from it, while it waited or handed over up to four packets. Handing over
-    /// more at once may take as long of itself.
+    /// Times at which the generator lost its core while it waited or passed up to four packets to the kernel.
+    /// Larger batches are not checked, because passing them can take as long as a stall.
     pub stalls: StallLog,
 }
 
 impl<P: TxPort> Generator<P> {
-    /// Builds everything that needs memory. Streams leave through the port of their number
-    /// ([`Stream::port`](crate::generator::plan::Stream::port)), a recording through the first.
+    /// Allocates all memory. A stream is sent through the port with its number
+    /// ([`Stream::port`](crate::generator::plan::Stream::port)), a recording through the first port.
     ///
     /// # Errors
-    /// The plan can't be carried out, or has a stream of a port that is not there.
+    /// Returns an error if the plan is invalid or uses a port that does not exist.
     pub fn new(ports: Vec<P>, plan: GeneratorPlan) -> Result<Self, DataplaneError> {
         plan.check()?;
         let last = plan.streams.iter().map(|stream| stream.port).max().unwrap_or(0);
         if last >= ports.len() {
-            return Err(plan_error("port of a stream", last, "the number of a port, from 0"));
+            return Err(plan_error("port of a stream", last, "the index of an existing port, from 0"));
         }
         let batch = Batch::new(&plan);
         Ok(Self { ports, plan, batch })
     }
 
-    /// Sends until the plan ends or `stop` is set, on the calling thread, which busy-waits unless the plan's
-    /// [`Pacing`] says otherwise: put it in its [`Placement`](crate::placement::Placement) first.
+    /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits unless the
+    /// plan's [`Pacing`] is different: apply its [`Placement`](crate::placement::Placement) first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);
@@ -94,7 +94,7 @@ impl<P: TxPort> Generator<P> {
         let mut next = departures.next();
         let mut now = monotonic_ns();
         while let Some(due) = next {
-            // Ready before it is due. What is due at the same time, or already late, goes with it.
+            // Prepares the batch in advance. Packets that are due at the same time, or already late, join it.
             self.batch.clear();
             while let Some(due_too) = next.filter(|&at| at <= due.max(now) && self.batch.has_room()) {
                 self.batch.push(due_too);
@@ -117,7 +117,7 @@ impl<P: TxPort> Generator<P> {
     }
 }
 
-/// Sleeps until `due`, or until stopped. What others do with the core meanwhile is no stall.
+/// Sleeps until `due` or a stop request. Activity of other threads on the core is not a stall.
 fn sleep_towards(due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
     let mut now = monotonic_ns();
     while now < due && !stop.load(Ordering::Relaxed) {
@@ -127,10 +127,10 @@ fn sleep_towards(due: u64, stop: &AtomicBool, stalls: &mut StallLog) {
     }
 }
 
-/// The time, once it is not before `due`; None if stopped.
+/// Waits until `due` and returns the time. `None` if stopped.
 #[inline]
 fn wait_until(due: u64, stop: &AtomicBool, stalls: &mut StallLog) -> Option<u64> {
-    // No pause instruction: under a hypervisor it may give the processor away.
+    // No pause instruction: under a hypervisor, it may yield the processor.
     loop {
         let now = monotonic_ns();
         stalls.tick(now);
@@ -161,7 +161,7 @@ impl GeneratorReport {
         }
     }
 
-    /// `now` is the time behind a hand-over of so many packets.
+    /// Checks for a stall. `now` is the time after passing `packets` packets to the ports.
     #[inline]
     fn look_for_stall(&mut self, now: u64, packets: usize) {
         if packets <= STALL_BATCH_MAX {

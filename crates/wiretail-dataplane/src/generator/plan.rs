@@ -1,4 +1,4 @@
-//! What a load generator is to send.
+//! The plan of a load generator.
 
 use std::sync::Arc;
 
@@ -10,79 +10,81 @@ use crate::generator::frame::{Addresses, FRAME_LEN_MAX, FRAME_LEN_MIN, PORT_FIRS
 use crate::generator::marks::Marks;
 use crate::generator::recording::Recording;
 
-/// Highest rate in packets a second that can be planned.
+/// Maximum rate in packets per second.
 pub const RATE_PPS_MAX: u64 = 100_000_000;
 
-/// What a load generator is to send: streams that take turns, at the times of one pattern; or a recording.
+/// What a load generator sends: streams in turn, at times that follow a pattern; or a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratorPlan {
-    /// The streams, at least one; they take turns packet by packet. None of them with a recording.
+    /// The streams, at least one. They take turns packet by packet. Empty with a recording.
     pub streams: Vec<Stream>,
-    /// Sent in place of the streams, as it was recorded, and at its own times in place of the pattern's.
-    /// It is sent once, or up to [`GeneratorPlan::end`].
+    /// Recorded packets to send instead of the streams, with their own timing instead of the pattern. The
+    /// recording is sent once, or up to [`GeneratorPlan::end`].
     pub recording: Option<Arc<Recording>>,
-    /// Which packets of the streams carry a text; None: none.
+    /// Which packets of the streams carry a text; `None` means no packets.
     pub marks: Option<Marks>,
-    /// When packets depart.
+    /// Departure times of packets.
     pub pattern: Pattern,
-    /// When it ends.
+    /// End of sending.
     pub end: End,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Time of the first departure, CLOCK_MONOTONIC in ns; None: as soon as everything is ready.
+    /// Time of the first departure, CLOCK_MONOTONIC in ns; `None` means as soon as the generator is ready.
     pub start_ns: Option<u64>,
-    /// How it waits for a departure.
+    /// How to wait for a departure.
     pub pacing: Pacing,
-    /// A packet that departs more than this later than intended counts as late, in ns.
+    /// Packets that depart more than this many ns after the intended time count as late.
     pub late_limit_ns: u64,
-    /// Id of the first packet: for several generators in one trial, whose ids must differ.
+    /// Id of the first packet. Generators in the same trial must use different ids.
     pub id_first: u32,
 }
 
 /// How a load generator waits for a departure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// It reads the clock all the time: packets leave within some ten nanoseconds of their time, and nobody else
-    /// has the core.
+    /// Read the clock continuously. Packets leave within tens of nanoseconds of their time, but no other
+    /// thread can use the core.
     #[default]
     Spin,
-    /// It sleeps until the departure, so that others can use the core: the kernel wakes it some 10 to 60 us late.
+    /// Sleep until the departure, so that other threads can use the core. The kernel wakes the generator 10
+    /// to 60 µs late.
     Sleep,
 }
 
-/// One stream of packets.
+/// A stream of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// Its number in the signature.
+    /// Stream number in the signature.
     pub id: u16,
-    /// Number of the port that it leaves through, from 0.
+    /// Index of the port to send through, from 0.
     pub port: usize,
-    /// Who sends to whom.
+    /// Source and destination.
     pub addresses: Addresses,
-    /// Number of flows, told apart by their source port, taking turns.
+    /// Number of flows. They take turns and are distinguished by their source port.
     pub flows: u16,
     /// Lengths of the frames.
     pub sizes: Sizes,
 }
 
-/// Lengths of frames in bytes, without the frame check sequence of 4 bytes: what is commonly called
-/// a 64-byte packet has 60 here.
+/// Lengths of frames in bytes, without the frame check sequence of 4 bytes: a packet usually called a 64-byte
+/// packet has length 60.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
-    /// All the same.
+    /// All frames have this length.
     Fixed(u16),
-    /// Lengths and how many frames of each make a cycle, the order within which is shuffled once:
-    /// the mix is exact in every cycle.
+    /// Frame lengths and their number per cycle. The order within the cycle is shuffled once, so that every
+    /// cycle has the exact mix.
     Imix(Vec<(u16, u32)>),
 }
 
 impl Sizes {
-    /// The mix of FD.io CSIT: 7 of 64, 4 of 570 and 1 of 1518 bytes, frame check sequence included.
+    /// The mix of FD.io CSIT: 7 frames of 64 bytes, 4 of 570 and 1 of 1518, including the frame check
+    /// sequence.
     pub fn imix_csit() -> Self {
         Self::Imix(NAMED_MIXES[0].1.to_vec())
     }
 
-    /// The lengths in the order in which they are sent, again and again.
+    /// One cycle of lengths, in sending order.
     pub(crate) fn cycle(&self, seed: u64) -> Vec<u16> {
         match self {
             Self::Fixed(len) => vec![*len],
@@ -92,7 +94,7 @@ impl Sizes {
                     .flat_map(|(len, count)| std::iter::repeat_n(*len, *count as usize))
                     .collect();
                 let mut random = Random::new(seed);
-                // Fisher and Yates.
+                // Fisher-Yates shuffle.
                 for last in (1..cycle.len()).rev() {
                     cycle.swap(last, random.below(last as u64 + 1) as usize);
                 }
@@ -101,7 +103,7 @@ impl Sizes {
         }
     }
 
-    /// The shortest of them.
+    /// The shortest length.
     fn least(&self) -> u16 {
         match self {
             Self::Fixed(len) => *len,
@@ -120,7 +122,7 @@ impl Sizes {
                     "frame length",
                     len,
                     "60 to 1514 bytes, counted without the frame check sequence \
-                     (from 65 bytes on the whole signature fits)",
+                     (the whole signature needs 65 bytes)",
                 ));
             }
         }
@@ -141,39 +143,39 @@ impl From<&FrameSizes> for Sizes {
     }
 }
 
-/// When packets depart.
+/// Departure times of packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pattern {
     /// Evenly spaced.
     Constant {
-        /// Packets a second.
+        /// Packets per second.
         rate_pps: u64,
     },
-    /// Back to back in bursts, the bursts evenly spaced.
+    /// Evenly spaced bursts of packets that depart back to back.
     Bursts {
-        /// Packets a second on average.
+        /// Mean rate in packets per second.
         rate_pps: u64,
-        /// Packets of a burst.
+        /// Packets per burst.
         burst: u32,
     },
     /// Independent, exponentially distributed gaps.
     Poisson {
-        /// Packets a second on average.
+        /// Mean rate in packets per second.
         rate_pps: u64,
     },
-    /// Evenly spaced for a while, then silence, and again.
+    /// Evenly spaced packets for a period, then silence, repeated.
     OnOff {
-        /// Packets a second while it is on.
+        /// Packets per second during the on period.
         rate_pps: u64,
-        /// How long it is on, in ns.
+        /// Length of the on period, in ns.
         on_ns: u64,
-        /// How long it is off, in ns.
+        /// Length of the off period, in ns.
         off_ns: u64,
     },
 }
 
 impl Pattern {
-    /// Packets a second while it is on.
+    /// Packets per second; for [`Pattern::OnOff`], during the on period.
     pub fn rate_pps(&self) -> u64 {
         match *self {
             Self::Constant { rate_pps }
@@ -184,26 +186,26 @@ impl Pattern {
     }
 }
 
-/// When a trial ends.
+/// When sending ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// After this many packets.
     Packets(u64),
-    /// Before the first departure that is this many ns after the start, or later.
+    /// Before the first departure that is at least this many ns after the start.
     DurationNs(u64),
 }
 
 impl GeneratorPlan {
-    /// Whether the plan can be carried out.
+    /// Checks that the plan is valid.
     ///
     /// # Errors
-    /// The first value out of its range, with the range.
+    /// Returns the first value out of its range, with the range.
     pub fn check(&self) -> Result<(), DataplaneError> {
         if let Some(recording) = &self.recording {
             return match (recording.packets(), self.streams.len()) {
                 (0, _) => Err(plan("number of packets in the recording", 0, "at least one")),
                 (_, 0) => Ok(()),
-                (_, streams) => Err(plan("number of streams beside a recording", streams, "none")),
+                (_, streams) => Err(plan("number of streams with a recording", streams, "none")),
             };
         }
         if self.streams.is_empty() {
@@ -220,12 +222,12 @@ impl GeneratorPlan {
         }
         let rate = self.pattern.rate_pps();
         if !(1..=RATE_PPS_MAX).contains(&rate) {
-            return Err(plan("rate in packets a second", rate, "1 to 100,000,000"));
+            return Err(plan("rate in packets per second", rate, "1 to 100,000,000"));
         }
         match self.pattern {
-            Pattern::Bursts { burst: 0, .. } => Err(plan("packets of a burst", 0, "at least one")),
+            Pattern::Bursts { burst: 0, .. } => Err(plan("packets per burst", 0, "at least one")),
             Pattern::OnOff { on_ns, .. } if u128::from(on_ns) * u128::from(rate) < 1_000_000_000 => {
-                Err(plan("time on in ns", on_ns, "time for a packet at least"))
+                Err(plan("time on in ns", on_ns, "at least the time of one packet"))
             }
             _ => Ok(()),
         }

@@ -1,19 +1,19 @@
-//! A recording to be sent again: frames as they were captured, at the gaps that they had.
+//! A recording to send again: captured frames with their original gaps.
 //!
-//! All of it is in memory before the first packet leaves, so that no reading falls into the loop.
+//! The whole recording is in memory before the first packet is sent, so that the loop reads no files.
 
 use crate::error::{DataplaneError, plan};
 
-/// Most bytes of frames in a recording: 1 GiB.
+/// Maximum total size of the frames: 1 GiB.
 pub const RECORDING_BYTES_MAX: usize = 1 << 30;
 
-/// Shortest frame that can be sent: an Ethernet header.
+/// Minimum frame length in bytes: an Ethernet header.
 pub const RECORDED_LEN_MIN: usize = 14;
 
-/// Longest frame that can be sent, in bytes: an MTU of 1500 and a VLAN tag.
+/// Maximum frame length in bytes: an MTU of 1500 and a VLAN tag.
 pub const RECORDED_LEN_MAX: usize = 1518;
 
-/// Recorded frames and their departures.
+/// Recorded frames and their departure times.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Recording {
     bytes: Vec<u8>,
@@ -24,9 +24,9 @@ pub struct Recording {
 /// One frame of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// When it departs, in ns after the first one.
+    /// Departure time in ns after the first frame.
     pub(crate) after_ns: u64,
-    /// Where it starts in the bytes of all.
+    /// Offset in the bytes of all frames.
     pub(crate) start: u32,
     pub(crate) len: u16,
 }
@@ -38,18 +38,19 @@ impl std::fmt::Debug for Recording {
 }
 
 impl Recording {
-    /// Adds a frame that was seen at `ts_ns`. One with an earlier stamp than its predecessor departs
-    /// together with it: the order of a recording is that of its frames.
+    /// Adds a frame that was captured at `ts_ns`. A frame with an earlier timestamp than its predecessor
+    /// departs together with it: the order of frames is kept.
     ///
     /// # Errors
-    /// A frame that cannot be sent, or more than [`RECORDING_BYTES_MAX`] bytes.
+    /// Returns an error if the frame cannot be sent, or if the recording would exceed
+    /// [`RECORDING_BYTES_MAX`].
     pub fn push(&mut self, ts_ns: i64, frame: &[u8]) -> Result<(), DataplaneError> {
         let number = self.frames.len() + 1;
         if !(RECORDED_LEN_MIN..=RECORDED_LEN_MAX).contains(&frame.len()) {
             return Err(plan(
                 format!("length of frame {number} of the recording"),
                 frame.len(),
-                "14 to 1518 bytes; longer ones are what segmentation offload makes of several: record again \
+                "14 to 1518 bytes; longer frames result from segmentation offload: record again \
                  with `ethtool -K INTERFACE tso off gso off gro off lro off`",
             ));
         }
@@ -57,7 +58,7 @@ impl Recording {
             return Err(plan(
                 "size of the recording in bytes",
                 format!("more than {RECORDING_BYTES_MAX}, which frame {number} reaches"),
-                "at most 1 GiB, for all of it has to be in memory; send a part of it",
+                "at most 1 GiB, because the whole recording must be in memory; send a part of it",
             ));
         }
         if self.frames.is_empty() {
@@ -76,25 +77,26 @@ impl Recording {
         self.frames.len() as u64
     }
 
-    /// From the first departure to the last one, in ns.
+    /// Time from the first departure to the last one, in ns.
     pub fn duration_ns(&self) -> u64 {
         self.frames.last().map_or(0, |last| last.after_ns)
     }
 
-    /// Mean rate in packets a second: gaps over time; None where there is no gap, or no time between.
+    /// Mean rate in packets per second: number of gaps divided by the duration. `None` if the duration is
+    /// zero.
     pub fn rate_pps(&self) -> Option<f64> {
         let duration_ns = self.duration_ns();
         (duration_ns > 0).then(|| (self.packets() - 1) as f64 * 1e9 / duration_ns as f64)
     }
 
-    /// Stretches or shrinks all gaps by one factor, so that the mean rate is this one.
+    /// Scales all gaps by one factor to reach this mean rate.
     ///
     /// # Errors
-    /// A rate of 0, or a recording without gaps.
+    /// Returns an error if the rate is 0 or the recording has no gaps.
     pub fn scale_to(&mut self, rate_pps: u64) -> Result<(), DataplaneError> {
         let duration_ns = self.duration_ns();
         if duration_ns == 0 || rate_pps == 0 {
-            let expected = "a recording of two packets at different times, and a rate above 0, to scale it";
+            let expected = "two packets at different times and a rate above 0, in order to scale it";
             return Err(plan(
                 "recording",
                 format!("{} packets in {duration_ns} ns", self.packets()),
@@ -109,12 +111,12 @@ impl Recording {
         Ok(())
     }
 
-    /// The frames of all, one behind the other.
+    /// The bytes of all frames, concatenated.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The frames in their order.
+    /// The frames in order.
     pub(crate) fn frames(&self) -> &[Recorded] {
         &self.frames
     }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_kept_and_the_order_too() {
+    fn keeps_gaps_and_order() {
         let recording = recording(&[1_000, 1_500, 1_400, 3_000]);
         assert_eq!(departures(&recording), [0, 500, 500, 2_000]);
         assert_eq!((recording.packets(), recording.duration_ns()), (4, 2_000));
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_scale_to_a_rate() {
+    fn scales_gaps_to_rate() {
         let mut recording = recording(&[0, 1_000, 4_000]);
         recording.scale_to(1_000).unwrap();
         assert_eq!(departures(&recording), [0, 500_000, 2_000_000]);
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_named() {
+    fn rejects_frames_that_cannot_be_sent() {
         let mut recording = recording(&[0]);
         let error = recording.push(1, &[0; 1519]).unwrap_err().to_string();
         assert!(error.contains("frame 2 of the recording is 1519") && error.contains("gso off"), "{error}");

@@ -1,4 +1,4 @@
-//! When packets depart: a pure function of pattern, seed and end, never of a clock.
+//! Departure times: a pure function of pattern, seed and end. Never reads a clock.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::generator::recording::Recording;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The intended departures of a trial in ns after its start, packet by packet, in order.
+/// The intended departures of all packets of a trial, in ns after its start, in ascending order.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     pattern: Pattern,
@@ -17,19 +17,20 @@ pub struct Schedule {
     recording: Option<Arc<Recording>>,
     random: Random,
     packet: u64,
-    /// Poisson: time of the last packet, and the part of a nanosecond that it leaves over.
+    /// Poisson pattern: time of the last packet, and the remaining fraction of a nanosecond.
     last_ns: u64,
     rest_ns: f64,
 }
 
 impl Schedule {
-    /// The departures of a pattern that [`GeneratorPlan::check`](crate::generator::plan::GeneratorPlan::check) accepts.
+    /// The departures of a pattern, which must be accepted by
+    /// [`GeneratorPlan::check`](crate::generator::plan::GeneratorPlan::check).
     pub fn new(pattern: Pattern, end: End, seed: u64) -> Self {
         let random = Random::new(seed);
         Self { pattern, end, recording: None, random, packet: 0, last_ns: 0, rest_ns: 0.0 }
     }
 
-    /// The departures of a plan: those of its recording, or of its pattern.
+    /// The departures of a plan, from its recording or its pattern.
     pub fn of(plan: &GeneratorPlan) -> Self {
         Self { recording: plan.recording.clone(), ..Self::new(plan.pattern, plan.end, plan.seed) }
     }
@@ -51,7 +52,7 @@ impl Schedule {
                 self.last_ns
             }
             Pattern::OnOff { rate_pps, on_ns, off_ns } => {
-                // Departures at 0, 1/rate, … before on_ns: one more if the last one is not on the edge.
+                // Departures are at 0, 1/rate, … before on_ns, so their number is rounded up.
                 let a_period = (u128::from(on_ns) * u128::from(rate_pps)).div_ceil(SECOND_NS.into()) as u64;
                 let (period, within) = (self.packet / a_period, self.packet % a_period);
                 period * (on_ns + off_ns) + evenly(within, rate_pps)
@@ -60,7 +61,7 @@ impl Schedule {
     }
 }
 
-/// Time of a packet at a constant rate, without the overflow of `packet * 10^9`.
+/// Departure of a packet at a constant rate. Avoids the overflow of `packet * 10^9`.
 #[inline]
 fn evenly(packet: u64, rate_pps: u64) -> u64 {
     packet / rate_pps * SECOND_NS + packet % rate_pps * SECOND_NS / rate_pps
@@ -86,7 +87,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// Of the exponential distribution with mean 1: -ln of a uniform number in (0, 1].
+/// A sample of the exponential distribution with mean 1: -ln of a uniform number in (0, 1].
 #[inline]
 fn exponential(random: &mut Random) -> f64 {
     let uniform = ((random.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_does_not_drift() {
+    fn constant_rate_does_not_drift() {
         let times = departures(Pattern::Constant { rate_pps: 3 }, End::DurationNs(2 * SECOND_NS));
         assert_eq!(times, [0, 333_333_333, 666_666_666, 1_000_000_000, 1_333_333_333, 1_666_666_666]);
         assert_eq!(evenly(u64::from(u32::MAX) * 1000, 1000), u64::from(u32::MAX) * SECOND_NS);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_gaps_have_the_mean_and_the_deviation_of_their_distribution() {
+    fn poisson_gaps_have_expected_mean_and_deviation() {
         let pattern = Pattern::Poisson { rate_pps: 100_000 };
         let times = departures(pattern, End::DurationNs(SECOND_NS));
         assert!((99_000..101_000).contains(&times.len()), "{}", times.len());

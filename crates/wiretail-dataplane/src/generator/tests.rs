@@ -8,7 +8,7 @@ use crate::generator::marks::Marks;
 use crate::generator::plan::{End, Pacing, Pattern, Sizes, Stream};
 use crate::generator::recording::Recording;
 
-/// Keeps what is sent; refuses every frame whose number is a multiple of `refuse`.
+/// A port that stores sent frames and rejects every frame with a number that is a multiple of `refuse`.
 #[derive(Debug, Default)]
 struct Keeping {
     frames: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ fn run(plan: GeneratorPlan, port: &mut Keeping) -> GeneratorReport {
 }
 
 #[test]
-fn every_packet_has_its_own_signature() {
+fn packets_have_unique_signatures() {
     let mut port = Keeping::default();
     let streams = vec![stream(3, Sizes::Fixed(100)), stream(9, Sizes::Fixed(65))];
     let report = run(plan(streams, Pattern::Constant { rate_pps: 1_000_000 }, 1000), &mut port);
@@ -82,7 +82,7 @@ fn every_packet_has_its_own_signature() {
 }
 
 #[test]
-fn one_that_sleeps_sends_the_same_packets() {
+fn sleeping_generator_sends_same_packets() {
     let mut ports = [Keeping::default(), Keeping::default()];
     let planned = GeneratorPlan {
         start_ns: Some(monotonic_ns() + 10_000_000),
@@ -96,7 +96,7 @@ fn one_that_sleeps_sends_the_same_packets() {
 }
 
 #[test]
-fn a_sleeping_one_is_stopped_too() {
+fn stop_flag_ends_sleeping_generator() {
     let mut port = Keeping::default();
     let (stop, counters) = (AtomicBool::new(true), SharedCounters::default());
     let plan = GeneratorPlan {
@@ -109,7 +109,7 @@ fn a_sleeping_one_is_stopped_too() {
 }
 
 #[test]
-fn a_mix_is_exact_in_every_cycle() {
+fn mix_is_exact_in_every_cycle() {
     let mut port = Keeping::default();
     run(
         plan(vec![stream(0, Sizes::imix_csit())], Pattern::Bursts { rate_pps: 1_000_000, burst: 100 }, 120),
@@ -122,7 +122,7 @@ fn a_mix_is_exact_in_every_cycle() {
 }
 
 #[test]
-fn what_the_port_refuses_is_counted() {
+fn counts_packets_rejected_by_port() {
     let mut port = Keeping { refuse: Some(10), ..Keeping::default() };
     let report = run(
         plan(vec![stream(0, Sizes::Fixed(60))], Pattern::Poisson { rate_pps: 10_000_000 }, 1000),
@@ -134,7 +134,7 @@ fn what_the_port_refuses_is_counted() {
 }
 
 #[test]
-fn a_set_flag_stops_it() {
+fn stop_flag_ends_generator() {
     let mut port = Keeping::default();
     let (stop, counters) = (AtomicBool::new(true), SharedCounters::default());
     let plan = plan(vec![stream(0, Sizes::Fixed(60))], Pattern::Constant { rate_pps: 1 }, 10);
@@ -143,7 +143,7 @@ fn a_set_flag_stops_it() {
 }
 
 #[test]
-fn plans_out_of_range_are_refused_by_name() {
+fn rejects_plans_out_of_range() {
     let constant = Pattern::Constant { rate_pps: 1 };
     let refused = |plan: GeneratorPlan| plan.check().unwrap_err().to_string();
     let sized = |sizes| plan(vec![stream(0, sizes)], constant, 1);
@@ -159,7 +159,7 @@ fn plans_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn streams_leave_through_their_ports_in_runs() {
+fn sends_streams_through_their_ports_in_runs() {
     let (mut forth, mut back) = (Keeping::default(), Keeping::default());
     let mut streams = vec![stream(1, Sizes::imix_csit()), stream(2, Sizes::Fixed(100))];
     streams[1].port = 1;
@@ -172,7 +172,7 @@ fn streams_leave_through_their_ports_in_runs() {
         for (at, frame) in port.frames.iter().enumerate() {
             let signature = read_signature(frame, frame.len() as u32).unwrap();
             assert!(signature.long.is_none_or(|long| (long.stream, long.sequence) == (stream, at as u64)));
-            // MoonSniff's readers know a packet by this byte behind its number.
+            // Readers of MoonSniff captures recognize packets by this byte after the id.
             assert_eq!(frame[46], 0x55);
             ids.push(signature.id);
         }
@@ -182,7 +182,7 @@ fn streams_leave_through_their_ports_in_runs() {
 }
 
 #[test]
-fn a_stream_of_a_port_that_is_not_there_is_refused() {
+fn rejects_stream_of_missing_port() {
     let mut port = Keeping::default();
     let mut streams = vec![stream(1, Sizes::Fixed(100))];
     streams[0].port = 1;
@@ -192,11 +192,11 @@ fn a_stream_of_a_port_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn marked_packets_carry_the_text_and_no_others_do() {
+fn only_marked_packets_carry_text() {
     let marks = Marks { every: 7, text: b"WIRETAIL-MARK".to_vec(), seed: 5 };
     let streams = vec![stream(3, Sizes::Fixed(100)), stream(4, Sizes::imix_csit())];
     let plan = plan(streams, Pattern::Constant { rate_pps: 1_000_000 }, 700);
-    // The shortest of the mix has no room.
+    // The shortest frames of the mix are too short for the text.
     let refused = GeneratorPlan { marks: Some(marks.clone()), ..plan.clone() }.check();
     assert!(refused.unwrap_err().to_string().contains("78 bytes"));
     let streams = vec![stream(3, Sizes::Fixed(100)), stream(4, Sizes::Imix(vec![(78, 2), (200, 1)]))];
@@ -218,7 +218,7 @@ fn recorded(end: End) -> GeneratorPlan {
 }
 
 #[test]
-fn a_recording_is_sent_as_it_is() {
+fn sends_recording_unchanged() {
     let mut port = Keeping::default();
     let report = run(recorded(End::Packets(u64::MAX)), &mut port);
     assert_eq!((report.sent, report.sent_bytes, report.complete), (4, 1687, true));
@@ -234,7 +234,7 @@ fn a_recording_is_sent_as_it_is() {
 }
 
 #[test]
-fn a_recording_takes_the_place_of_streams() {
+fn recording_excludes_streams() {
     let mut both = recorded(End::Packets(1));
     both.streams.push(stream(0, Sizes::Fixed(100)));
     assert!(both.check().unwrap_err().to_string().contains("beside a recording"));
