@@ -1,21 +1,20 @@
-//! The kernel's own forwarder: an XDP program on each interface that packets come from sends every one of
-//! them out of another interface, on the core and in the moment that the driver receives it. Nothing of it
-//! runs here: this process loads the programs, reads their counters, and takes them with it when it ends,
-//! however it ends.
+//! A forwarder inside the kernel. An XDP program on each source interface redirects all packets to another
+//! interface, on the core and at the time of their reception by the driver. This process loads the programs
+//! and reads their counters. The programs are removed when the process exits, even after SIGKILL.
 //!
-//! What is counted. The program counts each packet that it is given ([`RedirectCounts::received`]). Whether the
-//! other interface has taken it, the kernel tells nobody but its tracepoints: `xdp_devmap_xmit` says how many
-//! packets of a batch went out, and from which device they came, as a pointer. Which pointer is ours, the
-//! tracepoint `xdp_redirect` says, whose events carry the number of our map. So a first program listens there
-//! until a packet of each way has come by, then [`Redirect::settle`] takes it away, because it costs each packet
-//! some ten nanoseconds; a second one counts what has gone out.
+//! Counting: the program counts all packets that it receives ([`RedirectCounts::received`]). Only tracepoints
+//! show whether the other interface accepted them. `xdp_devmap_xmit` reports the number of sent packets per
+//! batch and the source device, as a pointer. To find the pointers of our devices, a first program listens on
+//! the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one packet of
+//! each direction. [`Redirect::settle`] then removes it, because it costs about ten nanoseconds per packet. A
+//! second program counts the sent packets.
 //!
-//! Where to tap. What a native program takes, no tap of that interface sees: tap the sender's end of the wire, or
-//! what arrives behind the other interface.
+//! Placement of taps: taps on an interface do not see packets that a native program receives there. Tap the
+//! sender's end of the wire, or the wire after the other interface.
 //!
-//! A pair of virtual interfaces (veth) takes redirected packets only if its other end polls: GRO has to be on
-//! there (`ethtool -K PEER gro on`), or an XDP program. Else all packets are lost, which
-//! [`RedirectCounts::failed`] tells.
+//! A veth interface accepts redirected packets only if its peer polls: the peer must have GRO enabled
+//! (`ethtool -K PEER gro on`) or an XDP program attached. Otherwise all packets are lost, which
+//! [`RedirectCounts::failed`] shows.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -30,51 +29,53 @@ use crate::sys::bpf::{self, CounterMap, DeviceMap, NumberMap};
 use crate::sys::bpf_code::{Code, FUNC_REDIRECT_MAP, Key, XDP_DROP};
 use crate::sys::socket::PacketSocket;
 
-/// Counters of a way.
+/// Number of counters per direction.
 const COUNTERS: u32 = 2;
 
-/// What became of the packets of one way, or of several.
+/// Packet counts of one or several directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RedirectCounts {
-    /// Packets that the program was given.
+    /// Packets received by the program.
     pub received: u64,
-    /// Packets that the other interface took; where that can't be known ([`Redirect::knows_failures`]), those that
-    /// were received.
+    /// Packets accepted by the other interface. If this is unknown ([`Redirect::knows_failures`]), the number
+    /// of received packets.
     pub sent: u64,
-    /// Packets that it did not take, and that are lost. While packets are under way some of them count as such.
+    /// Packets that the other interface rejected. They are lost. Packets in flight may be included
+    /// temporarily.
     pub failed: u64,
 }
 
-/// Programs that stand on interfaces, until this is dropped.
+/// Attached programs. Dropping this detaches them.
 #[derive(Debug)]
 pub struct Redirect {
     forwarding_paths: Vec<DirectionProgram>,
     counters: CounterMap,
-    /// The device that packets of each way come from, as the kernel's pointer; 0 before the first packet.
+    /// Source device of each direction, as a kernel pointer; 0 before the first packet.
     devices: NumberMap,
-    /// Counts what goes out.
+    /// Counts sent packets.
     observer: Option<OwnedFd>,
-    /// Learns the devices.
+    /// Finds the pointers of the devices.
     learner: Mutex<Option<OwnedFd>>,
 }
 
-/// The program of a way.
+/// The program of one direction.
 #[derive(Debug)]
 struct DirectionProgram {
     interface: String,
     native: bool,
     _link: OwnedFd,
-    /// Has a network card receive frames for other addresses.
+    /// Makes a NIC receive frames for other addresses.
     _promiscuous: PacketSocket,
 }
 
 impl Redirect {
-    /// Attaches a program for each way, from a port to a port, natively where the driver can; from then on
-    /// packets are forwarded. Both directions of a forwarder are two ways; an interface is the start of one at most.
-    ///
+    /// Attaches a program for each direction, natively if the driver supports it. Packets are forwarded from
+    /// then on. A bidirectional forwarder has two directions. Each interface can be the source of at most one
+    /// direction.
     /// # Errors
-    /// No such interface, another XDP program on it, no root (or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW), a kernel
-    /// without BPF.
+    /// # Errors
+    /// Returns an error if an interface does not exist or has another XDP program, if the kernel has no BPF,
+    /// or without root privileges (or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW).
     pub fn open(forwarding_paths: &[(PortSpec<'_>, PortSpec<'_>)]) -> Result<Self, DataplaneError> {
         let first = forwarding_paths.first().map_or("", |(from, _)| from.interface);
         let count = forwarding_paths.len() as u32;
@@ -84,13 +85,17 @@ impl Redirect {
         let devices = NumberMap::new(count).map_err(map("making a BPF map of devices"))?;
         for (forwarding_path, (_, to)) in forwarding_paths.iter().enumerate() {
             in_namespace(to.netns, || {
-                let next = "can frames leave it that are not from the stack?";
+                let next = "check that its driver supports XDP redirection";
                 let index = open_socket(to.interface)?.interface();
                 let inserted = targets.insert(forwarding_path as u32, index);
-                inserted.map_err(port_error(to.interface, "making it the target of a redirection", next))
+                inserted.map_err(port_error(
+                    to.interface,
+                    "adding the interface as a redirection target",
+                    next,
+                ))
             })??;
         }
-        // Before the first packet can come.
+        // Must be attached before the first packet arrives.
         let (learner, observer) = observe(&targets, &counters, &devices, count).unzip();
         let mut programs = Vec::new();
         for (forwarding_path, (from, _)) in forwarding_paths.iter().enumerate() {
@@ -101,24 +106,24 @@ impl Redirect {
         Ok(Self { forwarding_paths: programs, counters, devices, observer, learner: Mutex::new(learner) })
     }
 
-    /// The interfaces that packets come from, and whether the program runs in the driver there, before a packet has
-    /// a socket buffer. False: generic XDP, in the stack.
+    /// The source interfaces, and whether their program runs natively in the driver, before a packet has a
+    /// socket buffer. False means generic XDP in the network stack.
     pub fn modes(&self) -> impl Iterator<Item = (&str, bool)> {
         self.forwarding_paths
             .iter()
             .map(|forwarding_path| (forwarding_path.interface.as_str(), forwarding_path.native))
     }
 
-    /// Whether it is counted which packets of a way were not taken. The kernel tells so of native programs, to
-    /// whom it lets trace (root, or CAP_PERFMON).
+    /// Whether rejected packets of a direction are counted. This needs a native program and permission to
+    /// trace the kernel (root or CAP_PERFMON).
     pub fn knows_failures(&self, forwarding_path: usize) -> bool {
         self.observer.is_some() && self.forwarding_paths[forwarding_path].native
     }
 
-    /// What became of the packets of a way so far.
+    /// Current packet counts of a direction.
     ///
     /// # Errors
-    /// None but what bpf(2) has of its own.
+    /// Returns errors of bpf(2); none are expected.
     pub fn counts(&self, forwarding_path: usize) -> Result<RedirectCounts, DataplaneError> {
         let read = |counter: u32| {
             let value = self.counters.sum(forwarding_path as u32 * COUNTERS + counter);
@@ -133,10 +138,10 @@ impl Redirect {
         Ok(RedirectCounts { received, sent, failed: received.saturating_sub(sent) })
     }
 
-    /// What became of the packets of all ways so far.
+    /// Current packet counts of all directions together.
     ///
     /// # Errors
-    /// As [`Redirect::counts`].
+    /// Same as [`Redirect::counts`].
     pub fn total(&self) -> Result<RedirectCounts, DataplaneError> {
         let mut total = RedirectCounts::default();
         for forwarding_path in 0..self.forwarding_paths.len() {
@@ -148,12 +153,13 @@ impl Redirect {
         Ok(total)
     }
 
-    /// Takes away what listens to each packet, once it has heard one of each way. To be called now and then.
+    /// Removes the program that listens to each packet once it has seen a packet of each direction. Should be
+    /// called periodically.
     pub fn settle(&self) {
         let mut learner = self.learner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let known =
             |forwarding_path: usize| self.devices.get(forwarding_path as u32).is_ok_and(|device| device != 0);
-        // A generic program's packets are of no interest to who counts.
+        // Packets of generic programs are not counted, so their devices are not needed.
         if (0..self.forwarding_paths.len())
             .all(|forwarding_path| !self.forwarding_paths[forwarding_path].native || known(forwarding_path))
         {
@@ -173,14 +179,15 @@ fn attach(interface: &str, code: &Code) -> Result<DirectionProgram, DataplaneErr
 /// `counters[forwarding_path][0] += 1; return bpf_redirect_map(&targets, forwarding_path, XDP_DROP)`.
 fn redirection(targets: &DeviceMap, counters: &CounterMap, forwarding_path: u32) -> Code {
     let mut code = Code::default();
-    // There is no other program on this processor until this one ends: nothing to lock.
+    // No lock is needed: no other program runs on this CPU until this one ends.
     code.look_up(counters.fd(), Key::Number(forwarding_path * COUNTERS)).skip_if(0, 0);
     code.load(1, 0, 0).add(1, 1).store(0, 0, 1).here();
     code.map(1, targets.fd()).set(2, forwarding_path).set(3, XDP_DROP).call(FUNC_REDIRECT_MAP).exit();
     code
 }
 
-/// Starts to learn the devices and to count what goes out; None where tracepoints can't be had.
+/// Attaches the programs that find the devices and count sent packets. `None` if tracepoints are not
+/// available.
 fn observe(
     targets: &DeviceMap,
     counters: &CounterMap,
@@ -196,13 +203,13 @@ fn observe(
     Some((learner, observer))
 }
 
-/// Where an argument of a tracepoint (include/trace/events/xdp.h of the kernel) is, each in eight bytes.
+/// Offset of an argument of a tracepoint (include/trace/events/xdp.h of the kernel). Each takes eight bytes.
 const fn argument(number: i16) -> i16 {
     number * 8
 }
 
-/// At each redirection `(device, program, target, error, map type, map, place in the map)`:
-/// `if (map == ours) devices[place] = device`.
+/// For each redirection `(device, program, target, error, map type, map, place in the map)`: `if (map ==
+/// ours) devices[place] = device`.
 fn learning(map: u32, devices: &NumberMap) -> Code {
     let mut code = Code::default();
     code.copy(6, 1).load(1, 6, argument(5)).skip_unless(1, map);
@@ -212,8 +219,8 @@ fn learning(map: u32, devices: &NumberMap) -> Code {
     code
 }
 
-/// At each batch that goes out `(device it came from, target, sent, dropped, error)`:
-/// `if (device == devices[forwarding_path]) counters[forwarding_path][1] += sent`.
+/// For each sent batch `(source device, target, sent, dropped, error)`: `if (device ==
+/// devices[forwarding_path]) counters[forwarding_path][1] += sent`.
 fn observing(counters: &CounterMap, devices: &NumberMap, forwarding_paths: u32) -> Code {
     let mut code = Code::default();
     code.copy(6, 1).load(7, 6, argument(0)).load(8, 6, argument(2));

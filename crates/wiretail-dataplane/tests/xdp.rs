@@ -204,7 +204,7 @@ fn what_cannot_be_opened_is_named() {
         drop(held);
         bed.in_dut("ip link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1");
         let queues = refused(&[("q0", "out0")]);
-        assert!(queues.contains("receiving queues of q0 is 2") && queues.contains("ethtool -L"), "{queues}");
+        assert!(queues.contains("receive queues of q0 is 2") && queues.contains("ethtool -L"), "{queues}");
     });
 }
 

@@ -1,15 +1,16 @@
-//! Disturbances on purpose, at known times: the ground truth for whoever says what delayed a packet.
+//! Injected interference at known times: the ground truth for validating explanations of delays.
 //!
-//! [`InterferencePlan`] says what happens when; [`own`] is what the forwarder's loop does to itself, [`injectors`] what other
-//! threads do to its core. Each writes down what it did, with the times that it read itself ([`Injected`]).
+//! [`InterferencePlan`] defines the times. [`own`] contains what the forwarder's loop does to itself, and
+//! [`injectors`] what other threads do to its core. Both record what they did, with the actual times
+//! ([`Injected`]).
 //!
-//! | kind | who does it | what the device's core sees |
+//! | kind | caused by | effect on the device's core |
 //! |---|---|---|
-//! | shootdown | `wt-unmap`, on the housekeeping core | interrupts that flush addresses (TLB shootdown) |
-//! | timer | `wt-timer`, long before | the timer's interrupt |
+//! | shootdown | `wt-unmap`, on the housekeeping core | interrupts that flush address translations (TLB shootdown) |
+//! | timer | `wt-timer`, armed in advance | timer interrupts |
 //! | hog | `wt-hog`, on the device's core | another task |
 //! | page-faults | the loop itself | page faults |
-//! | softirq | `wt-flood`, on the housekeeping core | packets of another network, received here |
+//! | softirq | `wt-flood`, on the housekeeping core | packets of another network namespace, received on this core |
 //! | ipi | `wt-storm`, on the housekeeping core | interrupts that run a function (membarrier(2)) |
 //! | pause | the loop itself | nothing |
 
@@ -19,23 +20,23 @@ pub mod own;
 use wiretail_schema::random::Random;
 use wiretail_schema::run::interference::InterferenceKind;
 
-/// What is to happen when.
+/// The planned interference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterferencePlan {
-    /// What kinds take turns.
+    /// The kinds of interference, which take turns.
     pub kinds: Vec<InterferenceKind>,
-    /// From one disturbance to the next, in ns.
+    /// Interval between injections, in ns.
     pub every_ns: u64,
-    /// How long, in ns.
+    /// Duration of the plan, in ns.
     pub duration_ns: u64,
-    /// Seed of the times, where several kinds take turns.
+    /// Seed of the times. Only used with several kinds.
     pub seed: u64,
 }
 
 impl InterferencePlan {
-    /// When each disturbance begins, in ns since the first moment of the plan; in order. A single kind comes exactly
-    /// every so often. Several ones vary by up to a quarter of that, so that none of them keeps time with packets
-    /// that are evenly spaced.
+    /// Start times of all injections, in ns since the start of the plan, in order. A single kind is exactly
+    /// periodic. Times of several kinds vary by up to a quarter of the interval, so that none is synchronous
+    /// with evenly spaced packets.
     pub fn times(&self) -> Vec<(u64, InterferenceKind)> {
         let (every, kinds) = (self.every_ns, self.kinds.len());
         if every == 0 || kinds == 0 {
@@ -50,28 +51,27 @@ impl InterferencePlan {
         turns.map(|(number, kind)| (at(number), *kind)).take_while(|(at, _)| *at < self.duration_ns).collect()
     }
 
-    /// The times of one kind.
+    /// Start times of one kind.
     pub fn times_of(&self, kind: InterferenceKind) -> Vec<u64> {
         self.times().into_iter().filter(|(_, other)| *other == kind).map(|(at, _)| at).collect()
     }
 }
 
-/// A disturbance that took place.
+/// An injection that took place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Injected {
-    /// What.
     pub kind: InterferenceKind,
-    /// When it began, CLOCK_MONOTONIC in ns.
+    /// Start, CLOCK_MONOTONIC in ns.
     pub start_ns: u64,
-    /// When it ended, CLOCK_MONOTONIC in ns.
+    /// End, CLOCK_MONOTONIC in ns.
     pub end_ns: u64,
-    /// The thread that did it.
+    /// TID of the thread that caused it.
     pub pid: i32,
-    /// Its name.
+    /// Name of that thread.
     pub task: String,
 }
 
-/// Number and name of the calling thread.
+/// TID and name of the calling thread.
 pub(crate) fn this_thread() -> (i32, String) {
     let name = rustix::thread::name().map(|name| name.to_string_lossy().into_owned());
     (rustix::thread::gettid().as_raw_nonzero().get(), name.unwrap_or_default())
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_kind_is_exactly_periodic() {
+    fn single_kind_is_exactly_periodic() {
         let plan = InterferencePlan {
             kinds: vec![InterferenceKind::Pause],
             every_ns: 4_000_000,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_take_turns_at_times_of_the_seed() {
+    fn kinds_take_turns_at_seeded_times() {
         let plan = InterferencePlan {
             kinds: InterferenceKind::ALL.to_vec(),
             every_ns: 10_000_000,

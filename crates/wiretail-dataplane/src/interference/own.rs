@@ -1,4 +1,4 @@
-//! What the forwarder's own loop does to itself: a pause in which it does not forward, page faults.
+//! Interference that the forwarder's loop causes itself: pauses and page faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,21 @@ use crate::counters::stalls::StallLog;
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::sys::pages::Pages;
 
-/// How long a pause is, in ns.
+/// Duration of a pause, in ns.
 pub const PAUSE_NS: u64 = 300_000;
-/// Pages are touched until this time is over, in ns.
+/// Duration of an injection of page faults, in ns.
 const FAULTS_NS: u64 = 60_000;
-/// Most pages of one disturbance; a page fault takes more than half a microsecond.
+/// Maximum number of pages per injection. A page fault takes more than half a microsecond.
 const FAULTS_MAX: usize = 128;
-/// Most pages of a trial: 512 MiB of the usual 4 KiB.
+/// Maximum number of pages per trial: 512 MiB of 4 KiB pages.
 const PAGES_MAX: usize = 1 << 17;
 
-/// The moment from which a plan's times count; not known before somebody sets it. Clones share it.
+/// Start time of a plan, unknown until it is set. Clones share the value.
 #[derive(Debug, Clone, Default)]
 pub struct Origin(Arc<AtomicU64>);
 
 impl Origin {
-    /// Sets it, CLOCK_MONOTONIC in ns.
+    /// Sets the start time, CLOCK_MONOTONIC in ns.
     pub fn set(&self, time_ns: u64) {
         self.0.store(time_ns, Ordering::Relaxed);
     }
@@ -36,7 +36,7 @@ impl Origin {
     }
 }
 
-/// A forwarder's own disturbances, ready to be carried out by its loop.
+/// Interference of a forwarder's loop, ready to be executed.
 #[derive(Debug)]
 pub struct OwnInterference {
     times: Vec<(u64, InterferenceKind)>,
@@ -44,41 +44,40 @@ pub struct OwnInterference {
     origin: Origin,
     pages: Option<Pages>,
     page: usize,
-    /// Kind, beginning and end; of one thread.
+    /// Kind, start and end of each injection, all in one thread.
     carried_out: Vec<(InterferenceKind, u64, u64)>,
     thread: (i32, String),
 }
 
 impl OwnInterference {
-    /// Those of the plan that are a loop's own; their times count from `origin`.
+    /// Selects the kinds of the plan that a loop causes itself. Their times are relative to `origin`.
     ///
     /// # Errors
-    /// More page faults than there should be memory for; no such memory.
+    /// Returns an error if there are too many page faults or the memory cannot be mapped.
     pub fn new(plan: &InterferencePlan, origin: Origin) -> Result<Self, DataplaneError> {
         let times: Vec<_> = plan.times().into_iter().filter(|(_, kind)| kind.is_own()).collect();
         let faults = times.iter().filter(|(_, kind)| *kind == InterferenceKind::PageFaults).count();
         let count = faults * FAULTS_MAX;
         if count > PAGES_MAX {
-            let most =
-                "at most 1024 disturbances by page faults in a trial: fewer of them, or a shorter trial";
-            return Err(plan_error("number of disturbances by page faults", faults, most));
+            let most = "at most 1024 injections of page faults per trial: increase the interval or shorten the trial";
+            return Err(plan_error("number of page fault injections", faults, most));
         }
         let pages = (count > 0).then(|| Pages::fresh(count)).transpose();
         let pages = pages.map_err(|source| DataplaneError::Thread {
             step: format!("mapping {count} pages"),
             source,
-            next: "raise the limit (`ulimit -v`), or plant fewer page faults",
+            next: "raise the limit (`ulimit -v`), or inject fewer page faults",
         })?;
         let carried_out = Vec::with_capacity(times.len());
         Ok(Self { times, next: 0, origin, pages, page: 0, carried_out, thread: Default::default() })
     }
 
-    /// Begins, on the loop's own thread.
+    /// Must be called in the loop's thread before the loop starts.
     pub(crate) fn begin(&mut self) {
         self.thread = this_thread();
     }
 
-    /// Disturbs the loop if it is time; what the loop did to itself is no stall.
+    /// Runs the next injection if its time has come. Its duration does not count as a stall.
     #[inline]
     pub(crate) fn look(&mut self, stalls: &mut StallLog) {
         let (Some(&(after, kind)), Some(origin)) = (self.times.get(self.next), self.origin.get()) else {
@@ -92,7 +91,7 @@ impl OwnInterference {
         }
     }
 
-    /// Returns when it ended.
+    /// Returns the end time.
     #[cold]
     fn carry_out(&mut self, kind: InterferenceKind, start_ns: u64) -> u64 {
         self.next += 1;
@@ -118,7 +117,7 @@ impl OwnInterference {
         now
     }
 
-    /// What took place.
+    /// The injections that took place.
     pub(crate) fn finish(self) -> Vec<Injected> {
         let (pid, task) = self.thread;
         let injected =
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_interferes_itself_when_it_is_time_and_not_before() {
+    fn loop_injects_at_planned_times_only() {
         for kind in [InterferenceKind::Pause, InterferenceKind::PageFaults] {
             let origin = Origin::default();
             let mut own = OwnInterference::new(&plan(kind, 2_500_000), origin.clone()).unwrap();
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_page_faults_is_bounded() {
+    fn rejects_too_many_page_faults() {
         let many = plan(InterferenceKind::PageFaults, 2_000_000_000);
         let error = OwnInterference::new(&many, Origin::default()).unwrap_err().to_string();
         assert!(error.contains("1024"), "{error}");

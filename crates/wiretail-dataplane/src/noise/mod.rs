@@ -1,9 +1,10 @@
-//! Noise: a loop that only reads the clock, and keeps every gap between two readings that is longer than a reading: its
-//! core was taken from it in between. Now and then it does a fixed piece of work instead ([`work`]), whose time tells
-//! how fast the core is.
+//! Core noise: a loop that continuously reads the clock and records all gaps between two readings that exceed
+//! a threshold, because the core was taken away during such a gap. At intervals, it does a fixed amount of
+//! work ([`work`]), whose duration shows the speed of the core.
 //!
-//! The loop makes no system call but the clock's (and most kernels answer that without one), behind a gap one more, which
-//! asks whether the scheduler ran somebody else. That question and the work count as time in which nobody watched.
+//! Apart from reading the clock, which needs no system call on most kernels, the loop makes one system call
+//! after each gap to check whether the scheduler ran another thread. This call and the work count as
+//! unobserved time.
 
 pub mod spin;
 pub mod work;
@@ -20,49 +21,50 @@ use crate::counters::stalls::{KeptStalls, Preemptions, Stall};
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::noise::spin::median;
 
-/// Gaps of this and more are kept unless asked otherwise, in ns: some thirty readings of the clock, and less than the
-/// shortest interrupt.
+/// Default threshold for gaps, in ns: about thirty clock readings, and less than the shortest interrupt.
 pub const THRESHOLD_NS: u64 = 1_000;
-/// How long a loop of real-time priority may watch before it rests, in ns. Linux throttles one that runs for longer than
-/// `sched_rt_runtime_us` of each second, and its fair server takes the core for those who wait, from 0.95 s on.
+/// Maximum observation time of a loop with real-time priority between rests, in ns. Linux throttles a thread
+/// that exceeds `sched_rt_runtime_us` per second, and its fair server gives the core to waiting threads after
+/// 0.95 s.
 pub const WATCH_NS: u64 = 700_000_000;
-/// How long it rests then, in ns: whoever waits for the core has it meanwhile.
+/// Duration of a rest, in ns. Other threads can use the core during this time.
 pub const REST_NS: u64 = 100_000_000;
-/// Gaps that are kept one by one; beyond, they are only counted by their length. 24 MiB.
+/// Maximum number of gaps that are stored (24 MiB). Further gaps are only counted by length.
 const KEPT_MAX: usize = 1 << 20;
-/// From one piece of work to the next, in ns: at random between these, so that it keeps time with nothing.
+/// Range of the random interval between two pieces of work, in ns. The interval is random to avoid synchrony
+/// with periodic events.
 const WORK_EVERY_NS: [u64; 2] = [4_000_000, 12_000_000];
 
-/// How to watch a core.
+/// Settings for observing a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoisePlan {
-    /// For how long, in ns, rests included.
+    /// Total duration in ns, including rests.
     pub duration_ns: u64,
-    /// Shortest gap that is kept, in ns: 1 to 1,000,000.
+    /// Threshold: shortest gap to record, in ns, 1 to 1,000,000.
     pub threshold_ns: u64,
-    /// Whether it rests for [`REST_NS`] behind each [`WATCH_NS`].
+    /// Whether to rest for [`REST_NS`] after each [`WATCH_NS`].
     pub rests: bool,
-    /// Whether it works now and then.
+    /// Whether to do work at intervals.
     pub works: bool,
-    /// Of the times between two pieces of work.
+    /// Seed of the intervals between pieces of work.
     pub seed: u64,
 }
 
-/// What a loop saw. All its memory is taken when it is made.
+/// The observations of a loop. All memory is allocated on creation.
 #[derive(Debug, Clone)]
 pub struct NoiseLog {
     plan: NoisePlan,
-    /// The thread, by the kernel's number.
+    /// TID of the observing thread.
     pub thread: i32,
-    /// Its first reading of the clock, CLOCK_MONOTONIC in ns.
+    /// First clock reading, CLOCK_MONOTONIC in ns.
     pub from_ns: u64,
-    /// Its last one.
+    /// Last clock reading, CLOCK_MONOTONIC in ns.
     pub to_ns: u64,
-    /// How long it watched: without rests and work, in ns.
+    /// Observed time in ns, without rests and work.
     pub watched_ns: u64,
-    /// How long pieces of work took, in ns.
+    /// Durations of the pieces of work, in ns.
     pub work: Histogram,
-    /// Gaps by their length: number and sum in ns, in buckets of `lengths`.
+    /// Number and total duration (ns) of gaps per length bucket.
     lengths: Box<[[u64; 2]]>,
     steps: Vec<u64>,
     kept: KeptStalls,
@@ -70,10 +72,10 @@ pub struct NoiseLog {
     preempted: u64,
 }
 
-/// Buckets an octave of lengths.
+/// Buckets per octave of lengths.
 const PARTS: usize = 16;
 
-/// The bucket of a length: sixteen an octave.
+/// The bucket of a length.
 #[inline]
 fn bucket(ns: u64) -> usize {
     let octave = ns.max(1).ilog2() as usize;
@@ -82,15 +84,15 @@ fn bucket(ns: u64) -> usize {
 }
 
 impl NoiseLog {
-    /// An empty one.
+    /// Creates an empty log.
     ///
     /// # Errors
-    /// A threshold out of its range.
+    /// Returns an error if the threshold is out of range.
     pub fn new(plan: NoisePlan) -> Result<Self, DataplaneError> {
         if !(1..=1_000_000).contains(&plan.threshold_ns) {
             return Err(plan_error("threshold of gaps in ns", plan.threshold_ns, "1 to 1,000,000"));
         }
-        // Written once, as what is kept.
+        // Touches the memory to avoid page faults in the loop, as for the stored gaps.
         let mut steps = vec![1; plan.threshold_ns as usize];
         steps.fill(0);
         let mut lengths = vec![[1; 2]; 64 * PARTS].into_boxed_slice();
@@ -110,15 +112,15 @@ impl NoiseLog {
         })
     }
 
-    /// Watches on the calling thread until the plan's time is over or it is told to stop; put the thread in its
-    /// [`Placement`](crate::placement::Placement) first.
+    /// Observes the core of the calling thread until the plan's duration has passed or `stop` is set. Apply
+    /// the thread's [`Placement`](crate::placement::Placement) first.
     pub fn watch(&mut self, stop: &AtomicBool) {
         self.thread = gettid().as_raw_nonzero().get();
         let mut work = Work::new();
         let mut random = Random::new(self.plan.seed);
         let mut pause_ns = || WORK_EVERY_NS[0] + random.below(WORK_EVERY_NS[1] - WORK_EVERY_NS[0]);
         let mut preemptions = Preemptions::begin();
-        // Its memory, and what the processor knows of its branches, is not the core's speed.
+        // Warms up the caches and the branch predictor: the first run does not show the core's speed.
         work.run();
         self.from_ns = monotonic_ns();
         let end_ns = self.from_ns.saturating_add(self.plan.duration_ns);
@@ -143,7 +145,7 @@ impl NoiseLog {
                 self.watched_ns += now_ns - since_ns;
                 if now_ns >= rest_ns {
                     sleep_until(now_ns + REST_NS);
-                    // Others ran meanwhile as they should: that is no gap.
+                    // Other threads ran during the rest, which is not a gap.
                     preemptions.any();
                     rest_ns = monotonic_ns() + WATCH_NS;
                 } else {
@@ -172,23 +174,23 @@ impl NoiseLog {
         self.kept.add(Stall { start_ns, duration_ns, preempted });
     }
 
-    /// The gaps in their order; of very many short ones, the first ones.
+    /// The stored gaps in order. If there were too many, the later short ones are missing.
     pub fn kept(&self) -> &[Stall] {
         self.kept.all()
     }
 
-    /// How many there were.
+    /// Total number of gaps.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }
 
-    /// In how many of them the scheduler gave the core to another thread.
+    /// Number of gaps in which the scheduler gave the core to another thread.
     pub fn preempted(&self) -> u64 {
         self.preempted
     }
 
-    /// Lengths in ns and how many gaps had them, in ascending order: exact where all are kept, else the means of
-    /// buckets that are a sixteenth of an octave wide.
+    /// Gap lengths in ns and their counts, in ascending order. Exact if all gaps are stored; otherwise, the
+    /// means of buckets of a sixteenth of an octave.
     pub fn lengths(&self) -> Vec<(u64, u64)> {
         if self.kept().len() as u64 == self.gaps {
             let mut all: Vec<u64> = self.kept().iter().map(|gap| gap.duration_ns).collect();
@@ -199,7 +201,7 @@ impl NoiseLog {
         used.map(|[count, total_ns]| (total_ns / count, *count)).collect()
     }
 
-    /// Median time between two readings of the clock, in ns; 0 without any.
+    /// Median time between two clock readings, in ns; 0 if there are none.
     pub fn step_ns(&self) -> u64 {
         median(&self.steps)
     }
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_lie_in_the_time_that_was_watched() {
+    fn gaps_lie_within_observed_time() {
         let log = watch(PLAN);
         assert!(log.to_ns - log.from_ns >= PLAN.duration_ns);
         let total_ns: u64 = log.kept().iter().map(|gap| gap.duration_ns).sum();
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_are_no_gaps() {
+    fn rests_are_not_gaps() {
         let log = watch(NoisePlan {
             duration_ns: WATCH_NS + REST_NS + 20_000_000,
             rests: true,
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_an_end() {
+    fn stop_flag_ends_observation() {
         let mut log = NoiseLog::new(NoisePlan { duration_ns: u64::MAX, ..PLAN }).expect("a plan");
         log.watch(&AtomicBool::new(true));
         assert_eq!((log.gaps(), log.watched_ns), (0, 0));
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_counted_keeps_its_sum() {
+    fn bucketed_lengths_keep_their_sum() {
         let mut log = NoiseLog::new(PLAN).expect("a plan");
         let lengths: Vec<u64> = (0..3_000).map(|number| 1_000 + number * number).collect();
         lengths.iter().for_each(|length| log.gap(5, 5 + length, length % 2 == 0));
@@ -263,7 +265,7 @@ mod tests {
         let counted = log.lengths();
         assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), 3_000);
         assert!(counted.is_sorted_by(|a, b| a.0 < b.0));
-        // A mean of a bucket is off by less than a ns a gap.
+        // Rounding a bucket's mean loses less than 1 ns per gap.
         let (sum, exact) = (counted.iter().map(|(ns, n)| ns * n).sum::<u64>(), lengths.iter().sum::<u64>());
         assert!(sum <= exact && exact - sum < 3_000);
         assert!((0..63).all(|octave| bucket(1 << octave) == octave * PARTS));

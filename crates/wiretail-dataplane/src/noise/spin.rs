@@ -1,8 +1,8 @@
-//! A loop that does nothing but read the clock, on a core whose events are traced: what it is away for is what an event
-//! costs in all, of which the tracepoints see a part only. Under a hypervisor most of an interrupt lies before the
-//! first of them.
+//! A loop that only reads the clock, on a core whose events are traced. The gaps between readings are the
+//! total cost of the events, of which tracepoints cover only a part: under a hypervisor, most of the time of
+//! an interrupt passes before the first tracepoint.
 //!
-//! Events that are rare on a quiet core are provoked meanwhile, from another one ([`interfere`]).
+//! [`interfere`] provokes events that are rare on an idle core, from another core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,34 +15,34 @@ use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::sys::mapping::{Mapping, PAGE_LEN};
 
-/// Gaps of this and more are kept unless asked otherwise, in ns: some thirty readings of the clock.
+/// Default threshold for gaps, in ns: about thirty clock readings.
 pub const THRESHOLD_NS: u64 = 1_000;
-/// Longest spin, in ns: after most of a second the scheduler's fair server takes the core from it.
+/// Limit on the duration, in ns: after about 0.9 s, the scheduler's fair server takes the core away.
 pub const DURATION_NS_MAX: u64 = 900_000_000;
-/// Gaps that are kept; a spin that has seen so many ends.
+/// Maximum number of gaps. The loop ends when it has recorded this many.
 const GAPS_MAX: usize = 1 << 16;
-/// Pages that are touched for the first time.
+/// Number of pages to touch for the first time.
 const PAGES: usize = 512;
-/// Of their times, those beyond this place in their order are left out: an interrupt lies in them.
+/// The slowest tenth of the page times is discarded because it contains interrupts.
 const PAGES_USUAL: usize = PAGES - PAGES / 10;
 
-/// How to spin.
+/// Settings of a spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpinPlan {
-    /// The core that the calling thread is on.
+    /// Core of the calling thread.
     pub core: u32,
-    /// How long, in ns; below [`DURATION_NS_MAX`].
+    /// Duration in ns; must be less than [`DURATION_NS_MAX`].
     pub duration_ns: u64,
-    /// Shortest gap that is kept, in ns.
+    /// Threshold: shortest gap to record, in ns.
     pub threshold_ns: u64,
-    /// Whether it is measured afterwards what a page fault costs.
+    /// Whether to measure the cost of a page fault afterwards.
     pub page_faults: bool,
 }
 
-/// Spins on the calling thread; put it in its [`Placement`](crate::placement::Placement) first.
+/// Spins in the calling thread. Apply its [`Placement`](crate::placement::Placement) first.
 ///
 /// # Errors
-/// A duration or a threshold out of its range; no memory.
+/// Returns an error if the duration or the threshold is out of range, or if memory is insufficient.
 pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
     if plan.duration_ns >= DURATION_NS_MAX {
         return Err(plan_error("duration of a spin in ns", plan.duration_ns, "less than 900,000,000"));
@@ -50,7 +50,7 @@ pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
     if !(1..=1_000_000).contains(&plan.threshold_ns) {
         return Err(plan_error("threshold of a spin in ns", plan.threshold_ns, "1 to 1,000,000"));
     }
-    // Written once, so that no page fault of its own falls into the loop.
+    // Touches the memory, so that the loop causes no page faults.
     let mut gaps = vec![Gap { from_ns: 1, to_ns: 1 }; GAPS_MAX];
     gaps.clear();
     let mut steps = vec![1; plan.threshold_ns as usize];
@@ -68,7 +68,7 @@ pub fn spin(plan: &SpinPlan) -> Result<Spin, DataplaneError> {
     })
 }
 
-/// The loop: counts steps between two readings by their length, and keeps the longer ones as far as there is room.
+/// The loop: counts clock steps below the threshold by length, and stores longer ones while there is room.
 fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u64]) -> Gap {
     let from_ns = monotonic_ns();
     let end_ns = from_ns + duration_ns;
@@ -84,12 +84,12 @@ fn look(duration_ns: u64, gaps: &mut Vec<Gap>, steps: &mut [u64]) -> Gap {
     Gap { from_ns, to_ns: last_ns }
 }
 
-/// The median of values that are counted by their length; 0 without any.
+/// Median of values given as counts per value; 0 if there are none.
 pub(crate) fn median(counts: &[u64]) -> u64 {
     Share::MEDIAN.of_counted((0..).zip(counts.iter().copied())).unwrap_or(0)
 }
 
-/// Mean time that touching a page for the first time takes, in ns, without what takes unusually long.
+/// Mean time of the first access to a page, in ns, without the slowest tenth.
 fn touch() -> Result<u64, DataplaneError> {
     let memory = Mapping::untouched(PAGES * PAGE_LEN).map_err(|source| DataplaneError::Thread {
         step: "memory for page faults".to_owned(),
@@ -106,9 +106,9 @@ fn touch() -> Result<u64, DataplaneError> {
     Ok(times[..PAGES_USUAL].iter().sum::<u64>() / PAGES_USUAL as u64)
 }
 
-/// Until it is told to stop, has the kernel interrupt the cores that this process's other threads run on, in turns: a
-/// page is unmapped, which they have to forget (flush_tlb_func), and a memory barrier is asked of them
-/// (membarrier(2)). Returns how many of each there were.
+/// Makes the kernel interrupt the cores of this process's other threads until `stop` is set. Alternates
+/// between unmapping a page, which these cores must flush (flush_tlb_func), and a memory barrier
+/// (membarrier(2)). Returns the number of both.
 pub fn interfere(every: Duration, stop: &AtomicBool) -> [u64; 2] {
     let has_barriers = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
     let mut done = [0; 2];
@@ -134,7 +134,7 @@ mod tests {
         SpinPlan { core: 0, duration_ns: 50_000_000, threshold_ns: THRESHOLD_NS, page_faults: true };
 
     #[test]
-    fn gaps_lie_in_its_time() {
+    fn gaps_lie_within_spin() {
         let interfered = |_| {
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
@@ -144,7 +144,7 @@ mod tests {
                 (spin, interfering.join().expect("no panic"))
             })
         };
-        // On a busy machine the other thread may not have had a core meanwhile.
+        // On a busy machine, the other thread may not get a core during a spin.
         let mut tries = (0..100).map(interfered);
         let (spin, _) = tries.find(|(_, interferences)| interferences[0] > 0).expect("it disturbs");
         assert!(spin.span.to_ns - spin.span.from_ns >= PLAN.duration_ns);
@@ -160,21 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_of_counts() {
         assert_eq!(median(&[0, 0, 5, 1, 1]), 2);
         assert_eq!(median(&[1, 0, 0, 3]), 3);
         assert_eq!(median(&[0, 0]), 0);
     }
 
     #[test]
-    fn it_ends_when_it_has_seen_enough() {
+    fn spin_ends_at_maximum_number_of_gaps() {
         let (mut gaps, mut steps) = (Vec::with_capacity(3), []);
         let span = look(u64::MAX / 2, &mut gaps, &mut steps);
         assert_eq!((gaps.len(), gaps[2].to_ns), (gaps.capacity(), span.to_ns));
     }
 
     #[test]
-    fn what_takes_too_long_is_refused() {
+    fn rejects_values_out_of_range() {
         let error = |plan| spin(&plan).unwrap_err().to_string();
         assert!(error(SpinPlan { duration_ns: DURATION_NS_MAX, ..PLAN }).contains("900000000"));
         assert!(error(SpinPlan { threshold_ns: 0, ..PLAN }).contains("threshold"));

@@ -1,22 +1,23 @@
-//! A fixed piece of work: how long it takes says how fast the core is at the moment. A chain of operations of which each
-//! waits for the one before leaves most of a processor's units idle, and hardly notices that somebody else uses
-//! them: a second hardware thread on the physical core, of another virtual machine maybe. So there are several chains, as in
-//! a search through packets for words, and enough of them to keep the units busy.
+//! A fixed amount of work whose duration shows the current speed of the core. A single chain of dependent
+//! operations would leave most execution units idle and hardly slow down when another hardware thread of the
+//! physical core uses them, possibly one of another virtual machine. The work therefore consists of several
+//! independent chains, as in a text search in packets, which keep the units busy.
 
 use std::hint::black_box;
 
-/// Bytes that are looked at: with the tables they fit into the first cache.
+/// Size of the text in bytes. Together with the tables, it fits into the L1 cache.
 const LEN: usize = 12 << 10;
-/// Chains that don't wait for each other.
+/// Number of independent chains.
 const LANES: usize = 6;
-/// How often all of it is looked at: 25 to 50 us on processors of the 2020s, so that reading the clock is nothing beside.
+/// Number of passes over the text: 25 to 50 µs on processors of the 2020s, so that the time of a clock
+/// reading is negligible.
 const PASSES: usize = 3;
 
-/// The work's memory.
+/// Memory of the work.
 #[derive(Debug, Clone)]
 pub struct Work {
     text: Box<[u8; LEN]>,
-    /// The next state by the present one's low bits and a byte's class.
+    /// Next state, indexed by the current state and the class of a byte.
     next: Box<[u8; 256]>,
     class: Box<[u8; 256]>,
 }
@@ -28,7 +29,8 @@ impl Default for Work {
 }
 
 impl Work {
-    /// A text of words of two to nine letters, and the tables to look for them; the same everywhere.
+    /// Creates a text of words of two to nine letters and the tables for searching it. The content is always
+    /// the same.
     pub fn new() -> Self {
         let mut seed = 1_u32;
         let mut draw = || {
@@ -44,7 +46,7 @@ impl Work {
         Self { text, next, class }
     }
 
-    /// Does it once. The result is the same each time.
+    /// Runs the work once. The result is always the same.
     #[inline(never)]
     pub fn run(&mut self) -> u64 {
         let text = black_box(&*self.text);
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_always_the_same() {
+    fn work_is_deterministic() {
         let mut work = Work::new();
         let first = work.run();
         assert!(first > 0);

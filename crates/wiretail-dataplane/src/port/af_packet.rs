@@ -1,4 +1,4 @@
-//! Ports on packet sockets (AF_PACKET), for every kind of interface.
+//! Ports on packet sockets (AF_PACKET), for all kinds of interfaces.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,32 +11,32 @@ use crate::sys::rx_ring::RxRing;
 use crate::sys::socket::{PacketSocket, interface_index};
 use crate::sys::tx_ring::TxRing;
 
-/// How long a sending ring may stay full before its frames count as failed.
+/// Time that a send ring may stay full before frames count as failed, in ns.
 const FULL_NS: u64 = 1_000_000;
 
-/// Room for frames on their way out, in bytes: the system's default holds some 200 frames only.
+/// Send buffer size in bytes. The system default holds only about 200 frames.
 pub(super) const SEND_BUFFER: i32 = 8 << 20;
 
-/// How frames are handed to the kernel.
+/// How frames are passed to the kernel.
 ///
-/// On veth calls are ahead of the ring in everything (100-byte frames, one core of a virtual machine, in
-/// turns): 790 against 690 thousand packets a second onto a wire without listeners, and a deviation of
-/// the gaps on the wire of 11 against 30 ns in the median at 10 kpps. On a network card the order may be
-/// another: `examples/veth_loop.rs` takes either.
+/// On veth, calls are better than the ring in both respects (100-byte frames, one core of a virtual machine,
+/// alternating runs): 790 against 690 thousand packets per second to a wire without listeners, and a median
+/// deviation of the gaps on the wire of 11 against 30 ns at 10 kpps. On a NIC, the order may differ;
+/// `examples/veth_loop.rs` supports both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxMode {
-    /// A system call a frame, or one for all of a burst (sendmmsg), each copied by the kernel.
+    /// One system call per frame, or one per burst (sendmmsg). The kernel copies each frame.
     Call,
-    /// A ring of at least this many slots, and one system call for all that is in it.
+    /// A ring of at least this many slots, and one system call for all frames in it.
     Ring(usize),
 }
 
 /// How a port sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxPlan {
-    /// How frames are handed over.
+    /// How frames are passed to the kernel.
     pub mode: TxMode,
-    /// Past the queueing discipline, straight to the driver. Taps on the sender's end of the wire
+    /// Bypass the queueing discipline and send directly to the driver. Taps on the sender's end of the wire
     /// ([`Direction::Out`](crate::timestamper::Direction::Out)) do not see such frames.
     pub qdisc_bypass: bool,
 }
@@ -47,7 +47,7 @@ impl Default for TxPlan {
     }
 }
 
-/// A sending packet socket.
+/// A packet socket for sending.
 #[derive(Debug)]
 pub struct PacketTx {
     forwarding_path: ForwardingPath,
@@ -61,14 +61,14 @@ enum ForwardingPath {
 }
 
 impl PacketTx {
-    /// Opens the port.
     ///
     /// # Errors
-    /// No such interface, no CAP_NET_RAW, no memory for the ring.
+    /// Returns an error if the interface does not exist, CAP_NET_RAW is missing, or there is no memory for
+    /// the ring.
     pub fn open(port: &PortSpec<'_>, plan: TxPlan) -> Result<Self, DataplaneError> {
         let forwarding_path = in_namespace(port.netns, || {
             let socket = open_socket(port.interface)?;
-            let next = "is the interface up and of kind Ethernet?";
+            let next = "check that the interface is up and is an Ethernet interface";
             let step = |step| port_error(port.interface, step, next);
             socket.bind(false).map_err(step("binding a packet socket"))?;
             socket.send_buffer(SEND_BUFFER).map_err(step("SO_SNDBUF"))?;
@@ -78,7 +78,7 @@ impl PacketTx {
             match plan.mode {
                 TxMode::Call => Ok(ForwardingPath::Call(socket)),
                 TxMode::Ring(slots) => {
-                    let no_ring = port_error(port.interface, "a sending ring", "ask for fewer slots");
+                    let no_ring = port_error(port.interface, "creating a send ring", "request fewer slots");
                     TxRing::new(socket, slots).map(ForwardingPath::Ring).map_err(no_ring)
                 }
             }
@@ -115,7 +115,7 @@ fn call(socket: &PacketSocket, frames: &[&[u8]]) -> (usize, Option<io::Error>) {
     }
     let mut taken = 0;
     while taken < frames.len() {
-        // Fewer than asked for: the next call tells why.
+        // After a partial send, the next call returns the error.
         match socket.send_many(&frames[taken..]) {
             Ok(more) => taken += more,
             Err(error) => return (taken, Some(error)),
@@ -141,7 +141,7 @@ fn fill(ring: &mut TxRing, frames: &[&[u8]]) -> (usize, Option<io::Error>) {
         if ring.all_taken() {
             return (frames.len(), None);
         }
-        // They stay in the ring, and leave with the next ones.
+        // The frames stay in the ring and are sent with the next ones.
         if is_long_ago(&mut waiting_since) {
             return (frames.len(), kicked.err());
         }
@@ -153,18 +153,20 @@ pub(super) fn is_long_ago(since: &mut Option<u64>) -> bool {
     now - *since.get_or_insert(now) > FULL_NS
 }
 
-/// A socket on this interface of the calling thread's namespace, not bound yet.
+/// Opens an unbound socket for this interface in the calling thread's namespace.
 pub(crate) fn open_socket(interface: &str) -> Result<PacketSocket, DataplaneError> {
     let named = || interface.to_owned();
     let index = interface_index(interface)
         .map_err(|source| DataplaneError::NoInterface { interface: named(), source })?;
     PacketSocket::open(index).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => DataplaneError::NotPermitted { interface: named(), source },
-        _ => port_error(interface, "opening a packet socket", "does this kernel have CONFIG_PACKET?")(source),
+        _ => port_error(interface, "opening a packet socket", "check that the kernel has CONFIG_PACKET")(
+            source,
+        ),
     })
 }
 
-/// Makes an error of what the system said about a step.
+/// Creates an error from the failure of a step.
 pub(crate) fn port_error<'a>(
     interface: &'a str,
     step: &'static str,
@@ -197,14 +199,15 @@ impl RxPort for RxRing {
     }
 }
 
-/// A receiving ring on this port: everything that arrives, for whatever address, nothing that leaves.
+/// Opens a receive ring on this port. It receives all arriving packets, for any destination address, but no
+/// outgoing ones.
 pub(crate) fn open_rx(port: &PortSpec<'_>, slots: usize) -> Result<RxRing, DataplaneError> {
     in_namespace(port.netns, || {
         let socket = open_socket(port.interface)?;
         let step = |step, next| port_error(port.interface, step, next);
         let old = "needs Linux 4.20 or newer";
         socket.set_packet(libc::PACKET_IGNORE_OUTGOING, 1).map_err(step("PACKET_IGNORE_OUTGOING", old))?;
-        socket.promiscuous().map_err(step("promiscuous reception", "is the interface up?"))?;
-        RxRing::new(socket, slots).map_err(step("a receiving ring", "ask for fewer slots"))
+        socket.promiscuous().map_err(step("promiscuous reception", "check that the interface is up"))?;
+        RxRing::new(socket, slots).map_err(step("creating a receive ring", "request fewer slots"))
     })?
 }

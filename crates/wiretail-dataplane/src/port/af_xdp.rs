@@ -1,15 +1,16 @@
-//! Ports on AF_XDP sockets: an XDP program hands every received packet to the socket before the stack sees
-//! it, and frames go from the socket straight to the driver.
+//! Ports on AF_XDP sockets: an XDP program passes every received packet to the socket before the network
+//! stack sees it, and sent frames go directly to the driver.
 //!
-//! Where to tap. What such a port receives, taps on the same interface do not see: the program runs
-//! before them. The ingress tap then belongs on the sender's end of the wire
+//! Placement of taps: taps on an interface do not see packets that such a port receives there, because the
+//! XDP program runs first. The ingress tap must be on the sender's end of the wire
 //! ([`Direction::Out`](crate::timestamper::Direction::Out)), and the load generator must send through the
-//! queueing discipline ([`TxPlan::qdisc_bypass`](crate::port::af_packet::TxPlan) false), or that tap
-//! misses its frames. On the far end of what such a port sends, a tap works as ever. What such a port sends
-//! itself bypasses the queueing discipline: no tap of the sending interface sees it.
+//! queueing discipline ([`TxPlan::qdisc_bypass`](crate::port::af_packet::TxPlan) false), or that tap misses
+//! its frames. Packets sent by such a port bypass the queueing discipline, so taps on the sending interface
+//! do not see them; a tap on the other end of the wire works as usual.
 //!
-//! One queue: an interface with several receiving queues spreads packets over all of them, and a port
-//! that serves one would lose the others to the stack. It is refused; `ethtool -L` sets their number.
+//! Only one queue is supported. An interface with several receive queues spreads packets over all of them,
+//! and a port on one queue would lose the other packets to the network stack. Such interfaces are rejected;
+//! `ethtool -L` sets the number of queues.
 
 use std::fmt;
 use std::io;
@@ -29,27 +30,27 @@ use crate::sys::xsk_rx::XskRx;
 use crate::sys::xsk_socket::{CHUNK_LEN, XskSocket};
 use crate::sys::xsk_tx::XskTx;
 
-/// Frames that may be on their way out. More than a batch: on veth a frame is done with when the far
-/// end has taken it.
+/// Number of frames in flight. More than a batch, because on veth a frame is complete only when the other end
+/// has accepted it.
 const TX_SLOTS: usize = 2048;
 
-/// Entries of a ring that has to exist, but is not used.
+/// Number of entries of a ring that must exist but is not used.
 const UNUSED_SLOTS: usize = 64;
 
-/// The kernel gives a queue free some time after its last socket was closed.
+/// The kernel releases a queue some time after its last socket was closed.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// What a program in the kernel takes.
+/// Requirements of programs in the kernel.
 pub(crate) const NEEDS_BPF: &str =
     "needs root, or CAP_BPF and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_SYSCALL";
 
-/// How an interface does AF_XDP: what is not possible falls back to what is.
+/// The XDP mode of an interface. Unsupported modes fall back to supported ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpMode {
-    /// The program runs in the driver; false: in the stack, on a socket buffer (generic XDP). None: the
-    /// port only sends, and there is no program.
+    /// Whether the program runs in the driver. False: in the network stack, on a socket buffer (generic XDP).
+    /// `None`: the port only sends, and there is no program.
     pub native: Option<bool>,
-    /// The network card reads and writes the socket's memory; false: the kernel copies.
+    /// Whether the NIC accesses the socket's memory directly. False: the kernel copies packets.
     pub zero_copy: bool,
 }
 
@@ -64,18 +65,19 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// A receiving AF_XDP port.
+/// An AF_XDP port for receiving.
 #[derive(Debug)]
 pub(crate) struct XdpRx {
-    // Dropped first: the program lets packets pass to the stack again before their socket is gone.
+    // Must be dropped first: detaching the program makes packets pass to the network stack before their
+    // socket is closed.
     _link: OwnedFd,
     ring: XskRx,
     mode: XdpMode,
-    /// Has the card receive frames for other addresses.
+    /// Makes the NIC receive frames for other addresses.
     _promiscuous: PacketSocket,
 }
 
-/// A sending AF_XDP port.
+/// An AF_XDP port for sending.
 #[derive(Debug)]
 pub struct XdpTx {
     ring: XskTx,
@@ -83,39 +85,40 @@ pub struct XdpTx {
     last_error: Option<i32>,
 }
 
-/// What is wanted of an interface. A queue has one socket: who wants both, has to say so at once.
+/// The halves to open on an interface. A queue has a single socket, so both halves must be requested
+/// together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Halves {
-    /// Chunks of reception, a power of two; None: no reception.
+    /// Number of chunks for reception, a power of two; `None` disables reception.
     pub(crate) rx_slots: Option<usize>,
     pub(crate) tx: bool,
 }
 
 impl XdpRx {
-    /// What this interface can do.
+    /// The XDP mode of this interface.
     pub(crate) fn mode(&self) -> XdpMode {
         self.mode
     }
 }
 
 impl XdpTx {
-    /// Opens a port that only sends. Nothing else may send or receive by AF_XDP on this interface.
+    /// Opens a port that only sends. No other AF_XDP socket can use this interface at the same time.
     ///
     /// # Errors
-    /// No such interface, no CAP_NET_RAW, another AF_XDP socket on the interface, no memory (its amount is
-    /// limited by RLIMIT_MEMLOCK, unless one has CAP_IPC_LOCK).
+    /// Returns an error if the interface does not exist, CAP_NET_RAW is missing, another AF_XDP socket uses
+    /// the interface, or memory is insufficient (without CAP_IPC_LOCK, RLIMIT_MEMLOCK limits it).
     pub fn open(port: &PortSpec<'_>) -> Result<Self, DataplaneError> {
         let (_, tx) = open(port, Halves { rx_slots: None, tx: true })?;
         Ok(tx.expect("it was asked for"))
     }
 
-    /// What this interface can do.
+    /// The XDP mode of this interface.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 }
 
-/// Opens both halves of a port, or one of them.
+/// Opens one or both halves of a port.
 pub(crate) fn open(
     port: &PortSpec<'_>,
     halves: Halves,
@@ -127,27 +130,28 @@ fn open_here(interface: &str, halves: Halves) -> Result<(Option<XdpRx>, Option<X
     let step = |step, next| port_error(interface, step, next);
     let packet = open_socket(interface)?;
     let index = packet.interface();
-    // Before the socket is bound: some drivers give their queues away only while a program is attached.
-    // As long as the map is empty it lets all pass.
+    // Attach before binding: some drivers provide their queues only while a program is attached. The program
+    // passes all packets while the map is empty.
     let program = match halves.rx_slots {
         Some(_) => Some(attach(interface, &packet)?),
         None => None,
     };
     let (rx_slots, tx_slots) = (halves.rx_slots.unwrap_or(0), if halves.tx { TX_SLOTS } else { 0 });
     let memory = Mapping::anonymous((rx_slots + tx_slots) * CHUNK_LEN);
-    let memory = memory.map_err(step("memory for packets", "ask for fewer slots"))?;
-    let old = "does this kernel have CONFIG_XDP_SOCKETS?";
+    let memory = memory.map_err(step("memory for packets", "request fewer slots"))?;
+    let old = "check that the kernel has CONFIG_XDP_SOCKETS";
     let socket = XskSocket::open().map_err(step("opening an AF_XDP socket", old))?;
-    let locked = "ask for fewer slots, raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK";
+    let locked = "request fewer slots, raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK";
     socket.register(&memory).map_err(step("XDP_UMEM_REG", locked))?;
-    make_rings(&socket, rx_slots, tx_slots).map_err(step("the rings of AF_XDP", "ask for fewer slots"))?;
+    make_rings(&socket, rx_slots, tx_slots)
+        .map_err(step("creating the AF_XDP rings", "request fewer slots"))?;
     socket.send_buffer(SEND_BUFFER).map_err(step("SO_SNDBUF", old))?;
     bind(&socket, index).map_err(step(
         "binding an AF_XDP socket",
-        "is the interface up, and has no other AF_XDP socket (`ss --xdp`)?",
+        "check that the interface is up and has no other AF_XDP socket (`ss --xdp`)",
     ))?;
     let zero_copy = socket.is_zero_copy().map_err(step("XDP_OPTIONS", old))?;
-    let mapped = step("mapping the rings of AF_XDP", "ask for fewer slots");
+    let mapped = step("mapping the AF_XDP rings", "request fewer slots");
     let socket = Arc::new(socket);
     let (rx_memory, tx_memory) = match (halves.rx_slots, halves.tx) {
         (Some(slots), true) => {
@@ -169,7 +173,7 @@ fn open_here(interface: &str, halves: Halves) -> Result<(Option<XdpRx>, Option<X
     Ok((Some(XdpRx { _link: program.link, ring, mode, _promiscuous: packet }), tx))
 }
 
-/// A program on an interface, not yet connected with a socket.
+/// A program attached to an interface, not yet connected to a socket.
 struct Program {
     map: SocketMap,
     link: OwnedFd,
@@ -180,7 +184,7 @@ fn attach(interface: &str, packet: &PacketSocket) -> Result<Program, DataplaneEr
     let queues = packet.rx_queues(interface);
     if queues > 1 {
         let expected = "1: set it with `ethtool -L INTERFACE combined 1` (or `rx 1`)";
-        return Err(plan(format!("number of receiving queues of {interface}"), queues, expected));
+        return Err(plan(format!("number of receive queues of {interface}"), queues, expected));
     }
     let step = |step, next| port_error(interface, step, next);
     let map = SocketMap::new(1).map_err(step("making a BPF map", NEEDS_BPF))?;
@@ -190,33 +194,33 @@ fn attach(interface: &str, packet: &PacketSocket) -> Result<Program, DataplaneEr
     Ok(Program { map, link, native })
 }
 
-/// Where rx_queue_index stands in struct xdp_md.
+/// Offset of rx_queue_index in struct xdp_md.
 const QUEUE_AT: i16 = 16;
 
-/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)`: what no socket takes goes on into the
-/// stack.
+/// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)`: packets without a socket continue into the
+/// network stack.
 fn to_socket(map: &SocketMap) -> Code {
     let mut code = Code::default();
     code.load_word(2, 1, QUEUE_AT).map(1, map.fd()).set(3, XDP_PASS).call(FUNC_REDIRECT_MAP).exit();
     code
 }
 
-/// Attaches a loaded program to the interface that `packet` is opened on, natively where the driver can; true
-/// if so. The interface receives frames for all addresses as long as `packet` lives.
+/// Attaches a loaded program to the interface of `packet`, natively if the driver supports it; returns
+/// whether it does. The interface receives frames for all addresses while `packet` is open.
 pub(crate) fn attach_program(
     interface: &str,
     packet: &PacketSocket,
     program: &OwnedFd,
 ) -> Result<(OwnedFd, bool), DataplaneError> {
     let step = |step, next| port_error(interface, step, next);
-    packet.promiscuous().map_err(step("promiscuous reception", "is the interface up?"))?;
+    packet.promiscuous().map_err(step("promiscuous reception", "check that the interface is up"))?;
     let attach = |how| bpf::attach(program, packet.interface(), how);
     match attach(Attach::Native) {
         Ok(link) => Ok((link, true)),
         Err(error) if is_taken(&error) => Err(taken(interface, error)),
         Err(_) => {
             let generic = attach(Attach::Generic);
-            let next = "`ip -d link show` tells what stands on the interface";
+            let next = "`ip -d link show` lists the programs on the interface";
             Ok((generic.map_err(step("attaching an XDP program, native and generic,", next))?, false))
         }
     }
@@ -227,12 +231,12 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 fn taken(interface: &str, error: io::Error) -> DataplaneError {
-    let next = "another program has the interface: end its owner, or `ip link set INTERFACE xdp off`";
+    let next = "another XDP program is attached: stop its owner, or `ip link set INTERFACE xdp off`";
     port_error(interface, "attaching an XDP program", next)(error)
 }
 
 fn make_rings(socket: &XskSocket, rx_slots: usize, tx_slots: usize) -> io::Result<()> {
-    // Every memory has both of these.
+    // Every UMEM needs both of these rings.
     let or_unused = |slots| if slots == 0 { UNUSED_SLOTS } else { slots };
     socket.make_ring(libc::XDP_UMEM_FILL_RING, or_unused(rx_slots))?;
     socket.make_ring(libc::XDP_UMEM_COMPLETION_RING, or_unused(tx_slots))?;
@@ -282,8 +286,8 @@ impl RxPort for XdpRx {
 }
 
 impl TxPort for XdpTx {
-    /// Of frames that the driver drops it is known how many, not which. Frames that an interface refuses
-    /// because it is down count as not taken, and leave all the same when it is up again.
+    /// Sends a batch. The number of frames that the driver drops is known, but not which ones. Frames
+    /// rejected because the interface is down count as failed, but are still sent when it is up again.
     #[inline]
     fn send(&mut self, frames: &[&[u8]]) -> usize {
         debug_assert!(frames.len() <= BATCH_MAX);
@@ -294,9 +298,9 @@ impl TxPort for XdpTx {
         let mut since = None;
         loop {
             match self.ring.kick().map_err(|error| error.raw_os_error()) {
-                // It wants to be asked again: after 32 frames, or for lack of memory.
+                // The kernel requests another call, after 32 frames or for lack of memory.
                 Ok(()) | Err(Some(libc::EAGAIN | libc::ENOBUFS)) => {}
-                // The driver has dropped one.
+                // The driver has dropped a frame.
                 Err(Some(libc::EBUSY)) => {
                     dropped += 1;
                     self.last_error = Some(libc::EBUSY);
@@ -306,7 +310,7 @@ impl TxPort for XdpTx {
                     return 0;
                 }
             }
-            // If the kernel is too slow they stay in the ring, and leave with the next ones.
+            // If the kernel is too slow, the frames stay in the ring and are sent with the next ones.
             if self.ring.all_taken() || is_long_ago(&mut since) {
                 return staged.saturating_sub(dropped);
             }
@@ -319,8 +323,8 @@ impl TxPort for XdpTx {
 }
 
 impl XdpTx {
-    /// Copies frames into chunks, and returns how many: up to the first that is too long or has to wait
-    /// for longer than a port may.
+    /// Copies frames into chunks and returns their number. Stops at the first frame that is too long or for
+    /// which no chunk becomes free in time.
     #[inline]
     fn stage(&mut self, frames: &[&[u8]]) -> usize {
         let mut full_since = None;
@@ -342,7 +346,7 @@ impl XdpTx {
     }
 }
 
-// Slots are a power of two of at least 64, so that both parts of the memory are whole pages.
+// Slots are a power of two of at least 64, so that both parts of the memory consist of whole pages.
 const _: () = assert!(UNUSED_SLOTS * CHUNK_LEN >= PAGE_LEN);
 
 #[cfg(test)]
@@ -350,14 +354,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_interface_is_named() {
+    fn error_names_missing_interface() {
         let port = PortSpec { netns: None, interface: "nosuch0" };
         let error = XdpTx::open(&port).unwrap_err().to_string();
         assert!(error.contains("nosuch0: no such interface") && error.contains("ip link"), "{error}");
     }
 
     #[test]
-    fn modes_are_told_in_words() {
+    fn formats_xdp_modes() {
         let mode = |native, zero_copy| XdpMode { native, zero_copy }.to_string();
         assert_eq!(mode(Some(true), false), "native XDP, copy");
         assert_eq!(mode(Some(false), true), "generic XDP, zero copy");

@@ -1,7 +1,7 @@
-//! Ports of DPDK: network cards without the kernel, and DPDK's virtual devices on whatever else there is. The
-//! loops are those of `wiretail-dpdk-sys`, run to completion: what one look takes is sent at once.
+//! DPDK ports: NICs without the kernel, and DPDK's virtual devices on other interfaces. The loops are in
+//! `wiretail-dpdk-sys` and run to completion: packets received by one poll are sent immediately.
 //!
-//! Built with the feature `dpdk`; without, [`Eal::start`] says how to get it.
+//! Requires the feature `dpdk`. Without it, [`Eal::start`] returns an error that describes how to enable it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,34 +15,33 @@ use super::TxPort;
 use crate::error::DataplaneError;
 use crate::placement::in_namespace;
 
-/// How long a full queue may keep a sender, in ns.
+/// Time that a sender waits for a full queue, in ns.
 const PATIENCE_NS: u64 = 1_000_000;
 
-/// How long a network card may take until it has a link, in ms.
+/// Time limit for the link of a NIC, in ms.
 const LINK_WAIT_MS: u32 = 9_000;
 
-/// Slots of a ring of net_af_packet, of 2 KiB: a stall of 40 ms at 100 kpps. The driver's own 512 are lost to a
-/// pause of 5 ms, and it does not count what it loses.
+/// Slots of a net_af_packet ring, 2 KiB each: enough for a stall of 40 ms at 100 kpps. The driver's default
+/// of 512 overflows in a pause of 5 ms, and the driver does not count the lost packets.
 const PACKET_SLOTS: usize = 4096;
 
-/// DPDK's drivers for an interface of the kernel's.
+/// DPDK drivers for kernel interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterfaceDriver {
-    /// net_af_packet: packet sockets, every kind of interface.
+    /// net_af_packet: packet sockets, for all kinds of interfaces.
     AfPacket,
-    /// net_af_xdp: interfaces of one receiving queue.
+    /// net_af_xdp: interfaces with a single receive queue.
     AfXdp,
 }
 
 impl InterfaceDriver {
-    /// The device of this driver on an interface, as DPDK writes it. The number tells a process's devices
-    /// apart.
+    /// The device string of an interface, in DPDK's syntax. `number` must be unique within the process.
     pub fn device(self, number: usize, interface: &str) -> String {
         match self {
             Self::AfPacket => {
                 format!("net_af_packet{number},iface={interface},framecnt={PACKET_SLOTS}")
             }
-            // Without its busy-polling of the socket, which virtual interfaces do not have.
+            // Disables busy-polling of the socket, which virtual interfaces do not support.
             Self::AfXdp => format!("net_af_xdp{number},iface={interface},busy_budget=0"),
         }
     }
@@ -57,10 +56,10 @@ pub fn is_pci(device: &str) -> bool {
     matches!(parts.len(), 2 | 3) && parts.into_iter().all(hex) && hex(function)
 }
 
-/// Opens a device, whose interface is in this namespace; None is that of the calling thread.
+/// Opens a device whose interface is in this namespace; `None` means the namespace of the calling thread.
 ///
 /// # Errors
-/// No such device, no driver for it, a driver that refuses.
+/// Returns an error if the device does not exist, has no driver, or its driver reports an error.
 pub fn open(
     eal: Eal,
     netns: Option<BorrowedFd<'_>>,
@@ -68,8 +67,11 @@ pub fn open(
     timestamps: bool,
 ) -> Result<Port, DataplaneError> {
     let owned = netns.map(|netns| netns.try_clone_to_owned()).transpose();
-    let owned =
-        owned.map_err(super::af_packet::port_error(device, "keeping its namespace", "see ulimit -n"))?;
+    let owned = owned.map_err(super::af_packet::port_error(
+        device,
+        "duplicating the namespace descriptor",
+        "check the limit of open files (`ulimit -n`)",
+    ))?;
     let link_wait_ms = if is_pci(device) { LINK_WAIT_MS } else { 0 };
     let inside = move |work: &mut (dyn FnMut() + Send)| {
         in_namespace(owned.as_ref().map(AsFd::as_fd), work).map_err(io::Error::other)
@@ -77,7 +79,7 @@ pub fn open(
     Ok(Port::open(eal, device, PortOptions { timestamps, link_wait_ms }, Box::new(inside))?)
 }
 
-/// A sending port.
+/// A DPDK port for sending.
 #[derive(Debug)]
 pub struct DpdkTx {
     port: Port,
@@ -85,7 +87,6 @@ pub struct DpdkTx {
 }
 
 impl DpdkTx {
-    /// Sends through this port.
     pub fn new(port: Port) -> Self {
         Self { port, last_error: None }
     }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pci_addresses_are_told_from_virtual_devices() {
+    fn distinguishes_pci_addresses_from_virtual_devices() {
         for pci in ["0000:01:00.0", "01:00.0", "0000:af:1f.7,arg=1"] {
             assert!(is_pci(pci), "{pci}");
         }
@@ -119,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_becomes_a_device() {
+    fn formats_device_strings() {
         assert_eq!(InterfaceDriver::AfPacket.device(1, "eth0"), "net_af_packet1,iface=eth0,framecnt=4096");
         assert!(InterfaceDriver::AfXdp.device(0, "eth0").starts_with("net_af_xdp0,iface=eth0,"));
     }
 
     #[cfg(not(feature = "dpdk"))]
     #[test]
-    fn a_build_without_it_says_how_to_get_it() {
+    fn build_without_dpdk_reports_how_to_enable_it() {
         let message = Eal::start(&[]).unwrap_err().to_string();
         assert!(message.contains("wiretail setup dpdk") && message.contains("--features dpdk"), "{message}");
     }

@@ -1,4 +1,5 @@
-//! Ports: where frames leave and enter. One file a kind of port; what they share with the kernel is in `sys`.
+//! Ports send and receive frames. There is one file per kind of port; code shared with the kernel is in
+//! `sys`.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -13,26 +14,26 @@ use crate::error::DataplaneError;
 
 pub(crate) use crate::sys::rx_ring::Received;
 
-/// Most frames that a port takes at once.
+/// Maximum number of frames that a port accepts at once.
 pub const BATCH_MAX: usize = crate::sys::socket::BATCH_MAX;
-const _: () = assert!(BATCH_MAX == wiretail_dpdk_sys::BATCH_MAX, "all ports take as many");
+const _: () = assert!(BATCH_MAX == wiretail_dpdk_sys::BATCH_MAX, "all ports have the same limit");
 
-/// An interface and the network namespace that it is in.
+/// An interface and its network namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct PortSpec<'a> {
-    /// The namespace (an open /run/netns/NAME, say); None is that of the calling thread.
+    /// The namespace, such as an open /run/netns/NAME; `None` means the namespace of the calling thread.
     pub netns: Option<BorrowedFd<'a>>,
-    /// The interface's name in there.
+    /// Name of the interface in that namespace.
     pub interface: &'a str,
 }
 
-/// By what means a port moves packets.
+/// The mechanism by which a port moves packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortKind {
-    /// Packet sockets ([`af_packet`]), and how they send: every kind of interface.
+    /// Packet sockets ([`af_packet`]) with the given plan for sending. Supports all kinds of interfaces.
     Packet(TxPlan),
-    /// AF_XDP sockets ([`af_xdp`]): packets don't enter the stack. Taps on an interface that receives so
-    /// see nothing come in; see there where to tap.
+    /// AF_XDP sockets ([`af_xdp`]): packets do not enter the network stack. Taps on the receiving interface
+    /// do not see arriving packets; [`af_xdp`] describes where to place taps.
     Xdp,
 }
 
@@ -45,7 +46,7 @@ impl Default for PortKind {
 /// Opens a port for sending only.
 ///
 /// # Errors
-/// As [`PacketTx::open`] or [`XdpTx::open`].
+/// Same as [`PacketTx::open`] and [`XdpTx::open`].
 pub fn open_tx(port: &PortSpec<'_>, kind: PortKind) -> Result<Box<dyn TxPort + Send>, DataplaneError> {
     Ok(match kind {
         PortKind::Packet(plan) => Box::new(PacketTx::open(port, plan)?),
@@ -53,33 +54,33 @@ pub fn open_tx(port: &PortSpec<'_>, kind: PortKind) -> Result<Box<dyn TxPort + S
     })
 }
 
-/// Where packets enter, with positions from 0 that never repeat. Packets stay where they are until they
-/// are released, in whatever order; a port holds up to `slots` of them.
+/// A port for receiving. Packets have positions that start at 0 and never repeat. A packet stays in place
+/// until it is released; packets can be released in any order. A port holds up to `slots` packets.
 pub(crate) trait RxPort {
-    /// Packets that fit, from the oldest one that is not released on.
+    /// Capacity in packets, counted from the oldest packet that is not released.
     fn slots(&self) -> usize;
 
-    /// The packet of this position; None before it has arrived. Never of a position that is `slots` or
-    /// more ahead of one that is not released.
+    /// The packet at this position; `None` if it has not arrived. The position must be less than `slots`
+    /// ahead of the oldest position that is not released.
     fn packet(&self, position: u64) -> Option<Received<'_>>;
 
-    /// Gives up the packet of this position; each position once.
+    /// Releases the packet at this position. Each position must be released once.
     fn release(&mut self, position: u64);
 
-    /// What poll(2) says of a packet that has arrived.
+    /// A descriptor that poll(2) reports as readable when a packet has arrived.
     fn socket(&self) -> BorrowedFd<'_>;
 
-    /// Packets that found no room since the last call.
+    /// Number of packets dropped for lack of room since the last call.
     fn dropped(&mut self) -> io::Result<u64>;
 }
 
-/// Where frames leave.
+/// A port for sending.
 pub trait TxPort {
-    /// Hands up to [`BATCH_MAX`] frames to the wire in order, as closely behind one another as the port
-    /// can, and returns how many it took: the first ones. Never waits for more than a millisecond.
+    /// Sends up to [`BATCH_MAX`] frames in order, with the shortest gaps that the port can achieve. Returns
+    /// the number of accepted frames, which are the first ones. Never waits longer than a millisecond.
     fn send(&mut self, frames: &[&[u8]]) -> usize;
 
-    /// The error number (errno) of the last frame that was not taken.
+    /// Error number (errno) of the last rejected frame.
     fn last_error(&self) -> Option<i32> {
         None
     }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batch_limit_is_that_of_experiments() {
+    fn batch_limit_matches_experiment_key() {
         let batch = KEYS.iter().find(|row| row.full_name() == "dut.batch").expect("a key");
         assert_eq!(batch.kind, Kind::Count(1, BATCH_MAX as u64));
     }

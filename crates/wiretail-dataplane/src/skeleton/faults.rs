@@ -1,48 +1,47 @@
-//! Faults that a forwarder commits on purpose, so that the accounting of a measurement can be compared
-//! with what really happened.
+//! Intentional faults of a forwarder, used to validate the packet accounting of a measurement.
 
 use wiretail_schema::random::Random;
 
 use crate::error::{DataplaneError, plan};
 
-/// What happens to a packet.
+/// A fault that affects a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not sent.
+    /// The packet is not sent.
     Drop,
-    /// It is sent twice, the copies one behind the other.
+    /// The packet is sent twice, back to back.
     Duplicate,
-    /// It is sent behind the packet that follows it.
+    /// The packet is sent after its successor.
     Swap,
 }
 
-/// How many faults a [`FaultSchedule`] plants at random.
+/// Frequencies of random faults in a [`FaultSchedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Number of packets in the trial.
     pub packets: u64,
-    /// One packet in so many is dropped; 0: none.
+    /// Drop one in this many packets; 0: none.
     pub drop_every: u64,
-    /// One packet in so many is sent twice; 0: none.
+    /// Duplicate one in this many packets; 0: none.
     pub duplicate_every: u64,
-    /// One packet in so many is sent behind its successor; 0: none.
+    /// Send one in this many packets after its successor; 0: none.
     pub swap_every: u64,
-    /// Seed of the choice.
+    /// Seed of the random choice.
     pub seed: u64,
 }
 
-/// Which of the signed packets, counted from 0 as they arrive, meet which fault.
+/// The faults of a trial. Packets are numbered from 0 in order of arrival; only signed packets count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultSchedule {
     faults: Vec<(u64, Fault)>,
 }
 
 impl FaultSchedule {
-    /// The faults of a list in ascending order of packets.
+    /// Creates a schedule from a list in ascending order of packets.
     ///
     /// # Errors
-    /// Packets that do not ascend; a fault of the packet right behind a swapped one, whose order could
-    /// not be told.
+    /// Returns an error if packets are not in ascending order, or if the successor of a swapped packet has a
+    /// fault, because the resulting order would be ambiguous.
     pub fn from_list(faults: Vec<(u64, Fault)>) -> Result<Self, DataplaneError> {
         for pair in faults.windows(2) {
             let ((first, fault), (second, _)) = (pair[0], pair[1]);
@@ -50,13 +49,17 @@ impl FaultSchedule {
                 return Err(plan("fault schedule", format!("{first}, then {second}"), "ascending packets"));
             }
             if fault == Fault::Swap && second == first + 1 {
-                return Err(plan("fault of a swapped packet's successor", second, "a packet without fault"));
+                return Err(plan(
+                    "fault of a swapped packet's successor",
+                    second,
+                    "a packet without a fault",
+                ));
             }
         }
         Ok(Self { faults })
     }
 
-    /// Faults at random places: each block of `every` packets has one, if the place is free.
+    /// Places faults at random: each block of `every` packets gets one, unless its place is taken.
     pub fn seeded(options: &FaultPlan) -> Self {
         let mut random = Random::new(options.seed);
         let mut faults = Vec::new();
@@ -71,7 +74,7 @@ impl FaultSchedule {
             }
         }
         faults.sort_by_key(|(packet, _)| *packet);
-        // Room for a swap: a fault is at least two packets behind the one before it, and not the last packet.
+        // Leaves room for swaps: faults are at least two packets apart, and the last packet has none.
         let mut free_from = 0;
         faults.retain(|(packet, _)| {
             let free = *packet >= free_from && packet + 1 < options.packets;
@@ -88,7 +91,7 @@ impl FaultSchedule {
         &self.faults
     }
 
-    /// How many of a kind.
+    /// Number of faults of this kind.
     pub fn count(&self, fault: Fault) -> u64 {
         self.faults.iter().filter(|(_, other)| *other == fault).count() as u64
     }
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeded_faults_can_all_be_carried_out() {
+    fn seeded_faults_are_valid() {
         let plan = FaultPlan { packets: 10_000, drop_every: 10, duplicate_every: 25, swap_every: 7, seed: 3 };
         let schedule = FaultSchedule::seeded(&plan);
         assert_eq!(FaultSchedule::from_list(schedule.faults().to_vec()).unwrap(), schedule);
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_cannot_be_distinguished_are_refused() {
+    fn rejects_ambiguous_lists() {
         let refused = |list| FaultSchedule::from_list(list).unwrap_err().to_string();
         assert!(refused(vec![(5, Fault::Drop), (5, Fault::Swap)]).contains("ascending"));
         assert!(refused(vec![(5, Fault::Swap), (6, Fault::Drop)]).contains("successor"));

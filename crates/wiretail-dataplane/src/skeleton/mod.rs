@@ -1,8 +1,7 @@
-//! The skeleton application: a forwarder that does nothing but forward, so that what is measured is the
-//! infrastructure's own share. It busy-polls its rings and sends frames from where they were received.
+//! The skeleton: a forwarder that only forwards, used to measure the delay of the infrastructure itself. It
+//! busy-polls its rings and sends frames without copying them first.
 //!
-//! Known delays can be injected, to calibrate a measurement, or known [`faults`], to
-//! check its accounting.
+//! Known delays can be injected to calibrate a measurement, and known [`faults`] to validate its accounting.
 
 pub mod faults;
 mod path;
@@ -25,70 +24,69 @@ use crate::port::{BATCH_MAX, PortKind, PortSpec, RxPort, TxPort};
 use crate::skeleton::faults::FaultSchedule;
 use crate::skeleton::path::ForwardingPath;
 
-/// Slots of a receiving ring unless asked otherwise: 8,192 packets cover a stall of 80 ms at 100 kpps.
+/// Default number of slots of a receive ring: 8,192 packets cover a stall of 80 ms at 100 kpps.
 pub const RING_SLOTS: usize = 8192;
 
-/// Turns without a packet from one look at the clock to the next: some 100 ns, where a stall has 20,000.
-/// A look at each turn would make a packet wait for the clock more often than not.
+/// Number of iterations without a packet between clock readings: about 100 ns, whereas a stall is much
+/// longer. With a reading in every iteration, most packets would have to wait for the clock.
 const EMPTY_TURNS: u32 = 16;
 
-/// A skeleton that sleeps looks this often whether it is asked something.
+/// Interval at which a sleeping skeleton checks for requests.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Forwarding more packets than this at once may take as long as a stall of itself.
+/// Forwarding more packets than this at once can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
 
-/// A step of work that took longer was interrupted, in ns; no clock takes so long to read.
+/// A work step longer than this, in ns, was interrupted; reading the clock never takes this long.
 const WORK_STEP_NS: u64 = 1_000;
 
-/// When the packets of a batch leave.
+/// When the packets of a batch are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// All together when all have been taken: the first waits for the last.
+    /// All together once the batch is complete: the first packet waits for the last.
     Batch,
-    /// Each at once.
+    /// Each packet immediately.
     Immediate,
 }
 
-/// What a skeleton does while there is no packet.
+/// Behavior of a skeleton while there are no packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// It looks again at once.
+    /// Poll again immediately.
     #[default]
     Spin,
-    /// It sleeps until the kernel wakes it for a packet (poll(2)), so that others can use the core.
+    /// Sleep until the kernel reports a packet (poll(2)), so that other threads can use the core.
     Block,
 }
 
-/// A known delay for calibration: the packet is held back, those behind it pass.
+/// A known delay for calibration. The packet is held back; later packets overtake it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay {
-    /// How long it is held back, in ns.
+    /// Delay in ns.
     pub ns: u64,
-    /// One of so many signed packets, the last of each so many; 1: all of them.
+    /// Delays the last of every `every` signed packets; 1 delays all.
     pub every: u64,
 }
 
-/// How a skeleton forwards.
+/// Settings of a skeleton.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkeletonPlan {
-    /// Most packets that are taken before anything else is looked at, 1 to 64. It never waits for a
-    /// batch to fill.
+    /// Maximum number of packets per batch, 1 to 64. The skeleton never waits for a batch to fill.
     pub batch: usize,
-    /// When the packets of a batch leave; with a delay or faults, each at once.
+    /// When the packets of a batch are sent. With a delay or faults, each packet is sent immediately.
     pub release: Release,
-    /// What it does while there is no packet; with a delay it never sleeps.
+    /// Behavior while there are no packets. With a delay, the skeleton never sleeps.
     pub wait: Wait,
-    /// By what means packets are received and sent.
+    /// The mechanism by which packets are received and sent.
     pub port: PortKind,
-    /// Slots of each receiving ring, 2 KiB each; rounded up to a power of two.
+    /// Number of slots of each receive ring, 2 KiB each; rounded up to a power of two.
     pub ring_slots: usize,
-    /// What each packet costs before it is sent, in ns of the loop's own time, as a network function would compute for
-    /// it: time in which the core is taken away is none. Needs [`Release::Immediate`], neither a delay nor faults.
+    /// Computing time per packet before it is sent, in ns, as in a network function. Time during which the
+    /// core is taken away does not count. Requires [`Release::Immediate`] without delays and faults.
     pub work_ns: u64,
-    /// Holds packets back, on the first way.
+    /// Delay of packets in the first direction.
     pub delay: Option<Delay>,
-    /// Commits faults, on the first way; not together with a delay.
+    /// Faults in the first direction. Cannot be combined with a delay.
     pub faults: FaultSchedule,
 }
 
@@ -107,15 +105,14 @@ impl Default for SkeletonPlan {
     }
 }
 
-/// What a skeleton did; all ways together.
+/// Result of a skeleton, for all directions together.
 #[derive(Debug, Clone, Default)]
 pub struct SkeletonReport {
-    /// What became of the packets.
     pub counts: Counts,
-    /// When its core was taken from it: while it waited, or forwarded up to four packets. Forwarding more
-    /// at once may take as long of itself.
+    /// Times at which the skeleton lost its core while it waited or forwarded up to four packets. Larger
+    /// batches are not checked, because forwarding them can take as long as a stall.
     pub stalls: StallLog,
-    /// How it disturbed itself.
+    /// Interference that the loop caused itself.
     pub interferences: Vec<Injected>,
 }
 
@@ -127,30 +124,30 @@ impl std::ops::Deref for SkeletonReport {
     }
 }
 
-/// What became of packets.
+/// Packet counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets taken from the rings.
     pub received: u64,
-    /// Packets handed to the kernel; copies count.
+    /// Packets passed to the kernel, including duplicates.
     pub sent: u64,
-    /// Packets that found a ring full.
+    /// Packets dropped because a ring was full.
     pub dropped: u64,
-    /// Packets that the kernel did not take for sending.
+    /// Packets that the kernel rejected for sending.
     pub failed: u64,
-    /// Packets longer than a slot, which were not sent: segmentation offload has to be off.
+    /// Packets longer than a slot. They were not sent: segmentation offload must be off.
     pub oversize: u64,
     /// Packets that were held back.
     pub delayed: u64,
-    /// Packets that were dropped on purpose.
+    /// Packets dropped intentionally.
     pub faults_dropped: u64,
-    /// Packets that were sent twice on purpose.
+    /// Packets sent twice intentionally.
     pub faults_duplicated: u64,
-    /// Packets that were sent behind their successor on purpose.
+    /// Packets sent after their successor intentionally.
     pub faults_swapped: u64,
 }
 
-/// A forwarder, ready to run.
+/// A forwarder that is ready to run.
 #[derive(Debug)]
 pub struct Skeleton {
     forwarding_paths: ForwardingPaths,
@@ -160,14 +157,14 @@ pub struct Skeleton {
 }
 
 impl Skeleton {
-    /// Opens the ports of all ways, each from a port to a port; from then on packets are received. Both
-    /// directions of a forwarder are two ways, a chain of several hops is a way a hop. One thread serves
-    /// them in turns; delays and faults are those of the first way.
+    /// Opens the ports of all directions, each from one port to another. Packets are received from then on. A
+    /// bidirectional forwarder has two directions; a chain of several hops has one per hop. One thread serves
+    /// them in turn. Delays and faults apply to the first direction.
     ///
     /// # Errors
-    /// A plan out of range, no such interface, no CAP_NET_RAW, no memory for the rings. With AF_XDP: an
-    /// interface that receives or sends twice, has several receiving queues or another XDP program; no
-    /// CAP_BPF and CAP_NET_ADMIN.
+    /// Returns an error if the plan is out of range, an interface does not exist, CAP_NET_RAW is missing, or
+    /// there is no memory for the rings. With AF_XDP, also if an interface receives or sends in two
+    /// directions, has several receive queues or another XDP program, or without CAP_BPF and CAP_NET_ADMIN.
     pub fn open(
         forwarding_paths: &[(PortSpec<'_>, PortSpec<'_>)],
         plan: SkeletonPlan,
@@ -178,20 +175,20 @@ impl Skeleton {
         Ok(Self { forwarding_paths, xdp_modes, plan, own: None })
     }
 
-    /// What the interfaces can do that packets are received from by AF_XDP, by their names; empty with
-    /// packet sockets.
+    /// Names and XDP modes of the receiving interfaces; empty with packet sockets.
     pub fn xdp_modes(&self) -> &[(String, XdpMode)] {
         &self.xdp_modes
     }
 
-    /// Has the loop disturb itself.
+    /// Adds interference that the loop causes itself.
     #[must_use]
     pub fn interfered(self, own: OwnInterference) -> Self {
         Self { own: Some(own), ..self }
     }
 
-    /// Forwards until `stop` is set, on the calling thread, which busy-waits unless the plan's [`Wait`] says otherwise: put it in its
-    /// [`Placement`](crate::placement::Placement) first. What was received by then still leaves.
+    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits unless the plan's [`Wait`]
+    /// is different: apply its [`Placement`](crate::placement::Placement) first. Packets received before the
+    /// stop are still sent.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.forwarding_paths {
             ForwardingPaths::Packet(forwarding_paths) => {
@@ -214,7 +211,7 @@ fn forward_all<R: RxPort, T: TxPort>(
     let mut stalls = StallLog::default();
     own.iter_mut().for_each(OwnInterference::begin);
     let mut empty_turns = 0;
-    // A packet that is held back is due by the clock, not by an arrival.
+    // A delayed packet is due at a time, not on an arrival, so the loop cannot block.
     let blocks = plan.wait == Wait::Block && plan.delay.is_none();
     while !stop.load(Ordering::Relaxed) {
         let mut taken = 0;
@@ -228,7 +225,7 @@ fn forward_all<R: RxPort, T: TxPort>(
             forwarding_paths.iter_mut().for_each(ForwardingPath::count_dropped);
             counters.answer(&reading(&forwarding_paths));
         }
-        // The clock is read behind a packet: there it delays none but one that is already late.
+        // The clock is read after a packet, where it delays only a packet that is already waiting.
         match taken {
             0 if blocks => {
                 await_packet(&forwarding_paths);
@@ -260,7 +257,8 @@ fn forward_all<R: RxPort, T: TxPort>(
     SkeletonReport { counts, stalls, interferences }
 }
 
-/// Keeps the core busy for so much time of the loop's own. An interruption lengthens it, as it would a computation.
+/// Keeps the core busy for this much computing time. An interruption prolongs it, as it would prolong a
+/// computation.
 fn work(ns: u64, stalls: &mut StallLog, own: &mut Option<OwnInterference>) {
     let (mut last, mut done) = (monotonic_ns(), 0);
     stalls.tick(last);
@@ -275,13 +273,13 @@ fn work(ns: u64, stalls: &mut StallLog, own: &mut Option<OwnInterference>) {
     }
 }
 
-/// Sleeps until a packet has arrived on any of the ways, or it is time to look at everything else.
+/// Sleeps until a packet has arrived in any direction, or until requests must be checked.
 fn await_packet<R: RxPort, T: TxPort>(forwarding_paths: &[ForwardingPath<R, T>]) {
     let mut sockets: Vec<_> = forwarding_paths
         .iter()
         .map(|forwarding_path| PollFd::from_borrowed_fd(forwarding_path.socket(), PollFlags::IN))
         .collect();
-    // A failure, as by a signal, is as good as a packet: the ways are looked at again.
+    // Failures, such as interruption by a signal, are treated like a packet: all directions are polled again.
     let _ = poll(&mut sockets, Some(&LOOK_EVERY));
 }
 
@@ -303,27 +301,30 @@ fn check(
     options: &SkeletonPlan,
 ) -> Result<(), DataplaneError> {
     if forwarding_paths.is_empty() {
-        return Err(plan("number of ways", 0, "at least one, from a port to a port"));
+        return Err(plan("number of directions", 0, "at least one, from a port to a port"));
     }
     if !(1..=BATCH_MAX).contains(&options.batch) {
         return Err(plan("batch", options.batch, "1 to 64 packets"));
     }
     if !(BATCH_MAX..=1 << 20).contains(&options.ring_slots) {
-        return Err(plan("slots of a receiving ring", options.ring_slots, "64 to 1,048,576"));
+        return Err(plan("slots of a receive ring", options.ring_slots, "64 to 1,048,576"));
     }
     if options.delay.is_some_and(|delay| delay.every == 0) {
-        return Err(plan("one packet in so many to delay", 0, "at least 1, which delays all"));
+        return Err(plan("delay interval in packets", 0, "at least 1, which delays all packets"));
     }
     let sends_at_once = options.release == Release::Immediate
         && options.delay.is_none()
         && options.faults.faults().is_empty();
     if options.work_ns > 0 && !sends_at_once {
-        let expected =
-            "neither delays nor faults nor release by batches: each packet is sent when its work is done";
+        let expected = "no delays, faults or batch release: each packet is sent when its work is done";
         return Err(plan("forwarder", "with work for each packet", expected));
     }
     if options.delay.is_some() && !options.faults.faults().is_empty() {
-        return Err(plan("forwarder", "with delays and faults", "either of them: their orders would mix"));
+        return Err(plan(
+            "forwarder",
+            "with delays and faults",
+            "either delays or faults: the resulting order would be ambiguous",
+        ));
     }
     Ok(())
 }
@@ -351,10 +352,10 @@ mod tests {
     const FORWARDING_PATH: (PortSpec<'_>, PortSpec<'_>) = (PORT, PORT);
 
     #[test]
-    fn plans_out_of_range_are_refused_by_name() {
+    fn rejects_plans_out_of_range() {
         let refused = |plan: SkeletonPlan| check(&[FORWARDING_PATH], &plan).unwrap_err().to_string();
         assert!(refused(SkeletonPlan { batch: 65, ..Default::default() }).contains("batch is 65"));
-        assert!(check(&[], &SkeletonPlan::default()).unwrap_err().to_string().contains("ways is 0"));
+        assert!(check(&[], &SkeletonPlan::default()).unwrap_err().to_string().contains("directions is 0"));
         assert!(refused(SkeletonPlan { ring_slots: 1, ..Default::default() }).contains("slots"));
         let never = Some(Delay { ns: 1, every: 0 });
         assert!(refused(SkeletonPlan { delay: never, ..Default::default() }).contains("at least 1"));

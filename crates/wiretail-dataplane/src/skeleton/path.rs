@@ -1,4 +1,4 @@
-//! One way through the forwarder: from a receiving port to a sending one.
+//! One direction of the forwarder: from a receiving port to a sending port.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -9,12 +9,13 @@ use crate::generator::frame::is_signed;
 use crate::port::{BATCH_MAX, RxPort, TxPort};
 use crate::skeleton::faults::{Fault, FaultSchedule};
 
-/// A packet that is due within this time leaves before any new one is taken, in ns: more than sending
-/// one takes. Else, where the delay is a multiple of the gap between packets, each delayed packet would
-/// wait for one that arrives at the same time, and the delay would not be the known one.
+/// If a held packet is due within this time, no new packet is taken before it is sent; in ns, longer than
+/// sending a packet takes. Otherwise, if the delay is a multiple of the gap between packets, each delayed
+/// packet would wait for a packet that arrives at the same time, and its delay would not be the configured
+/// one.
 const DUE_SOON_NS: u64 = 3_000;
 
-/// One way through the forwarder.
+/// One direction of the forwarder.
 #[derive(Debug)]
 pub(super) struct ForwardingPath<R, T> {
     rx: R,
@@ -22,20 +23,20 @@ pub(super) struct ForwardingPath<R, T> {
     /// Position of the next packet in the ring.
     next: u64,
     delay: Option<Delay>,
-    /// Held back: when they are due, and their positions; in order of both.
+    /// Due times and positions of held packets, in ascending order of both.
     held: VecDeque<(u64, u64)>,
     faults: FaultSchedule,
     /// Index of the next fault.
     fault: usize,
-    /// Signed packets so far: what faults and delays count.
+    /// Number of signed packets, to which faults and delays refer.
     signed: u64,
-    /// Position of a packet that waits for its successor.
+    /// Position of a packet that is to be sent after its successor.
     swapped: Option<u64>,
     pub(super) report: Counts,
 }
 
 impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
-    /// A way without delays and faults.
+    /// Creates a direction without delays and faults.
     pub(super) fn new(rx: R, tx: T) -> Self {
         Self {
             held: VecDeque::with_capacity(rx.slots()),
@@ -51,17 +52,17 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         }
     }
 
-    /// What can be waited on for a packet.
+    /// The descriptor to wait on for packets.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.rx.socket()
     }
 
-    /// Has it hold packets back or commit faults.
+    /// Sets the delays or faults.
     pub(super) fn interfere(&mut self, delay: Option<Delay>, faults: FaultSchedule) {
         (self.delay, self.faults) = (delay, faults);
     }
 
-    /// Forwards what is there, up to `batch` packets, as the plan wants it; returns how many there were.
+    /// Forwards up to `batch` available packets according to the plan; returns their number.
     #[inline]
     pub(super) fn forward(&mut self, batch: usize, release: Release) -> usize {
         if self.delay.is_some() || !self.faults.faults().is_empty() {
@@ -73,7 +74,7 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         }
     }
 
-    /// Forwards up to `batch` packets, each as soon as `work` is done for it; returns how many there were.
+    /// Forwards up to `batch` packets, each as soon as its `work` is done; returns their number.
     #[inline]
     pub(super) fn forward_each(&mut self, batch: usize, mut work: impl FnMut()) -> usize {
         let mut taken = 0;
@@ -95,10 +96,10 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         taken
     }
 
-    /// Takes up to `batch` packets and forwards them together; returns how many there were.
+    /// Takes up to `batch` packets and forwards them together; returns their number.
     #[inline]
     fn forward_batch(&mut self, batch: usize) -> usize {
-        // Nearly every look finds nothing: that must not cost the array below.
+        // Most polls find no packet and should not initialize the array below.
         if self.rx.packet(self.next).is_none() {
             return 0;
         }
@@ -124,8 +125,8 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         taken
     }
 
-    /// Forwards up to `batch` packets with delays or faults; returns how many there were, those sent
-    /// after their delay included.
+    /// Forwards up to `batch` packets with delays or faults. Returns the number of packets, including those
+    /// sent after their delay.
     fn forward_planned(&mut self, batch: usize) -> usize {
         let mut taken = 0;
         if !self.held.is_empty() {
@@ -144,7 +145,7 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         taken
     }
 
-    /// Sends what was held back long enough; returns how many there were.
+    /// Sends all held packets that are due; returns their number.
     #[inline]
     fn send_due(&mut self, now: u64) -> usize {
         let mut sent = 0;
@@ -159,17 +160,18 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         sent
     }
 
-    /// Whether to wait for a held packet. Not where all are held: new ones would wait behind each.
+    /// Whether to wait for a held packet. Not if all packets are delayed, because new packets would have to
+    /// wait for each of them.
     #[inline]
     fn is_due_soon(&self, now: u64) -> bool {
         let one_of_many = self.delay.is_some_and(|delay| delay.every > 1);
         one_of_many && self.held.front().is_some_and(|(due, _)| *due < now + DUE_SOON_NS)
     }
 
-    /// Takes the next packet; false if there is none.
+    /// Takes the next packet; returns false if there is none.
     fn step(&mut self) -> bool {
         let oldest = self.swapped.or_else(|| self.held.front().map(|(_, position)| *position));
-        // The ring has come round to a packet that is still held: there is nothing new.
+        // The ring has wrapped around to a packet that is still held, so there is no new packet.
         if oldest.is_some_and(|oldest| self.next - oldest >= self.rx.slots() as u64) {
             return false;
         }
@@ -234,7 +236,7 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         self.report.failed += 1 - sent;
     }
 
-    /// Empties the ring once, sends what is held, and asks what was dropped.
+    /// Empties the ring once, sends all held packets, and reads the drop counter.
     pub(super) fn finish(&mut self) {
         let mut left = self.rx.slots();
         while left > 0 && (self.step() || !self.held.is_empty()) {
@@ -248,7 +250,7 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         self.count_dropped();
     }
 
-    /// Asks the receiving port what it dropped since the last time.
+    /// Adds the packets that the receiving port dropped since the last call.
     pub(super) fn count_dropped(&mut self) {
         self.report.dropped += self.rx.dropped().unwrap_or(0);
     }

@@ -1,5 +1,5 @@
-//! The ports of a forwarder's ways. Ways of one kind of port are of one type: the loops know it, and
-//! nothing is looked up a packet.
+//! The ports of a forwarder's directions. All directions have the same type of port, so that the loops need
+//! no dynamic dispatch per packet.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -14,18 +14,18 @@ use crate::skeleton::faults::FaultSchedule;
 use crate::skeleton::path::ForwardingPath;
 use crate::sys::rx_ring::RxRing;
 
-/// All ways of a forwarder.
+/// All directions of a forwarder.
 #[derive(Debug)]
 pub(super) enum ForwardingPaths {
     Packet(Vec<ForwardingPath<RxRing, PacketTx>>),
     Xdp(Vec<ForwardingPath<XdpRx, XdpTx>>),
 }
 
-/// A way by its ports.
+/// A direction, given by its ports.
 type Spec<'a> = (PortSpec<'a>, PortSpec<'a>);
 
 impl ForwardingPaths {
-    /// Opens all ports; with AF_XDP, the modes of the receiving ones as well.
+    /// Opens all ports. With AF_XDP, also returns the modes of the receiving ports.
     pub(super) fn open(
         specs: &[Spec<'_>],
         plan: &SkeletonPlan,
@@ -49,7 +49,7 @@ impl ForwardingPaths {
         }
     }
 
-    /// Has the first way hold packets back or commit faults.
+    /// Sets the delays or faults of the first direction.
     pub(super) fn interfere_first(&mut self, delay: Option<Delay>, faults: FaultSchedule) {
         match self {
             Self::Packet(forwarding_paths) => forwarding_paths[0].interfere(delay, faults),
@@ -63,16 +63,16 @@ fn open_packet(
     tx: TxPlan,
     slots: usize,
 ) -> Result<Vec<ForwardingPath<RxRing, PacketTx>>, DataplaneError> {
-    // First what is sent on, then what makes packets arrive.
+    // Open the sending ports first: opening a receiving port makes packets arrive.
     let senders =
         specs.iter().map(|(_, to)| PacketTx::open(to, tx)).collect::<Result<Vec<_>, DataplaneError>>()?;
     let forwarding_paths = specs.iter().zip(senders);
     forwarding_paths.map(|((from, _), tx)| Ok(ForwardingPath::new(open_rx(from, slots)?, tx))).collect()
 }
 
-/// An interface of AF_XDP ways. Its queue has one socket, whose halves may belong to different ways.
+/// An AF_XDP interface. Its queue has one socket; the halves can belong to different directions.
 struct XdpPort<'a> {
-    /// Which namespace, by its inode, and which interface in it.
+    /// Inode of the namespace, and name of the interface.
     key: (u64, &'a str),
     spec: PortSpec<'a>,
     halves: Halves,
@@ -98,16 +98,15 @@ fn open_xdp(specs: &[Spec<'_>], slots: usize) -> Result<Vec<(XdpRx, XdpTx)>, Dat
 }
 
 fn twice(does: &str, port: &PortSpec<'_>) -> DataplaneError {
-    let what = format!("number of AF_XDP ways for which {} {does}", port.interface);
+    let what = format!("number of AF_XDP directions in which {} {does}", port.interface);
     plan(what, 2, "1: a queue of an interface has one AF_XDP socket")
 }
 
-/// The port's index among those that were met so far.
+/// Index of the port in `ports`, to which it is added if it is new.
 fn place_of<'a>(spec: &PortSpec<'a>, ports: &mut Vec<XdpPort<'a>>) -> Result<usize, DataplaneError> {
-    let next = "is /proc mounted?";
+    let next = "check that /proc is mounted";
     let namespace = namespace_of(spec);
-    let namespace =
-        namespace.map_err(port_error(spec.interface, "looking at the network namespace", next))?;
+    let namespace = namespace.map_err(port_error(spec.interface, "reading the network namespace", next))?;
     let key = (namespace.ino(), spec.interface);
     Ok(ports.iter().position(|port| port.key == key).unwrap_or_else(|| {
         ports.push(XdpPort { key, spec: *spec, halves: Halves::default() });

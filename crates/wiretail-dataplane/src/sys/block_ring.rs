@@ -1,5 +1,5 @@
-//! A receiving ring of TPACKET_V3: the kernel fills blocks with packets one behind the other, 152 bytes
-//! for the first 70 of a frame. Large enough, it holds a trial without anyone reading.
+//! A TPACKET_V3 receive ring. The kernel fills blocks with consecutive packets, 152 bytes for the first 70 of
+//! a frame. A large ring holds a whole trial without being read.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -10,48 +10,48 @@ use super::socket::{PacketSocket, SocketCounts};
 /// Length of a block in bytes.
 pub(crate) const BLOCK_LEN: usize = 128 * 1024;
 
-/// Where a block's status stands (tpacket_block_desc.hdr.bh1.block_status).
+/// Offset of a block's status (tpacket_block_desc.hdr.bh1.block_status).
 const STATUS_AT: usize = 8;
 
-/// What of a block is the kernel's header before the part that may be looked at.
+/// Length of the block header up to and including the status word, which is never part of a slice.
 const HEADER_LEN: usize = STATUS_AT + 4;
 
-/// The kernel's tpacket3_hdr, aligned, and what it leaves free before a frame.
+/// The kernel's aligned tpacket3_hdr, and the gap before the frame.
 const PACKET_OVERHEAD: usize = 82;
 
 /// A packet of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timestamped<'a> {
-    /// By the clock that the status tells, in ns.
+    /// Timestamp in ns; the status determines the clock.
     pub(crate) ts_ns: i64,
     /// Length on the wire without frame check sequence, in bytes.
     pub(crate) wire_len: u32,
-    /// TP_STATUS_ flags: among them, who made the stamp.
+    /// TP_STATUS_ flags, including the source of the timestamp.
     pub(crate) status: u32,
-    /// As much as was captured.
+    /// The captured part of the frame.
     pub(crate) frame: &'a [u8],
 }
 
-/// The ring and the socket that it belongs to.
+/// The ring and its socket.
 #[derive(Debug)]
 pub(crate) struct BlockRing {
-    // Dropped before the socket.
+    // Must be dropped before the socket.
     memory: Mapping,
     socket: PacketSocket,
     blocks: usize,
     next: usize,
 }
 
-/// Packets that fit in a block when `snaplen` bytes of each are kept.
+/// Number of packets per block with `snaplen` captured bytes each.
 pub(crate) fn packets_a_block(snaplen: usize) -> usize {
     (BLOCK_LEN - 48) / (PACKET_OVERHEAD + snaplen).next_multiple_of(8)
 }
 
 impl BlockRing {
-    /// Gives the socket a ring of `blocks` blocks; those that are not full are handed over after
+    /// Adds a ring of `blocks` blocks to the socket. Blocks that are not full are passed on after
     /// `timeout_ms`. Reception starts with [`BlockRing::start`].
     pub(crate) fn new(socket: PacketSocket, blocks: usize, timeout_ms: u32) -> io::Result<Self> {
-        // The frame size has no meaning here but the kernel's: blocks * frames must fit.
+        // The frame size has no effect, but the kernel checks that the frames fit into the blocks.
         let frame_len = 2048;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_LEN as u32,
@@ -68,20 +68,20 @@ impl BlockRing {
         Ok(Self { memory, socket, blocks, next: 0 })
     }
 
-    /// From now on packets are recorded.
+    /// Starts recording.
     pub(crate) fn start(&self) -> io::Result<()> {
         self.socket.bind(true)
     }
 
-    /// Hands the packets of the next block to `sink`, gives the block back, and returns how many there
-    /// were; None where the kernel still fills it.
+    /// Passes the packets of the next block to `sink`, releases the block, and returns the number of packets.
+    /// `None` if the kernel is still filling the block.
     pub(crate) fn read_block(&mut self, sink: &mut impl FnMut(Timestamped<'_>)) -> Option<u64> {
         let at = self.next * BLOCK_LEN;
         if self.memory.word(at + STATUS_AT).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: a block with this status belongs to this process until the store below; the status word
-        // is not part of the slice.
+        // SAFETY: a block with this status belongs to this process until the store below. The status word is
+        // not part of the slice.
         let block = unsafe { self.memory.bytes(at + HEADER_LEN, BLOCK_LEN - HEADER_LEN) };
         let packets = read_packets(block, sink);
         self.memory.word(at + STATUS_AT).store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -89,24 +89,25 @@ impl BlockRing {
         Some(packets)
     }
 
-    /// Replaces the socket's filter.
+    /// Replaces the filter of the socket.
     pub(crate) fn attach_filter(&self, program: &mut [libc::sock_filter]) -> io::Result<()> {
         self.socket.attach_filter(program)
     }
 
-    /// What the kernel counted since the last call.
+    /// Kernel counters since the last call.
     pub(crate) fn statistics(&self) -> io::Result<SocketCounts> {
         self.socket.statistics()
     }
 }
 
-/// Reads a block from behind its status word on.
+/// Parses a block that starts after its status word.
 fn read_packets(block: &[u8], sink: &mut impl FnMut(Timestamped<'_>)) -> u64 {
     let word = |at: usize| u32::from_ne_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
     let packets = word(0);
     let mut at = word(4) as usize - HEADER_LEN;
     for _ in 0..packets {
-        // tpacket3_hdr: offset of the next, seconds, nanoseconds, captured, wire length, status, start.
+        // tpacket3_hdr: offset of the next packet, seconds, nanoseconds, captured length, wire length,
+        // status, offset of the frame.
         let frame_at = at + usize::from(u16::from_ne_bytes([block[at + 24], block[at + 25]]));
         sink(Timestamped {
             ts_ns: i64::from(word(at + 4)) * 1_000_000_000 + i64::from(word(at + 8)),

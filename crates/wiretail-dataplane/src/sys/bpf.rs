@@ -1,6 +1,5 @@
-//! What is asked of bpf(2): maps, programs, and links that attach them (numbers and layouts:
-//! include/uapi/linux/bpf.h and if_link.h of the kernel). The programs themselves are in
-//! [`super::bpf_code`].
+//! The bpf(2) system call: maps, programs, and links that attach programs. Numbers and layouts are from
+//! include/uapi/linux/bpf.h and if_link.h of the kernel. The programs are built with [`super::bpf_code`].
 
 use std::ffi::CStr;
 use std::io;
@@ -25,19 +24,19 @@ const PROG_TYPE_XDP: u32 = 6;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const ATTACH_TYPE_XDP: u32 = 37;
 
-/// More processors than a kernel can be built for (CONFIG_NR_CPUS is 8192 at most).
+/// Upper bound on the number of CPUs of a kernel (CONFIG_NR_CPUS is 8192 at most).
 const CPUS_MAX: usize = 8192;
 
 /// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attach {
-    /// By the driver, before a packet has a socket buffer (XDP_FLAGS_DRV_MODE).
+    /// In the driver, before a packet has a socket buffer (XDP_FLAGS_DRV_MODE).
     Native,
-    /// By the stack, on a socket buffer (XDP_FLAGS_SKB_MODE).
+    /// In the network stack, on a socket buffer (XDP_FLAGS_SKB_MODE).
     Generic,
 }
 
-/// Parts of union bpf_attr, as far as they are used; the kernel takes what follows for zeros.
+/// The used parts of union bpf_attr. The kernel treats missing bytes as zeros.
 #[repr(C)]
 struct MapCreate {
     map_type: u32,
@@ -93,20 +92,25 @@ struct LinkCreate {
     flags: u32,
 }
 
+/// Calls bpf(2).
+///
 /// # Safety
-/// The caller's SAFETY reason: `T` is the layout that the command wants, and its pointers are to live memory of
-/// the lengths given.
+/// `T` must have the layout that the command expects, and its pointers must refer to live memory of the given
+/// lengths.
 unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<i32> {
     let (pointer, len) = (&raw const *attributes, size_of_val(attributes) as u32);
-    // SAFETY: the attributes live through the call, which reads `len` bytes of them; the rest says the caller.
+    // SAFETY: the attributes live through the call, which reads `len` bytes of them; the caller guarantees
+    // the rest.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
+/// Calls bpf(2) and takes ownership of the returned descriptor.
+///
 /// # Safety
-/// The caller's SAFETY reason: as for [`bpf`]; and the command returns a new descriptor.
+/// Same as for [`bpf`]. In addition, the command must return a new descriptor.
 unsafe fn bpf_fd<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: both are what the caller says; a descriptor that was just made has no other owner.
+    // SAFETY: the caller guarantees both conditions; a new descriptor has no other owner.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attributes)?)) }
 }
 
@@ -117,11 +121,11 @@ struct Map(OwnedFd);
 impl Map {
     fn new(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<Self> {
         let attributes = MapCreate { map_type, key_size: 4, value_size, max_entries };
-        // SAFETY: this command takes these attributes, has no pointers, and returns a new descriptor.
+        // SAFETY: the command takes these attributes, has no pointers, and returns a new descriptor.
         unsafe { bpf_fd(MAP_CREATE, &attributes) }.map(Self)
     }
 
-    /// Of a map whose values are four bytes.
+    /// Only for maps with values of four bytes.
     fn insert(&self, key: u32, value: u32) -> io::Result<()> {
         let attributes = MapElement {
             map_fd: self.0.as_raw_fd() as u32,
@@ -130,7 +134,7 @@ impl Map {
             value: (&raw const value) as u64,
             flags: 0,
         };
-        // SAFETY: key and value are live and four bytes long, as the map was made for.
+        // SAFETY: key and value are live and four bytes long, as the map requires.
         unsafe { bpf(MAP_UPDATE_ELEM, &attributes) }.map(drop)
     }
 }
@@ -140,17 +144,17 @@ impl Map {
 pub(crate) struct SocketMap(Map);
 
 impl SocketMap {
-    /// A map for the queues below `queues`.
+    /// Creates a map for queues below `queues`.
     pub(crate) fn new(queues: u32) -> io::Result<Self> {
         Map::new(MAP_TYPE_XSKMAP, 4, queues).map(Self)
     }
 
-    /// From now on the packets of this queue go to the socket. The entry vanishes with the socket.
+    /// Redirects the packets of this queue to the socket. Closing the socket removes the entry.
     pub(crate) fn insert(&self, queue: u32, socket: impl AsFd) -> io::Result<()> {
         self.0.insert(queue, socket.as_fd().as_raw_fd() as u32)
     }
 
-    /// For programs that use it.
+    /// Descriptor for use in programs.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.0.as_raw_fd()
     }
@@ -161,44 +165,44 @@ impl SocketMap {
 pub(crate) struct DeviceMap(Map);
 
 impl DeviceMap {
-    /// A map with so many places.
+    /// Creates a map with this many entries.
     pub(crate) fn new(places: u32) -> io::Result<Self> {
         Map::new(MAP_TYPE_DEVMAP, 4, places).map(Self)
     }
 
-    /// Puts an interface of the calling thread's namespace there. The entry vanishes with the interface.
+    /// Adds an interface of the calling thread's namespace. Removing the interface removes the entry.
     pub(crate) fn insert(&self, place: u32, interface: u32) -> io::Result<()> {
         self.0.insert(place, interface)
     }
 
-    /// The kernel's number of the map, by which tracepoints name it.
+    /// The kernel's ID of the map, which tracepoints report.
     pub(crate) fn id(&self) -> io::Result<u32> {
-        // The start of struct bpf_map_info: type and number.
+        // The first two fields of struct bpf_map_info: type and ID.
         let mut info = [0_u32; 2];
         let len = size_of_val(&info) as u32;
         let attributes = InfoByFd { fd: self.fd() as u32, len, info: (&raw mut info) as u64 };
-        // SAFETY: room for `len` bytes of integers, of which the kernel fills no more.
+        // SAFETY: the buffer holds `len` bytes of integers, and the kernel writes at most that many.
         unsafe { bpf(OBJ_GET_INFO_BY_FD, &attributes) }?;
         Ok(info[1])
     }
 
-    /// For programs that use it.
+    /// Descriptor for use in programs.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.0.as_raw_fd()
     }
 }
 
-/// Counters, each once a processor: programs add without locks.
+/// Per-CPU counters, which programs increment without locks.
 #[derive(Debug)]
 pub(crate) struct CounterMap(Map);
 
 impl CounterMap {
-    /// So many counters, all 0.
+    /// Creates this many counters, all 0.
     pub(crate) fn new(counters: u32) -> io::Result<Self> {
         Map::new(MAP_TYPE_PERCPU_ARRAY, 8, counters).map(Self)
     }
 
-    /// The sum over all processors.
+    /// Sum over all CPUs.
     pub(crate) fn sum(&self, counter: u32) -> io::Result<u64> {
         let mut values = vec![0_u64; CPUS_MAX];
         let attributes = MapElement {
@@ -208,29 +212,29 @@ impl CounterMap {
             value: values.as_mut_ptr() as u64,
             flags: 0,
         };
-        // SAFETY: the key is live and four bytes long; the kernel writes eight bytes for each processor that
-        // it may have, of which there are no more than values.
+        // SAFETY: the key is live and four bytes long. The kernel writes eight bytes per possible CPU, and
+        // `values` has room for all of them.
         unsafe { bpf(MAP_LOOKUP_ELEM, &attributes) }?;
         Ok(values.iter().sum())
     }
 
-    /// For programs that use it.
+    /// Descriptor for use in programs.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.0.as_raw_fd()
     }
 }
 
-/// Numbers that programs leave for each other, the same for all processors.
+/// Numbers that programs share with each other, global to all CPUs.
 #[derive(Debug)]
 pub(crate) struct NumberMap(Map);
 
 impl NumberMap {
-    /// So many numbers of 64 bits, all 0.
+    /// Creates this many 64-bit numbers, all 0.
     pub(crate) fn new(numbers: u32) -> io::Result<Self> {
         Map::new(MAP_TYPE_ARRAY, 8, numbers).map(Self)
     }
 
-    /// One of them.
+    /// Reads a number.
     pub(crate) fn get(&self, place: u32) -> io::Result<u64> {
         let mut value = 0_u64;
         let attributes = MapElement {
@@ -240,12 +244,12 @@ impl NumberMap {
             value: (&raw mut value) as u64,
             flags: 0,
         };
-        // SAFETY: the key is live and four bytes long, and there is room for a value, which is eight.
+        // SAFETY: the key is live and four bytes long, and `value` has eight bytes.
         unsafe { bpf(MAP_LOOKUP_ELEM, &attributes) }?;
         Ok(value)
     }
 
-    /// For programs that use it.
+    /// Descriptor for use in programs.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.0.as_raw_fd()
     }
@@ -282,12 +286,13 @@ fn load(prog_type: u32, expected_attach_type: u32, code: &Code, name: &CStr) -> 
         ifindex: 0,
         expected_attach_type,
     };
-    // SAFETY: instructions and license are live, of the count given and ended by a zero; a new descriptor.
+    // SAFETY: instructions and license are live, have the given count, and the license is NUL-terminated; the
+    // command returns a new descriptor.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
 
-/// Attaches the program to an interface of the calling thread's namespace, until the descriptor is
-/// closed: the end of the process, however it comes, detaches it.
+/// Attaches the program to an interface of the calling thread's namespace until the descriptor is closed. The
+/// kernel detaches it when the process exits, even after SIGKILL.
 pub(crate) fn attach(program: &OwnedFd, interface: u32, how: Attach) -> io::Result<OwnedFd> {
     let flags = match how {
         Attach::Generic => 1 << 1,
@@ -295,14 +300,14 @@ pub(crate) fn attach(program: &OwnedFd, interface: u32, how: Attach) -> io::Resu
     };
     let prog_fd = program.as_raw_fd() as u32;
     let attributes = LinkCreate { prog_fd, ifindex: interface, attach_type: ATTACH_TYPE_XDP, flags };
-    // SAFETY: this command takes these attributes, has no pointers, and returns a new descriptor.
+    // SAFETY: the command takes these attributes, has no pointers, and returns a new descriptor.
     unsafe { bpf_fd(LINK_CREATE, &attributes) }
 }
 
-/// Has the kernel run the program at each of its events of this name, until the descriptor is closed.
+/// Runs the program at each event of this tracepoint until the descriptor is closed.
 pub(crate) fn attach_to_tracepoint(program: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     let prog_fd = program.as_raw_fd() as u32;
     let attributes = RawTracepointOpen { name: name.as_ptr() as u64, prog_fd, padding: 0 };
-    // SAFETY: the name is live and ends with a zero; a new descriptor.
+    // SAFETY: the name is live and NUL-terminated; the command returns a new descriptor.
     unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attributes) }
 }

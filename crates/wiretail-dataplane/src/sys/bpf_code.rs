@@ -1,32 +1,32 @@
-//! BPF programs, instruction by instruction (RFC 9669): there are few and short ones, for which a compiler and
-//! its library would be the larger part.
+//! An assembler for BPF programs (RFC 9669). The few short programs do not justify a dependency on a compiler
+//! and its library.
 
 use std::os::fd::RawFd;
 
-/// A register: 0 returns values, 1 to 5 pass arguments and don't survive a call, 6 to 9 survive it, 10 is the end
-/// of the stack.
+/// A register: 0 holds return values, 1 to 5 pass arguments and are clobbered by calls, 6 to 9 are preserved,
+/// 10 is the frame pointer.
 pub(crate) type Register = u64;
 
-/// Helper functions of the kernel (enum bpf_func_id).
+/// Kernel helper functions (enum bpf_func_id).
 pub(crate) const FUNC_MAP_LOOKUP_ELEM: u32 = 1;
-/// Sends the packet where an entry of a map says.
+/// Redirects the packet to an entry of a map.
 pub(crate) const FUNC_REDIRECT_MAP: u32 = 51;
 
-/// What an XDP program returns for packets that go no further (enum xdp_action).
+/// Return value of an XDP program for packets to drop (enum xdp_action).
 pub(crate) const XDP_DROP: u32 = 1;
-/// What it returns for packets that go on into the stack.
+/// Return value of an XDP program for packets that continue into the network stack.
 pub(crate) const XDP_PASS: u32 = 2;
 
 /// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     instructions: Vec<u64>,
-    /// Jumps whose target is not known yet.
+    /// Indices of jumps with an unresolved target.
     open: Vec<usize>,
 }
 
 impl Code {
-    /// What bpf(2) takes.
+    /// The instructions for bpf(2).
     pub(crate) fn instructions(&self) -> &[u64] {
         &self.instructions
     }
@@ -72,12 +72,13 @@ impl Code {
         self.push(0x18, to, pseudo_map_fd, 0, map as u32).push(0, 0, 0, 0, 0)
     }
 
-    /// Calls a helper of the kernel.
+    /// Calls a kernel helper.
     pub(crate) fn call(&mut self, function: u32) -> &mut Self {
         self.push(0x85, 0, 0, 0, function)
     }
 
-    /// `r0 = &map[key]`, or zero where there is none; the key is on the stack's last four bytes from here on.
+    /// `r0 = &map[key]`, or zero if there is no such entry. Overwrites the first four bytes of the stack with
+    /// the key.
     pub(crate) fn look_up(&mut self, map: RawFd, key: Key) -> &mut Self {
         match key {
             Key::Number(number) => self.push(0x62, 10, 0, -4, number),
@@ -86,22 +87,22 @@ impl Code {
         self.map(1, map).copy(2, 10).add(2, -4).call(FUNC_MAP_LOOKUP_ELEM)
     }
 
-    /// Goes on at the next [`Code::here`] if the register is `value`.
+    /// Jumps to the next [`Code::here`] if the register equals `value`.
     pub(crate) fn skip_if(&mut self, register: Register, value: u32) -> &mut Self {
         self.jump(0x15, register, 0, value)
     }
 
-    /// Goes on at the next [`Code::here`] if the register is not `value`.
+    /// Jumps to the next [`Code::here`] if the register does not equal `value`.
     pub(crate) fn skip_unless(&mut self, register: Register, value: u32) -> &mut Self {
         self.jump(0x55, register, 0, value)
     }
 
-    /// Goes on at the next [`Code::here`] if the registers differ.
+    /// Jumps to the next [`Code::here`] if the registers differ.
     pub(crate) fn skip_unless_same(&mut self, one: Register, other: Register) -> &mut Self {
         self.jump(0x5d, one, other, 0)
     }
 
-    /// Where all jumps since the last one go.
+    /// The target of all jumps since the last call.
     pub(crate) fn here(&mut self) -> &mut Self {
         let target = self.instructions.len();
         for at in std::mem::take(&mut self.open) {
@@ -122,9 +123,10 @@ impl Code {
         self.push(code, to, from, 0, value)
     }
 
-    /// One instruction (struct bpf_insn): code, registers, offset, immediate value.
+    /// Appends an instruction (struct bpf_insn): code, registers, offset, immediate value.
     fn push(&mut self, code: u8, to: Register, from: Register, offset: i16, value: u32) -> &mut Self {
-        // As a 64-bit integer in the order of this machine, whose bit fields follow the same order.
+        // Encoded as a 64-bit integer in native byte order, which also determines the order of the bit
+        // fields.
         let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
         let [low, high] = offset.to_ne_bytes();
         let [a, b, c, d] = value.to_ne_bytes();
@@ -136,9 +138,9 @@ impl Code {
 /// The key of [`Code::look_up`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Key {
-    /// Known when the program is made.
+    /// A constant.
     Number(u32),
-    /// What the register says when it runs.
+    /// The value of a register at run time.
     Register(Register),
 }
 
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_go_to_the_next_mark() {
+    fn jumps_target_next_here() {
         let mut code = Code::default();
         code.skip_if(0, 0).set(1, 2).skip_unless_same(1, 2).here().set(0, 0).exit();
         let offset = |at: usize| {

@@ -1,11 +1,11 @@
-//! The only place with `unsafe`: system calls without a safe wrapper, and memory that the kernel
-//! shares with this process. Each block says why it holds.
+//! All `unsafe` code of this crate: system calls without a safe wrapper, and memory shared with the kernel.
+//! Each block has a justification.
 //!
-//! - [`socket`]: packet sockets and their options; [`xsk_socket`]: those of AF_XDP; [`bpf`]: loading and
-//!   attaching programs and their maps; [`bpf_code`]: writing programs;
-//! - [`mapping`]: a ring's memory; [`tx_ring`], [`rx_ring`], [`block_ring`] of packet sockets, [`xsk_ring`],
-//!   [`xsk_rx`], [`xsk_tx`] of AF_XDP: who owns which part of it when;
-//! - [`pages`]: memory that is not there yet; [`thread`]: real-time priority.
+//! - [`socket`]: packet sockets and their options; [`xsk_socket`]: AF_XDP sockets;
+//! - [`bpf`]: loading and attaching programs and their maps; [`bpf_code`]: assembling programs;
+//! - [`mapping`]: the memory of rings; [`tx_ring`], [`rx_ring`], [`block_ring`]: rings of packet sockets;
+//!   [`xsk_ring`], [`xsk_rx`], [`xsk_tx`]: rings of AF_XDP;
+//! - [`pages`]: memory that is not yet populated; [`thread`]: real-time priority.
 
 pub(crate) mod block_ring;
 pub(crate) mod bpf;

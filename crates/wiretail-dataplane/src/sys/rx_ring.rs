@@ -1,5 +1,5 @@
-//! A receiving ring of TPACKET_V2: each packet is visible as soon as the kernel has copied it, by one
-//! status word and no system call. (TPACKET_V3 shows whole blocks only, when full or after a timeout.)
+//! A TPACKET_V2 receive ring: a status word shows each packet as soon as the kernel has copied it, without a
+//! system call. TPACKET_V3 passes on whole blocks only, when they are full or after a timeout.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,24 +15,24 @@ const CACHE_LINE_LEN: usize = 64;
 /// A packet in its slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
-    /// From the destination address on, as much as was captured.
+    /// The captured part of the frame, from the destination address.
     pub(crate) frame: &'a [u8],
-    /// The whole frame is there.
+    /// Whether the whole frame was captured.
     pub(crate) whole: bool,
 }
 
-/// The ring and the socket that it belongs to. Packets have positions, from 0, that never repeat.
+/// The ring and its socket. Packets have positions that start at 0 and never repeat.
 #[derive(Debug)]
 pub(crate) struct RxRing {
-    // Dropped before the socket.
+    // Must be dropped before the socket.
     memory: Mapping,
     socket: PacketSocket,
     slots: usize,
 }
 
 impl RxRing {
-    /// Gives the socket a ring of at least `slots` slots, rounded up to a power of two. The socket must
-    /// not be bound for reception before.
+    /// Adds a ring of at least `slots` slots to the socket, rounded up to a power of two. The socket must not
+    /// be bound for reception yet.
     pub(crate) fn new(socket: PacketSocket, slots: usize) -> io::Result<Self> {
         let request = ring_request(slots.next_power_of_two());
         socket.set_packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as _)?;
@@ -53,41 +53,41 @@ impl RxRing {
         (position as usize & (self.slots - 1)) * SLOT_LEN
     }
 
-    /// The packet of this position; None before it has arrived. Of a position whose slot still holds an
-    /// earlier packet that was not released, it is that packet.
+    /// The packet at this position; `None` if it has not arrived. If the slot still holds an earlier packet
+    /// that was not released, returns that packet.
     #[inline]
     pub(crate) fn packet(&self, position: u64) -> Option<Received<'_>> {
         let at = self.offset(position);
         if self.memory.word(at).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // The core that copied it still has the frame in its cache: let it come while the packet is looked
-        // at and the kernel is entered (some 30 of 1,450 ns on veth).
+        // The frame is still in the cache of the core that copied it. Prefetching it while the packet is
+        // examined and the kernel is entered saves about 30 of 1,450 ns on veth.
         self.memory.prefetch(at + CACHE_LINE_LEN);
         self.memory.prefetch(at + 2 * CACHE_LINE_LEN);
-        // SAFETY: a slot with this status belongs to this process until `release` changes the status,
-        // which takes `&mut self`; nobody writes to it in between. The status word is not part of the slice.
+        // SAFETY: a slot with this status belongs to this process until `release` changes the status, which
+        // takes `&mut self`; nothing writes to it in between. The status word is not part of the slice.
         let slot = unsafe { self.memory.bytes(at + 4, SLOT_LEN - 4) };
         let word = |at: usize| u32::from_ne_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
-        // tpacket2_hdr behind its status: length on the wire, captured length, start of the frame.
+        // tpacket2_hdr after its status: length on the wire, captured length, offset of the frame.
         let (wire_len, captured) = (word(0), word(4));
         let frame_at = usize::from(u16::from_ne_bytes([slot[8], slot[9]])) - 4;
         let frame = &slot[frame_at..frame_at + captured as usize];
         Some(Received { frame, whole: captured == wire_len })
     }
 
-    /// Gives the slot of this position back to the kernel.
+    /// Releases the slot of this position to the kernel.
     #[inline]
     pub(crate) fn release(&mut self, position: u64) {
         self.memory.word(self.offset(position)).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 
-    /// Readable while the packet that arrived last was not released.
+    /// Readable until the packet that arrived last has been released.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What the kernel counted since the last call.
+    /// Kernel counters since the last call.
     pub(crate) fn statistics(&self) -> io::Result<SocketCounts> {
         self.socket.statistics()
     }

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{SOL_PACKET, SOL_SOCKET, sock_filter};
 
-/// Most frames of one sending call.
+/// Maximum number of frames per send call.
 pub(crate) const BATCH_MAX: usize = 64;
 
-/// Asks for the number of queues (linux/ethtool.h).
+/// Queries the number of queues (linux/ethtool.h).
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// All protocols, in the byte order of the network.
+/// All protocols, in network byte order.
 const ALL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
 /// A raw packet socket in the network namespace of the thread that opened it.
@@ -23,12 +23,12 @@ pub(crate) struct PacketSocket {
     index: c_int,
 }
 
-/// What the kernel counted since the last question.
+/// Kernel counters since the last query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SocketCounts {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets accepted by the filter, including dropped ones.
     pub(crate) packets: u64,
-    /// Packets that found the ring full.
+    /// Packets dropped because the ring was full.
     pub(crate) drops: u64,
 }
 
@@ -36,11 +36,12 @@ pub(super) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Has the kernel cut what is sent by this UDP socket into datagrams of so many bytes (UDP_SEGMENT, udp(7)).
+/// Makes the kernel split the data sent by this UDP socket into datagrams of `len` bytes (UDP_SEGMENT,
+/// udp(7)).
 pub(crate) fn segment_datagrams(socket: BorrowedFd<'_>, len: u16) -> io::Result<()> {
     let value = c_int::from(len);
     let size = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: `value` is a live integer of the length given, which the kernel copies.
+    // SAFETY: `value` is a live integer of the given length, which the kernel copies.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -53,10 +54,10 @@ pub(crate) fn segment_datagrams(socket: BorrowedFd<'_>, len: u16) -> io::Result<
     Ok(())
 }
 
-/// The interface's number in the calling thread's network namespace.
+/// Index of the interface in the calling thread's network namespace.
 pub(crate) fn interface_index(name: &str) -> io::Result<c_int> {
     let name = CString::new(name)?;
-    // SAFETY: a string that ends with a zero and lives through the call.
+    // SAFETY: a NUL-terminated string that lives through the call.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index as c_int),
@@ -64,17 +65,17 @@ pub(crate) fn interface_index(name: &str) -> io::Result<c_int> {
 }
 
 impl PacketSocket {
-    /// A socket that receives nothing as long as it is not bound for reception.
+    /// Opens a socket. It receives nothing until it is bound for reception.
     pub(crate) fn open(index: c_int) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is passed.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: a descriptor that was just opened and that nobody else knows.
+        // SAFETY: the descriptor was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, index })
     }
 
-    /// Binds to the interface: to send only, or to receive all protocols as well.
+    /// Binds to the interface: for sending only, or also for receiving all protocols.
     pub(crate) fn bind(&self, receive: bool) -> io::Result<()> {
         // SAFETY: a structure of integers, for which zeros are valid.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -82,7 +83,7 @@ impl PacketSocket {
         address.sll_protocol = if receive { ALL } else { 0 };
         address.sll_ifindex = self.index;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is a live sockaddr_ll of the length given.
+        // SAFETY: the address is a live sockaddr_ll of the given length.
         check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) })?;
         Ok(())
     }
@@ -96,35 +97,35 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Sets an option of packet sockets whose value is an integer.
+    /// Sets an integer option of packet sockets.
     pub(crate) fn set_packet(&self, option: c_int, value: c_int) -> io::Result<()> {
         self.set(SOL_PACKET, option, &value)
     }
 
-    /// Asks for a ring of TPACKET_V2 (of either direction).
+    /// Creates a TPACKET_V2 ring for either direction.
     pub(crate) fn set_ring(&self, option: c_int, ring: &libc::tpacket_req) -> io::Result<()> {
         self.set(SOL_PACKET, option, ring)
     }
 
-    /// Asks for a receiving ring of TPACKET_V3.
+    /// Creates a TPACKET_V3 receive ring.
     pub(crate) fn set_block_ring(&self, ring: &libc::tpacket_req3) -> io::Result<()> {
         self.set(SOL_PACKET, libc::PACKET_RX_RING, ring)
     }
 
-    /// Has packets stamped in software where they enter the stack, rather than where they are copied.
+    /// Timestamps packets in software where they enter the network stack, instead of where they are copied.
     pub(crate) fn timestamp_in_software(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         self.set(SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Asks for the network card's own stamps in the ring.
+    /// Requests timestamps of the NIC in the ring.
     pub(crate) fn timestamp_in_hardware(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
         self.set(SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)?;
         self.set_packet(libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_RAW_HARDWARE as c_int)
     }
 
-    /// Has the network card stamp every received packet (SIOCSHWTSTAMP).
+    /// Makes the NIC timestamp every received packet (SIOCSHWTSTAMP).
     pub(crate) fn enable_hardware_timestamps(&self, interface: &str) -> io::Result<()> {
         let mut config = libc::hwtstamp_config {
             flags: 0,
@@ -137,19 +138,18 @@ impl PacketSocket {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut config).cast();
-        // SAFETY: the request names an interface and points to a live hwtstamp_config, as this call wants.
+        // SAFETY: the request names an interface and points to a live hwtstamp_config, as this call requires.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) })?;
         Ok(())
     }
 
-    /// Lets only what this classic BPF program accepts into the socket, and no more of it than the
-    /// program returns.
+    /// Attaches a classic BPF program as a filter. Its return value is the number of bytes to accept.
     pub(crate) fn attach_filter(&self, program: &mut [sock_filter]) -> io::Result<()> {
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         self.set(SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
-    /// Receives frames for other addresses too, as long as the socket lives.
+    /// Receives frames for other addresses as well while the socket is open.
     pub(crate) fn promiscuous(&self) -> io::Result<()> {
         // SAFETY: a structure of integers, for which zeros are valid.
         let mut membership: libc::packet_mreq = unsafe { std::mem::zeroed() };
@@ -158,33 +158,33 @@ impl PacketSocket {
         self.set(SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
     }
 
-    /// Room for frames on their way out, in bytes. Beyond the system's limit only for the privileged.
+    /// Sets the send buffer size in bytes. Exceeding the system limit requires privileges.
     pub(crate) fn send_buffer(&self, bytes: c_int) -> io::Result<()> {
         self.set(SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
             .or_else(|_| self.set(SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
-    /// What the kernel counted since the last call.
+    /// Kernel counters since the last call.
     pub(crate) fn statistics(&self) -> io::Result<SocketCounts> {
-        // As long as that of TPACKET_V3; V2 fills the first two words.
+        // Sized for TPACKET_V3; V2 fills the first two words.
         let mut counts = [0_u32; 3];
         let mut len = size_of_val(&counts) as libc::socklen_t;
         let (fd, out) = (self.fd.as_raw_fd(), (&raw mut counts).cast());
-        // SAFETY: room for `len` bytes of integers, which the kernel fills at most.
+        // SAFETY: there is room for `len` bytes of integers, and the kernel writes at most that many.
         check(unsafe { libc::getsockopt(fd, SOL_PACKET, libc::PACKET_STATISTICS, out, &raw mut len) })?;
         Ok(SocketCounts { packets: counts[0].into(), drops: counts[1].into() })
     }
 
-    /// Hands one frame to the kernel, without waiting.
+    /// Passes one frame to the kernel without waiting.
     #[inline]
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // A bare system call: the C library's is a cancellation point, which costs some 20 ns.
+        // A direct system call: the C library's function is a cancellation point, which costs about 20 ns.
         rustix::net::send(&self.fd, frame, rustix::net::SendFlags::DONTWAIT)?;
         Ok(())
     }
 
-    /// Hands up to [`BATCH_MAX`] frames to the kernel in one call, without waiting; returns how many it
-    /// took.
+    /// Passes up to [`BATCH_MAX`] frames to the kernel in one call without waiting. Returns the number of
+    /// accepted frames.
     #[inline]
     pub(crate) fn send_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
         let count = frames.len().min(BATCH_MAX);
@@ -197,23 +197,23 @@ impl PacketSocket {
             message.msg_hdr.msg_iovlen = 1;
         }
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: `count` messages, each of one part that points to a live frame; sending only reads them.
+        // SAFETY: `count` messages, each with one part that points to a live frame; sending only reads them.
         let sent = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as u32, flags as _) };
         Ok(check(sent)? as usize)
     }
 
-    /// Has the kernel send what stands in the sending ring, without waiting.
+    /// Makes the kernel send the frames in the send ring, without waiting.
     #[inline]
     pub(crate) fn kick(&self) -> io::Result<()> {
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: no memory is passed; without an address the frames go where the socket is bound to.
+        // SAFETY: no memory is passed; without an address, the frames go to the bound interface.
         let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, flags, std::ptr::null(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Receiving queues of the interface (ETHTOOL_GCHANNELS); 1 where it can't tell.
+    /// Number of receive queues of the interface (ETHTOOL_GCHANNELS); 1 if its driver does not report it.
     pub(crate) fn rx_queues(&self, interface: &str) -> u32 {
-        // struct ethtool_channels: command, four maxima, then receiving, sending, other, combined.
+        // struct ethtool_channels: command, four maxima, then receive, send, other, combined.
         let mut channels = [0_u32; 9];
         channels[0] = ETHTOOL_GCHANNELS;
         // SAFETY: a structure of integers and pointers, for which zeros are valid.
@@ -222,12 +222,12 @@ impl PacketSocket {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-        // SAFETY: the request names an interface and points to live room for what this command returns.
+        // SAFETY: the request names an interface and points to a live buffer for the result of this command.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         if result < 0 { 1 } else { channels[5] + channels[8] }
     }
 
-    /// Number of the interface in its namespace.
+    /// Index of the interface in its namespace.
     pub(crate) fn interface(&self) -> u32 {
         self.index as u32
     }

@@ -1,4 +1,4 @@
-//! A sending ring of TPACKET_V2: frames are copied into slots, one system call sends them all.
+//! A TPACKET_V2 send ring: frames are copied into slots, and one system call sends all of them.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -6,31 +6,31 @@ use std::sync::atomic::Ordering;
 use super::mapping::Mapping;
 use super::socket::PacketSocket;
 
-/// Where a frame starts in its slot: behind the aligned tpacket2_hdr.
+/// Offset of a frame in its slot, after the aligned tpacket2_hdr.
 const FRAME_AT: usize = libc::TPACKET2_HDRLEN - size_of::<libc::sockaddr_ll>();
 
 /// Length of a slot in bytes.
 pub(crate) const SLOT_LEN: usize = 2048;
 
-/// Longest frame that fits in a slot, in bytes.
+/// Maximum length of a frame in a slot, in bytes.
 pub(crate) const FRAME_MAX: usize = SLOT_LEN - FRAME_AT;
 
-/// Slots of one piece of physically contiguous memory.
+/// Number of slots per physically contiguous block.
 const SLOTS_A_BLOCK: usize = 32;
 
 const LENGTH_AT: usize = 4;
 
-/// The ring and the socket that it belongs to.
+/// The ring and its socket.
 #[derive(Debug)]
 pub(crate) struct TxRing {
-    // Dropped before the socket.
+    // Must be dropped before the socket.
     memory: Mapping,
     socket: PacketSocket,
     slots: usize,
     next: usize,
 }
 
-/// The kernel's request for a ring of `slots` slots, rounded up to whole blocks.
+/// The request for a ring of `slots` slots, rounded up to whole blocks.
 pub(super) fn ring_request(slots: usize) -> libc::tpacket_req {
     let blocks = slots.div_ceil(SLOTS_A_BLOCK).max(1);
     libc::tpacket_req {
@@ -42,7 +42,7 @@ pub(super) fn ring_request(slots: usize) -> libc::tpacket_req {
 }
 
 impl TxRing {
-    /// Gives the socket a ring of at least `slots` slots.
+    /// Adds a ring of at least `slots` slots to the socket.
     pub(crate) fn new(socket: PacketSocket, slots: usize) -> io::Result<Self> {
         let request = ring_request(slots);
         socket.set_packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as _)?;
@@ -52,8 +52,8 @@ impl TxRing {
         Ok(Self { memory, socket, slots, next: 0 })
     }
 
-    /// Copies a frame into the next slot; false where the kernel still sends from that slot, or where
-    /// the frame is longer than a slot.
+    /// Copies a frame into the next slot. Returns false if the kernel is still sending from that slot, or if
+    /// the frame is too long.
     #[inline]
     pub(crate) fn stage(&mut self, frame: &[u8]) -> bool {
         let at = self.next * SLOT_LEN;
@@ -62,8 +62,8 @@ impl TxRing {
         {
             return false;
         }
-        // SAFETY: an available slot belongs to this process until its status says otherwise, which only
-        // this method does, by `&mut self`; the status word is not part of the slice.
+        // SAFETY: an available slot belongs to this process until its status changes, which only this method
+        // does, through `&mut self`. The status word is not part of the slice.
         let slot = unsafe { self.memory.bytes_mut(at + LENGTH_AT, SLOT_LEN - LENGTH_AT) };
         slot[..4].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
         slot[FRAME_AT - LENGTH_AT..][..frame.len()].copy_from_slice(frame);
@@ -72,14 +72,14 @@ impl TxRing {
         true
     }
 
-    /// Whether the kernel has taken every staged frame; it takes them in order.
+    /// Whether the kernel has sent all staged frames; it sends them in order.
     #[inline]
     pub(crate) fn all_taken(&self) -> bool {
         let last = if self.next == 0 { self.slots - 1 } else { self.next - 1 };
         self.memory.word(last * SLOT_LEN).load(Ordering::Acquire) != libc::TP_STATUS_SEND_REQUEST
     }
 
-    /// Has the kernel send what is staged.
+    /// Makes the kernel send the staged frames.
     #[inline]
     pub(crate) fn kick(&self) -> io::Result<()> {
         self.socket.kick()

@@ -1,5 +1,5 @@
-//! A ring of AF_XDP: two counters that never stop and a power of two of entries, one side writes, the
-//! other reads (Documentation/networking/af_xdp.rst).
+//! An AF_XDP ring: two free-running counters and a power of two of entries. One side writes, the other side
+//! reads (Documentation/networking/af_xdp.rst).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ pub(super) const DESCRIPTOR_LEN: usize = 16;
 /// Length of an address in bytes.
 pub(super) const ADDRESS_LEN: usize = 8;
 
-/// Either of the four kinds. Which side writes which counter and entry is up to the owner.
+/// A ring of any of the four kinds. The owner decides which side writes which counter and entry.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Mapping,
@@ -25,7 +25,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Maps a ring of `entries` entries, a power of two, from this offset of the socket.
+    /// Maps a ring of `entries` entries, a power of two, at this offset of the socket.
     pub(super) fn map(
         socket: impl AsFd,
         page_offset: u64,
@@ -44,7 +44,7 @@ impl Ring {
         })
     }
 
-    /// Entries that were written so far; what they say is visible.
+    /// Number of entries written. Their contents are visible.
     #[inline]
     pub(super) fn producer(&self) -> u32 {
         self.memory.word(self.producer_at).load(Ordering::Acquire)
@@ -55,7 +55,7 @@ impl Ring {
         self.memory.word(self.producer_at).store(count, Ordering::Release);
     }
 
-    /// Entries that were read so far, and may be written again.
+    /// Number of entries read. They may be overwritten.
     #[inline]
     pub(super) fn consumer(&self) -> u32 {
         self.memory.word(self.consumer_at).load(Ordering::Acquire)
@@ -66,7 +66,7 @@ impl Ring {
         self.memory.word(self.consumer_at).store(count, Ordering::Release);
     }
 
-    /// The kernel waits for a system call before it goes on with this ring.
+    /// Whether the kernel needs a system call to continue with this ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.memory.word(self.flags_at).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0

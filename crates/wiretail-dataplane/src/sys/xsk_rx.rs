@@ -1,5 +1,5 @@
-//! The receiving half of an AF_XDP socket: the kernel copies (or the card writes) each packet into a
-//! chunk that it took from the fill ring, and names the chunk in the receiving ring.
+//! The receiving half of an AF_XDP socket. The kernel or the NIC writes each packet into a chunk from the
+//! fill ring and adds the chunk to the receive ring.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,17 +10,17 @@ use super::rx_ring::Received;
 use super::xsk_ring::{ADDRESS_LEN, DESCRIPTOR_LEN, Ring};
 use super::xsk_socket::{CHUNK_LEN, XskSocket};
 
-/// Chunks and rings of reception. Packets have positions, from 0, that never repeat.
+/// Chunks and rings for reception. Packets have positions that start at 0 and never repeat.
 #[derive(Debug)]
 pub(crate) struct XskRx {
     chunks: Mapping,
     rx: Ring,
     fill: Ring,
-    /// Addresses that were put into the fill ring so far.
+    /// Number of addresses added to the fill ring.
     filled: u32,
     /// The oldest position that is not released.
     tail: u64,
-    /// Positions behind `tail` that were released already, by their place in the ring.
+    /// Whether a position after `tail` is released, indexed by its place in the ring.
     released: Vec<bool>,
     socket: Arc<XskSocket>,
     zero_copy: bool,
@@ -28,8 +28,8 @@ pub(crate) struct XskRx {
 }
 
 impl XskRx {
-    /// The half of a bound socket whose receiving and fill ring have as many entries as there are chunks,
-    /// a power of two; they are the first ones of the socket's memory.
+    /// Creates the receiving half of a bound socket. Its receive and fill rings have as many entries as there
+    /// are chunks, a power of two. The chunks are the first ones of the socket's memory.
     pub(crate) fn new(socket: Arc<XskSocket>, chunks: Mapping, zero_copy: bool) -> io::Result<Self> {
         let offsets = socket.offsets()?;
         let slots = chunks.extent().1 as usize / CHUNK_LEN;
@@ -62,7 +62,7 @@ impl XskRx {
         self.released.len()
     }
 
-    /// The packet of this position, which is not released; None before it has arrived.
+    /// The packet at this position, which must not be released; `None` if it has not arrived.
     #[inline]
     pub(crate) fn packet(&self, position: u64) -> Option<Received<'_>> {
         let arrived = self.rx.producer().wrapping_sub(position as u32) as i32;
@@ -71,22 +71,22 @@ impl XskRx {
             return None;
         }
         let (address, len) = self.rx.descriptor(position as u32);
-        // SAFETY: a chunk belongs to this process from its entry in the receiving ring until `release` puts
-        // it into the fill ring, which takes `&mut self`; the kernel writes to none in between.
+        // SAFETY: a chunk belongs to this process from its entry in the receive ring until `release` adds it
+        // to the fill ring, which takes `&mut self`; the kernel does not write to it in between.
         let frame = unsafe { self.chunks.bytes(address as usize, len as usize) };
-        // What does not fit in a chunk the kernel drops, and counts.
+        // The kernel drops and counts packets that do not fit into a chunk.
         Some(Received { frame, whole: true })
     }
 
-    /// Gives the chunk of this position back to the kernel; each position once.
+    /// Releases the chunk at this position to the kernel. Each position must be released once.
     #[inline]
     pub(crate) fn release(&mut self, position: u64) {
         let (address, _) = self.rx.descriptor(position as u32);
-        // The kernel finds the start of the chunk itself. There is room for every chunk.
+        // The kernel derives the start of the chunk from the address. The ring has room for all chunks.
         self.fill.set_address(self.filled, address);
         self.filled = self.filled.wrapping_add(1);
         self.fill.set_producer(self.filled);
-        // An entry of the receiving ring may be overwritten only when all before it may.
+        // An entry of the receive ring can be released only after all entries before it.
         let mask = self.released.len() - 1;
         if position != self.tail {
             self.released[position as usize & mask] = true;
@@ -99,7 +99,7 @@ impl XskRx {
         self.rx.set_consumer(self.tail as u32);
     }
 
-    /// Network cards that write into the chunks themselves may wait for new ones.
+    /// Wakes NICs that write directly into chunks, which may be waiting for new ones.
     #[inline]
     fn wake(&self) {
         if self.zero_copy && self.fill.needs_wakeup() {
@@ -107,7 +107,7 @@ impl XskRx {
         }
     }
 
-    /// Packets that found no room since the last call.
+    /// Number of packets dropped for lack of room since the last call.
     pub(crate) fn dropped(&mut self) -> io::Result<u64> {
         let all = self.socket.dropped()?;
         let since = all - self.dropped;

@@ -1,4 +1,4 @@
-//! Sockets of AF_XDP and their options (Documentation/networking/af_xdp.rst, linux/if_xdp.h).
+//! AF_XDP sockets and their options (Documentation/networking/af_xdp.rst, linux/if_xdp.h).
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -10,7 +10,8 @@ use libc::SOL_XDP;
 use super::mapping::Mapping;
 use super::socket::check;
 
-/// Length of a chunk, the memory of one packet, in bytes. Of a received one's the kernel keeps the first 256.
+/// Length of a chunk in bytes, which holds one packet. The kernel reserves the first 256 bytes of a received
+/// packet's chunk.
 pub(crate) const CHUNK_LEN: usize = 2048;
 
 /// A socket in the network namespace of the thread that opened it.
@@ -23,7 +24,7 @@ impl XskSocket {
     pub(crate) fn open() -> io::Result<Self> {
         // SAFETY: no memory is passed.
         let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: a descriptor that was just opened and that nobody else knows.
+        // SAFETY: the descriptor was just opened and has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -41,13 +42,13 @@ impl XskSocket {
         let mut value: T = unsafe { std::mem::zeroed() };
         let mut len = size_of::<T>() as libc::socklen_t;
         let (fd, out) = (self.fd.as_raw_fd(), (&raw mut value).cast());
-        // SAFETY: room for `len` bytes, which the kernel fills at most.
+        // SAFETY: there is room for `len` bytes, and the kernel writes at most that many.
         check(unsafe { libc::getsockopt(fd, SOL_XDP, option, out, &raw mut len) })?;
         Ok(value)
     }
 
-    /// Makes this memory the socket's, in chunks of [`CHUNK_LEN`]. The kernel keeps its pages until the
-    /// socket is closed, even where they are unmapped before.
+    /// Registers this memory with the socket, in chunks of [`CHUNK_LEN`]. The kernel keeps the pages until
+    /// the socket is closed, even if they are unmapped before.
     pub(crate) fn register(&self, memory: &Mapping) -> io::Result<()> {
         let (addr, len) = memory.extent();
         // SAFETY: a structure of integers, for which zeros are valid.
@@ -56,18 +57,18 @@ impl XskSocket {
         self.set(SOL_XDP, libc::XDP_UMEM_REG, &region)
     }
 
-    /// Makes a ring (XDP_RX_RING and so on) of so many entries, a power of two.
+    /// Creates a ring (XDP_RX_RING and so on) of `entries` entries, a power of two.
     pub(crate) fn make_ring(&self, ring: c_int, entries: usize) -> io::Result<()> {
         self.set(SOL_XDP, ring, &(entries as u32))
     }
 
-    /// Where in each ring's mapping its parts are.
+    /// Offsets of the parts of each ring's mapping.
     pub(crate) fn offsets(&self) -> io::Result<libc::xdp_mmap_offsets> {
         self.get(libc::XDP_MMAP_OFFSETS)
     }
 
-    /// Binds to a queue of an interface, without copies where driver and kernel can, else with; whether
-    /// without ([`XskSocket::is_zero_copy`]).
+    /// Binds to a queue of an interface, with zero copy if driver and kernel support it; see
+    /// [`XskSocket::is_zero_copy`].
     pub(crate) fn bind(&self, interface: u32, queue: u32) -> io::Result<()> {
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
@@ -77,7 +78,7 @@ impl XskSocket {
             sxdp_shared_umem_fd: 0,
         };
         let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-        // SAFETY: the address is a live sockaddr_xdp of the length given.
+        // SAFETY: the address is a live sockaddr_xdp of the given length.
         check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) })?;
         Ok(())
     }
@@ -87,19 +88,20 @@ impl XskSocket {
         Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Room for frames on their way out, in bytes. Beyond the system's limit only for the privileged.
+    /// Sets the send buffer size in bytes. Exceeding the system limit requires privileges.
     pub(crate) fn send_buffer(&self, bytes: c_int) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
             .or_else(|_| self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
-    /// Packets that found no chunk or no room in the ring, or were longer than a chunk, so far.
+    /// Total number of packets dropped for lack of a chunk or of room in the ring, or because they were
+    /// longer than a chunk.
     pub(crate) fn dropped(&self) -> io::Result<u64> {
         let counts: libc::xdp_statistics = self.get(libc::XDP_STATISTICS)?;
         Ok(counts.rx_dropped + counts.rx_ring_full)
     }
 
-    /// Has the kernel send what stands in the sending ring, without waiting.
+    /// Makes the kernel send the frames in the send ring, without waiting.
     #[inline]
     pub(crate) fn kick(&self) -> io::Result<()> {
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
@@ -108,7 +110,7 @@ impl XskSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Tells a driver that waits for chunks that there are some.
+    /// Notifies a driver that is waiting for chunks.
     #[cold]
     pub(crate) fn wake_rx(&self) {
         let (fd, flags, none) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT, std::ptr::null_mut());

@@ -1,5 +1,5 @@
-//! The sending half of an AF_XDP socket: frames are copied into chunks that the sending ring names, one
-//! system call sends them all, and the completion ring gives the chunks back.
+//! The sending half of an AF_XDP socket. Frames are copied into chunks listed in the send ring, one system
+//! call sends all of them, and the completion ring returns the chunks.
 
 use std::io;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use super::mapping::Mapping;
 use super::xsk_ring::{ADDRESS_LEN, DESCRIPTOR_LEN, Ring};
 use super::xsk_socket::{CHUNK_LEN, XskSocket};
 
-/// Chunks and rings of sending.
+/// Chunks and rings for sending.
 #[derive(Debug)]
 pub(crate) struct XskTx {
     chunks: Mapping,
-    /// Where the chunks start in the socket's memory.
+    /// Offset of the chunks in the socket's memory.
     first: u64,
     tx: Ring,
     completion: Ring,
-    /// Chunks that the kernel does not hold, by their offset in `chunks`; room for all.
+    /// Offsets in `chunks` of the chunks that the kernel does not hold. Has capacity for all chunks.
     free: Vec<usize>,
-    /// Descriptors that were written so far.
+    /// Number of descriptors written.
     staged: u32,
-    /// Addresses that were taken out of the completion ring so far.
+    /// Number of addresses taken from the completion ring.
     completed: u32,
     socket: Arc<XskSocket>,
 }
 
 impl XskTx {
-    /// The half of a bound socket whose sending and completion ring have as many entries as there are
-    /// chunks, a power of two; they start at this offset of the socket's memory.
+    /// Creates the sending half of a bound socket. Its send and completion rings have as many entries as
+    /// there are chunks, a power of two. The chunks start at offset `first` of the socket's memory.
     pub(crate) fn new(socket: Arc<XskSocket>, chunks: Mapping, first: u64) -> io::Result<Self> {
         let offsets = socket.offsets()?;
         let slots = chunks.extent().1 as usize / CHUNK_LEN;
@@ -38,8 +38,8 @@ impl XskTx {
         Ok(Self { chunks, first, tx, completion, free, staged: 0, completed: 0, socket })
     }
 
-    /// Copies a frame of at most [`CHUNK_LEN`] bytes into a free chunk; false where there is none.
-    /// [`XskTx::publish`] shows it to the kernel.
+    /// Copies a frame of at most [`CHUNK_LEN`] bytes into a free chunk. Returns false if there is none.
+    /// [`XskTx::publish`] makes the frame visible to the kernel.
     #[inline]
     pub(crate) fn stage(&mut self, frame: &[u8]) -> bool {
         if self.free.is_empty() {
@@ -54,25 +54,25 @@ impl XskTx {
         true
     }
 
-    /// Shows the staged frames to the kernel.
+    /// Makes the staged frames visible to the kernel.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.tx.set_producer(self.staged);
     }
 
-    /// Whether the kernel has taken every staged frame.
+    /// Whether the kernel has taken all staged frames.
     #[inline]
     pub(crate) fn all_taken(&self) -> bool {
         self.tx.consumer() == self.staged
     }
 
-    /// Has the kernel send what is published, if it waits for being asked; otherwise it does so anyway.
+    /// Makes the kernel send the published frames if it needs a system call for this.
     #[inline]
     pub(crate) fn kick(&self) -> io::Result<()> {
         if self.tx.needs_wakeup() { self.socket.kick() } else { Ok(()) }
     }
 
-    /// Takes back the chunks of frames that are sent.
+    /// Reclaims the chunks of sent frames.
     #[inline]
     pub(crate) fn reclaim(&mut self) {
         let until = self.completion.producer();

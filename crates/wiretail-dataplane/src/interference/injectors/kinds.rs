@@ -1,4 +1,4 @@
-//! What each planter does to the device's core.
+//! The interference that each injector causes on the device's core.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -16,47 +16,49 @@ use crate::error::DataplaneError;
 use crate::sys::pages::Pages;
 use crate::sys::socket::segment_datagrams;
 
-/// How long a hog computes, in ns.
+/// Computing time of a hog, in ns.
 const HOG_NS: u64 = 200_000;
-/// Pages that are given back one after the other. Each costs the device's core some 5 to 10 us, with as much in
-/// between on the core that asks: a packet is late by more than 20 us if the device needs long enough for it.
+/// Number of pages that are unmapped one by one. Each page costs the device's core 5 to 10 µs and the
+/// unmapping core about the same time in between. A packet is delayed by more than 20 µs if the device needs
+/// long enough to process it.
 const PAGES: usize = 24;
-/// Barriers one after the other, likewise.
+/// Number of consecutive barriers, chosen for the same reason.
 const BARRIERS: usize = 32;
-/// Datagrams of each send: the kernel carries them as one packet to the receiver, on whose core it takes them apart.
+/// Datagrams per send. The kernel passes them to the receiver as one packet and splits it on the receiver's
+/// core.
 const DATAGRAMS: usize = 60;
-/// Sends one after the other.
+/// Number of consecutive sends.
 const SENDS: usize = 2;
 /// Length of a datagram, in bytes.
 const DATAGRAM_LEN: usize = 16;
-/// The last datagram has arrived by then, or never will, in ns.
+/// Time limit for the arrival of the last datagram, in ns.
 const PATIENCE_NS: u64 = 2_000_000;
 
-/// Timers of a group.
+/// Timers per group.
 pub(super) const TIMERS: usize = 5;
-/// From one of them to the next, in ns: what an interrupt costs a virtual processor, about.
+/// Gap between the timers of a group, in ns: about the cost of an interrupt on a virtual CPU.
 const TIMERS_GAP_NS: u64 = 10_000;
-/// From the first one to the end of the last one's interrupt, in ns.
+/// Time from the first timer to the end of the last timer's interrupt, in ns.
 pub(super) const TIMERS_END_NS: u64 = (TIMERS as u64 - 1) * TIMERS_GAP_NS + 30_000;
-/// Most timers of a trial; each is an open file.
+/// Maximum number of timers in a trial. Each timer is an open file.
 pub(super) const TIMERS_MAX: usize = 10_000;
-/// Files that are open besides.
+/// Number of other open files.
 const FILES_BESIDES: u64 = 256;
 
-/// What a thread does each time.
+/// The activity of an injector thread.
 pub(super) enum Interferer {
-    /// Gives pages back.
+    /// Unmaps pages.
     Unmap(Vec<Pages>),
     /// Computes.
     Hog,
-    /// Has packets received.
+    /// Sends packets that the device's core must receive.
     Flood(Flood),
-    /// Interrupts.
+    /// Sends inter-processor interrupts.
     Storm,
 }
 
 impl Interferer {
-    /// Gets everything that may be missing.
+    /// Acquires all resources that may be unavailable.
     pub(super) fn prepare(kind: InterferenceKind) -> Result<Self, DataplaneError> {
         Ok(match kind {
             InterferenceKind::Shootdown => Self::Unmap(Vec::with_capacity(PAGES)),
@@ -64,7 +66,7 @@ impl Interferer {
                 Self::Flood(Flood::open().map_err(|source| DataplaneError::Thread {
                     step: "sending datagrams in segments over loopback".to_owned(),
                     source,
-                    next: "it needs Linux 4.18 or newer; leave dut.interference = \"softirq\" out",
+                    next: "this needs Linux 4.18 or newer; remove dut.interference = \"softirq\"",
                 })?)
             }
             InterferenceKind::Ipi => {
@@ -72,7 +74,7 @@ impl Interferer {
                     DataplaneError::Thread {
                         step: "registering for membarrier".to_owned(),
                         source: errno.into(),
-                        next: "it needs Linux 4.14 or newer with CONFIG_MEMBARRIER; leave dut.interference = \"ipi\" out",
+                        next: "this needs Linux 4.14 or newer with CONFIG_MEMBARRIER; remove dut.interference = \"ipi\"",
                     }
                 })?;
                 Self::Storm
@@ -81,19 +83,19 @@ impl Interferer {
         })
     }
 
-    /// What can be done before it is time.
+    /// Does all preparations that are possible before the planned time.
     pub(super) fn get_ready(&mut self) {
         if let Self::Unmap(pages) = self {
-            // Where there is no memory, there is nothing to give back: the disturbance is a short one.
+            // If memory is insufficient, fewer pages are unmapped and the interference is shorter.
             pages.extend((0..PAGES).map_while(|_| Pages::fresh(1).ok()));
             pages.iter_mut().for_each(|page| page.touch(0));
         }
     }
 
-    /// Disturbs; returns when it was over.
+    /// Causes the interference and returns its end time.
     pub(super) fn interfere(&mut self, start_ns: u64) -> u64 {
         match self {
-            // One by one: each page given back is a call of its own (munmap(2)).
+            // One by one: each unmapped page is a separate munmap(2) call.
             Self::Unmap(pages) => pages.drain(..).for_each(drop),
             Self::Hog => while monotonic_ns() < start_ns + HOG_NS {},
             Self::Flood(flood) => return flood.send(start_ns),
@@ -107,7 +109,7 @@ impl Interferer {
     }
 }
 
-/// Datagrams to oneself.
+/// A socket pair that sends datagrams over the loopback.
 pub(super) struct Flood {
     from: UdpSocket,
     to: UdpSocket,
@@ -123,7 +125,7 @@ impl Flood {
         Ok(Self { from, to })
     }
 
-    /// Sends all, and returns when the last one had been received.
+    /// Sends all datagrams. Returns the time at which the last one was received.
     fn send(&self, start_ns: u64) -> u64 {
         let text = [0u8; DATAGRAMS * DATAGRAM_LEN];
         let sent = (0..SENDS).filter(|_| self.from.send(&text).is_ok()).count() * DATAGRAMS;
@@ -139,18 +141,18 @@ impl Flood {
     }
 }
 
-/// Makes so many timers.
+/// Creates `count` timers.
 pub(super) fn make_timers(count: usize) -> Result<Vec<OwnedFd>, DataplaneError> {
     allow_files(count as u64 + FILES_BESIDES);
     let make = |_| Ok(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?);
     (0..count).map(make).collect::<io::Result<_>>().map_err(|source| DataplaneError::Thread {
-        step: format!("making {count} timers"),
+        step: format!("creating {count} timers"),
         source,
-        next: "raise the limit of open files (`ulimit -n`), or let timers disturb less often",
+        next: "raise the limit of open files (`ulimit -n`), or use fewer timers",
     })
 }
 
-/// Arms the timers of all groups, on the core on which they are to expire.
+/// Arms the timers of all groups. Must run on the core on which they are to expire.
 pub(super) fn arm(timers: &[OwnedFd], times: impl Iterator<Item = u64>) -> Result<(), DataplaneError> {
     let expiries = times.flat_map(|start| (0..TIMERS as u64).map(move |n| start + n * TIMERS_GAP_NS));
     for (timer, at_ns) in timers.iter().zip(expiries) {
@@ -162,14 +164,14 @@ pub(super) fn arm(timers: &[OwnedFd], times: impl Iterator<Item = u64>) -> Resul
             DataplaneError::Thread {
                 step: "arming a timer".to_owned(),
                 source: errno.into(),
-                next: "leave dut.interference = \"timer\" out",
+                next: "remove dut.interference = \"timer\"",
             }
         })?;
     }
     Ok(())
 }
 
-/// Raises this process's own limit of open files to at least so many, as far as it is allowed to.
+/// Raises this process's limit of open files to `files`, as far as permitted.
 fn allow_files(files: u64) {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {

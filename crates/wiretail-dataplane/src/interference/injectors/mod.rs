@@ -1,4 +1,4 @@
-//! Threads that disturb the device's core, each asleep until it is time.
+//! Injector threads. Each sleeps until its planned times and then interferes with the device's core.
 
 mod kinds;
 
@@ -17,26 +17,26 @@ use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::placement::Placement;
 
-/// Above the device and everybody else who has a real-time priority here.
+/// Real-time priority above the device and all other real-time threads of a run.
 const PRIORITY_HOG: u8 = 60;
-/// From when all are ready to the first moment of their plan, in ns: to arm timers.
+/// Time from readiness to the start of the plan, in ns. Timers are armed during this time.
 const LEAD_NS: u64 = 100_000_000;
 
-/// Who does it where.
+/// Cores and priorities of the injectors.
 #[derive(Clone, Copy)]
 pub struct InjectorSpec<'a> {
     /// The core of the device.
     pub device: usize,
-    /// The core from which others disturb it.
+    /// The core of injectors that act from another core.
     pub housekeeping: usize,
-    /// Real-time priority there.
+    /// Real-time priority on the housekeeping core.
     pub priority: u8,
-    /// Puts the calling thread into a network of its own, whose loopback packets the device's core receives; the error
-    /// says what to do.
+    /// Moves the calling thread into a private network namespace whose loopback packets are received on the
+    /// device's core. The error must contain advice to the user.
     pub loopback: &'a (dyn Fn() -> Result<(), DataplaneError> + Sync),
 }
 
-/// Planters at work.
+/// Running injectors.
 #[derive(Debug)]
 pub struct Injectors<'scope> {
     threads: Vec<ScopedJoinHandle<'scope, Result<Vec<Injected>, DataplaneError>>>,
@@ -45,12 +45,12 @@ pub struct Injectors<'scope> {
 }
 
 impl<'scope> Injectors<'scope> {
-    /// Starts a thread for each kind of the plan that is not the loop's own, and returns when all are ready. `stop` is
-    /// unset, and is theirs.
+    /// Starts one thread for each kind of the plan that the forwarder's loop does not cause itself. Returns
+    /// when all threads are ready. `stop` must be false and must not be used for other purposes.
     ///
     /// # Errors
-    /// A core that is not allowed, no right to a real-time priority, more timers than files can be open, a kernel
-    /// without membarrier or UDP_SEGMENT.
+    /// Returns an error if a core is not allowed, real-time priority is not permitted, the plan needs more
+    /// timers than files can be open, or the kernel lacks membarrier or UDP_SEGMENT.
     pub fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         plan: &'scope InterferencePlan,
@@ -66,7 +66,7 @@ impl<'scope> Injectors<'scope> {
             let thread = Builder::new().name(injector.name().to_owned()).spawn_scoped(scope, move || {
                 let prepared = injector.prepare();
                 let _ = ready.send(prepared.is_ok());
-                // Whoever listens does so until all have said so, or are gone.
+                // The receiver stops when all senders are dropped.
                 drop(ready);
                 prepared.and_then(|prepared| injector.run(prepared))
             });
@@ -74,16 +74,17 @@ impl<'scope> Injectors<'scope> {
                 Ok(thread) => injectors.threads.push(thread),
                 Err(source) => {
                     let _ = injectors.stop();
-                    let (step, next) = ("starting a thread".to_owned(), "is there a limit (`ulimit -u`)?");
+                    let (step, next) =
+                        ("starting a thread".to_owned(), "check the limit of processes (`ulimit -u`)");
                     return Err(DataplaneError::Thread { step, source, next });
                 }
             }
         }
         drop(ready);
-        // One that has panicked says nothing; `stop` does.
+        // A thread that panicked has sent nothing; `stop` propagates the panic.
         let ready = others.iter().filter(|ready| *ready).count();
         if ready < injectors.threads.len() {
-            return injectors.stop().and(Err(plan_error("number of planters", ready, "one for each kind")));
+            return injectors.stop().and(Err(plan_error("number of injectors", ready, "one for each kind")));
         }
         injectors.origin_ns = monotonic_ns() + LEAD_NS;
         origin.set(injectors.origin_ns);
@@ -91,15 +92,15 @@ impl<'scope> Injectors<'scope> {
         Ok(injectors)
     }
 
-    /// The first moment of the plan, CLOCK_MONOTONIC in ns.
+    /// Start of the plan, CLOCK_MONOTONIC in ns.
     pub fn origin_ns(&self) -> u64 {
         self.origin_ns
     }
 
-    /// Ends all threads, and returns what they did.
+    /// Ends all threads and returns the interference that they caused.
     ///
     /// # Errors
-    /// The first that could not do its work.
+    /// Returns the first error of a thread.
     pub fn stop(mut self) -> Result<Vec<Injected>, DataplaneError> {
         self.end();
         let join = |thread: ScopedJoinHandle<'_, _>| {
@@ -125,21 +126,21 @@ impl Drop for Injectors<'_> {
     }
 }
 
-/// A thread that disturbs.
+/// An injector thread.
 struct Injector<'a> {
     kind: InterferenceKind,
-    /// When, in ns since the origin.
+    /// Planned times, in ns since the origin.
     after: Vec<u64>,
     spec: InjectorSpec<'a>,
     stop: &'a AtomicBool,
     origin: Origin,
 }
 
-/// What it needs for it.
+/// Resources of an injector.
 enum Prepared {
-    /// Timers that will run of themselves.
+    /// Timers, which expire without further action of the thread.
     Timers(Vec<OwnedFd>),
-    /// Something that it does each time.
+    /// An activity that the thread performs at each planned time.
     Ready(Interferer),
 }
 
@@ -171,17 +172,17 @@ impl Injector<'_> {
         }
         let timers = self.after.len() * TIMERS;
         if timers > TIMERS_MAX {
-            let most =
-                "at most 2000 groups of timers in a trial: a longer time between them, or a shorter trial";
-            return Err(plan_error("number of disturbances by timers", self.after.len(), most));
+            let most = "at most 2000 groups of timers per trial: increase the interval or shorten the trial";
+            return Err(plan_error("number of timer groups", self.after.len(), most));
         }
         kinds::make_timers(timers).map(Prepared::Timers)
     }
 
-    /// Disturbs at its times, and stays until it is stopped: whoever reads a trace asks for its name.
+    /// Causes the interference at the planned times, then waits until it is stopped: readers of a trace look
+    /// up the thread's name, so it must not exit early.
     ///
     /// # Errors
-    /// Timers that can't be armed.
+    /// Returns an error if the timers cannot be armed.
     fn run(&self, prepared: Prepared) -> Result<Vec<Injected>, DataplaneError> {
         let Some(origin_ns) = self.await_origin() else { return Ok(Vec::new()) };
         let times = self.after.iter().map(|after| origin_ns + after);
@@ -214,7 +215,7 @@ impl Injector<'_> {
         }
     }
 
-    /// The origin, once it is known; None if stopped before.
+    /// Waits for the origin. `None` if stopped before.
     fn await_origin(&self) -> Option<u64> {
         while !self.stop.load(Ordering::Relaxed) {
             if let Some(origin_ns) = self.origin.get() {
@@ -231,7 +232,8 @@ impl Injector<'_> {
         }
     }
 
-    /// False if stopped before. Asleep in one piece: a wakeup in between would be a disturbance, too.
+    /// Sleeps until `time_ns`; returns false if stopped before. Sleeps without intermediate wake-ups, which
+    /// would interfere as well.
     fn sleep_until(&self, time_ns: u64) -> bool {
         while !self.stop.load(Ordering::Relaxed) {
             match time_ns.checked_sub(monotonic_ns()) {
@@ -247,9 +249,9 @@ impl Injector<'_> {
 mod tests {
     use super::*;
 
-    /// Whatever this machine allows of them: all kinds at once for a tenth of a second, on one core each.
+    /// Runs all kinds at once for a tenth of a second on one core, as far as this machine permits.
     #[test]
-    fn injectors_do_what_the_plan_says() {
+    fn injectors_follow_plan() {
         let plan = InterferencePlan {
             kinds: InterferenceKind::ALL.to_vec(),
             every_ns: 5_000_000,
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_done_is_said() {
+    fn rejects_too_many_timers() {
         let plan = InterferencePlan {
             kinds: vec![InterferenceKind::Timer],
             every_ns: 1_000_000,
@@ -296,6 +298,6 @@ mod tests {
         let spec = InjectorSpec { device: 0, housekeeping: 0, priority: 45, loopback: &nothing };
         let error = std::thread::scope(|scope| Injectors::start(scope, &plan, spec, &stop).unwrap_err());
         let text = error.to_string();
-        assert!(text.contains("number of disturbances by timers") || text.contains("SCHED_FIFO"), "{text}");
+        assert!(text.contains("number of timer groups") || text.contains("SCHED_FIFO"), "{text}");
     }
 }
