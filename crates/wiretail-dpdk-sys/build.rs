@@ -1,4 +1,4 @@
-//! Builds the C half against libdpdk, where the feature asks for it.
+//! Builds the C code against libdpdk if the feature `dpdk` is enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=c");
@@ -8,21 +8,23 @@ fn main() {
 
 #[cfg(feature = "dpdk")]
 fn dpdk() {
-    // Its drivers are plugins of the shared library; linking them statically would need each by name.
+    // DPDK's drivers are plugins of the shared library. Static linking would have to list each driver.
     let mut probe = pkg_config::Config::new();
     probe.statik(false).cargo_metadata(false).env_metadata(true);
     let library = match probe.atleast_version("21.11").probe("libdpdk") {
         Ok(library) => library,
         Err(error) => {
-            println!("cargo::error=feature `dpdk` needs libdpdk 21.11 or newer; `wiretail setup dpdk`, or");
-            println!("cargo::error=`apt-get install libdpdk-dev dpdk pkg-config`, gets it: {error}");
+            println!(
+                "cargo::error=feature `dpdk` needs libdpdk 21.11 or newer; install it with `wiretail setup dpdk` or"
+            );
+            println!("cargo::error=`apt-get install libdpdk-dev dpdk pkg-config`: {error}");
             return;
         }
     };
     let mut build = cc::Build::new();
     build.file("c/ports.c").file("c/loops.c").includes(&library.include_paths);
-    // DPDK's inlined functions need its own configuration and at least the processor it was built for;
-    // pkg_config::Library has no place for such flags.
+    // DPDK's inlined functions need its own configuration and at least the processor that it was built for.
+    // pkg_config::Library does not provide these flags.
     let flags = std::process::Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
     let flags = flags.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let mut words = flags.split_whitespace();
@@ -33,7 +35,7 @@ fn dpdk() {
             build.flag(word);
         }
     }
-    // The loops are what is measured: optimised in every profile. DPDK's own headers are not ours to warn of.
+    // The loops are the measured code: optimized in every profile. Warnings in DPDK's headers are disabled.
     build
         .opt_level(3)
         .std("gnu11")
@@ -41,7 +43,7 @@ fn dpdk() {
         .extra_warnings(true)
         .define("ALLOW_EXPERIMENTAL_API", None);
     build.flag("-Wno-unused-parameter").flag("-Wno-deprecated-declarations").compile("wiretail_dpdk");
-    // The linker drops those libraries that nothing is used of; the drivers bring what they need.
+    // The linker drops unused libraries; the drivers load the libraries that they need.
     for path in &library.link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }

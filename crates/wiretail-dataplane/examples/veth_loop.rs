@@ -1,25 +1,25 @@
-//! Generator, skeleton and sink over veth pairs, tapped on both wires: what was sent, what was seen, how
-//! late it left and how long it took. Needs root; leaves nothing behind.
+//! Generator, skeleton and sink over veth pairs, with taps on both wires. Prints the packets sent and seen,
+//! their lateness and their delay. Needs root; leaves nothing behind.
 //!
 //!     cargo run --release -p wiretail-dataplane --example veth_loop -- [SETTING=VALUE]...
 //!
-//! | setting | usual | what |
+//! | setting | default | meaning |
 //! |---|---|---|
-//! | rate | 100000 | packets a second |
+//! | rate | 100000 | packets per second |
 //! | packets | 100000 | number of packets |
-//! | burst | 1 | packets of a burst; 0: Poisson |
+//! | burst | 1 | packets per burst; 0: Poisson |
 //! | size | 100 | frame length in bytes, without frame check sequence; 0: the IMIX of FD.io CSIT |
-//! | tx, skeleton-tx | 0 | slots of the sending ring; 0: a system call a frame |
-//! | batch, release | 32, immediate | of the skeleton; the other release is `batch` |
-//! | delay, every | 0, 100 | the skeleton holds one packet of so many back for so many ns |
-//! | ring | 8192 | slots of the skeleton's receiving ring |
+//! | tx, skeleton-tx | 0 | slots of the send ring; 0: one system call per frame |
+//! | batch, release | 32, immediate | batch size and release mode of the skeleton; the other mode is `batch` |
+//! | delay, every | 0, 100 | the skeleton delays one packet in `every` by `delay` ns |
+//! | ring | 8192 | slots of the skeleton's receive ring |
 //! | fifo | 0 | real-time priority of both loops; 0: none |
-//! | xdp | 0 | 1: the skeleton forwards by AF_XDP; `sender` is 1 then |
+//! | xdp | 0 | 1: the skeleton forwards with AF_XDP; implies `sender` = 1 |
 //! | sender | 0 | 1: the ingress tap is on the sender's end of the wire |
-//! | testpmd | 0 | 1: DPDK's testpmd forwards (on packet sockets) in the place of the skeleton, to compare |
-//! | alone | 0 | 1: the generator alone, onto a wire at whose other end nobody listens |
-//! | repeat | 1 | how often |
-//! | to | | folder for pre.pcap and post.pcap |
+//! | testpmd | 0 | 1: DPDK's testpmd forwards (on packet sockets) instead of the skeleton, for comparison |
+//! | alone | 0 | 1: the generator alone; no program receives packets at the other end of the wire |
+//! | repeat | 1 | number of runs |
+//! | to | | output folder for pre.pcap and post.pcap |
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -58,7 +58,7 @@ const SETTINGS: &[&str] = &[
     "to",
 ];
 
-/// Percentiles that are shown, in billionths, with their names.
+/// Displayed percentiles in billionths, and their names.
 const PERCENTILES: [(u64, &str); 4] =
     [(500_000_000, "p50"), (990_000_000, "p99"), (999_000_000, "p99.9"), (1_000_000_000, "max")];
 
@@ -72,7 +72,11 @@ impl Settings {
                 Some((name, value)) if SETTINGS.contains(&name) => {
                     settings.insert(name.to_owned(), value.to_owned());
                 }
-                _ => return Err(format!("'{argument}' is no setting; expected NAME=VALUE of {SETTINGS:?}")),
+                _ => {
+                    return Err(format!(
+                        "'{argument}' is not a setting; expected NAME=VALUE with one of {SETTINGS:?}"
+                    ));
+                }
             }
         }
         Ok(Self(settings))
@@ -143,7 +147,7 @@ fn id(record: &Record) -> Option<u32> {
     Some(read_signature(&record.frame, record.wire_len)?.id)
 }
 
-/// Of a packet: whether the skeleton was told to hold it back, and its delay between the taps in ns.
+/// For each packet, whether the skeleton was to delay it, and its delay between the taps in ns.
 fn delays(outcome: &Outcome, trial: &Trial) -> Vec<(bool, u64)> {
     let arrived: HashMap<Option<u32>, i64> = outcome.post.iter().map(|r| (id(r), r.ts_ns)).collect();
     let held =
@@ -156,7 +160,7 @@ fn delays(outcome: &Outcome, trial: &Trial) -> Vec<(bool, u64)> {
     outcome.pre.iter().filter_map(delay).collect()
 }
 
-/// By how much gaps between packets on the ingress wire differ from those intended.
+/// Deviations of the gaps between packets on the ingress wire from the intended gap.
 fn gap_deviations(outcome: &Outcome, pattern: Pattern) -> Histogram {
     let mut gaps = Histogram::default();
     if let Pattern::Constant { rate_pps } = pattern {
@@ -168,8 +172,8 @@ fn gap_deviations(outcome: &Outcome, pattern: Pattern) -> Histogram {
     gaps
 }
 
-/// The injected delay against the difference of exact medians, and how many of the delayed packets are
-/// among as many worst ones.
+/// Prints the injected delay against the difference of exact medians, and how many delayed packets are among
+/// the worst ones.
 fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
     let median = |which: bool| {
         let mut values: Vec<u64> =
@@ -188,7 +192,7 @@ fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
     );
 }
 
-/// From the first departure to the last one.
+/// Time from the first departure to the last one.
 fn seconds(report: &GeneratorReport) -> f64 {
     match (report.first_departure_ns, report.last_departure_ns) {
         (Some(first), Some(last)) => (last - first) as f64 / 1e9,
@@ -200,14 +204,14 @@ fn show_alone(report: &GeneratorReport) {
     let (sent, seconds) = (report.sent, seconds(report));
     let rate = (sent as f64 - 1.0) / seconds;
     println!(
-        "sent {sent} in {seconds:.3} s ({rate:.0} a second), late {}, failed {}",
+        "sent {sent} in {seconds:.3} s ({rate:.0} per second), late {}, failed {}",
         report.late, report.failed
     );
     line("lateness", &report.lateness);
     line("handing over", &report.handover);
 }
 
-/// Prints what happened; whether every packet is accounted for.
+/// Prints the results. Returns whether every packet is accounted for.
 fn show(outcome: &Outcome, trial: &Trial) -> bool {
     let (sent, pre, post) = (outcome.generator.sent, outcome.pre.len(), outcome.post.len());
     let dropped: u64 = outcome.taps.iter().map(|tap| tap.drops + tap.missing).sum();
@@ -215,8 +219,8 @@ fn show(outcome: &Outcome, trial: &Trial) -> bool {
     let skeleton = &outcome.skeleton;
     let seconds = seconds(&outcome.generator);
     println!(
-        "sent {sent} in {seconds:.3} s ({:.0} a second), late {}, failed {}; pre {pre}, post {post}; \
-         skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, stamped elsewhere {other_timestamps}",
+        "sent {sent} in {seconds:.3} s ({:.0} per second), late {}, failed {}; pre {pre}, post {post}; \
+         skeleton: received {}, dropped {}, failed {}; taps: dropped {dropped}, other timestamps {other_timestamps}",
         (sent as f64 - 1.0) / seconds,
         outcome.generator.late,
         outcome.generator.failed,
@@ -273,7 +277,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             eprintln!(
-                "not every packet is accounted for: sent, pre and post differ, or something dropped some"
+                "not every packet is accounted for: sent, pre and post differ, or packets were dropped"
             );
             ExitCode::FAILURE
         }

@@ -1,5 +1,5 @@
-//! Generator, skeleton and taps over real veth pairs, where this machine lets one make them; otherwise
-//! each test says `SKIPPED:` and why. Nothing here asserts a timing.
+//! Generator, skeleton and taps over real veth pairs. If this machine cannot create them, each test prints
+//! `SKIPPED:` and the reason. No test asserts a timing.
 
 mod support;
 
@@ -16,8 +16,8 @@ use wiretail_dataplane::{
 };
 
 #[test]
-fn all_that_is_sent_arrives_in_order_on_both_wires() {
-    on_a_testbed("all_that_is_sent_arrives", |bed| {
+fn all_packets_arrive_in_order_on_both_wires() {
+    on_a_testbed("all_packets_arrive_in_order_on_both_wires", |bed| {
         for release in [Release::Batch, Release::Immediate] {
             for mode in [TxMode::Call, TxMode::Ring(512)] {
                 let tx = TxPlan { mode, qdisc_bypass: true };
@@ -37,8 +37,8 @@ fn all_that_is_sent_arrives_in_order_on_both_wires() {
 }
 
 #[test]
-fn bursts_and_mixes_arrive_whole() {
-    on_a_testbed("bursts_and_mixes", |bed| {
+fn bursts_and_mixes_arrive_completely() {
+    on_a_testbed("bursts_and_mixes_arrive_completely", |bed| {
         for mode in [TxMode::Call, TxMode::Ring(512)] {
             let mut trial = Trial::new(Pattern::Bursts { rate_pps: 20_000, burst: 100 }, 6_000);
             trial.sizes = Sizes::imix_csit();
@@ -52,15 +52,15 @@ fn bursts_and_mixes_arrive_whole() {
 }
 
 #[test]
-fn injected_faults_are_what_the_wire_shows() {
-    on_a_testbed("planted_faults", |bed| {
+fn wire_shows_injected_faults() {
+    on_a_testbed("wire_shows_injected_faults", |bed| {
         injected_faults(bed, Trial::new(Pattern::Constant { rate_pps: 40_000 }, 20_000));
     });
 }
 
 #[test]
-fn delayed_packets_are_delayed_and_no_others_wait_for_them() {
-    on_a_testbed("delayed_packets", |bed| {
+fn delayed_packets_do_not_delay_others() {
+    on_a_testbed("delayed_packets_do_not_delay_others", |bed| {
         let (packets, ns) = (10_000, 1_000_000);
         let mut trial = Trial::new(Pattern::Constant { rate_pps: 20_000 }, packets);
         trial.skeleton.delay = Some(Delay { ns, every: 50 });
@@ -77,8 +77,8 @@ fn delayed_packets_are_delayed_and_no_others_wait_for_them() {
 }
 
 #[test]
-fn outgoing_taps_see_what_passes_the_queueing_discipline() {
-    on_a_testbed("outgoing_taps", |bed| {
+fn outgoing_taps_see_packets_of_queueing_discipline() {
+    on_a_testbed("outgoing_taps_see_packets_of_queueing_discipline", |bed| {
         let ring = RingPlan {
             packets: 1000,
             duration_ns: 0,
@@ -102,8 +102,8 @@ fn outgoing_taps_see_what_passes_the_queueing_discipline() {
 }
 
 #[test]
-fn a_full_tap_counts_its_own_drops() {
-    on_a_testbed("a_full_tap", |bed| {
+fn full_tap_counts_its_drops() {
+    on_a_testbed("full_tap_counts_its_drops", |bed| {
         let ring = RingPlan {
             packets: 1,
             duration_ns: 0,
@@ -121,8 +121,8 @@ fn a_full_tap_counts_its_own_drops() {
 }
 
 #[test]
-fn hardware_timestamps_are_not_replaced_by_others() {
-    on_a_testbed("hardware_stamps", |bed| {
+fn hardware_timestamps_are_never_substituted() {
+    on_a_testbed("hardware_timestamps_are_never_substituted", |bed| {
         let ring = RingPlan {
             packets: 1,
             duration_ns: 0,
@@ -138,8 +138,8 @@ fn hardware_timestamps_are_not_replaced_by_others() {
 }
 
 #[test]
-fn both_directions_and_a_reader_during_the_trial() {
-    on_a_testbed("both_directions", |bed| {
+fn forwards_both_directions_while_taps_are_read() {
+    on_a_testbed("forwards_both_directions_while_taps_are_read", |bed| {
         for port in [PortKind::default(), PortKind::Xdp] {
             both_directions(bed, port);
         }

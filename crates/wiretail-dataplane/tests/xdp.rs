@@ -1,5 +1,5 @@
-//! AF_XDP ports and chains over real veth pairs; where this machine lets one make none, each test says
-//! `SKIPPED:` and why. Nothing here asserts a timing.
+//! AF_XDP ports and chains over real veth pairs. If this machine cannot create them, each test prints
+//! `SKIPPED:` and the reason. No test asserts a timing.
 
 mod support;
 
@@ -13,13 +13,13 @@ use wiretail_dataplane::{
     in_namespace,
 };
 
-/// Names, in the environment of a test process that was started by another one, that it is to hold ports.
+/// Environment variable that makes a child test process hold ports.
 const HOLD: &str = "WIRETAIL_TEST_HOLDS_PORTS";
 
 fn xdp_trial(pattern: Pattern, packets: u64) -> Trial {
     let mut trial = Trial::new(pattern, packets);
     trial.forward_by_xdp();
-    // Room for all, however long other programs have the forwarder's core.
+    // Room for all packets, even if the forwarder loses its core for a long time.
     trial.skeleton.ring_slots = 1 << 15;
     trial
 }
@@ -35,8 +35,8 @@ fn has_a_program(bed: &Testbed) -> bool {
 }
 
 #[test]
-fn all_that_is_sent_arrives_in_order() {
-    on_a_testbed("all_that_is_sent_arrives", |bed| {
+fn all_packets_arrive_in_order() {
+    on_a_testbed("all_packets_arrive_in_order", |bed| {
         for release in [Release::Batch, Release::Immediate] {
             for batch in [1, 32] {
                 let mut trial = xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000);
@@ -53,8 +53,8 @@ fn all_that_is_sent_arrives_in_order() {
 }
 
 #[test]
-fn bursts_and_mixes_arrive_whole() {
-    on_a_testbed("bursts_and_mixes", |bed| {
+fn bursts_and_mixes_arrive_completely() {
+    on_a_testbed("bursts_and_mixes_arrive_completely", |bed| {
         let mut trial = xdp_trial(Pattern::Bursts { rate_pps: 20_000, burst: 100 }, 6_000);
         trial.sizes = Sizes::imix_csit();
         let outcome = run(bed, &trial).unwrap();
@@ -65,15 +65,15 @@ fn bursts_and_mixes_arrive_whole() {
 }
 
 #[test]
-fn injected_faults_are_what_the_wire_shows() {
-    on_a_testbed("planted_faults", |bed| {
+fn wire_shows_injected_faults() {
+    on_a_testbed("wire_shows_injected_faults", |bed| {
         injected_faults(bed, xdp_trial(Pattern::Constant { rate_pps: 40_000 }, 20_000));
     });
 }
 
 #[test]
-fn held_packets_stay_whole_while_others_pass() {
-    on_a_testbed("held_packets", |bed| {
+fn delayed_packets_stay_intact_while_others_pass() {
+    on_a_testbed("delayed_packets_stay_intact_while_others_pass", |bed| {
         let mut trial = xdp_trial(Pattern::Constant { rate_pps: 20_000 }, 10_000);
         trial.skeleton.delay = Some(Delay { ns: 1_000_000, every: 50 });
         let outcome = run(bed, &trial).unwrap();
@@ -88,15 +88,15 @@ fn held_packets_stay_whole_while_others_pass() {
 }
 
 #[test]
-fn a_small_ring_comes_round_many_times() {
-    on_a_testbed("a_small_ring", |bed| {
+fn small_ring_wraps_around_many_times() {
+    on_a_testbed("small_ring_wraps_around_many_times", |bed| {
         for port in [PortKind::default(), PortKind::Xdp] {
             let mut trial = xdp_trial(Pattern::Constant { rate_pps: 2_000 }, 2_000);
             trial.skeleton.port = port;
             trial.skeleton.ring_slots = 64;
             trial.skeleton.delay = Some(Delay { ns: 10_000_000, every: 10 });
             let outcome = run(bed, &trial).unwrap();
-            // A forwarder whose core is taken from it for 32 ms loses some, and tells how many.
+            // A forwarder that loses its core for 32 ms drops packets and counts them.
             let counts = outcome.skeleton.counts;
             assert_eq!((counts.received + counts.dropped, counts.sent), (2_000, counts.received), "{port:?}");
             assert_eq!(outcome.post.len() as u64, counts.sent, "{port:?}");
@@ -107,8 +107,8 @@ fn a_small_ring_comes_round_many_times() {
 }
 
 #[test]
-fn a_chain_forwards_hop_by_hop() {
-    on_a_testbed("a_chain", |bed| {
+fn chain_forwards_hop_by_hop() {
+    on_a_testbed("chain_forwards_hop_by_hop", |bed| {
         bed.in_dut("ip link add m0 type veth peer name m1");
         bed.in_dut("ip link set m0 up");
         bed.in_dut("ip link set m1 up");
@@ -126,8 +126,8 @@ fn a_chain_forwards_hop_by_hop() {
 }
 
 #[test]
-fn a_generator_sends_by_af_xdp() {
-    on_a_testbed("a_generator_sends", |bed| {
+fn generator_sends_with_af_xdp() {
+    on_a_testbed("generator_sends_with_af_xdp", |bed| {
         let patterns =
             [Pattern::Constant { rate_pps: 20_000 }, Pattern::Bursts { rate_pps: 20_000, burst: 200 }];
         for pattern in patterns {
@@ -140,8 +140,8 @@ fn a_generator_sends_by_af_xdp() {
 }
 
 #[test]
-fn the_program_goes_with_its_port() {
-    on_a_testbed("the_program_goes", |bed| {
+fn dropping_port_detaches_program() {
+    on_a_testbed("dropping_port_detaches_program", |bed| {
         for _ in 0..3 {
             let skeleton = open(bed, &[("in0", "out0")]).unwrap();
             assert!(has_a_program(bed));
@@ -155,14 +155,14 @@ fn the_program_goes_with_its_port() {
 }
 
 #[test]
-fn the_program_goes_with_a_killed_process() {
+fn killing_process_detaches_program() {
     if std::env::var_os(HOLD).is_some() {
         hold_ports();
     }
-    on_a_testbed("a_killed_process", |bed| {
+    on_a_testbed("killing_process_detaches_program", |bed| {
         let holder = || {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "the_program_goes_with_a_killed_process", "--nocapture"])
+                .args(["--exact", "killing_process_detaches_program", "--nocapture"])
                 .env(HOLD, "1")
                 .stdout(Stdio::piped())
                 .spawn()
@@ -178,7 +178,7 @@ fn the_program_goes_with_a_killed_process() {
     });
 }
 
-/// Opens ports in the namespace that this process was started in, until it is killed.
+/// Holds ports open in the namespace of this process until it is killed.
 fn hold_ports() -> ! {
     let port = |interface| PortSpec { netns: None, interface };
     let plan = SkeletonPlan { port: PortKind::Xdp, ..SkeletonPlan::default() };
@@ -191,8 +191,8 @@ fn hold_ports() -> ! {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
-    on_a_testbed("what_cannot_be_opened", |bed| {
+fn errors_name_cause_of_failed_open() {
+    on_a_testbed("errors_name_cause_of_failed_open", |bed| {
         let refused = |ways: &[(&'static str, &'static str)]| open(bed, ways).unwrap_err();
         let missing = refused(&[("in0", "nosuch0")]);
         assert!(missing.contains("nosuch0: no such interface"), "{missing}");
@@ -200,7 +200,7 @@ fn what_cannot_be_opened_is_named() {
         assert!(twice.contains("in0 receives is 2"), "{twice}");
         let held = open(bed, &[("in0", "out0")]).unwrap();
         let taken = refused(&[("in0", "out0")]);
-        assert!(taken.contains("in0: ") && taken.contains("another program"), "{taken}");
+        assert!(taken.contains("in0: ") && taken.contains("another XDP program"), "{taken}");
         drop(held);
         bed.in_dut("ip link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1");
         let queues = refused(&[("q0", "out0")]);
@@ -208,26 +208,26 @@ fn what_cannot_be_opened_is_named() {
     });
 }
 
-/// The other end of a veth pair takes redirected frames.
+/// Makes the other ends of the veth pairs accept redirected frames.
 fn take_redirected(bed: &Testbed) {
     for link in ["g0", "s0"] {
         bed.in_load(&format!("ethtool -K {link} gro on"));
     }
 }
 
-/// Sends packets of 100 bytes out of an interface, and returns how many left.
+/// Sends packets of 100 bytes through an interface and returns their number.
 fn send(bed: &Testbed, from: &'static str, packets: u64) -> u64 {
     let mut trial = Trial::new(Pattern::Constant { rate_pps: 50_000 }, packets);
     trial.generator_port = from;
     let report = support::run_alone(bed, &trial).unwrap();
-    // What is still in the hands of the kernel.
+    // Waits for packets in flight in the kernel.
     std::thread::sleep(Duration::from_millis(100));
     report.sent
 }
 
 #[test]
-fn the_kernel_redirects_one_way_and_both() {
-    on_a_testbed("the_kernel_redirects", |bed| {
+fn kernel_redirects_one_and_both_directions() {
+    on_a_testbed("kernel_redirects_one_and_both_directions", |bed| {
         take_redirected(bed);
         for both in [false, true] {
             let ends = [("in0", "out0"), ("out0", "in0")];
@@ -246,7 +246,7 @@ fn the_kernel_redirects_one_way_and_both() {
                 assert_eq!(counts, expected, "{from}: failures known: {}", redirect.knows_failures(way));
                 redirect.settle();
             }
-            // Who learns the devices listens to each packet: no longer than it has to.
+            // The program that finds the devices listens to every packet and must be removed afterwards.
             let listens = |event: &str| {
                 let open = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
                 let texts = open.filter_map(|file| std::fs::read_to_string(file.path()).ok());
@@ -263,11 +263,11 @@ fn the_kernel_redirects_one_way_and_both() {
 }
 
 #[test]
-fn redirected_packets_that_are_not_taken_are_counted() {
-    on_a_testbed("redirected_packets_that_are_not_taken", |bed| {
+fn counts_rejected_redirected_packets() {
+    on_a_testbed("counts_rejected_redirected_packets", |bed| {
         let redirect = Redirect::open(&[(bed.port("in0"), bed.port("out0"))]).unwrap();
         if !redirect.knows_failures(0) {
-            println!("SKIPPED: this kernel does not let one trace what redirections become");
+            println!("SKIPPED: this process cannot trace the results of redirections");
             return;
         }
         let arrived = bed.received("s0");
@@ -284,8 +284,8 @@ fn redirected_packets_that_are_not_taken_are_counted() {
 }
 
 #[test]
-fn where_the_driver_has_no_xdp_the_stack_redirects() {
-    on_a_testbed("where_the_driver_has_no_xdp", |bed| {
+fn redirects_in_stack_without_native_xdp() {
+    on_a_testbed("redirects_in_stack_without_native_xdp", |bed| {
         bed.in_dut("ip link add link in0 name over0 type macvlan mode passthru");
         bed.in_dut("ip link set over0 up");
         let redirect = Redirect::open(&[(bed.port("over0"), bed.port("out0"))]).unwrap();
@@ -299,8 +299,8 @@ fn where_the_driver_has_no_xdp_the_stack_redirects() {
 }
 
 #[test]
-fn redirections_that_cannot_be_had_are_named() {
-    on_a_testbed("redirections_that_cannot_be_had", |bed| {
+fn errors_name_cause_of_failed_redirection() {
+    on_a_testbed("errors_name_cause_of_failed_redirection", |bed| {
         let refused = |from: &'static str, to: &'static str| {
             Redirect::open(&[(bed.port(from), bed.port(to))]).unwrap_err().to_string()
         };
@@ -310,7 +310,7 @@ fn redirections_that_cannot_be_had_are_named() {
         }
         let held = Redirect::open(&[(bed.port("in0"), bed.port("out0"))]).unwrap();
         let message = refused("in0", "out0");
-        assert!(message.contains("in0: ") && message.contains("another program"), "{message}");
+        assert!(message.contains("in0: ") && message.contains("another XDP program"), "{message}");
         drop(held);
     });
 }

@@ -1,4 +1,4 @@
-/* What ports.c sets up and loops.c uses. */
+/* Declarations shared by ports.c and loops.c. */
 #ifndef WIRETAIL_DPDK_INTERNAL_H
 #define WIRETAIL_DPDK_INTERNAL_H
 
@@ -6,9 +6,9 @@
 
 struct rte_mempool;
 
-/* The buffers of all ports. */
+/* Buffer pool of all ports. */
 extern struct rte_mempool *wt_pool;
-/* Where the NIC's timestamp is in a buffer, and the flag that says that it is there; 0 where no port timestamps. */
+/* Offset of the NIC's timestamp in a buffer, and the flag that marks it as valid; 0 if no port timestamps. */
 extern int wt_timestamp_offset;
 extern uint64_t wt_timestamp_flag;
 

@@ -1,4 +1,4 @@
-/* The hot loops: packets through, out and in. They allocate nothing but buffers of the pool, and count. */
+/* The packet loops: forwarding, sending and receiving. They allocate only buffers of the pool, and count packets. */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -12,25 +12,25 @@
 
 #include "internal.h"
 
-/* Most packets of a path that still leave when it was told to stop: all that a receiving queue holds. */
+/* Maximum number of packets per path to forward after the stop request: the capacity of a receive queue. */
 #define LAST_PACKETS 4096
-/* Most packets that are held until it is quiet; a queue that is always full is handed over in such pieces. */
+/* Maximum number of packets to hold until reception pauses; a queue that is always full is processed in such pieces. */
 #define HELD_MAX 512
 
-/* A thread that DPDK did not start has no number, and without one no cache of buffers. */
+/* A thread that DPDK did not start has no lcore ID, and without it no buffer cache. */
 static void enter(void)
 {
 	if (unlikely(rte_lcore_id() == LCORE_ID_ANY))
 		rte_thread_register();
 }
 
-/* One writer: a plain addition, whose result others see whole. */
+/* Plain addition: there is one writer, and readers see the stored value without tearing. */
 static inline void count(uint64_t *counter, uint64_t more)
 {
 	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
-/* The forwarder configuration, in cycles of this processor's clock. */
+/* The forwarder configuration, with times in TSC cycles. */
 struct pacing {
 	uint16_t batch;
 	uint64_t work;
@@ -42,7 +42,7 @@ static uint64_t cycles(uint64_t ns)
 	return (uint64_t)((double)ns * (double)rte_get_tsc_hz() / 1e9);
 }
 
-/* Takes what has come: a batch, or with a time to be quiet all that comes before the next pause. */
+/* Takes received packets: one batch, or, with a quiet time, all packets up to the next pause in reception. */
 static inline uint16_t take(struct wt_forwarding_path *path, const struct pacing *pacing, struct rte_mbuf **packets)
 {
 	uint16_t received = rte_eth_rx_burst(path->from, 0, packets, pacing->batch);
@@ -73,12 +73,12 @@ static inline void pass(struct wt_forwarding_path *path, const struct pacing *pa
 		while (rte_rdtsc() < end)
 			rte_pause();
 	}
-	/* At once, however few there are: waiting for more is a delay that nobody can tell from the network's. */
+	/* Send immediately, however few packets: waiting for more would be indistinguishable from network delay. */
 	taken = rte_eth_tx_burst(path->to, 0, packets, packets_count);
-	/* What finds the port full is dropped: queued, it would delay all that come behind it. */
+	/* Packets that do not fit are dropped: if queued, they would delay all later packets. */
 	if (unlikely(taken < packets_count))
 		rte_pktmbuf_free_bulk(packets + taken, packets_count - taken);
-	/* Counted behind the sending, where it delays nobody. */
+	/* Counted after sending, where it delays no packet. */
 	count(&path->received, packets_count);
 	count(&path->taken, taken);
 	count(&path->refused, packets_count - taken);
@@ -118,7 +118,7 @@ void wt_forward(struct wt_forwarding_path *paths, uint32_t paths_count, const st
 	}
 }
 
-/* Copies frames into buffers; returns how many. */
+/* Copies frames into buffers; returns their number. */
 static uint16_t fill(struct rte_mbuf **packets, const struct wt_frame *frames, uint16_t frames_count, int *error)
 {
 	if (rte_pktmbuf_alloc_bulk(wt_pool, packets, frames_count) != 0) {

@@ -1,4 +1,4 @@
-/* Starting DPDK, opening and closing ports, and what ports count. Nothing here is in a hot loop. */
+/* Starting DPDK, opening and closing ports, and port counters. None of this runs in the packet loops. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,23 +16,23 @@
 
 #include "internal.h"
 
-/* Buffers of all ports together, some 38 MiB: net_af_xdp alone puts 4,096 of them into each port's fill ring. */
+/* Number of buffers for all ports, about 38 MiB: net_af_xdp alone puts 4,096 of them into each port's fill ring. */
 #define BUFFERS 16383
-/* Buffers that a thread keeps for itself: several bursts, so that it seldom meets the shared ring. */
+/* Buffers cached per thread: several bursts, so that a thread seldom accesses the shared ring. */
 #define CACHE 256
-/* Slots of a queue where its driver recommends none. */
+/* Number of slots of a queue if its driver recommends none. */
 #define SLOTS 1024
 
-_Static_assert(sizeof(struct wt_forwarding_path) == 128, "as Rust has it");
-_Static_assert(sizeof(struct wt_packet) == 40, "as Rust has it");
-_Static_assert(sizeof(struct wt_port) == 4 + WT_NAME_LEN, "as Rust has it");
+_Static_assert(sizeof(struct wt_forwarding_path) == 128, "must match Rust");
+_Static_assert(sizeof(struct wt_packet) == 40, "must match Rust");
+_Static_assert(sizeof(struct wt_port) == 4 + WT_NAME_LEN, "must match Rust");
 
 struct rte_mempool *wt_pool;
 int wt_timestamp_offset = -1;
 uint64_t wt_timestamp_flag;
 
-/* A wrong argument makes DPDK print all of its options on standard output, which is the caller's for results.
- * What was wrong is on standard error. */
+/* With an invalid argument, DPDK prints all of its options to standard output, which is reserved for the caller's
+ * results. The cause is printed to standard error. */
 static int init_quietly(int argc, char **argv)
 {
 	int output = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -59,7 +59,7 @@ int wt_eal_init(int argc, char **argv)
 
 	if (result < 0)
 		return result;
-	/* Without a node: the memory of the one that the first port is used from is as good as any. */
+	/* No specific NUMA node: the best node is unknown before the first port is opened. */
 	wt_pool = rte_pktmbuf_pool_create("wiretail", BUFFERS, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
 	return wt_pool ? 0 : -ENOMEM;
 }
@@ -84,30 +84,30 @@ static int configure(uint16_t id, const struct wt_plan *plan, struct wt_port *po
 	uint16_t rx_slots, tx_slots;
 	int result;
 
-	*step = "asking what the device can do";
+	*step = "reading the capabilities of the device";
 	if ((result = rte_eth_dev_info_get(id, &info)) < 0)
 		return result;
 	snprintf(port->driver, sizeof(port->driver), "%s", info.driver_name ? info.driver_name : "");
 	if (plan->timestamps && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP)) {
-		*step = "a field for reception timestamps";
+		*step = "registering a field for receive timestamps";
 		if (rte_mbuf_dyn_rx_timestamp_register(&wt_timestamp_offset, &wt_timestamp_flag) < 0)
 			return -rte_errno;
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 		port->timestamps = 1;
 	}
-	/* All packets come from the one pool, and nobody else holds them. */
+	/* Safe because all packets come from a single pool and have a single owner. */
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	rx_slots = info.default_rxportconf.ring_size ? info.default_rxportconf.ring_size : SLOTS;
 	tx_slots = info.default_txportconf.ring_size ? info.default_txportconf.ring_size : SLOTS;
-	*step = "configuring one queue a direction";
+	*step = "configuring one queue per direction";
 	if ((result = rte_eth_dev_configure(id, 1, 1, &conf)) < 0)
 		return result;
 	if ((result = rte_eth_dev_adjust_nb_rx_tx_desc(id, &rx_slots, &tx_slots)) < 0)
 		return result;
-	*step = "setting the receiving queue up";
+	*step = "setting up the receive queue";
 	if ((result = rte_eth_rx_queue_setup(id, 0, rx_slots, rte_eth_dev_socket_id(id), NULL, wt_pool)) < 0)
 		return result;
-	*step = "setting the sending queue up";
+	*step = "setting up the send queue";
 	return rte_eth_tx_queue_setup(id, 0, tx_slots, rte_eth_dev_socket_id(id), NULL);
 }
 
@@ -122,7 +122,7 @@ static int start(uint16_t id, const struct wt_plan *plan, struct wt_port *port, 
 		return result;
 	*step = "promiscuous reception";
 	result = rte_eth_promiscuous_enable(id);
-	/* Rings and memory interfaces know no addresses: they receive everything. */
+	/* Rings and memory interfaces have no addresses and receive all packets anyway. */
 	if (result < 0 && result != -ENOTSUP)
 		return result;
 	while (rte_eth_link_get_nowait(id, &link) == 0 && !link.link_status && waited < plan->link_wait_ms) {
@@ -142,9 +142,9 @@ int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port 
 	memset(port, 0, sizeof(*port));
 	*step = "probing the device";
 	result = rte_dev_probe(device);
-	/* A PCI device was probed when DPDK started. */
+	/* DPDK probes PCI devices when it starts. */
 	if (result < 0 && result != -EEXIST)
-		/* Drivers return -1 whatever went wrong; as an error number it would say that it is not permitted. */
+		/* Drivers return -1 for any failure; as an error number, it would mean "not permitted". */
 		return result == -1 ? -ENODEV : result;
 	*step = "finding its port";
 	if ((result = find(device, &id)) < 0)

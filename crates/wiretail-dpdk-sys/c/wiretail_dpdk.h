@@ -1,66 +1,66 @@
-/* What Rust sees of DPDK: plain structures and a handful of functions. src/present/ffi.rs declares the same. */
+/* The DPDK interface for Rust: plain structures and a few functions. src/present/ffi.rs has the same declarations. */
 #ifndef WIRETAIL_DPDK_H
 #define WIRETAIL_DPDK_H
 
 #include <stdint.h>
 
-/* Most packets of a burst. */
+/* Maximum number of packets per burst. */
 #define WT_BATCH_MAX 64
 #define WT_NAME_LEN 64
 
-/* How a port is opened. */
+/* Settings for opening a port. */
 struct wt_plan {
-	/* Ask for reception timestamps of the NIC where its driver offers them. */
+	/* Whether to request receive timestamps of the NIC if its driver supports them. */
 	uint32_t timestamps;
-	/* How long to wait for the link, in ms. */
+	/* Time to wait for the link, in ms. */
 	uint32_t link_wait_ms;
 };
 
 struct wt_port {
 	uint16_t id;
-	/* The NIC timestamps received packets. */
+	/* Whether the NIC timestamps received packets. */
 	uint8_t timestamps;
 	uint8_t link_up;
 	char driver[WT_NAME_LEN];
 };
 
-/* What the driver counted since the port was opened. */
+/* Driver counters since the port was opened. */
 struct wt_port_counts {
-	/* Packets that the NIC dropped for want of room in its queue. */
+	/* Packets that the NIC dropped because its queue was full. */
 	uint64_t missed;
-	/* Packets that were dropped for want of a buffer. */
+	/* Packets dropped because there was no free buffer. */
 	uint64_t no_buffer;
-	/* Packets that were received broken. */
+	/* Packets received with errors. */
 	uint64_t rx_errors;
-	/* Packets that the driver took for sending and did not send. */
+	/* Packets that the driver accepted but could not send. */
 	uint64_t tx_errors;
 };
 
-/* A direction of a forwarder. One thread writes the counters, any may read them: two lines of the cache, as
- * processors fetch them in pairs. */
+/* A direction of a forwarder. One thread writes the counters, any thread may read them. The size is two cache lines,
+ * because processors fetch lines in pairs. */
 struct wt_forwarding_path {
 	uint16_t from;
 	uint16_t to;
 	uint32_t reserved;
 	uint64_t received;
-	/* Packets that the sending port took. */
+	/* Packets accepted by the sending port. */
 	uint64_t taken;
-	/* Packets that it did not take; they are gone. */
+	/* Packets rejected by the sending port. They were dropped. */
 	uint64_t refused;
-	/* Looks that found packets, and the most that one found. */
+	/* Number of polls that found packets, and the maximum number of packets found by one poll. */
 	uint64_t bursts;
 	uint64_t burst_max;
 	uint64_t padding[10];
 };
 
-/* How a forwarder treats packets. */
+/* Forwarder configuration. */
 struct wt_forwarder_config {
-	/* Most packets that are processed and sent together. */
+	/* Maximum number of packets that are processed and sent together. */
 	uint64_t batch;
-	/* What each packet of a batch costs before the batch is sent, in ns: what a network function would compute. */
+	/* Processing time per packet of a batch before the batch is sent, in ns, as in a network function. */
 	uint64_t work_ns;
-	/* Packets are taken over when no further one has come for so long, in ns, as from a NIC whose receive timer
-	 * starts again with each packet; 0: at once. */
+	/* Packets are taken when no further packet has arrived for this time, in ns, as with a NIC whose receive timer
+	 * restarts with each packet; 0: immediately. */
 	uint64_t quiet_ns;
 };
 
@@ -69,38 +69,38 @@ struct wt_frame {
 	uint64_t length;
 };
 
-/* A received packet; valid until it is released. */
+/* A received packet, valid until it is released. */
 struct wt_packet {
 	void *buffer;
 	const uint8_t *data;
-	/* Bytes at data, and of the whole packet. */
+	/* Number of bytes at `data`, and length of the whole packet. */
 	uint32_t length;
 	uint32_t wire_length;
-	/* Ticks of the NIC's clock, where `timestamped`. */
+	/* Ticks of the NIC's clock; only valid if `timestamped` is not 0. */
 	uint64_t ticks;
 	uint64_t timestamped;
 };
 
-/* Starts the environment abstraction layer. 0, or a negative error number. */
+/* Starts the environment abstraction layer. Returns 0 or a negative error number. */
 int wt_eal_init(int argc, char **argv);
 
-/* Opens a device with one queue a direction, and starts it. 0, or a negative error number, and the step that
- * failed. */
+/* Opens a device with one queue per direction and starts it. Returns 0, or a negative error number and the failed
+ * step. */
 int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port *port, const char **step);
 void wt_port_close(uint16_t id);
 int wt_port_counts(uint16_t id, struct wt_port_counts *counts);
-/* The NIC's clock now. 0, or a negative error number: it has none. */
+/* Reads the NIC's clock. Returns 0, or a negative error number if it has none. */
 int wt_port_clock(uint16_t id, uint64_t *ticks);
 
-/* Forwards until `stop` is not 0, on the calling thread, which busy-waits. What one rx_burst of at most `batch`
- * packets takes is sent by one tx_burst at once. What was received by the end still leaves. */
+/* Forwards until `stop` is not 0, in the calling thread, which busy-waits. Packets received by one rx_burst of at most
+ * `batch` packets are sent by one tx_burst. Packets received before the end are still sent. */
 void wt_forward(struct wt_forwarding_path *paths, uint32_t count, const struct wt_forwarder_config *config, const uint8_t *stop);
 
-/* Copies frames and sends them; waits for at most `patience_ns` until the port takes them. Returns how many it
- * took, the first ones; with fewer, `error` is why. */
+/* Copies frames and sends them; waits for up to `patience_ns` until the port accepts them. Returns the number of
+ * accepted frames, which are the first ones; if it is less than `count`, sets `error`. */
 uint16_t wt_send(uint16_t id, const struct wt_frame *frames, uint16_t count, uint64_t patience_ns, int *error);
 
-/* Up to `most` packets that are there. Release all of them. */
+/* Receives up to `most` available packets. The caller must release all of them. */
 uint16_t wt_receive(uint16_t id, struct wt_packet *packets, uint16_t most);
 void wt_release(struct wt_packet *packets, uint16_t count);
 

@@ -1,20 +1,19 @@
-//! The types of a build without DPDK. There are no values of them: what is behind [`Eal::start`] is never
-//! reached.
+//! Placeholder types for builds without DPDK. They have no values, because [`Eal::start`] always fails.
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
 use crate::{DirectionCounts, DpdkError, ForwarderConfig, Inside, Packet, PortCounts, PortOptions};
 
-/// DPDK, started.
+/// A started DPDK.
 #[derive(Debug, Clone, Copy)]
 pub struct Eal(Infallible);
 
 impl Eal {
-    /// Starts DPDK.
+    /// Always fails.
     ///
     /// # Errors
-    /// Always: it was not built in.
+    /// Returns [`DpdkError::NotBuilt`].
     pub fn start(_arguments: &[String]) -> Result<Self, DpdkError> {
         Err(DpdkError::NotBuilt)
     }

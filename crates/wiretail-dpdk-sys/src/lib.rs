@@ -1,11 +1,13 @@
-//! DPDK, as far as Wiretail uses it: ports, a run-to-completion forwarder, sending and receiving.
+//! The DPDK functions that Wiretail needs: ports, a run-to-completion forwarder, sending and receiving.
 //!
-//! The loops are C (`c/loops.c`), because DPDK's receive and send are inlined functions of its headers; C sees
-//! plain structures only (`c/wiretail_dpdk.h`). `present` wraps them: who may call what when is said by
-//! types here. Without the feature `dpdk` nothing is built or linked, the same types are there, and
-//! [`Eal::start`] says what to install. DPDK's drivers are plugins, which it loads at run time.
+//! The loops are written in C (`c/loops.c`), because DPDK implements receive and send as inlined functions in
+//! its headers. The C interface uses plain structures only (`c/wiretail_dpdk.h`). `present` wraps it in types
+//! that enforce which thread may call which function. Without the feature `dpdk`, nothing is built or linked;
+//! the same types exist, and [`Eal::start`] returns an error that names what to install. DPDK loads its
+//! drivers as plugins at run time.
 //!
-//! This crate knows no network namespaces: whoever opens a port says how to get to where it is ([`Inside`]).
+//! This crate does not handle network namespaces: the caller that opens a port provides a function that
+//! enters the port's namespace ([`Inside`]).
 
 use std::io;
 
@@ -20,117 +22,114 @@ pub use absent::{Eal, Forwarder, Port, Watcher};
 #[cfg(feature = "dpdk")]
 pub use present::{Eal, Forwarder, Port, Watcher};
 
-/// Most packets of a burst.
+/// Maximum number of packets per burst.
 pub const BATCH_MAX: usize = 64;
 
-/// Carries out what has to happen where a device is, such as in a network namespace. The error is why it could
-/// not get there.
+/// Runs a function in the environment of a device, such as a network namespace. Returns an error if that
+/// environment cannot be entered.
 pub type Inside = Box<dyn Fn(&mut (dyn FnMut() + Send)) -> io::Result<()> + Send + Sync>;
 
-/// What of DPDK can't be had.
+/// DPDK errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DpdkError {
-    /// The feature is off.
-    #[error("built without DPDK; `wiretail setup dpdk`, then build with `--features dpdk`")]
+    /// The feature `dpdk` is disabled.
+    #[error("built without DPDK; run `wiretail setup dpdk`, then build with `--features dpdk`")]
     NotBuilt,
-    /// DPDK starts once a process.
-    #[error("DPDK was started in this process before, and it can't be a second time; start another process")]
+    /// DPDK was already started in this process.
+    #[error("DPDK can be started only once per process; start another process")]
     StartedBefore,
-    /// The environment abstraction layer does not start.
+    /// The environment abstraction layer failed to start.
     #[error(
-        "DPDK does not start: {source}; what it said is above. Its arguments were {arguments}; it needs root, and \
+        "DPDK failed to start: {source}; its messages are above. Its arguments were {arguments}; it needs root and \
          memory (huge pages, or --no-huge)"
     )]
     Start {
-        /// As given to it.
+        /// The arguments passed to DPDK.
         arguments: String,
-        /// What it said.
+        /// The error that DPDK returned.
         source: io::Error,
     },
-    /// A port that can't be opened.
+    /// A port that cannot be opened.
     #[error(
-        "{device}: {step} failed: {source}; is it a device of a driver that DPDK has loaded, free, and with what \
-         it needs (an interface that exists; a PCI device bound to vfio-pci)?"
+        "{device}: {step} failed: {source}; check that DPDK has a driver for it, that no other program uses \
+         it, and that it is available (an existing interface, or a PCI device bound to vfio-pci)"
     )]
     Port {
-        /// As given.
         device: String,
-        /// What was tried.
+        /// The failed step.
         step: String,
-        /// What the driver said.
+        /// The error that the driver returned.
         source: io::Error,
     },
     /// A value out of its range.
     #[error("{what} is {found}; expected {expected}")]
     Range {
-        /// Which value.
+        /// Name of the value.
         what: &'static str,
-        /// As given.
+        /// The invalid value.
         found: usize,
-        /// What would have been right.
+        /// Description of valid values.
         expected: &'static str,
     },
 }
 
-/// How a port is opened.
+/// Settings for opening a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortOptions {
-    /// Ask for reception stamps of the network card, where its driver offers them.
+    /// Whether to request receive timestamps of the NIC if its driver supports them.
     pub timestamps: bool,
-    /// How long to wait for the link, in ms; 0 for devices without a wire.
+    /// Time to wait for the link, in ms; 0 for devices without a wire.
     pub link_wait_ms: u32,
 }
 
-/// How a forwarder treats packets.
+/// Forwarder configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwarderConfig {
-    /// Most packets that are processed and sent together, 1 to [`BATCH_MAX`]; some drivers of network cards need 4 or
-    /// more.
+    /// Maximum number of packets that are processed and sent together, 1 to [`BATCH_MAX`]. Some NIC drivers
+    /// need 4 or more.
     pub batch: usize,
-    /// What each packet of a batch costs before the batch is sent, in ns: what a network function would compute.
+    /// Processing time per packet of a batch before the batch is sent, in ns, as in a network function.
     pub work_ns: u64,
-    /// Packets are taken over when no further one has come for so long, in ns, as from a network card whose
-    /// receive timer starts again with each packet (Intel 82574 datasheet, RDTR); 0: at once.
+    /// Packets are taken when no further packet has arrived for this time, in ns, as with a NIC whose receive
+    /// timer restarts with each packet (Intel 82574 datasheet, RDTR); 0: immediately.
     pub quiet_ns: u64,
 }
 
-/// What a port's driver counted since it was opened. Not every driver counts everything.
+/// Driver counters since the port was opened. Not every driver supports all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PortCounts {
-    /// Packets that the device dropped for want of room in its queue (imissed).
+    /// Packets that the NIC dropped because its queue was full (imissed).
     pub missed: u64,
-    /// Packets that were dropped for want of a buffer (rx_nombuf).
+    /// Packets dropped because there was no free buffer (rx_nombuf).
     pub no_buffer: u64,
-    /// Packets that were received broken (ierrors).
+    /// Packets received with errors (ierrors).
     pub rx_errors: u64,
-    /// Packets that the driver took for sending and did not send (oerrors).
+    /// Packets that the driver accepted but could not send (oerrors).
     pub tx_errors: u64,
 }
 
-/// What became of the packets of a direction.
+/// Packet counts of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirectionCounts {
-    /// Packets that were received.
     pub received: u64,
-    /// Packets that the sending port took.
+    /// Packets accepted by the sending port.
     pub taken: u64,
-    /// Packets that it did not take, which were dropped.
+    /// Packets rejected by the sending port. They were dropped.
     pub refused: u64,
-    /// Looks that found packets: each was sent on together.
+    /// Number of polls that found packets. The packets of a poll are sent together.
     pub bursts: u64,
-    /// The most packets that one look found.
+    /// Maximum number of packets found by one poll.
     pub burst_max: u64,
 }
 
-/// A received packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// Its first segment: the whole packet, up to 2 KiB.
+    /// The first segment: the whole packet, up to 2 KiB.
     pub data: &'a [u8],
     /// Length of the whole packet in bytes.
     pub wire_len: u32,
-    /// The network card's stamp in ticks of its own clock, where it made one.
+    /// Hardware timestamp in ticks of the NIC's clock, if there is one.
     pub ticks: Option<u64>,
 }

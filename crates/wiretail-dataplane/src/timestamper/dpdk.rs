@@ -1,9 +1,9 @@
-//! Taps on DPDK's ports: all that a port receives, recorded into memory by a loop that busy-polls.
+//! Taps on DPDK ports: all received packets, recorded into memory by a busy-polling loop.
 //!
-//! Stamps are the network card's, where its driver has them and they are asked for; its ticks become
-//! CLOCK_REALTIME by two readings of both clocks, one at either end. Else each poll that finds packets reads
-//! CLOCK_REALTIME once, and all packets of the poll have that stamp: late by up to a turn of the loop, and
-//! without gaps within a burst.
+//! Hardware timestamps are used if requested and supported by the NIC's driver. Their ticks are converted to
+//! CLOCK_REALTIME with readings of both clocks at the start and the end. Otherwise, each poll that finds
+//! packets reads CLOCK_REALTIME once, and all packets of the poll get this timestamp: it is late by up to one
+//! iteration of the loop, and shows no gaps within a burst.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use crate::clock::realtime_ns;
 use crate::error::{DataplaneError, plan};
 use crate::port::dpdk::{self, Eal, Port};
 
-/// Most packets of a poll.
+/// Maximum number of packets per poll.
 const BATCH: usize = 32;
 
-/// Readings of both clocks of which the tightest is taken.
+/// Number of readings of both clocks. The most precise one is used.
 const READINGS: usize = 64;
 
-/// Open taps on ports of DPDK's.
+/// Open taps on DPDK ports.
 #[derive(Debug)]
 pub struct PortTaps {
     taps: Vec<PortTap>,
@@ -37,17 +37,17 @@ struct PortTap {
     full: u64,
 }
 
-/// A packet in memory. Its bytes stand behind those of the packet before.
+/// A packet in memory. Its bytes follow those of the previous packet.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    /// CLOCK_REALTIME in ns, or the card's ticks.
+    /// CLOCK_REALTIME in ns, or ticks of the NIC's clock.
     timestamp: u64,
     wire_len: u32,
     len: u16,
     by_nic: bool,
 }
 
-/// Both clocks at one moment.
+/// Values of both clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     ticks: u64,
@@ -67,7 +67,8 @@ impl Reading {
         tightest.map(|(_, reading)| reading)
     }
 
-    /// The real time of these ticks on the line through two readings. None where the clock stood still.
+    /// Converts ticks to real time by linear interpolation between two readings. `None` if the clock did not
+    /// advance.
     fn convert(self, end: Self, ticks: u64) -> Option<i64> {
         let span = i128::from(end.ticks) - i128::from(self.ticks);
         let since = i128::from(ticks) - i128::from(self.ticks);
@@ -77,12 +78,12 @@ impl Reading {
 }
 
 impl PortTaps {
-    /// Opens these devices, by their names for people, namespaces and devices. Each has `room` bytes for the
-    /// packets that it records, of which it keeps `snaplen` bytes each.
+    /// Opens devices, given by display name, namespace and device string. Each tap gets `room` bytes of
+    /// memory and stores `snaplen` bytes per packet.
     ///
     /// # Errors
-    /// A port that can't be opened; stamps of a network card that its driver does not make, or whose clock
-    /// can't be read.
+    /// Returns an error if a port cannot be opened, or if hardware timestamps are requested but not supported
+    /// by the driver or its clock cannot be read.
     pub fn open(
         eal: Eal,
         places: &[(String, Option<BorrowedFd<'_>>, String)],
@@ -98,8 +99,11 @@ impl PortTaps {
                 return Err(DataplaneError::Timestamps {
                     interface: name.clone(),
                     expected: "hardware timestamps",
-                    found: format!("DPDK's driver {} makes none, or has no clock to read", port.driver()),
-                    next: "use --timestamps software, or a network card whose driver has RTE_ETH_RX_OFFLOAD_TIMESTAMP",
+                    found: format!(
+                        "DPDK's driver {} does not support them or has no readable clock",
+                        port.driver()
+                    ),
+                    next: "use --timestamps software, or a NIC whose driver has RTE_ETH_RX_OFFLOAD_TIMESTAMP",
                 });
             }
             let packets = room / (usize::from(snaplen) + size_of::<Kept>());
@@ -115,36 +119,37 @@ impl PortTaps {
         };
         if source == TimestampSource::KernelSoftware {
             return Err(plan(
-                "source of stamps",
+                "timestamp source",
                 source.name(),
-                "a poll or the network card: DPDK has no kernel",
+                "polling or hardware: DPDK bypasses the kernel",
             ));
         }
         let taps = places.iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { taps, snaplen: snaplen.into() })
     }
 
-    /// Records until `stop` is set, on the calling thread, which busy-waits. `seen` has a counter for each tap.
+    /// Records until `stop` is set, in the calling thread, which busy-waits. `seen` must have one counter per
+    /// tap.
     pub fn record(&mut self, stop: &AtomicBool, seen: &[AtomicU64]) {
         while !stop.load(Ordering::Relaxed) {
             for (tap, seen) in self.taps.iter_mut().zip(seen) {
                 let count = tap.poll(self.snaplen);
                 if count > 0 {
-                    // One writer: a plain addition.
+                    // A plain addition suffices: there is only one writer.
                     seen.store(seen.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
                 }
             }
         }
     }
 
-    /// Hands over all that was recorded, as [`Timestamper::drain`](super::Timestamper::drain) does.
+    /// Passes all recorded packets to `sink`, as [`Timestamper::drain`](super::Timestamper::drain) does.
     pub fn drain(self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
         let taps = self.taps.into_iter().enumerate();
         taps.map(|(number, tap)| tap.drain(number as u16, sink)).collect()
     }
 }
 
-/// Memory that the kernel has really given, so that no page fault falls into the loop.
+/// Allocates memory and touches it, so that the loop causes no page faults.
 fn touched<T: Clone>(count: usize, value: T) -> Vec<T> {
     let mut memory = vec![value; count];
     memory.clear();
@@ -201,8 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_become_real_time_on_the_line_between_two_readings() {
-        // A clock of 80 MHz: 12.5 ns a tick.
+    fn converts_ticks_by_linear_interpolation() {
+        // A clock of 80 MHz: 12.5 ns per tick.
         let begin = Reading { ticks: 1 << 60, realtime_ns: 1_700_000_000_000_000_000 };
         let end = Reading { ticks: begin.ticks + 80_000_000, realtime_ns: begin.realtime_ns + 1_000_000_000 };
         let at = |ticks| begin.convert(end, ticks);

@@ -1,9 +1,9 @@
-//! Taps on the wires of a device under test, into memory that holds a whole trial.
+//! Taps on the wires of a device under test. They record into memory that holds a whole trial.
 //!
-//! The kernel stamps each packet where it enters the stack (`netif_rx`, CLOCK_REALTIME) and copies its
-//! first bytes into a ring of TPACKET_V3. Nobody reads while the trial runs, so there is no reader whose
-//! core, cache or wake-ups could disturb it; [`Timestamper::drain`] does afterwards. For longer trials
-//! [`Timestamper::collect`] takes along what is there, now and then. Ports of DPDK's are tapped by [`dpdk`].
+//! The kernel timestamps each packet where it enters the network stack (`netif_rx`, CLOCK_REALTIME) and
+//! copies its first bytes into a TPACKET_V3 ring. The ring is not read during the trial, because a reader's
+//! core, caches and wake-ups could disturb it; [`Timestamper::drain`] reads it afterwards. For longer trials,
+//! [`Timestamper::collect`] periodically reads all complete blocks. [`dpdk`] provides taps on DPDK ports.
 
 pub mod dpdk;
 
@@ -18,44 +18,43 @@ use crate::port::af_packet::{open_socket, port_error};
 use crate::sys::block_ring::{BLOCK_LEN, BlockRing, Timestamped, packets_a_block};
 use crate::sys::socket::PacketSocket;
 
-/// Bytes of a frame that are kept unless asked otherwise: the load generator's whole signature ends at
-/// byte 65, and up to 70 take no more room than 64.
+/// Default number of bytes to store per frame. The load generator's whole signature ends at byte 65, and up
+/// to 70 bytes need no more memory than 64.
 pub const SNAPLEN: u16 = 70;
 
-/// After this long the kernel hands over a block that is not full, in ms, unless asked otherwise.
+/// Default timeout, in ms, after which the kernel passes on a block that is not full.
 pub const BLOCK_TIMEOUT_MS: u32 = 100;
 
-/// Which packets of an interface a tap sees.
+/// The packets of an interface that a tap sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Those that come in, for whatever address.
+    /// Incoming packets, for any destination address.
     In,
-    /// Those that go out, stamped as they are handed to the driver. Frames sent past the queueing
-    /// discipline ([`TxPlan`](crate::port::af_packet::TxPlan)) do not pass here.
+    /// Outgoing packets, timestamped when they are passed to the driver. Frames that bypass the queueing
+    /// discipline ([`TxPlan`](crate::port::af_packet::TxPlan)) are not seen.
     Out,
 }
 
-/// Where to tap.
+/// Location of a tap.
 #[derive(Debug, Clone, Copy)]
 pub struct TapSpec<'a> {
-    /// Network namespace of the interface; None is that of the calling thread.
+    /// Network namespace of the interface; `None` means the namespace of the calling thread.
     pub netns: Option<BorrowedFd<'a>>,
-    /// Name of the interface in there.
+    /// Name of the interface in that namespace.
     pub interface: &'a str,
-    /// Which packets.
     pub direction: Direction,
-    /// The caller's number for this tap.
+    /// Tap number, chosen by the caller.
     pub tap: u16,
 }
 
-/// Who makes the stamps.
+/// The source of timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimestampSource {
-    /// The kernel, where a packet enters the stack: CLOCK_REALTIME.
+    /// The kernel, where a packet enters the network stack: CLOCK_REALTIME.
     KernelSoftware,
-    /// The network card, on reception: its own clock.
+    /// The NIC, on reception: its own clock.
     Hardware,
-    /// A loop that polls, when it finds the packet: CLOCK_REALTIME, one reading for all that it finds at once.
+    /// A polling loop, when it finds the packet: CLOCK_REALTIME, read once for all packets of a poll.
     Poll,
 }
 
@@ -69,69 +68,70 @@ impl TimestampSource {
         }
     }
 
-    /// The flag that the kernel sets on a packet stamped this way.
+    /// The flag that the kernel sets on packets with such timestamps.
     fn flag(self) -> u32 {
         match self {
             Self::KernelSoftware => libc::TP_STATUS_TS_SOFTWARE,
             Self::Hardware => libc::TP_STATUS_TS_RAW_HARDWARE,
-            // Not the kernel's; refused by `open`.
+            // Not a kernel timestamp; `open` rejects it.
             Self::Poll => 0,
         }
     }
 }
 
-/// How much a tap has to hold.
+/// Required capacity of a tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingPlan {
-    /// Packets that each tap will see at most before they are read.
+    /// Maximum number of packets that each tap sees before they are read.
     pub packets: u64,
-    /// How long that takes, in ns.
+    /// Duration of this period, in ns.
     pub duration_ns: u64,
-    /// Bytes of each frame that are kept.
+    /// Number of bytes to store per frame.
     pub snaplen: u16,
-    /// Who is to make the stamps.
+    /// The requested source of timestamps.
     pub source: TimestampSource,
-    /// After this long the kernel hands over a block that is not full, in ms: [`BLOCK_TIMEOUT_MS`], or less
-    /// for a reader that wants to know soon.
+    /// Timeout, in ms, after which the kernel passes on a block that is not full: [`BLOCK_TIMEOUT_MS`], or
+    /// less for a reader that needs packets sooner.
     pub timeout_ms: u32,
 }
 
 impl RingPlan {
-    /// By then a packet is handed over that was seen before: the timeout counts from its second tick.
+    /// Time after which a packet is certainly available to the reader: the timeout counts from its second
+    /// tick.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
     }
 
-    /// Memory that each tap takes, in bytes. The kernel takes it when the tap is opened.
+    /// Memory of each tap in bytes. The kernel allocates it when the tap is opened.
     pub fn bytes(&self) -> u64 {
         self.blocks() * BLOCK_LEN as u64
     }
 
     fn blocks(&self) -> u64 {
         let full = self.packets.div_ceil(packets_a_block(self.snaplen.into()) as u64);
-        // Each timeout may close a block early; two in work.
+        // Each timeout may close a block early; two blocks are in use.
         full + self.duration_ns / (u64::from(self.timeout_ms.max(1)) * 1_000_000) + 2
     }
 }
 
-/// What a tap recorded.
+/// Result of a tap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapReport {
-    /// The caller's number.
+    /// Tap number, chosen by the caller.
     pub tap: u16,
     /// Name of the interface.
     pub interface: String,
-    /// Who made the stamps.
+    /// The source of timestamps.
     pub source: TimestampSource,
-    /// Packets that were handed to the caller.
+    /// Packets that were passed to the caller.
     pub packets: u64,
-    /// Packets that found the ring full: lost in the capture, not in the device under test.
+    /// Packets dropped because the ring was full: lost by the capture, not by the device under test.
     pub drops: u64,
-    /// Packets that the kernel counted but did not hand over in time; anything but 0 makes a trial invalid.
+    /// Packets that the kernel counted but did not pass on in time. A trial is invalid if this is not 0.
     pub missing: u64,
-    /// Packets of `packets` that carry a stamp of another source: the kernel stamped them where it copied
-    /// them, some 100 ns later, or the network card did not stamp them. They are handed over all the
-    /// same; a trial of hardware stamps must not use them.
+    /// Packets in `packets` with a timestamp from another source: the kernel timestamped them where it copied
+    /// them, about 100 ns later, or the NIC did not timestamp them. They are passed on nevertheless, but a
+    /// trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
 
@@ -150,27 +150,29 @@ struct Tap {
 }
 
 impl Timestamper {
-    /// Opens all taps; from then on they record.
+    /// Opens all taps. They record from then on.
     ///
-    /// Of several packet sockets on an interface the kernel serves the last one opened first.
+    /// If an interface has several packet sockets, the kernel serves the most recently opened one first.
     ///
     /// # Errors
-    /// No such interface, no CAP_NET_RAW, no memory for the rings; hardware stamps that the interface
-    /// does not make, or of outgoing packets.
+    /// Returns an error if an interface does not exist, CAP_NET_RAW is missing, or there is no memory for the
+    /// rings. Also if hardware timestamps are requested for an interface that does not support them, or for
+    /// outgoing packets.
     pub fn open(taps: &[TapSpec<'_>], ring: &RingPlan) -> Result<Self, DataplaneError> {
         if !(1..=2048).contains(&ring.snaplen) {
             return Err(plan("snaplen", ring.snaplen, "1 to 2048 bytes"));
         }
         let taps = taps.iter().map(|spec| Tap::open(spec, ring)).collect::<Result<Vec<_>, _>>()?;
         for tap in &taps {
-            let next = "is the interface up?";
+            let next = "check that the interface is up";
             tap.ring.start().map_err(port_error(&tap.report.interface, "starting a tap", next))?;
         }
         Ok(Self { taps, patience: ring.handed_over_after() })
     }
 
-    /// Hands over what is complete by now, without waiting: tap, stamp in ns, length on the wire in bytes
-    /// (without frame check sequence), first bytes of the frame. In order for each tap, tap after tap.
+    /// Passes all complete blocks to `sink` without waiting: tap, timestamp in ns, length on the wire in
+    /// bytes (without frame check sequence), first bytes of the frame. Packets are in order within each tap,
+    /// one tap after the other.
     pub fn collect(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) {
         for tap in &mut self.taps {
             while tap.read_block(sink) {}
@@ -178,8 +180,8 @@ impl Timestamper {
         }
     }
 
-    /// Packets that the taps have seen so far, tap by tap, without reading any: the busiest of them tells
-    /// whether a capture of so many packets is at its end.
+    /// Number of packets that each tap has seen, without reading them. The busiest tap shows whether a
+    /// capture of a fixed number of packets is complete.
     pub fn seen(&mut self) -> Vec<u64> {
         let count = |tap: &mut Tap| {
             tap.count();
@@ -188,13 +190,13 @@ impl Timestamper {
         self.taps.iter_mut().map(count).collect()
     }
 
-    /// Ends recording while traffic goes on: what comes from now on is neither recorded nor counted. What
-    /// was recorded is still there for [`Timestamper::drain`].
+    /// Stops recording while traffic continues: packets from now on are neither recorded nor counted. The
+    /// recorded packets remain available for [`Timestamper::drain`].
     ///
     /// # Errors
-    /// The system refuses a filter.
+    /// Returns an error if the kernel rejects a filter.
     pub fn stop(&self) -> Result<(), DataplaneError> {
-        let next = "packets of after the end may be recorded, or counted as missing";
+        let next = "packets after the end may be recorded, or counted as missing";
         for tap in &self.taps {
             let refused = port_error(&tap.report.interface, "ending a tap", next);
             tap.ring.attach_filter(&mut [NOTHING]).map_err(refused)?;
@@ -202,14 +204,15 @@ impl Timestamper {
         Ok(())
     }
 
-    /// What each tap has recorded so far, by the counts of the last [`Timestamper::collect`]: `missing` are
-    /// packets that are still in a block that is not complete.
+    /// Reports of all taps as of the last [`Timestamper::collect`]. Their `missing` counts packets in
+    /// incomplete blocks.
     pub fn reports(&self) -> Vec<TapReport> {
         self.taps.iter().map(Tap::report).collect()
     }
 
-    /// Hands over all that was recorded (as [`Timestamper::collect`] does) and says what it rests on; what comes later is
-    /// counted anew. To be called when traffic has stopped; takes up to half a second for the last packets.
+    /// Passes all recorded packets to `sink`, as [`Timestamper::collect`] does, and returns the reports.
+    /// Counters restart afterwards. Must be called after traffic has stopped; waits up to half a second for
+    /// the last packets.
     pub fn drain(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> Vec<TapReport> {
         let end = Instant::now() + self.patience;
         loop {
@@ -231,10 +234,10 @@ impl Tap {
         let interface = spec.interface;
         let open = || {
             let socket = open_socket(interface)?;
-            let next = "does this kernel have CONFIG_PACKET and socket filters?";
+            let next = "check that the kernel has CONFIG_PACKET and socket filters";
             let step = |step| port_error(interface, step, next);
             let mut program = filter(spec.direction, plan.snaplen);
-            socket.attach_filter(&mut program).map_err(step("a socket filter"))?;
+            socket.attach_filter(&mut program).map_err(step("attaching a socket filter"))?;
             match plan.source {
                 TimestampSource::KernelSoftware => {
                     socket.timestamp_in_software().map_err(step("SO_TIMESTAMPING"))?;
@@ -242,22 +245,22 @@ impl Tap {
                 TimestampSource::Hardware => ask_for_hardware(&socket, spec)?,
                 TimestampSource::Poll => {
                     let expected = "kernel software or hardware";
-                    return Err(crate::error::plan("source of stamps", plan.source.name(), expected));
+                    return Err(crate::error::plan("timestamp source", plan.source.name(), expected));
                 }
             }
             if spec.direction == Direction::In {
                 socket.promiscuous().map_err(step("promiscuous reception"))?;
             }
-            let memory = "the kernel has no room for the tap's memory; record fewer packets, \
+            let memory = "the kernel cannot allocate the tap's memory; record fewer packets, \
                           or collect them during the trial";
             let blocks = usize::try_from(plan.blocks()).unwrap_or(usize::MAX);
             if blocks > i32::MAX as usize / (BLOCK_LEN / 2048) {
                 let too_large = std::io::Error::from_raw_os_error(libc::ENOMEM);
-                return Err(port_error(interface, "a tap's ring", memory)(too_large));
+                return Err(port_error(interface, "creating a tap's ring", memory)(too_large));
             }
             BlockRing::new(socket, blocks, plan.timeout_ms).map_err(port_error(
                 interface,
-                "a tap's ring",
+                "creating a tap's ring",
                 memory,
             ))
         };
@@ -273,7 +276,7 @@ impl Tap {
         Ok(Self { ring: in_namespace(spec.netns, open)??, seen_by_kernel: 0, report })
     }
 
-    /// Hands over the next block, if it is complete.
+    /// Passes on the next block if it is complete.
     fn read_block(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) -> bool {
         let (tap, flag, mut others) = (self.report.tap, self.report.source.flag(), 0);
         let read = self.ring.read_block(&mut |packet: Timestamped<'_>| {
@@ -285,7 +288,7 @@ impl Tap {
         read.is_some()
     }
 
-    /// Adds what the kernel counted since the last time.
+    /// Adds the kernel counters since the last call.
     fn count(&mut self) {
         if let Ok(counts) = self.ring.statistics() {
             self.seen_by_kernel += counts.packets;
@@ -315,20 +318,21 @@ fn ask_for_hardware(socket: &PacketSocket, spec: &TapSpec<'_>) -> Result<(), Dat
         next,
     };
     if spec.direction == Direction::Out {
-        let found = "a tap gets none for outgoing packets".to_owned();
+        let found = "they are not available for outgoing packets".to_owned();
         return Err(refused(found, "tap the receiving end of the wire"));
     }
     let on = socket.enable_hardware_timestamps(spec.interface).and_then(|()| socket.timestamp_in_hardware());
     on.map_err(|error| {
-        let next = "`ethtool -T INTERFACE` shows what it can do; ask for kernel software timestamps instead";
-        refused(format!("it refuses to stamp every received packet ({error})"), next)
+        let next =
+            "`ethtool -T INTERFACE` shows its capabilities; request kernel software timestamps instead";
+        refused(format!("it cannot timestamp every received packet ({error})"), next)
     })
 }
 
-/// Classic BPF: no packet at all.
+/// A classic BPF filter that rejects all packets.
 const NOTHING: sock_filter = sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
-/// Classic BPF: packets of one direction, `snaplen` bytes of each.
+/// A classic BPF filter that accepts `snaplen` bytes of packets of one direction.
 fn filter(direction: Direction, snaplen: u16) -> [sock_filter; 4] {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
@@ -354,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_follows_the_packets() {
+    fn memory_is_proportional_to_packets() {
         let plan = RingPlan {
             packets: 1_000_000,
             duration_ns: 10_000_000_000,
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_interface_is_named() {
+    fn error_names_missing_interface() {
         let spec = TapSpec { netns: None, interface: "nosuch0", direction: Direction::In, tap: 0 };
         let plan = RingPlan {
             packets: 1,

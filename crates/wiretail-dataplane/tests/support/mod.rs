@@ -1,5 +1,5 @@
-//! A testbed that vanishes with this process: two network namespaces without names, held by two child
-//! processes that end when their standard input does, whatever happens to this one.
+//! A testbed that disappears with this process: two unnamed network namespaces, held by two child processes.
+//! These end when their standard input is closed, even if this process is killed.
 //!
 //!     load: g0 ──► in0 :dut: out0 ──► s0 :load
 //!                   └ pre tap           └ post tap
@@ -51,7 +51,7 @@ impl Namespace {
         }
     }
 
-    /// What the command prints.
+    /// Runs a command and returns its output.
     fn run(&self, command: &str) -> Result<String, String> {
         let mut words = command.split_whitespace();
         let program = words.next().expect("a program");
@@ -81,11 +81,11 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Err: why this machine can't.
+    /// Returns the reason as an error if this machine cannot create it.
     pub fn new() -> Result<Self, String> {
         let bed = Self { load: Namespace::new()?, dut: Namespace::new()? };
         for namespace in [&bed.load, &bed.dut] {
-            // Nobody but the load generator is to send. Without IPv6 in the kernel there is nothing to do.
+            // Only the load generator may send packets. Fails harmlessly if the kernel has no IPv6.
             let quiet = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let _ = in_namespace(Some(namespace.netns.as_fd()), quiet).map_err(|error| error.to_string())?;
         }
@@ -111,44 +111,44 @@ impl Testbed {
         self.dut.netns.as_fd()
     }
 
-    /// Packets that an interface of the load side has received.
+    /// Number of packets that an interface of the load side has received.
     pub fn received(&self, interface: &str) -> u64 {
         let path = "/proc/thread-self/net/dev";
         let read = || fs::read_to_string(path);
         let text = in_namespace(Some(self.load.netns.as_fd()), read).unwrap().unwrap();
         let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));
-        // Bytes, packets and more.
+        // The columns are bytes, packets and others.
         line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).expect("an interface")
     }
 
-    /// Runs a command where load generator and sink are; what it prints.
+    /// Runs a command in the namespace of the load generator and the sink, and returns its output.
     pub fn in_load(&self, command: &str) -> String {
         self.load.run(command).unwrap()
     }
 
-    /// Runs a command where the device under test is; what it prints.
+    /// Runs a command in the namespace of the device under test, and returns its output.
     pub fn in_dut(&self, command: &str) -> String {
         self.dut.run(command).unwrap()
     }
 }
 
-/// A trial's settings; see [`Trial::new`] for the usual ones.
+/// Settings of a trial; see [`Trial::new`] for the defaults.
 #[derive(Clone)]
 pub struct Trial {
     pub pattern: Pattern,
     pub packets: u64,
     pub sizes: Sizes,
     pub generator_tx: TxPlan,
-    /// Where the generator sends.
+    /// Interface of the generator.
     pub generator_port: &'static str,
-    /// The generator sends by AF_XDP, and `generator_tx` does not count.
+    /// The generator sends with AF_XDP and ignores `generator_tx`.
     pub generator_xdp: bool,
     /// The ingress tap is on the sender's end of the wire.
     pub tap_sender: bool,
     pub skeleton: SkeletonPlan,
     /// DPDK's testpmd forwards instead of the skeleton, on packet sockets.
     pub testpmd: bool,
-    /// Its ways, from interface to interface.
+    /// Directions of the forwarder, from interface to interface.
     pub ways: Vec<(&'static str, &'static str)>,
     pub generator_place: Placement,
     pub skeleton_place: Placement,
@@ -198,7 +198,8 @@ impl Trial {
         }
     }
 
-    /// Forwards by AF_XDP. The ingress tap is then on the sender's end, which frames must not bypass.
+    /// Forwards with AF_XDP. The ingress tap is then on the sender's end, where frames must not bypass the
+    /// queueing discipline.
     pub fn forward_by_xdp(&mut self) {
         self.skeleton.port = PortKind::Xdp;
         self.tap_the_sender();
@@ -237,7 +238,8 @@ pub struct Outcome {
     pub post: Vec<Record>,
 }
 
-/// Generator, skeleton and sink, tapped on both wires; ends in any case a few seconds after its time.
+/// Runs generator, skeleton and sink with taps on both wires. Ends at most a few seconds after the planned
+/// time.
 pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
     let generator = Generator::new(vec![trial.source(bed)?], trial.plan()).map_err(text)?;
@@ -250,14 +252,14 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     };
     let taps = [trial.ingress(bed), bed.tap("s0", Direction::In, 1)];
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
-    // After the taps: the kernel serves the socket that was opened last first, and what the tap takes is
-    // no delay of the device then.
+    // Opened after the taps: the kernel serves the most recently opened socket first, so that the overhead of
+    // the taps does not count as delay of the device.
     if trial.testpmd {
         return run_testpmd(bed, trial, generator, taps);
     }
     let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
     let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
-    // The kernel needs a moment until it stamps packets where they enter.
+    // The kernel needs a moment until it timestamps packets where they enter.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
     let ready = AtomicBool::new(false);
@@ -269,7 +271,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
             placed.map_err(text)?;
             Ok::<_, String>(skeleton.run(&stop_skeleton, &skeleton_counters))
         });
-        // Locking the process's memory takes tens of milliseconds, in which packets would wait.
+        // Locking the process's memory takes tens of milliseconds, during which packets would wait.
         while !ready.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -291,7 +293,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     Ok(Outcome { generator: generator?, skeleton: skeleton?, taps, pre, post })
 }
 
-/// DPDK's testpmd in the place of the skeleton; it has the skeleton's core and priority.
+/// Runs DPDK's testpmd instead of the skeleton, with the skeleton's core and priority.
 fn run_testpmd(
     bed: &Testbed,
     trial: &Trial,
@@ -305,13 +307,13 @@ fn run_testpmd(
          -- --forward-mode=io --auto-start --total-num-mbufs=8192 --stats-period=900 --no-mlockall"
     );
     let mut words = words.split_whitespace();
-    // It ends at the end of its input.
+    // testpmd exits at the end of its input.
     let mut command = Command::new(words.next().expect("a program"));
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let started = in_namespace(Some(bed.dut()), || command.spawn()).map_err(|error| error.to_string())?;
     let mut testpmd = started.map_err(|error| format!("dpdk-testpmd: {error}"))?;
     std::thread::sleep(Duration::from_secs(3));
-    // Not before: the kernel takes a core from a real-time thread that has it for a second.
+    // Not earlier: the kernel takes the core from a real-time thread that occupies it for a second.
     if let Some(fifo) = trial.skeleton_place.fifo {
         bed.dut.run(&format!("chrt --all-tasks --fifo --pid {fifo} {}", testpmd.id()))?;
     }
@@ -328,7 +330,7 @@ fn run_testpmd(
     Ok(Outcome { generator: generator?, skeleton: SkeletonReport::default(), taps, pre, post })
 }
 
-/// What both taps recorded.
+/// Reads the records of both taps.
 fn read(mut taps: Timestamper) -> (Vec<TapReport>, [Vec<Record>; 2]) {
     let mut seen: [Vec<Record>; 2] = [Vec::new(), Vec::new()];
     let taps = taps.drain(&mut |tap, ts_ns, wire_len, frame| {
@@ -337,7 +339,7 @@ fn read(mut taps: Timestamper) -> (Vec<TapReport>, [Vec<Record>; 2]) {
     (taps, seen)
 }
 
-/// The generator alone, onto a wire at whose other end nobody listens.
+/// Runs the generator alone. No program receives packets at the other end of the wire.
 pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String> {
     let text = |error: wiretail_dataplane::DataplaneError| error.to_string();
     let generator = Generator::new(vec![trial.source(bed)?], trial.plan()).map_err(text)?;
@@ -356,10 +358,10 @@ pub fn run_alone(bed: &Testbed, trial: &Trial) -> Result<GeneratorReport, String
     })
 }
 
-/// One at a time: each test spins on two cores.
+/// Serializes the tests: each of them spins on two cores.
 static CORES: Mutex<()> = Mutex::new(());
 
-/// Runs `test` on a testbed, or says why not.
+/// Runs `test` on a testbed, or prints why this machine cannot create one.
 pub fn on_a_testbed(name: &str, test: impl FnOnce(&Testbed)) {
     let _cores = CORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match Testbed::new() {
@@ -392,7 +394,7 @@ pub fn assert_nothing_lost(outcome: &Outcome, packets: u64) {
     assert_eq!(post, all);
 }
 
-/// A trial with planted faults, of which the wire shows exactly those.
+/// Checks that the wire shows exactly the injected faults.
 pub fn injected_faults(bed: &Testbed, mut trial: Trial) {
     let packets = trial.packets;
     let plan = FaultPlan { packets, drop_every: 100, duplicate_every: 150, swap_every: 70, seed: 5 };

@@ -1,4 +1,4 @@
-//! What `c/wiretail_dpdk.h` declares; sizes are asserted on both sides.
+//! Declarations of `c/wiretail_dpdk.h`. Sizes are asserted on both sides.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
@@ -21,7 +21,8 @@ pub(super) struct PortInfo {
     pub driver: [u8; NAME_LEN],
 }
 
-/// One thread of C writes the counters with relaxed atomic stores; any may read them. The rest is only read.
+/// One C thread writes the counters with relaxed atomic stores; any thread may read them. The other fields
+/// are constant.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ForwardingPath {

@@ -1,4 +1,4 @@
-//! DPDK behind types: a port is used by one thread at a time, and is closed when it goes.
+//! Safe types for DPDK: a port is used by one thread at a time and closed when it is dropped.
 
 use std::ffi::{CStr, CString, c_char};
 use std::io;
@@ -12,16 +12,16 @@ use crate::{
 
 mod ffi;
 
-/// DPDK (its environment abstraction layer), started.
+/// A started DPDK (its environment abstraction layer).
 #[derive(Debug, Clone, Copy)]
 pub struct Eal(());
 
 impl Eal {
-    /// Starts DPDK with these arguments, those of its own command line without the program's name.
+    /// Starts DPDK with these command-line arguments, without the program name.
     ///
     /// # Errors
-    /// It was started before, or does not start: a wrong argument, no memory, not permitted. It says why on
-    /// standard error.
+    /// Returns an error if DPDK was already started, or if it fails to start: invalid arguments, insufficient
+    /// memory, missing permissions. DPDK prints the cause to standard error.
     pub fn start(arguments: &[String]) -> Result<Self, DpdkError> {
         static STARTED: AtomicBool = AtomicBool::new(false);
         let failed = |source| DpdkError::Start { arguments: arguments.join(" "), source };
@@ -31,7 +31,7 @@ impl Eal {
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(DpdkError::StartedBefore);
         }
-        // On a thread of its own: DPDK moves the thread that starts it to the first of its cores.
+        // Uses a separate thread, because DPDK pins the thread that starts it to its first core.
         let started = std::thread::scope(|scope| scope.spawn(|| init(words)).join());
         match started.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
             0 => Ok(Self(())),
@@ -43,12 +43,12 @@ impl Eal {
 fn init(words: Vec<CString>) -> i32 {
     let mut argv: Vec<*mut c_char> = words.into_iter().map(CString::into_raw).collect();
     argv.push(ptr::null_mut());
-    // SAFETY: argv holds writable, terminated texts and a null pointer behind the last; none is ever freed, so
-    // that DPDK may keep them. It is called once a process.
+    // SAFETY: argv holds writable, NUL-terminated strings, followed by a null pointer. They are never freed,
+    // so DPDK may keep them. This is called once per process.
     unsafe { ffi::wt_eal_init(argv.len() as i32 - 1, argv.as_mut_ptr()) }
 }
 
-/// An open port with one queue a direction, in promiscuous mode.
+/// An open port with one queue per direction, in promiscuous mode.
 pub struct Port {
     id: u16,
     driver: String,
@@ -64,27 +64,27 @@ impl std::fmt::Debug for Port {
 }
 
 impl Port {
-    /// Opens a device (`net_af_packet0,iface=eth0`, `0000:01:00.0`), which receives from then on.
+    /// Opens a device (`net_af_packet0,iface=eth0`, `0000:01:00.0`). It receives packets from then on.
     ///
     /// # Errors
-    /// No such device, no driver for it, a driver that refuses.
+    /// Returns an error if the device does not exist, has no driver, or its driver reports an error.
     pub fn open(_eal: Eal, device: &str, options: PortOptions, inside: Inside) -> Result<Self, DpdkError> {
         let failed =
             |step: &str, source| DpdkError::Port { device: device.to_owned(), step: step.to_owned(), source };
-        let name = CString::new(device).map_err(|error| failed("reading its name", error.into()))?;
+        let name = CString::new(device).map_err(|error| failed("parsing the device name", error.into()))?;
         let plan = ffi::Plan { timestamps: options.timestamps.into(), link_wait_ms: options.link_wait_ms };
         let mut info = ffi::PortInfo { id: 0, timestamps: 0, link_up: 0, driver: [0; ffi::NAME_LEN] };
         let mut opened = Err((String::new(), 0));
         inside(&mut || {
             let mut step = c"opening".as_ptr();
-            // SAFETY: all pointers are to live values, of which C writes the last two; the name is terminated.
-            // The Eal is the proof that DPDK is started.
+            // SAFETY: all pointers refer to live values, of which C writes the last two; the name is
+            // NUL-terminated. The Eal proves that DPDK is started.
             let result = unsafe { ffi::wt_port_open(name.as_ptr(), &plan, &mut info, &mut step) };
-            // SAFETY: the step is a terminated text of the program's own constants.
+            // SAFETY: the step is a NUL-terminated string constant of the C code.
             let step = unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned();
             opened = if result < 0 { Err((step, -result)) } else { Ok(()) };
         })
-        .map_err(|error| failed("getting to where it is", error))?;
+        .map_err(|error| failed("entering the device's network namespace", error))?;
         opened.map_err(|(step, error)| failed(&step, io::Error::from_raw_os_error(error)))?;
         let driver = CStr::from_bytes_until_nul(&info.driver).unwrap_or_default();
         Ok(Self {
@@ -96,31 +96,31 @@ impl Port {
         })
     }
 
-    /// The driver's name.
+    /// Name of the driver.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// Whether there was a link when it was opened.
+    /// Whether the link was up when the port was opened.
     pub fn is_link_up(&self) -> bool {
         self.link_up
     }
 
-    /// Whether the network card stamps what it receives; asked for with [`PortOptions::timestamps`].
+    /// Whether the NIC timestamps received packets. Requested with [`PortOptions::timestamps`].
     pub fn has_timestamps(&self) -> bool {
         self.timestamps
     }
 
-    /// What the driver counted since it was opened; all zero where it counts nothing.
+    /// Driver counters since the port was opened; all zero if the driver does not count.
     pub fn counts(&self) -> PortCounts {
         let mut counts = PortCounts::default();
-        // SAFETY: the port is open as long as this value lives; counts is live and of C's layout. Drivers let
-        // any thread ask while another one forwards.
+        // SAFETY: the port is open as long as this value lives; `counts` is live and has C's layout. Drivers
+        // support reading counters while another thread forwards.
         unsafe { ffi::wt_port_counts(self.id, &mut counts) };
         counts
     }
 
-    /// The network card's clock in its ticks; None where it has none that can be read.
+    /// The NIC's clock in ticks; `None` if it has no readable clock.
     pub fn clock_ticks(&self) -> Option<u64> {
         let mut ticks = 0;
         // SAFETY: the port is open as long as this value lives; ticks is live.
@@ -128,8 +128,9 @@ impl Port {
         (result == 0).then_some(ticks)
     }
 
-    /// Copies up to [`BATCH_MAX`] frames and sends them in order, waiting at most so long for room. Returns how
-    /// many the port took, the first ones, and with fewer the error number.
+    /// Copies up to [`BATCH_MAX`] frames and sends them in order, waiting up to `patience_ns` for room.
+    /// Returns the number of accepted frames, which are the first ones, and an error number if it is less
+    /// than requested.
     pub fn send(&mut self, frames: &[&[u8]], patience_ns: u64) -> (usize, Option<i32>) {
         let count = frames.len().min(BATCH_MAX);
         let mut list = [ffi::Frame { data: ptr::null(), length: 0 }; BATCH_MAX];
@@ -138,13 +139,13 @@ impl Port {
         }
         let mut error = 0;
         // SAFETY: the first `count` entries point to live frames of these lengths, which C reads. The port is
-        // open, and `&mut` says that no other thread sends through it.
+        // open, and `&mut` guarantees that no other thread sends through it.
         let taken =
             unsafe { ffi::wt_send(self.id, list.as_ptr(), count as u16, patience_ns, &mut error) } as usize;
         (taken, (taken < count).then_some(error))
     }
 
-    /// Shows `sink` up to `most` packets that are there, at most [`BATCH_MAX`]; returns how many.
+    /// Passes up to `most` available packets to `sink`, at most [`BATCH_MAX`]; returns their number.
     pub fn receive(&mut self, most: usize, sink: &mut dyn FnMut(Packet<'_>)) -> usize {
         let nothing = ffi::ReceivedPacket {
             buffer: ptr::null_mut(),
@@ -155,13 +156,13 @@ impl Port {
             timestamped: 0,
         };
         let mut packets = [nothing; BATCH_MAX];
-        // SAFETY: there is room for as many packets as are asked for. The port is open, and `&mut` says that
-        // no other thread receives from it.
+        // SAFETY: there is room for the requested number of packets. The port is open, and `&mut` guarantees
+        // that no other thread receives from it.
         let count =
             unsafe { ffi::wt_receive(self.id, packets.as_mut_ptr(), most.min(BATCH_MAX) as u16) } as usize;
         for packet in &packets[..count] {
-            // SAFETY: C says that so many bytes are at data; they stay until the packet is released, below, and
-            // nobody writes to them.
+            // SAFETY: the C code guarantees this many bytes at `data`. They stay valid until the packet is
+            // released below, and nothing writes to them.
             let data = unsafe { std::slice::from_raw_parts(packet.data, packet.length as usize) };
             let ticks = (packet.timestamped != 0).then_some(packet.ticks);
             sink(Packet { data, wire_len: packet.wire_length, ticks });
@@ -194,10 +195,10 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder of these ways, each from a port to a port, by their places in `ports`.
+    /// Creates a forwarder. Each direction is a pair of indices in `ports`: receiving and sending port.
     ///
     /// # Errors
-    /// A batch or a place out of range.
+    /// Returns an error if the batch size or an index is out of range.
     pub fn new(
         ports: Vec<Port>,
         forwarding_paths: &[(usize, usize)],
@@ -208,8 +209,8 @@ impl Forwarder {
             return Err(DpdkError::Range { what: "batch", found, expected: "1 to 64 packets" });
         }
         let id = |place: usize| {
-            let expected = "the place of an open port, from 0";
-            let out = DpdkError::Range { what: "port of a way", found: place, expected };
+            let expected = "the index of an open port, from 0";
+            let out = DpdkError::Range { what: "port of a direction", found: place, expected };
             ports.get(place).map(|port| port.id).ok_or(out)
         };
         let forwarding_path = |&(from, to): &(usize, usize)| {
@@ -229,20 +230,20 @@ impl Forwarder {
         Ok(Self { shared: Arc::new(ForwardingPaths { ports, forwarding_paths }), config })
     }
 
-    /// What others may read while it runs.
+    /// Returns a handle for reading the counters while the forwarder runs.
     pub fn watcher(&self) -> Watcher {
         Watcher(Arc::clone(&self.shared))
     }
 
-    /// Forwards until `stop` is set, on the calling thread, which busy-waits. What one look takes is sent at
-    /// once, together; what the sending port does not take is dropped.
+    /// Forwards until `stop` is set, in the calling thread, which busy-waits. The packets of a poll are sent
+    /// together immediately; packets that the sending port does not accept are dropped.
     pub fn run(&mut self, stop: &AtomicBool) {
         let forwarding_paths = &self.shared.forwarding_paths;
         let ForwarderConfig { batch, work_ns, quiet_ns } = self.config;
         let config = ffi::ForwarderConfig { batch: batch as u64, work_ns, quiet_ns };
-        // SAFETY: the ways, the conduct and the flag outlive the call. C writes the ways' counters only, with atomic stores
-        // into atomics. The ports are open, as they live in the same structure; `&mut`, and that nothing else
-        // has these ports, say that no other thread uses their queues.
+        // SAFETY: the paths, the configuration and the flag outlive the call. C writes only the counters of
+        // the paths, with atomic stores into atomics. The ports are open because they live in the same
+        // structure. `&mut` and the ownership of the ports guarantee that no other thread uses their queues.
         unsafe {
             ffi::wt_forward(forwarding_paths.as_ptr(), forwarding_paths.len() as u32, &config, stop.as_ptr())
         };
@@ -254,7 +255,7 @@ impl Forwarder {
 pub struct Watcher(Arc<ForwardingPaths>);
 
 impl Watcher {
-    /// What became of the packets of each way.
+    /// Packet counts of each direction.
     pub fn forwarding_paths(&self) -> Vec<DirectionCounts> {
         let counts = |forwarding_path: &ffi::ForwardingPath| DirectionCounts {
             received: forwarding_path.received.load(Ordering::Relaxed),
@@ -266,7 +267,7 @@ impl Watcher {
         self.0.forwarding_paths.iter().map(counts).collect()
     }
 
-    /// The ports, in the order in which the forwarder got them.
+    /// The ports, in the order passed to [`Forwarder::new`].
     pub fn ports(&self) -> &[Port] {
         &self.0.ports
     }

@@ -145,5 +145,5 @@ fn dpdk_devices_that_are_not_there_are_named() {
     let message = fail(["forward", "dpdk:net_null0", "dpdk:net_nosuch0", "--socket", "dpdk"]);
     assert!(message.contains("net_nosuch0: probing the device failed"), "{message}");
     let message = fail(["forward", "lo", "lo", "--socket", "dpdk", "--eal", "--nosuch"]);
-    assert!(message.contains("DPDK does not start") && message.contains("--nosuch"), "{message}");
+    assert!(message.contains("DPDK failed to start") && message.contains("--nosuch"), "{message}");
 }
