@@ -1,5 +1,5 @@
-//! Errors outside of the packet loops. Every message names the interface or the value, what was expected and
-//! the next step. The packet loops report no errors: they count failures.
+//! Errors outside of the packet loops. Every message names the interface or the value, the expectation
+//! and the next step. The packet loops report no errors: they count failures.
 
 use std::io;
 
@@ -44,7 +44,7 @@ pub enum DataplaneError {
         interface: String,
         /// The requested timestamps.
         expected: &'static str,
-        /// What the interface supports.
+        /// The reason why they are not available.
         found: String,
         /// Advice to the user.
         next: &'static str,

@@ -1,4 +1,4 @@
-//! Errors of host operations. Every message names the object, what was expected and the next step.
+//! Errors of host operations. Every message names the object, the expectation and the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Containers on the machine itself: the program inside, its streams, signals and exit status, and complete
+//! Tests with real containers: the program inside, its streams, signals and exit status, and complete
 //! removal. Prints `SKIPPED` without root or the runtimes.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! A virtual machine on the machine itself: it boots, its links carry packets, its console accepts commands,
+//! Tests with a real virtual machine: it boots, its links carry packets, its console accepts commands,
 //! and it ends with its program. Prints `SKIPPED` without root, QEMU, busybox or Debian's kernel.
 
 use std::io::{BufRead, BufReader, Write};
@@ -174,7 +174,7 @@ impl Bench {
         [counts.next().expect("of 0"), counts.next().expect("of 1")]
     }
 
-    /// Waits for the machine to exit by itself, and checks that nothing is left.
+    /// Waits for the machine to exit, and checks that nothing is left.
     fn end(mut self) {
         let until = Instant::now() + PATIENCE;
         while self.child.try_wait().expect("waited").is_none() {

@@ -1,4 +1,4 @@
-//! The testbed on the machine itself: links, packets, undoing, and cleaning up after a killed run. Prints
+//! Tests with a real testbed: links, packets, undoing, and cleaning up after a killed run. Prints
 //! `SKIPPED` without root.
 
 use std::fs::{self, File};

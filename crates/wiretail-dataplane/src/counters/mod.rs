@@ -26,7 +26,7 @@ pub struct SharedCounters {
     asked: AtomicBool,
 }
 
-/// Counter values at one moment. Each value is exact by itself.
+/// Counter values at one moment. Each value is exact, but they may be inconsistent with each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CounterReading {
     /// Packets taken from the receiving port.

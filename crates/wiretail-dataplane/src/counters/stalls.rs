@@ -113,7 +113,7 @@ impl StallLog {
         self.last_ns = now_ns;
     }
 
-    /// Takes a clock reading after work that may take long by itself. The gap before it is not a stall.
+    /// Takes a clock reading after work that may take long. The gap before it is not a stall.
     #[inline]
     pub fn skip(&mut self, now_ns: u64) {
         self.last_ns = now_ns;

@@ -21,7 +21,7 @@ impl Marks {
         self.every > 0 && self.in_block(number / self.every) == number
     }
 
-    /// Number of the first marked packet that is not before this one.
+    /// Number of the first marked packet at or after this number.
     pub(crate) fn next_from(&self, number: u64) -> u64 {
         let block = number / self.every;
         let place = self.in_block(block);

@@ -84,8 +84,8 @@ impl<P: TxPort> Generator<P> {
         Ok(Self { ports, plan, batch })
     }
 
-    /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits unless the
-    /// plan's [`Pacing`] is different: apply its [`Placement`](crate::placement::Placement) first.
+    /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits with
+    /// [`Pacing::Spin`]: apply its [`Placement`](crate::placement::Placement) first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);

@@ -1,8 +1,7 @@
 //! Injected interference at known times: the ground truth for validating explanations of delays.
 //!
-//! [`InterferencePlan`] defines the times. [`own`] contains what the forwarder's loop does to itself, and
-//! [`injectors`] what other threads do to its core. Both record what they did, with the actual times
-//! ([`Injected`]).
+//! [`InterferencePlan`] defines the times. [`own`] implements the interference by the forwarder's loop itself,
+//! [`injectors`] the interference by other threads on its core. Both record the actual times ([`Injected`]).
 //!
 //! | kind | caused by | effect on the device's core |
 //! |---|---|---|
@@ -35,8 +34,8 @@ pub struct InterferencePlan {
 
 impl InterferencePlan {
     /// Start times of all injections, in ns since the start of the plan, in order. A single kind is exactly
-    /// periodic. Times of several kinds vary by up to a quarter of the interval, so that none is synchronous
-    /// with evenly spaced packets.
+    /// periodic. Times of several kinds vary by up to a quarter of the interval, to avoid synchrony with
+    /// evenly spaced packets.
     pub fn times(&self) -> Vec<(u64, InterferenceKind)> {
         let (every, kinds) = (self.every_ns, self.kinds.len());
         if every == 0 || kinds == 0 {

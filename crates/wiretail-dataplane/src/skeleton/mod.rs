@@ -163,8 +163,9 @@ impl Skeleton {
     ///
     /// # Errors
     /// Returns an error if the plan is out of range, an interface does not exist, CAP_NET_RAW is missing, or
-    /// there is no memory for the rings. With AF_XDP, also if an interface receives or sends in two
-    /// directions, has several receive queues or another XDP program, or without CAP_BPF and CAP_NET_ADMIN.
+    /// there is no memory for the rings. With AF_XDP, also returns an error if an interface receives or sends
+    /// in two directions, has several receive queues or another XDP program, or without CAP_BPF and
+    /// CAP_NET_ADMIN.
     pub fn open(
         forwarding_paths: &[(PortSpec<'_>, PortSpec<'_>)],
         plan: SkeletonPlan,
@@ -186,9 +187,8 @@ impl Skeleton {
         Self { own: Some(own), ..self }
     }
 
-    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits unless the plan's [`Wait`]
-    /// is different: apply its [`Placement`](crate::placement::Placement) first. Packets received before the
-    /// stop are still sent.
+    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits with [`Wait::Spin`]: apply
+    /// its [`Placement`](crate::placement::Placement) first. Packets received before the stop are still sent.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.forwarding_paths {
             ForwardingPaths::Packet(forwarding_paths) => {
@@ -211,7 +211,7 @@ fn forward_all<R: RxPort, T: TxPort>(
     let mut stalls = StallLog::default();
     own.iter_mut().for_each(OwnInterference::begin);
     let mut empty_turns = 0;
-    // A delayed packet is due at a time, not on an arrival, so the loop cannot block.
+    // A delayed packet is due at a certain time, not when another packet arrives, so the loop must not block.
     let blocks = plan.wait == Wait::Block && plan.delay.is_none();
     while !stop.load(Ordering::Relaxed) {
         let mut taken = 0;

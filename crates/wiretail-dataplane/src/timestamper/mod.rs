@@ -156,8 +156,8 @@ impl Timestamper {
     ///
     /// # Errors
     /// Returns an error if an interface does not exist, CAP_NET_RAW is missing, or there is no memory for the
-    /// rings. Also if hardware timestamps are requested for an interface that does not support them, or for
-    /// outgoing packets.
+    /// rings. Also returns an error if hardware timestamps are requested for an interface that does not
+    /// support them, or for outgoing packets.
     pub fn open(taps: &[TapSpec<'_>], ring: &RingPlan) -> Result<Self, DataplaneError> {
         if !(1..=2048).contains(&ring.snaplen) {
             return Err(plan("snaplen", ring.snaplen, "1 to 2048 bytes"));

@@ -201,7 +201,7 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// What was left unchanged, and why.
+    /// Remark about anything left unchanged, with the reason.
     pub remark: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub struct Undone {
     pub steps: usize,
     /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
-    /// What was left unchanged, and why.
+    /// Remarks about anything left unchanged, with the reasons.
     pub remarks: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Time accounting of a core since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreTimes {
-    /// Ticks spent neither idle nor waiting for I/O.
+    /// Ticks outside of idle and I/O wait.
     pub busy: u64,
     /// Sum of all ticks.
     pub total: u64,

@@ -35,7 +35,7 @@ const PATIENCE_INTERVALS: u32 = 3;
 /// Domain name of the readings of a command.
 const METERED: &str = "metered";
 
-/// Why there are no readings, or no more readings.
+/// Reason for missing readings, or for the end of the readings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnergyError {
@@ -178,7 +178,7 @@ impl Meter {
     /// to a core.
     ///
     /// # Errors
-    /// Returns an error if there are no counters or they cannot be read.
+    /// Returns an error if no counter exists or a counter cannot be read.
     pub fn rapl(root: &Path, place: impl FnOnce() + Send + 'static) -> Result<Self, EnergyError> {
         let rapl = Rapl::open(root)?;
         let domains = rapl.domains().to_vec();

@@ -44,7 +44,7 @@ impl Rapl {
     /// Opens the zones below `root` (`/`, or a recorded tree) and reads them once.
     ///
     /// # Errors
-    /// Returns an error if there are no zones or they cannot be read.
+    /// Returns an error if no zone exists or a counter cannot be read.
     pub fn open(root: &Path) -> Result<Self, EnergyError> {
         let folder = root.join(ZONES);
         let names = fs::read_dir(&folder).into_iter().flatten().flatten();

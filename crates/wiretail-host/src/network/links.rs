@@ -59,7 +59,7 @@ pub(crate) fn add_tap(namespace: Option<&str>, link: &str, mac: Option<MacAddres
 /// no carrier unless a program has it open.
 ///
 /// # Errors
-/// Returns [`HostError::System`] if there is no tap of that name, or if another program has it open.
+/// Returns [`HostError::System`] if the tap does not exist, or if another program has it open.
 pub fn open_tap(namespace: Option<&str>, link: &str) -> Result<OwnedFd, HostError> {
     let error = || HostError::system("open the tap", format!("{}:{link}", namespace.unwrap_or("host")));
     // Attaching would create a missing tap.

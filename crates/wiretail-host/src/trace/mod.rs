@@ -11,7 +11,7 @@
 //! | `RUN-sends` | all | events sent to the watched cores, optionally with the sender's stack |
 //!
 //! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,
-//! because enabling one interrupts all cores. Pages are read by a timer, so that no reader has to be woken.
+//! because enabling one interrupts all cores. Pages are read by a timer, so that no reader needs to be woken.
 //! If a buffer is full, old events are overwritten instead of new ones being dropped, because only then do
 //! the pages record where events are missing.
 

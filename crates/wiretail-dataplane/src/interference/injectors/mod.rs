@@ -17,7 +17,7 @@ use crate::clock::monotonic_ns;
 use crate::error::{DataplaneError, plan as plan_error};
 use crate::placement::Placement;
 
-/// Real-time priority above the device and all other real-time threads of a run.
+/// Real-time priority of hogs and timers, above the device and all other real-time threads of a run.
 const PRIORITY_HOG: u8 = 60;
 /// Time from readiness to the start of the plan, in ns. Timers are armed during this time.
 const LEAD_NS: u64 = 100_000_000;

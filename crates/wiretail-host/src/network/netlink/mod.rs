@@ -120,7 +120,7 @@ impl Netlink {
         self.command(request)
     }
 
-    /// Creates a bridge without spanning tree and multicast snooping. It sends no packets of its own and
+    /// Creates a bridge without spanning tree and multicast snooping. It sends no packets itself and
     /// forwards as soon as its ports are up.
     ///
     /// # Errors
