@@ -11,7 +11,7 @@
 //! - [`timestamper`]: taps on the wires that record into memory for a whole trial.
 //!
 //! Further measurement programs: [`redirect`], forwarders that run in the kernel; [`spin`], which measures
-//! the cost of interrupts; [`noise`], which measures how long a core is taken away; and [`interfere`], which
+//! the cost of interrupts; [`noise`], which measures how long a core is taken away; and [`interference`], which
 //! delays packets intentionally at known times to validate explanations.
 //!
 //! Supporting modules: [`port`] sends and receives frames, and `sys` contains all `unsafe` code.
