@@ -66,7 +66,7 @@ impl Interferer {
                 Self::Flood(Flood::open().map_err(|source| DataplaneError::Thread {
                     step: "sending datagrams in segments over loopback".to_owned(),
                     source,
-                    next: "this needs Linux 4.18 or newer; remove dut.interference = \"softirq\"",
+                    next: "needs Linux 4.18 or newer; remove dut.interference = \"softirq\"",
                 })?)
             }
             InterferenceKind::Ipi => {
@@ -74,7 +74,7 @@ impl Interferer {
                     DataplaneError::Thread {
                         step: "registering for membarrier".to_owned(),
                         source: errno.into(),
-                        next: "this needs Linux 4.14 or newer with CONFIG_MEMBARRIER; remove dut.interference = \"ipi\"",
+                        next: "needs Linux 4.14 or newer with CONFIG_MEMBARRIER; remove dut.interference = \"ipi\"",
                     }
                 })?;
                 Self::Storm
