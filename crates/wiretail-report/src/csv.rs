@@ -1,13 +1,13 @@
-//! A figure's numbers as CSV (RFC 4180, with plain line feeds): the files beside the report and
-//! the download links in it hold the same bytes.
+//! Writes a figure's data as CSV (RFC 4180, with plain line feeds). The CSV files next to the report and the
+//! download links in the report hold the same bytes.
 
 use std::fmt::Write;
 
 use wiretail_schema::summary::figure::{Figure, Series};
 
-/// The figure's data as CSV: `series`, the two axes' columns and, where the figure has them, the
-/// bounds of the confidence interval and whether each point is supported. A bound that the data
-/// does not give is an empty field.
+/// Returns the figure's data as CSV. The columns are `series`, one per axis and, if the figure has them, the
+/// bounds of the confidence interval and whether each point is supported. A bound that is missing from the
+/// data is an empty field.
 pub fn csv(figure: &Figure) -> String {
     let mut text = header(figure);
     text.push('\n');
@@ -24,17 +24,16 @@ pub fn csv(figure: &Figure) -> String {
     text
 }
 
-/// Which of the optional columns a figure has.
+/// The optional columns that a figure has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// Whether any series has a confidence interval.
     pub interval: bool,
-    /// Whether any series tells supported points from others.
+    /// Whether any series distinguishes supported from unsupported points.
     pub supported: bool,
 }
 
 impl Columns {
-    /// The optional columns of `figure`.
     pub fn of(figure: &Figure) -> Self {
         Self {
             interval: figure.series.iter().any(|s| !s.low.is_empty() || !s.high.is_empty()),
@@ -43,12 +42,12 @@ impl Columns {
     }
 }
 
-/// How many points of a series have both coordinates.
+/// Number of points of a series that have both coordinates.
 pub(crate) fn length(series: &Series) -> usize {
     series.x.len().min(series.y.len())
 }
 
-/// The first line, without its end.
+/// Returns the header line without its line feed.
 pub(crate) fn header(figure: &Figure) -> String {
     let (x, y) = (&figure.x.column, &figure.y.column);
     let mut columns = vec!["series".to_owned(), field(x), field(y)];
@@ -63,7 +62,7 @@ pub(crate) fn header(figure: &Figure) -> String {
     columns.join(",")
 }
 
-/// One point's fields behind the series name.
+/// Appends one point's fields after the series name.
 pub(crate) fn push_row(text: &mut String, series: &Series, index: usize, columns: Columns) {
     push_number(text, series.x[index]);
     text.push(',');
@@ -80,15 +79,15 @@ pub(crate) fn push_row(text: &mut String, series: &Series, index: usize, columns
     }
 }
 
-/// The shortest decimal that reads back as the same number, never with an exponent; nothing for a
-/// number that is not finite.
+/// Appends the shortest decimal that parses to the same number, never with an exponent. Appends nothing if
+/// the number is not finite.
 fn push_number(text: &mut String, value: f64) {
     if value.is_finite() {
         write!(text, "{value}").expect("writing to a string does not fail");
     }
 }
 
-/// A field, quoted where RFC 4180 asks for it.
+/// Returns `text` as a field, quoted if RFC 4180 requires it.
 pub(crate) fn field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

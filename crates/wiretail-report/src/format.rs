@@ -1,34 +1,35 @@
-//! Numbers for people: a unit that fits, four digits that count, thousands apart by a thin space.
+//! Formats numbers for display: in a suitable unit, with four significant digits and a thin space as
+//! thousands separator.
 //!
-//! Every number that is shortened here stands somewhere beside it in full: [`exact_ns`] for titles
-//! and tooltips, the CSV files and `summary.json` for programs.
+//! Every rounded number is also available unrounded: [`exact_ns`] for titles and tooltips, the CSV files and
+//! `summary.json` for programs.
 
 use std::fmt::Write;
 
 use wiretail_schema::units::{group, thousands};
 
-/// Between a number and its unit: never a line break.
+/// No-break space between a number and its unit.
 pub const SPACE: char = '\u{a0}';
 
 const MINUS: char = '\u{2212}';
 
-/// A whole number with its thousands apart.
+/// Formats an integer with thousands separators.
 pub fn count(value: u64) -> String {
     thousands(value)
 }
 
-/// A signed whole number with its thousands apart and a real minus sign.
+/// Formats a signed integer with thousands separators and a Unicode minus sign.
 pub fn signed(value: i64) -> String {
     let digits = thousands(value.unsigned_abs());
     if value < 0 { format!("{MINUS}{digits}") } else { digits }
 }
 
-/// A span of time in whole nanoseconds: "12 345 ns".
+/// Formats a duration in whole nanoseconds: "12 345 ns".
 pub fn exact_ns(ns: i64) -> String {
     format!("{}{SPACE}ns", signed(ns))
 }
 
-/// A span of time with four digits that count, in the unit that fits: "12.34 µs".
+/// Formats a duration with four significant digits in the largest fitting unit: "12.34 µs".
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() {
         return "unknown".to_owned();
@@ -38,12 +39,12 @@ pub fn duration(ns: f64) -> String {
     format!("{}{SPACE}{unit}", if whole { signed(ns as i64) } else { digits(ns / size, 4) })
 }
 
-/// A difference of spans of time, with its sign: "+1.250 ms".
+/// Formats a difference of durations with its sign: "+1.250 ms".
 pub fn difference(ns: i64) -> String {
     format!("{}{}", if ns > 0 { "+" } else { "" }, duration(ns as f64))
 }
 
-/// The first of many names, and how many others there are; few are all told.
+/// Joins up to three names; of more, it returns the first one and the number of others.
 pub fn first_of(names: &[String]) -> String {
     match names {
         [first, _, _, _, ..] => format!("{first} and {} others", names.len() - 1),
@@ -51,30 +52,31 @@ pub fn first_of(names: &[String]) -> String {
     }
 }
 
-/// A span of time in passing, with three digits that count and no zeros behind them: "612 µs", "1.25 ms".
+/// Formats a duration for running text, with three significant digits and no trailing zeros: "612 µs", "1.25
+/// ms".
 pub fn about(ns: f64) -> String {
-    // Rounded first: 999.6 µs is 1 ms, not 1 000 µs.
+    // Rounds before choosing the unit: 999.6 µs is 1 ms, not 1 000 µs.
     let rounded: f64 = format!("{ns:.2e}").parse().unwrap_or(ns);
     let (size, unit) = time_unit(rounded.abs());
     format!("{}{SPACE}{unit}", trimmed(&digits(rounded / size, 3)))
 }
 
-/// A change of time in each second, with three digits that count: "0.42 ns/s".
+/// Formats a drift in time per second with three significant digits: "0.42 ns/s".
 pub fn slope(ns_per_s: f64) -> String {
     let (size, unit) = time_unit(ns_per_s.abs());
     format!("{}{SPACE}{unit}/s", digits(ns_per_s / size, 3))
 }
 
-/// A span of time as short as it can be told, for limits and ticks: "350 µs", "1 ms".
+/// Formats a duration as briefly as possible, for limits and ticks: "350 µs", "1 ms".
 pub fn duration_short(ns: f64) -> String {
     let (size, unit) = time_unit(ns.abs());
     format!("{}{SPACE}{unit}", short(ns / size))
 }
 
-/// The largest of ns, µs, ms and s that is no larger than `ns`, and its size in ns.
+/// Returns the largest of ns, µs, ms and s that does not exceed `ns`, and its size in ns.
 pub fn time_unit(ns: f64) -> (f64, &'static str) {
     match ns {
-        // One part in 10,000 below, because 999.96 µs would round to 1000 µs.
+        // The threshold is one part in 10,000 below the unit because 999.96 µs would round to 1000 µs.
         ns if ns >= 0.999_95e9 => (1e9, "s"),
         ns if ns >= 0.999_95e6 => (1e6, "ms"),
         ns if ns >= 0.999_95e3 => (1e3, "µs"),
@@ -82,7 +84,7 @@ pub fn time_unit(ns: f64) -> (f64, &'static str) {
     }
 }
 
-/// A share between 0 and 1 in percent, with three digits that count: "0.0333 %".
+/// Formats a ratio between 0 and 1 in percent with three significant digits: "0.0333 %".
 pub fn ratio(share: f64) -> String {
     let percent = share * 100.0;
     if share == 0.0 {
@@ -96,18 +98,18 @@ pub fn ratio(share: f64) -> String {
     }
 }
 
-/// A percentile in percent as it was written: "99.999 %".
+/// Formats a percentile in percent without rounding it: "99.999 %".
 pub fn percentile(percent: f64) -> String {
     format!("{}{SPACE}%", short(percent))
 }
 
-/// A rate: "10.03 kpps".
 pub fn rate(pps: f64) -> String {
     let (size, unit) = rate_unit(pps.abs());
     format!("{}{SPACE}{unit}", trimmed(&digits(pps / size, 4)))
 }
 
-/// An amount of energy with four digits that count: "12.34 J"; less than a microjoule, which no meter tells, is none.
+/// Formats an energy with four significant digits: "12.34 J". Values below one microjoule, which no meter
+/// resolves, are shown as zero.
 pub fn joules(joules: f64) -> String {
     let joules = if joules.abs() < 1e-6 { 0.0 } else { joules };
     let (size, unit) = match joules.abs() {
@@ -119,12 +121,12 @@ pub fn joules(joules: f64) -> String {
     format!("{}{SPACE}{unit}", digits(joules / size, 4))
 }
 
-/// A power with four digits that count: "50.25 W".
+/// Formats a power with four significant digits: "50.25 W".
 pub fn watts(watts: f64) -> String {
     format!("{}{SPACE}W", digits(watts, 4))
 }
 
-/// The largest of pps, kpps and Mpps that is no larger than `pps`, and its size.
+/// Returns the largest of pps, kpps and Mpps that does not exceed `pps`, and its size.
 pub fn rate_unit(pps: f64) -> (f64, &'static str) {
     match pps {
         pps if pps >= 1e6 => (1e6, "Mpps"),
@@ -133,30 +135,31 @@ pub fn rate_unit(pps: f64) -> (f64, &'static str) {
     }
 }
 
-/// A number with `significant` digits that count and its thousands apart.
+/// Formats a number with `significant` digits and thousands separators.
 pub fn digits(value: f64, significant: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }
-    // The exponent after rounding: 0.99996 with four digits is 1.000, not 1.0000.
+    // The exponent is taken after rounding: 0.99996 with four digits is 1.000, not 1.0000.
     let rounded = format!("{:.*e}", significant.saturating_sub(1), value);
     let magnitude: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     let decimals = (significant as i32 - 1 - magnitude).clamp(0, 12) as usize;
     fixed(value, decimals)
 }
 
-/// A number in full where it is short, without trailing zeros: "12.5", "99.999", "10 000".
+/// Formats a number without trailing zeros: "12.5", "99.999", "10 000".
 pub fn short(value: f64) -> String {
-    // Nine decimals hide the error of a binary fraction, 0.30000000000000004.
+    // Rounding to nine decimals hides binary representation errors such as 0.30000000000000004.
     let text = format!("{:.9}", value.abs());
     let text = trimmed(&text);
     let decimals = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
     fixed(if text == "0" { 0.0 } else { value }, decimals)
 }
 
-/// A number with this many decimals and its thousands apart: the labels of one axis share them.
+/// Formats a number with this many decimals and thousands separators. The labels of one axis share the number
+/// of decimals.
 pub fn fixed(value: f64, decimals: usize) -> String {
-    // Beyond what a double tells apart, and what a label has room for.
+    // These exceed the precision of a double or the width of a label.
     if value.abs() >= 1e16 || decimals > 12 {
         return scientific(value, 4);
     }
@@ -167,13 +170,13 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     format!("{sign}{}{dot}{fraction}", group(whole))
 }
 
-/// A large number as a multiple of a power of ten: "10⁶", "2·10⁶".
+/// Formats a large number as a multiple of a power of ten: "10⁶", "2·10⁶".
 pub fn power_of_ten(value: f64) -> String {
     let text = scientific(value, 1);
     text.strip_prefix("1·").map_or(text.clone(), str::to_owned)
 }
 
-/// A number as digits times a power of ten: "1.2·10⁻⁷".
+/// Formats a number in scientific notation: "1.2·10⁻⁷".
 pub fn scientific(value: f64, significant: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
@@ -183,7 +186,7 @@ pub fn scientific(value: f64, significant: usize) -> String {
     format!("{}·10{}", trimmed(mantissa).replace('-', "\u{2212}"), superscript(exponent))
 }
 
-/// Digits and sign as superscripts.
+/// Returns digits and sign as superscripts.
 pub fn superscript(digits: &str) -> String {
     const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let raise = |c: char| match c {
@@ -193,8 +196,8 @@ pub fn superscript(digits: &str) -> String {
     digits.chars().map(raise).collect()
 }
 
-/// A stamp since the Unix epoch as date and time in UTC; None for clocks that start elsewhere
-/// (before September 2001 the number has fewer than 19 digits).
+/// Formats a timestamp in ns since the Unix epoch as date and time in UTC. Returns `None` for numbers of
+/// fewer than 19 digits (before September 2001), which come from clocks with another epoch.
 pub fn utc(ns: i64) -> Option<String> {
     if ns < 1_000_000_000_000_000_000 {
         return None;
@@ -207,8 +210,8 @@ pub fn utc(ns: i64) -> Option<String> {
     Some(text)
 }
 
-/// Days since 1970-01-01 as year, month and day (the proleptic Gregorian calendar; eras of 400
-/// years that start in March put the leap day last).
+/// Converts days since 1970-01-01 to year, month and day in the proleptic Gregorian calendar. It uses eras of
+/// 400 years that start in March, so that the leap day is the last day of the year.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -220,7 +223,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Without the zeros (and the point) that a decimal ends in.
+/// Removes trailing zeros after the decimal point, and the point if nothing follows it.
 fn trimmed(text: &str) -> String {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -235,13 +238,13 @@ mod tests {
 
     use super::*;
 
-    /// Spaces as `_`, to be seen.
+    /// Replaces spaces by `_` to make them visible in assertions.
     fn seen(text: String) -> String {
         text.replace([THIN, SPACE], "_")
     }
 
     #[test]
-    fn durations_take_the_unit_that_fits() {
+    fn durations_use_the_largest_fitting_unit() {
         for (ns, text) in [
             (0.0, "0_ns"),
             (12.5, "12.50_ns"),
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_takes_the_unit_that_fits() {
+    fn energy_uses_the_largest_fitting_unit() {
         for (value, text) in [
             (0.0, "0_J"),
             (-3e-12, "0_J"),

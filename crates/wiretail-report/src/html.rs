@@ -1,22 +1,20 @@
-//! The only writer of markup, for HTML and SVG alike.
+//! Writes HTML and SVG markup; no other module does.
 //!
-//! A [`Markup`] grows by whole elements; names of elements and attributes are literals, and every
-//! text and attribute value passes the one escape below. A file name can therefore not become
-//! markup, and there is no escape to forget. Scripts and styles are literals too, except for data,
-//! which is JSON with `<` written as `\u003c`, so that it cannot end its element.
+//! A [`Markup`] grows by whole elements. Names of elements and attributes are literals, and every text and
+//! attribute value is escaped by `Escaped`. A file name therefore cannot become markup, and callers cannot
+//! forget to escape. Scripts and styles are literals too. The only exception is data, which is JSON with `<`
+//! written as `\u003c`, so that it cannot close its element.
 
 use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
-/// Markup that is well-formed by construction.
 #[derive(Debug, Default)]
 pub struct Markup {
     text: String,
 }
 
 impl Markup {
-    /// Empty markup with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { text: String::with_capacity(capacity) }
     }
@@ -28,35 +26,34 @@ impl Markup {
         Tag { markup: self, name }
     }
 
-    /// Text, escaped.
+    /// Appends escaped text.
     pub fn text(&mut self, text: impl Display) -> &mut Self {
         write!(Escaped(&mut self.text), "{text}").expect("writing to a string does not fail");
         self
     }
 
-    /// A document type or another line that stands outside elements.
+    /// Appends a document type or another line outside of elements.
     pub fn prologue(&mut self, line: &'static str) {
         self.text.push_str(line);
     }
 
-    /// A style or script element, whose text must not be escaped and is therefore a literal.
+    /// Appends a style or script element. Its text must not be escaped, so it has to be a literal.
     pub fn asset(&mut self, name: &'static str, text: &'static str) {
         debug_assert!(!text.contains("</"), "an asset cannot hold an end tag");
         let _ = write!(self.text, "<{name}>\n{text}</{name}>\n");
     }
 
-    /// Data for the script.
+    /// Appends data for the script.
     pub fn json(&mut self, class: &'static str, data: &Value) {
         let json = data.to_string().replace('<', "\\u003c");
         let _ = writeln!(self.text, "<script type=\"application/json\" class=\"{class}\">{json}</script>");
     }
 
-    /// A line end, for people who read the source.
+    /// Appends a line feed, which makes the HTML source easier to read.
     pub fn line(&mut self) {
         self.text.push('\n');
     }
 
-    /// The finished text.
     pub fn finish(self) -> String {
         self.text
     }
@@ -70,7 +67,7 @@ pub struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// An attribute; its value is escaped.
+    /// Adds an attribute; its value is escaped.
     pub fn attr(self, name: &'static str, value: impl Display) -> Self {
         let text = &mut self.markup.text;
         let _ = write!(text, " {name}=\"");
@@ -79,12 +76,11 @@ impl<'a> Tag<'a> {
         self
     }
 
-    /// The attribute `class`.
     pub fn class(self, names: impl Display) -> Self {
         self.attr("class", names)
     }
 
-    /// The element's content, and its end.
+    /// Writes the element's content and its end tag.
     pub fn body(self, content: impl FnOnce(&mut Markup)) -> &'a mut Markup {
         let Self { markup, name } = self;
         markup.text.push('>');
@@ -93,22 +89,22 @@ impl<'a> Tag<'a> {
         markup
     }
 
-    /// The element with a text alone.
+    /// Writes an element that contains only text.
     pub fn text(self, text: impl Display) -> &'a mut Markup {
         self.body(|m| {
             m.text(text);
         })
     }
 
-    /// The element without content: void in HTML (`meta`), childless in SVG (`path`).
+    /// Closes an element without content: void in HTML (`meta`), childless in SVG (`path`).
     pub fn close(self) -> &'a mut Markup {
         self.markup.text.push_str("/>");
         self.markup
     }
 }
 
-/// Escapes what is written through it. The characters that XML does not allow become U+FFFD, so
-/// that a stand-alone SVG stays readable whatever a file name holds.
+/// Escapes everything written through it. Characters that XML forbids become U+FFFD, so that a stand-alone
+/// SVG stays well-formed for any file name.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {
@@ -122,7 +118,7 @@ impl fmt::Write for Escaped<'_> {
                 '\'' => self.0.push_str("&#39;"),
                 '\t' | '\n' | '\r' => self.0.push(c),
                 '\0'..='\u{1f}' | '\u{7f}' | '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
-                // Marks that turn the direction of the text could make a name look like another.
+                // Bidirectional control characters could make one name look like another.
                 '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }

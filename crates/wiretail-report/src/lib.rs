@@ -1,17 +1,16 @@
-//! Results as a page: an [`Analysis`] becomes one self-contained HTML file.
+//! Renders an [`Analysis`] as one self-contained HTML file.
 //!
-//! Four layers, each standing on the one before it:
+//! Four layers, each built on the previous one:
 //!
-//! - [`mod@format`]: numbers for people ("12.34 µs"), the exact ones stay beside them;
-//! - `scale` (where a value lies on an axis, which ticks it gets) and `html` (the only writer of
-//!   markup; it escapes whatever it is given, so that a file name cannot become an element);
-//! - `plot`: a [`Figure`] to SVG;
-//! - `pages`: the documents, and what they share.
+//! - [`mod@format`]: numbers for display ("12.34 µs"), with the exact values kept next to them;
+//! - `scale` (maps values to positions on an axis and chooses ticks) and `html` (the only writer of markup;
+//!   it escapes all input, so that a file name cannot become an element);
+//! - `plot`: renders a [`Figure`] as SVG;
+//! - `pages`: the documents and the parts that they share.
 //!
-//! Invariants: no I/O, no clock, no network. A page holds everything it shows, draws its figures
-//! without scripts, and never asks for anything outside its file; the script adds hover and the
-//! CSV downloads. Nothing here computes a statistic: what the page shows stands in the summary, or is
-//! the sum of what it shows.
+//! Invariants: no I/O, no clock, no network. A page contains all of its data, draws its figures without
+//! scripts, and never loads another file. Its script only adds hover and the CSV downloads. This crate
+//! computes no statistics: every number on a page is in the summary or is a sum of numbers on that page.
 
 use wiretail_schema::summary::Analysis;
 use wiretail_schema::summary::figure::Figure;
@@ -33,12 +32,12 @@ pub use pages::prediction::tail::tail;
 pub use pages::recommendation::recommend;
 pub use pages::run::{EXPLANATION_PAGE, RunPage, run};
 
-/// The report: one HTML file with verdicts, findings, figures and tables.
+/// Renders the report: one HTML file with verdicts, findings, figures and tables.
 pub fn report(analysis: &Analysis) -> String {
     pages::report::report(analysis)
 }
 
-/// A figure as a stand-alone SVG file.
+/// Renders a figure as a stand-alone SVG file.
 pub fn svg(figure: &Figure) -> String {
     plot::stand_alone(figure)
 }

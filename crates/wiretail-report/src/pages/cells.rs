@@ -1,4 +1,4 @@
-//! Cells, rows and tables: what every table of a page is made of.
+//! Cells, rows and tables, from which all tables of the pages are built.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use crate::format;
 use crate::html::Markup;
 
-/// A cell: what is shown, and the exact value for those who point at it.
+/// A cell with the displayed value and, as its tooltip, the exact value.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
     shown: String,
@@ -14,37 +14,35 @@ pub struct Cell {
     note: Option<String>,
     link: Option<String>,
     swatch: Option<String>,
-    /// Classes: "number" lays it out as one.
+    /// CSS classes; "number" formats the cell as a number.
     pub class: &'static str,
 }
 
 impl Cell {
-    /// A text.
     pub fn text(text: impl Display) -> Self {
         Self { shown: text.to_string(), ..Self::default() }
     }
 
-    /// A number.
     pub fn number(shown: impl Display) -> Self {
         Self { shown: shown.to_string(), class: "number", ..Self::default() }
     }
 
-    /// A number of packets or the like.
+    /// An integer, such as a number of packets.
     pub fn count(value: u64) -> Self {
         Self::number(format::count(value))
     }
 
-    /// A span of time in whole nanoseconds.
+    /// A duration in whole nanoseconds.
     pub fn ns(ns: i64) -> Self {
         Self::number(format::duration(ns as f64)).exact(format::exact_ns(ns))
     }
 
-    /// A span of time that is an average.
+    /// An average duration.
     pub fn ns_mean(ns: f64) -> Self {
         Self::number(format::duration(ns)).exact(format!("{ns} ns"))
     }
 
-    /// A share between 0 and 1.
+    /// A ratio between 0 and 1.
     pub fn ratio(share: f64) -> Self {
         Self::number(format::ratio(share)).exact(share.to_string())
     }
@@ -53,41 +51,39 @@ impl Cell {
         self.class.starts_with("number")
     }
 
-    /// With a second line under it.
+    /// Adds a second line below the value.
     pub fn note(self, note: impl Display) -> Self {
         Self { note: Some(note.to_string()), ..self }
     }
 
-    /// With the exact value.
     pub fn exact(self, exact: impl Display) -> Self {
         Self { exact: Some(exact.to_string()), ..self }
     }
 
-    /// As a link to a file below the page's directory. What an address gives a meaning (`?`, `#`, a
-    /// leading scheme) has none here: the path is one of names.
+    /// Links to a file below the page's directory. Characters with a meaning in URLs (`?`, `#`, a leading
+    /// scheme) are encoded, because the path consists of file names.
     pub fn link(self, path: &str) -> Self {
         Self { link: Some(address(path)), ..self }
     }
 
-    /// With a patch of colour before the text, of this class.
+    /// Adds a color swatch of this class before the text.
     pub fn swatch(self, class: String) -> Self {
         Self { swatch: Some(class), ..self }
     }
 
-    /// With another class.
     pub fn class(self, class: &'static str) -> Self {
         Self { class, ..self }
     }
 }
 
-/// A row of a table, and what is said beneath it over its whole width.
+/// A row of a table, with optional lines below it that span the whole width.
 #[derive(Debug, Clone, Default)]
 pub struct Row {
-    /// Its cells; the first is its heading.
+    /// The cells; the first one is the row's heading.
     pub cells: Vec<Cell>,
-    /// Class of the row, or "".
+    /// CSS class of the row, or "".
     pub class: &'static str,
-    /// Class and text of each line beneath.
+    /// CSS class and text of each line below the row.
     pub beneath: Vec<(&'static str, String)>,
 }
 
@@ -97,7 +93,7 @@ impl From<Vec<Cell>> for Row {
     }
 }
 
-/// A table; the first cell of each row is its heading.
+/// Renders a table; the first cell of each row is its heading.
 pub fn table(
     m: &mut Markup,
     caption: &str,
@@ -161,12 +157,13 @@ fn row_cells(m: &mut Markup, row: Vec<Cell>) {
     }
 }
 
-/// A patch of colour beside the name of what is drawn in it.
+/// A color swatch next to the name of what is drawn in that color.
 pub fn swatch(m: &mut Markup, class: &str) {
     m.tag("span").class(format_args!("swatch {class}")).attr("aria-hidden", true).text("");
 }
 
-/// A path as a relative address: starts with `./`, and all but plain characters are percent-encoded.
+/// Returns a path as a relative address: it starts with `./`, and all but plain characters are
+/// percent-encoded.
 pub fn address(path: &str) -> String {
     let mut address = String::from("./");
     for byte in path.bytes() {
@@ -180,7 +177,7 @@ pub fn address(path: &str) -> String {
     address
 }
 
-/// Literal headings.
+/// Column headings from literals.
 pub fn head<const N: usize>(names: [&'static str; N]) -> [Cow<'static, str>; N] {
     names.map(Cow::Borrowed)
 }

@@ -1,5 +1,5 @@
-//! Several results side by side: their key numbers, their percentile plots over one another, and
-//! the differences that the caller computed.
+//! Several results side by side: their key numbers, their percentile plots in one figure, and the differences
+//! that the caller computed.
 
 use std::borrow::Cow;
 
@@ -14,45 +14,42 @@ use crate::pages::tables;
 use crate::plot::Size;
 use crate::plot::scale::with_unit;
 
-/// What a difference means for the one who compares.
+/// Meaning of a difference for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Better than the first result, with confidence.
     Better,
     /// No difference beyond the tolerance.
     Same,
-    /// The data allows either answer.
+    /// The data is consistent with more than one of the other verdicts.
     Unclear,
     /// Worse than the first result, with confidence.
     Worse,
 }
 
-/// How one result differs from the first one in one quantity.
+/// Difference between one result and the first one in one quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
     /// This result minus the first one, in the row's unit.
     pub value: f64,
-    /// Lower bound of the 95 % confidence interval, where it is known.
+    /// Lower bound of the 95 % confidence interval, if known.
     pub low: Option<f64>,
-    /// Upper bound, where it is known.
+    /// Upper bound, if known.
     pub high: Option<f64>,
-    /// What it means.
     pub change: Change,
 }
 
-/// One quantity's differences, a cell for each result after the first.
+/// The differences in one quantity, with a cell for each result after the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DifferenceRow {
-    /// What is compared: "p99.9 delay".
+    /// Name of the quantity: "p99.9 delay".
     pub quantity: String,
-    /// Unit of the values.
     pub unit: Unit,
-    /// One entry for each result after the first; None where it cannot be told.
+    /// One entry for each result after the first; `None` if it cannot be computed.
     pub differences: Vec<Option<Difference>>,
 }
 
-/// A page that compares `results`, each with its name; the first one is what the others are held
-/// against in `rows`.
+/// Renders a page that compares `results`, each with its name. In `rows`, the first result is the baseline.
 pub fn comparison(title: &str, results: &[(String, Summary)], rows: &[DifferenceRow]) -> String {
     page::document(&format!("{title} · Wiretail"), |m| {
         m.tag("header").body(|m| {
@@ -75,7 +72,7 @@ pub fn comparison(title: &str, results: &[(String, Summary)], rows: &[Difference
     })
 }
 
-/// The percentile plots of all results in one figure, with the budgets that all of them share.
+/// The percentile plots of all results in one figure, with the budgets common to all of them.
 fn overlay(results: &[(String, Summary)]) -> Figure {
     let budgets = results.first().map_or(&[][..], |(_, s)| &s.verdicts);
     let shared = budgets.iter().filter(|v| {
@@ -104,8 +101,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
         id: "percentiles".to_owned(),
         title: "One-way delay by percentile".to_owned(),
         caption:
-            "Each further nine takes the same space: 99.999\u{a0}% is one packet in 100\u{202f}000. A curve \
-                  ends at its largest delay; dashed parts rest on fewer than ten packets."
+            "Nines are equally spaced: 99.999\u{a0}% is one packet in 100\u{202f}000. A curve \
+                  ends at its largest delay; dashed parts are based on fewer than ten packets."
                 .to_owned(),
         x: Axis {
             label: "percentile".to_owned(),
@@ -125,8 +122,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The largest delay is the percentile of everything beyond the packets below
-/// it, so it stands above the last share that is less than all.
+/// A result's curve. The maximum is the percentile of all packets above the second-largest one, so it is
+/// drawn above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);
@@ -164,7 +161,7 @@ fn key_numbers(m: &mut Markup, results: &[(String, Summary)]) {
     rows.push(row("RFC 3550 jitter, largest".to_owned(), &|s| {
         Cell::ns_mean(s.variation.max_rfc3550_jitter_ns)
     }));
-    rows.push(row("grid of the stamps".to_owned(), &|s| {
+    rows.push(row("timestamp granularity".to_owned(), &|s| {
         let (pre, post) = (s.pre.clock.granularity_ns, s.post.clock.granularity_ns);
         Cell::number(format!("{}, {}", format::duration_short(pre), format::duration_short(post)))
     }));
@@ -172,11 +169,11 @@ fn key_numbers(m: &mut Markup, results: &[(String, Summary)]) {
         rows.push(row(format!("budget {budget}"), &|s| outcome(s, &budget)));
     }
     let caption =
-        "Side by side; under each percentile its 95 % CI; those in italics are not supported: n(1−p) < 10";
+        "Each percentile with its 95 % CI below; percentiles in italics are not supported: n(1−p) < 10";
     table(m, caption, &names, rows);
 }
 
-/// All values of all results, each once, in the order of their first appearance.
+/// All values of all results without duplicates, in the order of their first appearance.
 fn union<T: PartialEq>(results: &[(String, Summary)], values: impl Fn(&Summary) -> Vec<T>) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for value in results.iter().flat_map(|(_, summary)| values(summary)) {
@@ -194,7 +191,7 @@ fn percentile(summary: &Summary, wanted: f64) -> Cell {
     }
 }
 
-/// A percentile, weak where it is not supported, with its confidence interval for those who point at it.
+/// A percentile with its confidence interval as tooltip; drawn weak if it is not supported.
 pub fn percentile_cell(p: &Percentile) -> Cell {
     let high = p.high_ns.map_or("open".to_owned(), format::exact_ns);
     let interval =
@@ -211,11 +208,10 @@ fn outcome(summary: &Summary, budget: &str) -> Cell {
             Outcome::Fail => Cell::text("✕ FAIL").class("number worse"),
         }
         .exact(&v.reason),
-        None => Cell::number("not asked"),
+        None => Cell::number("not requested"),
     }
 }
 
-/// A difference of times, with its sign.
 pub fn more(ns: f64) -> String {
     let shown = format::duration(ns);
     if ns > 0.0 { format!("+{shown}") } else { shown }
@@ -232,7 +228,7 @@ fn differences(m: &mut Markup, results: &[(String, Summary)], rows: &[Difference
             .map(|d| d.as_ref().map_or(Cell::number("none"), |d| difference(row.unit, d)));
         std::iter::once(Cell::text(&row.quantity)).chain(cells).collect::<Vec<_>>()
     });
-    table(m, &format!("Against {first}, with 95 % confidence intervals where they are known"), &names, rows);
+    table(m, &format!("Relative to {first}, with 95 % confidence intervals if known"), &names, rows);
 }
 
 fn difference(unit: Unit, d: &Difference) -> Cell {

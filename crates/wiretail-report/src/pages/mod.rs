@@ -1,4 +1,4 @@
-//! The documents, one folder or file each, and the tables they share.
+//! The documents, each in a folder or file, and the tables that they share.
 
 pub mod cells;
 pub mod comparison;

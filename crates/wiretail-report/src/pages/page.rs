@@ -1,4 +1,4 @@
-//! What every document is made of: the page itself, sections, answers, tiles, figures.
+//! The parts shared by all documents: the page itself, sections, answers, tiles and figures.
 
 use wiretail_schema::summary::figure::Figure;
 
@@ -6,11 +6,11 @@ use crate::html::Markup;
 use crate::plot::hover;
 use crate::plot::{Plot, Size};
 
-/// No request leaves the file: nothing may be loaded, styles and scripts stand in the page.
+/// Forbids all requests: the page contains its styles and scripts and must not load anything.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
-/// An HTML document that needs nothing outside itself.
+/// Renders an HTML document that needs no other files.
 pub fn document(title: &str, content: impl FnOnce(&mut Markup)) -> String {
     let mut m = Markup::with_capacity(512 * 1024);
     m.prologue("<!DOCTYPE html>\n");
@@ -39,7 +39,6 @@ pub fn document(title: &str, content: impl FnOnce(&mut Markup)) -> String {
     m.finish()
 }
 
-/// A section with its heading.
 pub fn section(m: &mut Markup, id: &'static str, heading: &str, content: impl FnOnce(&mut Markup)) {
     m.tag("section").attr("id", id).body(|m| {
         m.tag("h2").text(heading);
@@ -48,7 +47,8 @@ pub fn section(m: &mut Markup, id: &'static str, heading: &str, content: impl Fn
     m.line();
 }
 
-/// An answer that must be seen: its class, sign and word, what it is about, the reason, and what that rests on.
+/// An answer that must be noticed: its class, sign and word, its subject, the reason, and the data it is
+/// based on.
 pub fn answer(
     m: &mut Markup,
     (class, sign, word): (&'static str, &str, &str),
@@ -67,7 +67,7 @@ pub fn answer(
     });
 }
 
-/// A key number: its name, the value, what it rests on.
+/// A key number: its name, its value and the data it is based on.
 pub fn tile(m: &mut Markup, name: &str, value: &str, exact: &str, lines: &[String], warning: Option<&str>) {
     m.tag("div").class(if warning.is_some() { "tile unsupported" } else { "tile" }).body(|m| {
         m.tag("dt").text(name);
@@ -83,18 +83,18 @@ pub fn tile(m: &mut Markup, name: &str, value: &str, exact: &str, lines: &[Strin
     });
 }
 
-/// A figure with its heading, drawing, caption and numbers.
+/// A figure with its heading, drawing, caption and data.
 pub fn figure(m: &mut Markup, figure: &Figure, size: Size, index: usize) {
     let plot = Plot::new(figure, size);
     let class = if size == Size::Wide { "wide" } else { "half" };
     m.tag("figure").class(class).attr("data-figure", &figure.id).body(|m| {
         m.tag("h3").body(|m| {
             m.tag("span").text(&figure.title);
-            // The script gives it an address; without scripts it has none and is not shown.
+            // The script sets the link's address. Without scripts the link has no address and is hidden.
             m.tag("a")
                 .class("csv")
                 .attr("download", format_args!("{}.csv", figure.id))
-                .attr("aria-label", format_args!("{}: the numbers as CSV", figure.title))
+                .attr("aria-label", format_args!("{}: data as CSV", figure.title))
                 .text("CSV");
         });
         m.tag("div").class("frame").body(|m| {
@@ -106,11 +106,11 @@ pub fn figure(m: &mut Markup, figure: &Figure, size: Size, index: usize) {
     m.line();
 }
 
-/// Who wrote the page.
+/// Writes the footer with the program's version.
 pub fn footer(m: &mut Markup, version: &str) {
     m.tag("footer").body(|m| {
         m.tag("p").text(format_args!(
-            "Written by wiretail {version}. This file is complete in itself: it loads nothing and sends nothing."
+            "Written by wiretail {version}. This file is self-contained: it loads nothing and sends nothing."
         ));
     });
     m.line();

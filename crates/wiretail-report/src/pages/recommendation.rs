@@ -1,4 +1,5 @@
-//! The page of recommendations: how each stands, what that rests on, and latency, security and resources of each deployment.
+//! The page of recommendations: the state of each one and its evidence, and latency, security and resources
+//! of each deployment.
 
 use wiretail_schema::host::recommendation::{
     DelayOf, Evidence, Matrix, MatrixRow, NextStep, Origin, RateOf, Recommendation, Recommendations, Stand,
@@ -10,17 +11,17 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::page::{self, answer, section};
 
-/// Loads of a deployment that the table of latencies has; all are in the document.
+/// Number of loads per deployment in the table of latencies; the document contains all of them.
 const LOADS: usize = 12;
 
-/// The page; the document is in it.
+/// Renders the page, which includes the document.
 pub fn recommend(found: &Recommendations) -> String {
-    // Keys are texts and numbers finite, or null: it always has a value.
+    // Serialization cannot fail: all keys are strings, and numbers are finite or null.
     let document = serde_json::to_value(found).unwrap_or_default();
     page::document("Recommendations · Wiretail", |m| {
         header(m, found);
         m.tag("main").body(|m| {
-            section(m, "stand", "How they stand", |m| {
+            section(m, "stand", "Status", |m| {
                 m.tag("div")
                     .class("cards")
                     .body(|m| found.recommendations.iter().for_each(|one| card(m, one)));
@@ -29,7 +30,7 @@ pub fn recommend(found: &Recommendations) -> String {
                 section(m, one.kind.name(), &capitalised(&one.title), |m| recommendation(m, one));
             }
             section(m, "matrix", "Latency, security, resources", |m| matrix(m, &found.matrix));
-            section(m, "rests", "What it rests on", |m| rests(m, found));
+            section(m, "rests", "Evidence", |m| rests(m, found));
         });
         page::footer(m, &found.wiretail_version);
         m.json("document", &document);
@@ -46,7 +47,7 @@ fn header(m: &mut Markup, found: &Recommendations) {
         let trials: usize = found.runs.iter().map(|run| run.valid).sum();
         let cores = if host.cores.is_empty() { "no cores" } else { &host.cores };
         m.tag("p").class("lead").text(format_args!(
-            "As {}, with {cores} left alone ({}). By the audit and {trials} trials of {} runs.",
+            "As {}, with {cores} reserved ({}). Based on the audit and {trials} trials of {} runs.",
             host.role.name(),
             host.cores_from,
             found.runs.len()
@@ -85,7 +86,7 @@ fn steps(m: &mut Markup, steps: &[NextStep]) {
     table(m, "What to do next", &head(["for", "command or setting"]), steps.iter().map(row));
 }
 
-/// Statements, each behind what it is about where that is said.
+/// Statements, each with its subject if any of them has one.
 fn facts(m: &mut Markup, caption: &str, all: Vec<(String, &Evidence)>) {
     if all.is_empty() {
         return;
@@ -103,7 +104,7 @@ fn facts(m: &mut Markup, caption: &str, all: Vec<(String, &Evidence)>) {
     table(m, caption, &names, all.into_iter().map(row));
 }
 
-/// The numbers of a statement, in lines beneath it.
+/// The numbers of a statement, in lines below it.
 fn numbers(fact: &Evidence) -> Vec<(&'static str, String)> {
     let rate = |found: &RateOf| format!("{} {}", found.of, format::rate(found.pps as f64));
     let rates = fact.rates.iter().map(rate).collect::<Vec<_>>().join("; ");
@@ -151,7 +152,7 @@ fn name(row: &MatrixRow) -> String {
 
 fn matrix(m: &mut Markup, matrix: &Matrix) {
     m.tag("p").class("hint").text(
-        "Facts and numbers, no score. Loads that most deployments have come first; an underlined delay rests on too few packets.",
+        "Facts and numbers without a score. Loads common to most deployments come first; a delay in italics is based on too few packets.",
     );
     let names = head(["deployment", "load", "p99.9", "p99.99", "maximum", "packets", "trials"]);
     let rows: Vec<Row> = matrix.rows.iter().flat_map(latencies).collect();
@@ -184,7 +185,7 @@ fn latencies(row: &MatrixRow) -> Vec<Row> {
         };
         let text = Cell::text(&load.load);
         let text = if load.emulated == Some(true) {
-            text.note("emulated processor: says nothing of hardware")
+            text.note("emulated processor: not representative of hardware")
         } else {
             text
         };
@@ -200,7 +201,7 @@ fn latencies(row: &MatrixRow) -> Vec<Row> {
     let mut rows: Vec<Row> = loads.collect();
     let more = row.latency.len().saturating_sub(LOADS);
     if let (Some(last), true) = (rows.last_mut(), more > 0) {
-        last.beneath.push(("note-beneath", format!("{more} more loads are in the document")));
+        last.beneath.push(("note-beneath", format!("the document contains {more} more loads")));
     }
     rows
 }
@@ -213,7 +214,7 @@ fn rests(m: &mut Markup, found: &Recommendations) {
     };
     let names = head(["run", "experiment", "trials", "valid", "searches", "explained"]);
     if found.runs.is_empty() {
-        m.tag("p").text("No run was given: all of it is of the audit alone.");
+        m.tag("p").text("No run was given: this page is based on the audit alone.");
     } else {
         table(m, "Runs", &names, found.runs.iter().map(row));
     }
@@ -221,11 +222,11 @@ fn rests(m: &mut Markup, found: &Recommendations) {
         m.tag("p").class("rests").text(note);
     });
     m.tag("p").class("rests").body(|m| {
-        m.text("Percentiles of several trials: the median of the trials, the interval from the lowest bound to the highest. Meaning and limits: ");
+        m.text("Percentiles of several trials: the median of the trials, with the interval from the lowest bound to the highest. Meaning and limits: ");
         m.tag("code").text("docs/recommend.md");
-        m.text(". All of this page, and more: ").tag("code").text(&found.schema);
-        m.text(", in the file itself ");
-        // The script gives it an address; without scripts it has none and is not shown.
+        m.text(". The complete document: ").tag("code").text(&found.schema);
+        m.text(", embedded in this file ");
+        // The script sets the link's address. Without scripts the link has no address and is hidden.
         let link = m.tag("a").class("csv").attr("data-document", "document");
         link.attr("download", "recommend.json").text("JSON");
     });
@@ -240,7 +241,7 @@ fn from(origin: &Origin) -> String {
     }
 }
 
-/// Which trials, by number while they are few.
+/// Names of the trials: numbers if there are few, else only how many.
 fn trials(all: &[TrialsOf]) -> String {
     let numbers = |of: &TrialsOf| match of.trials.len() {
         0..=6 => of.trials.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),

@@ -1,4 +1,4 @@
-//! The report, from the verdict down to how it was measured.
+//! The report, from the verdict down to the method.
 
 use wiretail_schema::summary::figure::{Figure, Mark, Scale};
 use wiretail_schema::summary::{Analysis, Finding, Outcome, Percentile, Severity, Summary, Verdict};
@@ -12,7 +12,6 @@ use crate::plot::Size;
 /// The percentiles among the key numbers.
 const KEY_PERCENTILES: [f64; 3] = [50.0, 99.9, 99.999];
 
-/// The whole report.
 pub fn report(analysis: &Analysis) -> String {
     let summary = &analysis.summary;
     document(&format!("{} · Wiretail", summary.title), |m| {
@@ -34,7 +33,7 @@ fn header(m: &mut Markup, summary: &Summary) {
         let long = summary.title.chars().count() > 64;
         m.tag("h1").class(if long { "long" } else { "short" }).text(&summary.title);
         m.tag("p").class("lead").body(|m| {
-            // Not again where the title says it already.
+            // The title may already contain the path.
             let named = |path: &str| summary.title.contains(path);
             if !named(&summary.pre.path) || !named(&summary.post.path) {
                 m.tag("span").class("file").text(&summary.pre.path);
@@ -132,7 +131,7 @@ fn key_numbers(m: &mut Markup, summary: &Summary) {
     });
 }
 
-/// What all delays rest on: both clocks and their grids.
+/// Describes what all delays are based on: both clocks and their timestamp granularities.
 fn clocks(summary: &Summary) -> String {
     let (pre, post) = (&summary.pre.clock, &summary.post.clock);
     let granularity = |ns: f64| format::duration_short(ns);
@@ -142,8 +141,8 @@ fn clocks(summary: &Summary) -> String {
         format!("ingress {}; egress {}", pre.source, post.source)
     };
     format!(
-        "One-way delay (RFC 7679), egress stamp minus ingress stamp. Stamps: {source}; they lie on a grid of \
-         {} (ingress) and {} (egress), so no delay is known better than that. CI: distribution-free 95{}% \
+        "One-way delay (RFC 7679): egress timestamp minus ingress timestamp. Timestamps: {source}; granularity \
+         {} (ingress) and {} (egress), which limits the accuracy of every delay. CI: distribution-free 95{}% \
          confidence interval.",
         granularity(pre.granularity_ns),
         granularity(post.granularity_ns),
@@ -176,7 +175,7 @@ fn figures(m: &mut Markup, figures: &[Figure]) {
     }
     section(m, "figures", "Figures", |m| {
         m.tag("p").class("hint").text(
-            "Point at a figure, or move through it with the arrow keys, to read its values; the CSV holds the \
+            "Point at a figure, or move through it with the arrow keys, to read its values; the CSV contains the \
              same numbers.",
         );
         m.tag("div").class("figures").body(|m| {
@@ -187,8 +186,8 @@ fn figures(m: &mut Markup, figures: &[Figure]) {
     });
 }
 
-/// The percentile plot and clouds of points get the page's width; others go in pairs, and one
-/// without a partner gets the width too.
+/// The percentile plot and scatter plots get the full width. Other figures are placed in pairs, and one
+/// without a partner also gets the full width.
 fn sizes(figures: &[Figure]) -> Vec<Size> {
     let wide = |f: &Figure| f.x.scale == Scale::Nines || f.mark == Mark::Point;
     let mut sizes = Vec::with_capacity(figures.len());
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_go_in_pairs_and_none_is_left_alone() {
+    fn figures_are_paired_or_get_the_full_width() {
         let nines = || figure(Mark::Line, Scale::Nines);
         let bars = || figure(Mark::Bar, Scale::Log);
         let got = sizes(&[nines(), bars(), bars(), bars(), nines(), bars()]);

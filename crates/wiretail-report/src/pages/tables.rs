@@ -1,4 +1,4 @@
-//! The tables of the report: every number of the summary, with what it rests on.
+//! The tables of the report: every number of the summary with its sample size.
 
 use std::borrow::Cow;
 
@@ -10,23 +10,23 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page::section;
 
-/// Rows of the table of worst packets; the rest stands in the CSV and in `summary.json`.
+/// Rows in the table of worst packets; the CSV and `summary.json` contain all of them.
 const WORST_SHOWN: usize = 50;
-/// Events of a kind that are listed.
+/// Number of events of one kind that are listed.
 const EVENTS_SHOWN: usize = 50;
 
-/// Packets expected beyond a percentile, n (1 - p), with three digits that count.
+/// Returns the number of packets expected beyond a percentile, n (1 - p), with three significant digits.
 pub fn above(percentile: f64, count: u64) -> String {
     let expected = count as f64 * (100.0 - percentile) / 100.0;
     match expected {
         e if e >= 100.0 => format::count(e.round() as u64),
-        // Shown as 10 it would look supported; the margin is the error of binary fractions.
+        // Rounded to 10 it would look supported. The margin covers the error of binary fractions.
         e if (9.99..10.0 - 1e-6).contains(&e) => "9.99".to_owned(),
         e => format::short(format!("{e:.2e}").parse().unwrap_or(e)),
     }
 }
 
-/// A confidence interval in words; without an upper bound it is open.
+/// Formats a confidence interval; without an upper bound it is open.
 pub fn interval(p: &Percentile) -> String {
     let low = format::duration(p.low_ns as f64);
     match p.high_ns {
@@ -35,7 +35,7 @@ pub fn interval(p: &Percentile) -> String {
     }
 }
 
-/// All tables, in the order of a reader's questions.
+/// Renders all tables, in the order in which a reader needs them.
 pub fn all(m: &mut Markup, summary: &Summary) {
     section(m, "delay", "One-way delay", |m| delay(m, summary));
     section(m, "matching", "Matching", |m| matching(m, summary));
@@ -49,13 +49,13 @@ pub fn all(m: &mut Markup, summary: &Summary) {
     section(m, "flows", "Flows", |m| flows(m, summary));
     section(m, "captures", "Captures and timestamps", |m| captures(m, summary));
     section(m, "worst", "Worst packets", |m| worst(m, summary));
-    section(m, "method", "How it was measured", |m| method(m, summary));
+    section(m, "method", "Method", |m| method(m, summary));
 }
 
 fn percentile_rows(percentiles: &[Percentile], count: u64) -> impl Iterator<Item = Vec<Cell>> {
     percentiles.iter().map(move |p| {
         let high =
-            p.high_ns.map_or(Cell::number("open").exact("may lie beyond the largest value seen"), Cell::ns);
+            p.high_ns.map_or(Cell::number("open").exact("may exceed the largest value seen"), Cell::ns);
         let support =
             if p.supported { Cell::text("yes") } else { Cell::text("no: n(1−p) < 10").class("warning") };
         let name = Cell::text(format::percentile(p.percentile));
@@ -74,7 +74,7 @@ fn delay(m: &mut Markup, summary: &Summary) {
         .resolution
         .map_or(String::new(), |error| format!(", rounded to within {} %", format::short(error * 100.0)));
     let caption = format!(
-        "Percentiles of the delay: nearest rank, resting on {} matched packets{resolution} (RFC 7679)",
+        "Percentiles of the delay: nearest rank, from {} matched packets{resolution} (RFC 7679)",
         format::count(delay.count)
     );
     table(m, &caption, &head(PERCENTILE_HEAD), percentile_rows(&delay.percentiles, delay.count));
@@ -105,30 +105,30 @@ fn matching(m: &mut Markup, summary: &Summary) {
     let window = format::duration_short(counts.window_ns as f64);
     let rows = [
         ("matched", counts.matched, format!("seen at ingress and, 0 to {window} later, at egress")),
-        ("zero", counts.zero, "among them with a delay of zero: shorter than the clock can tell".to_owned()),
-        ("negative", counts.negative, "seen at egress before ingress: an error of the clocks".to_owned()),
+        ("zero", counts.zero, "matched packets with zero delay: below the clock's resolution".to_owned()),
+        ("negative", counts.negative, "seen at egress before ingress: a clock error".to_owned()),
         ("out of window", counts.out_of_window, format!("arrived later than {window}")),
-        ("lost", counts.lost, "seen at ingress and never at egress".to_owned()),
+        ("lost", counts.lost, "seen at ingress but not at egress".to_owned()),
         (
             "lost at the end",
             counts.lost_at_end,
-            "among the lost: sent after the last packet at egress".to_owned(),
+            "lost packets sent after the last packet at egress".to_owned(),
         ),
-        ("extra", counts.extra, "seen at egress only".to_owned()),
+        ("extra", counts.extra, "seen only at egress".to_owned()),
         (
             "extra at the start",
             counts.extra_at_start,
-            "among the extra: before the first packet at ingress".to_owned(),
+            "extra packets before the first packet at ingress".to_owned(),
         ),
-        ("duplicates at ingress", counts.duplicates_pre, "further copies of a packet under way".to_owned()),
+        ("duplicates at ingress", counts.duplicates_pre, "further copies of a packet in flight".to_owned()),
         (
             "duplicates at egress",
             counts.duplicates_post,
-            "further copies of a packet that had arrived".to_owned(),
+            "further copies of a packet that already arrived".to_owned(),
         ),
         ("reordered", summary.reordering.reordered, "arrived after a packet that was sent later".to_owned()),
-        ("reused keys", counts.reused, "a key came again while its packet was still missing".to_owned()),
-        ("evicted", counts.evicted, "given up because too many packets were under way".to_owned()),
+        ("reused keys", counts.reused, "a key was seen again while its packet was still in flight".to_owned()),
+        ("evicted", counts.evicted, "discarded because too many packets were in flight".to_owned()),
     ];
     let rows = rows.into_iter().map(|(name, n, meaning)| {
         vec![
@@ -137,7 +137,7 @@ fn matching(m: &mut Markup, summary: &Summary) {
             Cell::text(meaning).class("meaning"),
         ]
     });
-    table(m, "Which packets found their counterpart", &head(["kind", "packets", "meaning"]), rows);
+    table(m, "Outcome of matching the packets of both taps", &head(["kind", "packets", "meaning"]), rows);
     events(m, summary);
 }
 
@@ -158,7 +158,7 @@ fn events(m: &mut Markup, summary: &Summary) {
     let mut kinds: Vec<EventKind> = summary.matching.events.iter().map(|e| e.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let names = ["position at ingress", "key", "ingress stamp", "egress stamp", "delay"];
+    let names = ["position at ingress", "key", "ingress timestamp", "egress timestamp", "delay"];
     for kind in kinds {
         let events: Vec<_> = summary.matching.events.iter().filter(|e| e.kind == kind).collect();
         let shown = events.len().min(EVENTS_SHOWN);
@@ -183,7 +183,7 @@ fn events(m: &mut Markup, summary: &Summary) {
     }
 }
 
-/// A stamp in seconds since the first one at ingress; the stamp itself as the exact value.
+/// A timestamp in seconds since the first one at ingress, with the timestamp itself as the exact value.
 fn timestamp(ns: Option<i64>, origin: i64) -> Cell {
     let Some(ns) = ns else { return Cell::number("none") };
     let seconds = ns.saturating_sub(origin) as f64 / 1e9;
@@ -197,7 +197,7 @@ fn plural(count: usize, noun: &str) -> String {
 fn shown_of(what: &str, shown: usize, all: usize) -> String {
     if shown < all {
         let (shown, all) = (format::count(shown as u64), format::count(all as u64));
-        format!("{what}, the first {shown} of {all}; all of them in summary.json")
+        format!("{what}, the first {shown} of {all}; summary.json contains all")
     } else {
         what.to_owned()
     }
@@ -234,7 +234,7 @@ fn reordering(m: &mut Markup, summary: &Summary) {
         ("extent, largest", Cell::count(r.extent_max)),
         ("extent, mean", Cell::number(format::digits(r.extent_mean, 3)).exact(r.extent_mean)),
         ("late time, largest", Cell::ns(r.max_late_time_ns)),
-        ("late time not known", Cell::count(r.late_time_unknown)),
+        ("late time unknown", Cell::count(r.late_time_unknown)),
         ("n-reordering, largest n", Cell::count(r.n_reordering_max)),
     ];
     let series: Vec<String> =
@@ -247,7 +247,7 @@ fn reordering(m: &mut Markup, summary: &Summary) {
 
 fn variation(m: &mut Markup, summary: &Summary) {
     let v = &summary.variation;
-    let pairs = |cell: &dyn Fn(&Ipdv) -> Cell| v.ipdv.as_ref().map_or(Cell::number("not kept"), cell);
+    let pairs = |cell: &dyn Fn(&Ipdv) -> Cell| v.ipdv.as_ref().map_or(Cell::number("not recorded"), cell);
     let rows = vec![
         ("IPDV: pairs of packets", pairs(&|ipdv| Cell::count(ipdv.count))),
         ("IPDV: most negative", pairs(&|ipdv| Cell::ns(ipdv.min_ns))),
@@ -267,9 +267,9 @@ fn variation(m: &mut Markup, summary: &Summary) {
 
 fn flows(m: &mut Markup, summary: &Summary) {
     let rule = match summary.flows.rule {
-        FlowRule::FiveTuple => "told apart by addresses, ports and protocol",
-        FlowRule::Stream => "told apart by the load generator's stream id",
-        FlowRule::None => "not told apart",
+        FlowRule::FiveTuple => "distinguished by addresses, ports and protocol",
+        FlowRule::Stream => "distinguished by the load generator's stream id",
+        FlowRule::None => "not distinguished",
     };
     // The columns are the percentiles of the first flow that has any.
     let percentiles: Vec<f64> = summary
@@ -337,16 +337,16 @@ fn captures(m: &mut Markup, summary: &Summary) {
         row("packets", &|c| Cell::count(c.packets)),
         row("packets without a key", &|c| Cell::count(c.packets_without_key)),
         row("bytes on the wire, without FCS", &|c| Cell::count(c.wire_bytes)),
-        row("first stamp", &|c| Cell::number(date(c.first_ns)).exact(format_args!("{} ns", c.first_ns))),
-        row("last stamp", &|c| Cell::number(date(c.last_ns)).exact(format_args!("{} ns", c.last_ns))),
+        row("first timestamp", &|c| Cell::number(date(c.first_ns)).exact(format_args!("{} ns", c.first_ns))),
+        row("last timestamp", &|c| Cell::number(date(c.last_ns)).exact(format_args!("{} ns", c.last_ns))),
         row("mean rate", &|c| Cell::number(format::rate(c.mean_rate_pps)).exact(c.mean_rate_pps)),
-        row("source of the stamps", &|c| Cell::text(&c.clock.source)),
+        row("source of the timestamps", &|c| Cell::text(&c.clock.source)),
         row("resolution of the file format", &|c| {
             Cell::number(format::duration_short(c.clock.resolution_ns))
         }),
-        row("grid of the stamps", &|c| Cell::number(format::duration_short(c.clock.granularity_ns))),
-        row("stamps the grid was found in", &|c| Cell::count(c.clock.granularity_timestamps)),
-        row("identical stamps in a row", &|c| Cell::count(c.clock.identical)),
+        row("timestamp granularity", &|c| Cell::number(format::duration_short(c.clock.granularity_ns))),
+        row("timestamps used to find the granularity", &|c| Cell::count(c.clock.granularity_timestamps)),
+        row("consecutive identical timestamps", &|c| Cell::count(c.clock.identical)),
         row("backward steps", &|c| Cell::count(c.clock.backward)),
         row("largest backward step", &|c| Cell::ns(c.clock.max_backward_ns)),
         row("gap between packets, min", &|c| Cell::ns(c.gaps.min_ns)),
@@ -368,14 +368,14 @@ fn captures(m: &mut Markup, summary: &Summary) {
             find(taps[1]),
         ]
     });
-    // Texts and numbers share these columns: all of them from the left.
+    // Text and numbers share these columns, so all cells are left-aligned.
     let left = |cell: Cell| match cell.class {
         "number" => cell.class(""),
         "number weak" => cell.class("weak"),
         _ => cell,
     };
     let rows = rows.into_iter().chain(gaps).map(|row| row.into_iter().map(left).collect::<Vec<_>>());
-    table(m, "Both taps and the audit of their stamps", &head(["", "ingress", "egress"]), rows);
+    table(m, "Both taps and the audit of their timestamps", &head(["", "ingress", "egress"]), rows);
 }
 
 fn truncation(capture: &Capture) -> Cell {
@@ -405,14 +405,14 @@ fn worst(m: &mut Markup, summary: &Summary) {
 fn method(m: &mut Markup, summary: &Summary) {
     let key = &summary.key;
     m.tag("p").body(|m| {
-        m.text("Packets were recognised at both taps by the rule ").tag("code").text(&key.rule);
+        m.text("Packets were matched across both taps by the key rule ").tag("code").text(&key.rule);
         let how = if key.chosen_automatically {
-            ", found by trial on the first packets of both captures"
+            ", selected by trying all rules on the first packets of both captures"
         } else {
-            ", which was asked for"
+            ", which was set by an option"
         };
         let window = format::duration_short(summary.matching.window_ns as f64);
-        m.text(format_args!("{how}. A packet counts as arrived up to {window} after it was sent; later than that, RFC 7680 calls it lost."));
+        m.text(format_args!("{how}. A packet counts as arrived if its delay is at most {window}; otherwise it is lost (RFC 7680)."));
     });
     if !key.tried.is_empty() {
         let rows = key.tried.iter().map(|t| {
@@ -437,13 +437,13 @@ fn method(m: &mut Markup, summary: &Summary) {
 
 const STANDARDS: [&str; 8] = [
     "Delay: RFC 7679, type-P one-way delay; loss: RFC 7680; reordering: RFC 4737.",
-    "Delay variation: RFC 3393 (IPDV between packets sent one after the other), RFC 5481 (PDV against the smallest delay), RFC 3550 section 6.4.1 (interarrival jitter).",
-    "Percentiles: nearest rank, the value of rank ⌈p·n⌉ (Hyndman and Fan 1996, definition 1), computed from all packets and not from a histogram.",
-    "Confidence intervals of percentiles: order statistics with binomial ranks; they assume no distribution, but independent packets.",
-    "Confidence intervals of shares: Clopper-Pearson, 95 %.",
-    "A percentile is supported where at least ten packets are expected beyond it: n(1−p) ≥ 10.",
-    "A verdict counts lost and late packets as failures of the budget: PASS and FAIL with 95 % confidence, UNDECIDED where the packets are too few to tell.",
-    "Budgets by default: 1 ms at 99.999 % (ITU-R M.2410, URLLC) and 350 µs at 99.999 % (a network function's share of it).",
+    "Delay variation: RFC 3393 (IPDV between consecutively sent packets), RFC 5481 (PDV relative to the smallest delay), RFC 3550 section 6.4.1 (interarrival jitter).",
+    "Percentiles: nearest rank, the value of rank ⌈p·n⌉ (Hyndman and Fan 1996, definition 1), computed from all packets, without a histogram.",
+    "Confidence intervals of percentiles: order statistics with binomial ranks. They assume independent packets but no distribution.",
+    "Confidence intervals of ratios: Clopper-Pearson, 95 %.",
+    "A percentile is supported if at least ten packets are expected beyond it: n(1−p) ≥ 10.",
+    "A verdict counts lost and late packets as failures of the budget: PASS and FAIL hold with 95 % confidence, UNDECIDED means that there are too few packets to decide.",
+    "Default budgets: 1 ms at 99.999 % (ITU-R M.2410, URLLC) and 350 µs at 99.999 % (the share of a network function).",
 ];
 
 #[cfg(test)]
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_beyond_a_percentile_never_look_like_enough() {
+    fn packets_beyond_a_percentile_are_never_rounded_up_to_ten() {
         let shown = |p, n| above(p, n).replace(THIN, " ");
         assert_eq!(shown(50.0, 300_000), "150 000");
         assert_eq!(shown(99.9, 10_000), "10");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_without_upper_bound_says_so() {
+    fn an_interval_without_upper_bound_is_printed_as_open() {
         let p = Percentile { percentile: 99.9, value_ns: 12, low_ns: 10, high_ns: None, supported: false };
         assert_eq!(interval(&p).replace(format::SPACE, " "), "from 10 ns, open above");
         let p = Percentile { high_ns: Some(15), ..p };

@@ -1,7 +1,7 @@
-//! The numbers behind a drawn figure, for the script: hover and the CSV download.
+//! Provides the data of a drawn figure to the script, for hover and the CSV download.
 //!
-//! Each curve's numbers are its CSV rows as text. So the download is byte for byte what
-//! [`mod@crate::csv`] writes, and hover shows the digits that stand in the file.
+//! Each curve's data is stored as the text of its CSV rows. The download is therefore identical to the output
+//! of [`mod@crate::csv`], and hover shows the same digits as the file.
 
 use serde_json::{Value, json};
 use wiretail_schema::summary::figure::{Axis, Figure};
@@ -10,7 +10,7 @@ use crate::csv::{self, Columns};
 use crate::plot::Plot;
 use crate::plot::scale::Ruler;
 
-/// The data of `figure` as `plot` draws it.
+/// Returns the data of `figure` as drawn by `plot`.
 pub fn data(figure: &Figure, plot: &Plot<'_>) -> Value {
     let columns = Columns::of(figure);
     let series: Vec<Value> = figure

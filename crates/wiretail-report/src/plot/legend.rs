@@ -1,4 +1,4 @@
-//! What the colours, bands and dashes of a plot mean.
+//! The legend: which colors, bands and dashes a plot uses and what they mean.
 
 use wiretail_schema::summary::figure::{Figure, Mark};
 
@@ -6,11 +6,10 @@ use crate::html::Markup;
 use crate::plot::marks::{n, shape};
 use crate::plot::text;
 
-/// Height of a row.
 const ROW: f64 = 18.0;
-/// Width of the sample in front of a text, with its gap.
+/// Width of the sample left of a text, including its gap.
 const SAMPLE: f64 = 28.0;
-/// Between two entries.
+/// Horizontal gap between two entries.
 const GAP: f64 = 20.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +27,7 @@ struct Entry {
     row: usize,
 }
 
-/// A legend laid out in rows; without entries where a plot explains itself.
+/// A legend laid out in rows. It has no entries if the plot needs no explanation.
 #[derive(Debug)]
 pub struct Legend {
     entries: Vec<Entry>,
@@ -38,7 +37,7 @@ pub struct Legend {
 }
 
 impl Legend {
-    /// The legend of `figure`, in rows of at most `width`.
+    /// Lays out the legend of `figure` in rows of at most `width`.
     pub fn new(figure: &Figure, width: f64) -> Self {
         let many = figure.series.len() > 1;
         let mut wanted = Vec::new();
@@ -72,17 +71,15 @@ impl Legend {
         self.width <= width && self.entries.last().is_none_or(|last| last.row == 0)
     }
 
-    /// Width of the widest row.
     pub fn width(&self) -> f64 {
         self.width
     }
 
-    /// Height of all rows.
     pub fn height(&self) -> f64 {
         self.entries.last().map_or(0.0, |last| (last.row + 1) as f64 * ROW)
     }
 
-    /// Draws the rows below `top`, from `left` on.
+    /// Draws the rows from (`left`, `top`) downwards.
     pub fn draw(&self, m: &mut Markup, left: f64, top: f64) {
         for entry in &self.entries {
             let (x, y) = (left + entry.x, top + entry.row as f64 * ROW + 9.0);
@@ -132,7 +129,8 @@ impl Legend {
     }
 }
 
-/// Names from outside can be long; the middle of a file name says least.
+/// Shortens long names. File names are usually distinguished by their beginning and end, so the middle is
+/// cut.
 pub fn shortened(name: &str) -> String {
     const LONGEST: usize = 44;
     let chars: Vec<char> = name.chars().collect();
@@ -144,7 +142,7 @@ pub fn shortened(name: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// About how wide a label is: the advance widths of a common sans serif at the labels' size.
+/// Estimates the width of a label from the advance widths of a common sans-serif font at the labels' size.
 pub fn text_width(text: &str) -> f64 {
     const SIZE: f64 = 12.0;
     let em = |c: char| match c {

@@ -1,5 +1,5 @@
-//! Data points to SVG paths: one path a curve, however many points it has, so that 5,000 of them
-//! cost the browser one element.
+//! Renders data points as SVG paths. Each curve is one path regardless of its number of points, so that 5,000
+//! points add only one element to the page.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -9,28 +9,28 @@ use wiretail_schema::summary::figure::Series;
 use crate::csv::length;
 use crate::plot::scale::Ruler;
 
-/// A data point's place in the drawing.
+/// Position of a data point in the drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spot {
-    /// Horizontal place.
+    /// Horizontal position.
     pub x: f64,
-    /// Vertical place, downwards.
+    /// Vertical position, counted downwards.
     pub y: f64,
-    /// Whether the value rests on enough packets.
+    /// Whether the value is based on enough packets.
     pub supported: bool,
 }
 
-/// A curve's path data, the supported part and the rest.
+/// Path data of a curve, split into its supported and unsupported parts.
 #[derive(Debug, Default, PartialEq)]
 pub struct Paths {
-    /// What rests on enough packets.
+    /// Supported part: based on enough packets.
     pub firm: String,
-    /// What does not.
+    /// Unsupported part.
     pub weak: String,
 }
 
-/// The places of a series' points; None for a point that the scales have no place for. Zeros that a
-/// logarithmic scale has no place for lie on the `floor`, where one is given.
+/// Returns the positions of a series' points; `None` for a point that a scale cannot show. Zeros on a
+/// logarithmic scale are placed on `floor` if one is given.
 pub fn spots(series: &Series, x: &Ruler, y: &Ruler, floor: Option<f64>) -> Vec<Option<Spot>> {
     let spot = |i: usize| {
         let supported = series.supported.get(i).copied().unwrap_or(true);
@@ -43,8 +43,8 @@ pub fn spots(series: &Series, x: &Ruler, y: &Ruler, floor: Option<f64>) -> Vec<O
     (0..length(series)).map(spot).collect()
 }
 
-/// A line through the points, interrupted where a point has no place. The piece that leads to an
-/// unsupported point is as weak as that point.
+/// A line through the points, interrupted at points without a position. The piece that leads to an
+/// unsupported point is drawn as unsupported.
 pub fn line(spots: &[Option<Spot>]) -> Paths {
     let mut paths = Paths::default();
     let mut last_weak = None;
@@ -63,9 +63,9 @@ pub fn line(spots: &[Option<Spot>]) -> Paths {
     paths
 }
 
-/// A line that keeps each value up to the next point, and the last one for as long as the one
-/// before, but not beyond `right`, and none for longer than `longest`: where the next point is
-/// further away, intervals without packets were left out, and the line is interrupted.
+/// A step line that holds each value until the next point. The last value is held for as long as the one
+/// before, but not beyond `right`. No value is held for longer than `longest`: a larger distance means that
+/// intervals without packets were left out, so the line is interrupted.
 pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     let mut paths = Paths::default();
     let mut open = None;
@@ -91,14 +91,14 @@ pub fn step(spots: &[Option<Spot>], right: f64, longest: f64) -> Paths {
     paths
 }
 
-/// The distance between neighbours where none is missing: the least.
+/// Smallest distance between neighbors, which is the distance if no point is missing.
 pub fn spacing(spots: &[Option<Spot>]) -> f64 {
     let pairs = spots.windows(2).filter_map(|pair| Some(pair[1]?.x - pair[0]?.x));
     pairs.fold(f64::INFINITY, f64::min)
 }
 
-/// Dots: strokes without length, which round line ends make visible. Points that fall on the same
-/// tenth of a unit are drawn once.
+/// Dots, drawn as strokes of zero length with round caps. Points that fall on the same tenth of a unit are
+/// drawn once.
 pub fn points(spots: &[Option<Spot>]) -> Paths {
     let mut paths = Paths::default();
     let mut seen = HashSet::new();
@@ -112,7 +112,7 @@ pub fn points(spots: &[Option<Spot>]) -> Paths {
     paths
 }
 
-/// Bars from the axis up. Of bars that fall into the same half unit, the highest is drawn.
+/// Bars upwards from the axis. If several bars fall into the same half unit, only the highest is drawn.
 pub fn bars(series: &Series, x: &Ruler, y: &Ruler) -> String {
     let width = series.bar_width.unwrap_or(0.0);
     let base = y.clamped(0.0);
@@ -125,15 +125,15 @@ pub fn bars(series: &Series, x: &Ruler, y: &Ruler) -> String {
     }
     let mut path = String::new();
     for (from, to, top) in columns.into_values() {
-        // A hair between bars where there is room for it; never thinner than the eye can see.
+        // Leave a small gap between bars if there is room, and keep every bar wide enough to be visible.
         let width = (to - from - if to - from > 4.0 { 0.8 } else { 0.0 }).max(0.6);
         let _ = write!(path, "M{} {}V{}h{}V{}z", n(from), n(base), n(top), n(width), n(base));
     }
     path
 }
 
-/// The area between the bounds of the confidence interval: where the upper one is known, and where
-/// it is not and the area reaches up to `y`'s end. With `stepped`, each bound holds up to the next
+/// The area between the bounds of the confidence interval, as two paths: points with a known upper bound, and
+/// points without one, whose area extends to the end of `y`. With `stepped`, each bound holds until the next
 /// point, as the curve does.
 pub fn band(series: &Series, x: &Ruler, y: &Ruler, stepped: bool) -> (String, String) {
     let count = length(series).min(series.low.len()).min(series.high.len());
@@ -157,8 +157,8 @@ pub fn band(series: &Series, x: &Ruler, y: &Ruler, stepped: bool) -> (String, St
     (closed, open)
 }
 
-/// Of many points, those that a line cannot do without: the first, the last, the highest and the
-/// lowest of each unit of width.
+/// Thins out points without changing the line: keeps the first, last, highest and lowest point of each unit
+/// of width.
 pub fn thinned(spots: Vec<Option<Spot>>) -> Vec<Option<Spot>> {
     const ENOUGH: usize = 3000;
     if spots.len() <= ENOUGH {
@@ -182,8 +182,8 @@ pub fn thinned(spots: Vec<Option<Spot>>) -> Vec<Option<Spot>> {
     kept
 }
 
-/// Shapes that tell curves apart where colours do not: at some points along each curve, `apart`
-/// from one another.
+/// Shapes that distinguish curves without color. They are drawn at points along the curve that are at least
+/// `apart` from each other.
 pub fn shapes(spots: &[Option<Spot>], index: usize, apart: f64) -> String {
     let mut path = String::new();
     let mut next = f64::NEG_INFINITY;
@@ -199,7 +199,7 @@ pub fn shapes(spots: &[Option<Spot>], index: usize, apart: f64) -> String {
     path
 }
 
-/// The shape of the curve with this index: circle, square, triangle, diamond, and from the start.
+/// The shape for the curve with this index, repeating circle, square, triangle, diamond.
 pub fn shape(index: usize, x: f64, y: f64) -> String {
     let at = |dx: f64, dy: f64| format!("M{} {}", n(x + dx), n(y + dy));
     match index % 4 {
@@ -210,7 +210,7 @@ pub fn shape(index: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// A coordinate: a tenth of a unit is finer than a screen shows.
+/// Formats a coordinate with one decimal; a tenth of a unit is below the resolution of a screen.
 pub fn n(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     // Adding zero turns -0 into 0.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_break_where_a_point_is_missing_and_weaken_where_support_ends() {
+    fn lines_break_at_missing_points_and_weaken_at_unsupported_ones() {
         let spots = [
             spot(0.0, 1.0, true),
             spot(1.0, 2.0, true),
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn steps_keep_their_value_and_the_last_one_too() {
+    fn steps_hold_every_value_including_the_last() {
         let spots = [spot(0.0, 5.0, true), spot(10.0, 7.0, true), spot(20.0, 6.0, true)];
         assert_eq!(step(&spots, 100.0, f64::INFINITY).firm, "M0 5H10V7H20V6H30");
         assert_eq!(step(&spots, 25.0, f64::INFINITY).firm, "M0 5H10V7H20V6H25");
     }
 
     #[test]
-    fn steps_do_not_bridge_what_was_left_out() {
+    fn steps_do_not_bridge_omitted_intervals() {
         let spots = [0.0, 10.0, 20.0, 50.0, 60.0].map(|x| spot(x, 5.0, true));
         assert_eq!(spacing(&spots), 10.0);
         assert_eq!(step(&spots, 100.0, 10.0).firm, "M0 5H10V5H20V5H30M50 5H60V5H70");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_that_coincide_are_drawn_once() {
+    fn coinciding_dots_are_drawn_once() {
         let spots = [spot(1.0, 1.0, true), spot(1.01, 1.0, true), spot(2.0, 1.0, false)];
         let paths = points(&spots);
         assert_eq!((paths.firm.as_str(), paths.weak.as_str()), ("M1 1h0", "M2 1h0"));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packets_lie_on_the_axis_and_not_nowhere() {
+    fn zeros_are_drawn_on_the_log_axis() {
         let domain = Extent { low: 0.5, high: 100.0 };
         let (x, y) = (rulers().0, Ruler::new(Scale::Log, domain, 100.0, 0.0));
         let series = Series {

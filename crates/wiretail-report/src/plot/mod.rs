@@ -1,4 +1,4 @@
-//! A figure to SVG: it says everything without scripts, so that paper shows it too.
+//! Renders a figure as SVG. All information is visible without scripts, so that it also appears in print.
 
 pub mod hover;
 pub mod legend;
@@ -13,12 +13,12 @@ use self::scale::{Extent, Ruler, Ticks};
 use crate::csv::length;
 use crate::html::Markup;
 
-/// How much room a figure takes in the page.
+/// Space that a figure takes on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// The page's whole width.
+    /// Full page width.
     Wide,
-    /// Half of it.
+    /// Half of the page width.
     Half,
 }
 
@@ -38,31 +38,28 @@ impl Size {
     }
 }
 
-/// A figure laid out: axes, ticks and legend have their places.
+/// A figure whose axes, ticks and legend are laid out.
 #[derive(Debug)]
 pub struct Plot<'a> {
     figure: &'a Figure,
     width: f64,
     height: f64,
-    /// Horizontal axis.
     pub x: Ruler,
     /// Vertical axis; `start` is its lower end, the larger number.
     pub y: Ruler,
     x_ticks: Ticks,
     y_ticks: Ticks,
     legend: Legend,
-    /// Whether the legend stands beside the vertical axis' name.
+    /// Whether the legend is next to the vertical axis' name.
     beside: bool,
     empty: bool,
 }
 
-/// Curves beyond this one start again with the first colour (and another shape).
+/// Number of colors. Further curves reuse the colors from the first one on, with another shape.
 const COLOURS: usize = 6;
-/// Height of the line that holds the vertical axis' name.
 const HEAD: f64 = 26.0;
 
 impl<'a> Plot<'a> {
-    /// Lays out `figure`.
     pub fn new(figure: &'a Figure, size: Size) -> Self {
         let (width, height) = (size.width(), size.height());
         let data = extents(figure);
@@ -74,13 +71,13 @@ impl<'a> Plot<'a> {
         let above = if figure.mark == Mark::Point { raised(&figure.y, y_reach) } else { y_reach };
         let mut y_domain = scale::domain(&figure.y, above, from_zero(figure, y_reach), true);
         if figure.y.scale == Scale::Log && figure.y.unit == Unit::Packets {
-            // A single packet must be seen too, and told from none, which lies on the axis.
+            // A single packet must be visible and distinguishable from zero, which lies on the axis.
             y_domain.low = y_reach.low * 0.6;
         }
 
         let legend = Legend::new(figure, width - 80.0);
         let two_rows = figure.x.scale == Scale::Nines;
-        // Beside the vertical axis' name where there is room, else in rows of its own.
+        // The legend goes next to the vertical axis' name if there is room, else into rows of its own.
         let beside = legend.fits(width - 60.0 - legend::text_width(&figure.y.label) * 1.6);
         let top = HEAD + if beside { 0.0 } else { legend.height() };
         let bottom = height - if two_rows { 58.0 } else { 44.0 };
@@ -103,7 +100,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Draws the figure as an element of a page; `prefix` makes its identifiers unique there.
+    /// Draws the figure as an element of a page; `prefix` makes its element ids unique there.
     pub fn draw(&self, m: &mut Markup, prefix: &str) {
         self.root(m, prefix, false);
     }
@@ -143,8 +140,8 @@ impl<'a> Plot<'a> {
                 let (x, y) = ((self.x.start + self.x.end) / 2.0, (self.y.start + self.y.end) / 2.0);
                 text(m, "none", x, y, "middle", "no data to draw");
             }
-            // Lies over everything, so that the pointer finds the plot also between the curves.
-            // Its empty title keeps browsers from showing the figure's one as a tooltip.
+            // Covers everything, so that pointer events also arrive between the curves. Its empty title
+            // prevents browsers from showing the figure's title as a tooltip.
             m.tag("rect").class("catch").attr("width", n(self.width)).attr("height", n(self.height)).body(
                 |m| {
                     m.tag("title").text("");
@@ -200,7 +197,7 @@ impl<'a> Plot<'a> {
                         let thinned = marks::thinned(spots.clone());
                         let Paths { firm, weak } = match self.figure.mark {
                             Mark::Step => {
-                                // Of points in time, the ones without packets are left out.
+                                // Time series omit points without packets.
                                 let timed = self.figure.x.unit == Unit::Seconds;
                                 let usual = marks::spacing(&thinned).max(2.0);
                                 let longest = if timed { usual } else { f64::INFINITY };
@@ -220,8 +217,8 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Whether two curves lie on one another for most of their length, as both taps' rates do: then
-    /// the first one is drawn broad, to be seen under the second.
+    /// Whether two curves coincide for most of their length, as the rates of both taps do. The first one is
+    /// then drawn wider, so that it is visible under the second.
     fn coincide(&self) -> bool {
         let [first, second] = self.figure.series.as_slice() else { return false };
         let close = |ruler: &Ruler, a: f64, b: f64| (ruler.clamped(a) - ruler.clamped(b)).abs() < 1.5;
@@ -231,7 +228,7 @@ impl<'a> Plot<'a> {
         near * 2 > first.y.len().min(second.y.len())
     }
 
-    /// The data points of a curve that has few of them, or shapes along one of several.
+    /// Draws the data points of a curve with few points, or shapes along one of several curves.
     fn knots(&self, m: &mut Markup, spots: &[Option<marks::Spot>], index: usize, few: bool) {
         if few {
             for spot in spots.iter().flatten() {
@@ -243,7 +240,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Reference lines with their labels; a line beyond the axis becomes a note at its end.
+    /// Draws reference lines with their labels; a line beyond the axis becomes a note at the axis' end.
     fn lines(&self, m: &mut Markup) {
         let mut lines: Vec<&ReferenceLine> = self.figure.lines.iter().collect();
         lines.sort_by(|a, b| b.value.total_cmp(&a.value));
@@ -276,15 +273,15 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// A line across, labelled above it, or below where another line or the edge is near.
+    /// Draws a horizontal line, labeled above it, or below it if another line or the edge is close.
     fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: bool) {
         path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
         let y = if crowded || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
         text(m, "ref-label", self.x.start + 8.0, y, "start", label);
     }
 
-    /// A line from top to bottom, labelled at its lower end (distributions fill the upper one) in
-    /// the lowest row that has room; `taken` holds the labels placed: from, to, row.
+    /// Draws a vertical line, labeled at its lower end because distributions fill the upper one. The label
+    /// goes to the lowest row with enough room; `taken` holds the labels placed so far: from, to, row.
     fn vertical(&self, m: &mut Markup, at: f64, label: &str, taken: &mut Vec<(f64, f64, usize)>) {
         path(m, "ref", format!("M{} {}V{}", n(at), n(self.y.start), n(self.y.end)));
         let width = legend::text_width(label) + 12.0;
@@ -304,8 +301,8 @@ impl<'a> Plot<'a> {
             let Some(at) = self.x.at(tick.value) else { continue };
             let below = tick.below.as_deref().unwrap_or("");
             let half = legend::text_width(&tick.label).max(legend::text_width(below)) / 2.0;
-            // The outermost labels move inwards rather than leave the drawing; what would overlap
-            // its left neighbour keeps its line and loses its label.
+            // The outermost labels move inwards to stay inside the drawing. A tick whose label would overlap
+            // the left neighbor loses the label but keeps its line.
             let middle = at.min(self.width - half).max(half);
             if middle - half < right + 6.0 {
                 continue;
@@ -330,7 +327,7 @@ impl<'a> Plot<'a> {
     }
 }
 
-/// The figure as a file of its own, with its styles.
+/// Renders the figure as a separate file that includes its styles.
 pub fn stand_alone(figure: &Figure) -> String {
     let mut m = Markup::with_capacity(64 * 1024);
     Plot::new(figure, Size::Wide).root(&mut m, "figure", true);
@@ -340,7 +337,7 @@ pub fn stand_alone(figure: &Figure) -> String {
 
 const PLACEHOLDER: Extent = Extent { low: 1.0, high: 10.0 };
 
-/// What the data covers on both axes; None where no point has a place on both.
+/// Ranges of the data on both axes; `None` if no point can be shown on both.
 fn extents(figure: &Figure) -> Option<(Extent, Extent)> {
     let (xs, ys) = (figure.x.scale, figure.y.scale);
     let mut x_values = Vec::new();
@@ -364,16 +361,16 @@ fn extents(figure: &Figure) -> Option<(Extent, Extent)> {
     Some((Extent::of(x_values.into_iter(), xs)?, Extent::of(y_values.into_iter(), ys)?))
 }
 
-/// Where the last step ends: it is as long as the one before, or in time, where intervals without
-/// packets are left out, as the shortest.
+/// Where the last step ends. The last step is as long as the one before; for time series, which omit
+/// intervals without packets, it is as long as the shortest step.
 fn step_end(figure: &Figure, x: &[f64]) -> Option<f64> {
     let (Mark::Step, [.., before, last]) = (figure.mark, x) else { return None };
     let shortest = x.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
     Some(last + if figure.x.unit == Unit::Seconds { shortest } else { last - before })
 }
 
-/// The extent of the data and of the reference lines that are not too far from it: a budget a
-/// hundred times the delay would squeeze a linear plot into its lowest line.
+/// The extent of the data and of the reference lines close to it. A budget of a hundred times the delay would
+/// compress a linear plot into its lowest line, so distant lines are excluded.
 fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
     let near = |value: f64| match axis.scale {
         Scale::Linear => {
@@ -389,21 +386,21 @@ fn reach(figure: &Figure, on: AxisName, axis: &Axis, data: Extent) -> Extent {
     })
 }
 
-/// So few points of a curve are drawn large.
+/// Curves with at most this many points get larger dots.
 const SPARSE: usize = 100;
 
-/// Points need air at the ends of the axis, lines do not.
+/// Points need a margin at the ends of the axis, lines do not.
 fn pad(figure: &Figure, extent: Extent) -> Extent {
     if figure.mark != Mark::Point || figure.x.scale != Scale::Linear {
         return extent;
     }
     let air = (extent.high - extent.low) * 0.012;
     let low = extent.low - air;
-    // No negative time for the sake of air.
+    // The margin must not extend the axis to negative times.
     Extent { low: if extent.low >= 0.0 { low.max(0.0) } else { low }, high: extent.high + air }
 }
 
-/// A little more than the extent, so that the highest point does not lie on the edge.
+/// Extends the extent slightly, so that the highest point is not on the edge.
 fn raised(axis: &Axis, extent: Extent) -> Extent {
     let high = match axis.scale {
         Scale::Linear => extent.high + 0.02 * (extent.high - extent.low),
@@ -413,21 +410,21 @@ fn raised(axis: &Axis, extent: Extent) -> Extent {
     Extent { high, ..extent }
 }
 
-/// Amounts are compared by length and start at zero; so do delays that come near it.
+/// Quantities are compared by length and start at zero, as do delays close to zero.
 fn from_zero(figure: &Figure, data: Extent) -> bool {
     figure.mark == Mark::Bar
         || matches!(figure.y.unit, Unit::Packets | Unit::PacketsPerSecond | Unit::Ratio)
         || data.low > 0.0 && data.low < 0.4 * data.high
 }
 
-/// An axis' name with the unit that its labels leave out.
+/// The axis' name with the unit that its labels omit.
 fn axis_name(axis: &Axis, ticks: &Ticks) -> String {
     let unit = if ticks.unit.is_empty() { String::new() } else { format!(" [{}]", ticks.unit) };
     let scale = if axis.scale == Scale::Log { ", log scale" } else { "" };
     format!("{}{unit}{scale}", axis.label)
 }
 
-/// The figure in words, for those who do not see it.
+/// Describes the figure in words, for screen readers.
 fn description(figure: &Figure) -> String {
     let mut text =
         format!("{} Vertical: {}. Horizontal: {}.", figure.caption, figure.y.label, figure.x.label);
@@ -443,14 +440,13 @@ fn description(figure: &Figure) -> String {
     text
 }
 
-/// A path of this class, unless it is empty.
+/// Draws a path of this class unless it is empty.
 pub fn path(m: &mut Markup, class: &str, d: String) {
     if !d.is_empty() {
         m.tag("path").class(class).attr("d", d).close();
     }
 }
 
-/// A text at a place in the drawing.
 pub fn text(m: &mut Markup, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
     let tag = m.tag("text").class(class).attr("x", n(x)).attr("y", n(y));
     tag.attr("text-anchor", anchor).text(content);

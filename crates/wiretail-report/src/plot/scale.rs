@@ -1,42 +1,37 @@
-//! Where a value lies on an axis, how far the axis reaches, and which ticks it gets.
+//! Maps values to positions on an axis, chooses the range of the axis and its ticks.
 
 use wiretail_schema::summary::figure::{Axis, Scale, Unit};
 
 use crate::format;
 
-/// A tick with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// The value on the axis, in the axis' own unit.
+    /// Value in the axis' own unit.
     pub value: f64,
-    /// The label, in the displayed unit.
+    /// Label in the displayed unit.
     pub label: String,
-    /// A second label under the first: "1 in 1 000" under "99.9 %".
+    /// Second label below the first one: "1 in 1 000" below "99.9 %".
     pub below: Option<String>,
 }
 
-/// The ticks of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ticks {
-    /// Labelled ticks, lowest first.
+    /// Labeled ticks in ascending order.
     pub major: Vec<Tick>,
-    /// Grid lines between them.
     pub minor: Vec<f64>,
-    /// The displayed unit, where the labels do not carry it themselves.
+    /// Displayed unit, if the labels do not contain it.
     pub unit: &'static str,
 }
 
-/// The values that an axis has to show.
+/// Range of values that an axis must show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extent {
-    /// Smallest value.
     pub low: f64,
-    /// Largest value.
     pub high: f64,
 }
 
 impl Extent {
-    /// The extent of the values that `scale` can show; None where there is none.
+    /// The extent of the values that `scale` can show; `None` if there are no such values.
     pub fn of(values: impl Iterator<Item = f64>, scale: Scale) -> Option<Self> {
         let shown = values.filter(|&v| position(scale, v).is_some());
         shown.fold(None, |extent: Option<Self>, v| {
@@ -44,14 +39,14 @@ impl Extent {
         })
     }
 
-    /// The smallest extent that holds both.
+    /// Extends the range to include `value`.
     pub fn with(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
 }
 
-/// The place of a value on a scale, in units of the scale: the value itself, its decades, its
-/// nines. None for a value that the scale has no place for: zero on a logarithmic one.
+/// Position of a value on a scale, in units of the scale: the value itself, its decades, or its nines. `None`
+/// for a value that the scale cannot show, such as zero on a logarithmic scale.
 pub fn position(scale: Scale, value: f64) -> Option<f64> {
     let place = match scale {
         Scale::Linear => value,
@@ -62,42 +57,41 @@ pub fn position(scale: Scale, value: f64) -> Option<f64> {
     place.is_finite().then_some(place)
 }
 
-/// An axis laid out: a domain of values spread over a stretch of the drawing.
+/// An axis whose domain of values is mapped to a section of the drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ruler {
     scale: Scale,
-    /// Places of the domain's ends, see [`position`].
+    /// Position of the domain's start, see [`position`].
     pub from: f64,
-    /// See `from`.
+    /// Position of the domain's end.
     pub to: f64,
-    /// Where the domain's ends lie in the drawing.
+    /// Coordinate of the domain's start in the drawing.
     pub start: f64,
-    /// See `start`.
+    /// Coordinate of the domain's end in the drawing.
     pub end: f64,
 }
 
 impl Ruler {
-    /// Spreads `domain` over the stretch from `start` to `end` (which is the smaller one for a
-    /// vertical axis, because SVG counts downwards).
+    /// Maps `domain` to the section from `start` to `end`. On a vertical axis `end` is smaller, because SVG
+    /// counts downwards.
     pub fn new(scale: Scale, domain: Extent, start: f64, end: f64) -> Self {
         let from = position(scale, domain.low).unwrap_or(0.0);
         let to = position(scale, domain.high).unwrap_or(from + 1.0);
         Self { scale, from, to: if to > from { to } else { from + 1.0 }, start, end }
     }
 
-    /// Where `value` lies in the drawing, be it beyond the ends; None where the scale has no place.
+    /// Coordinate of `value` in the drawing, possibly beyond the ends; `None` if the scale cannot show it.
     pub fn at(&self, value: f64) -> Option<f64> {
         let share = (position(self.scale, value)? - self.from) / (self.to - self.from);
         Some(self.start + share * (self.end - self.start))
     }
 
-    /// Like `at`, but no further than the ends; what has no place lies at the lower end.
+    /// Like `at`, but limited to the axis; values that the scale cannot show are at the lower end.
     pub fn clamped(&self, value: f64) -> f64 {
         let (low, high) = (self.start.min(self.end), self.start.max(self.end));
         self.at(value).map_or(self.start, |at| at.clamp(low, high))
     }
 
-    /// Whether `value` lies between the ends.
     pub fn shows(&self, value: f64) -> bool {
         const SLACK: f64 = 1e-9;
         let width = self.to - self.from;
@@ -106,7 +100,7 @@ impl Ruler {
     }
 }
 
-/// The domain of an axis that shows `extent`: rounded outwards where `round`, from zero where
+/// The domain of an axis that shows `extent`: rounded outwards if `round`, and starting at zero if
 /// `from_zero` and the scale has a zero.
 pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Extent {
     let Extent { mut low, mut high } = extent;
@@ -143,8 +137,8 @@ pub fn domain(axis: &Axis, extent: Extent, from_zero: bool, round: bool) -> Exte
     Extent { low, high }
 }
 
-/// The ticks of `axis` over `domain`, with at least `spacing` units of the drawing between labels
-/// on a stretch of `length`.
+/// Chooses the ticks of `axis` over `domain` for an axis of `length` units, with at least `spacing` units
+/// between labels.
 pub fn ticks(axis: &Axis, domain: Extent, length: f64, spacing: f64) -> Ticks {
     match axis.scale {
         Scale::Linear => linear_ticks(axis.unit, domain, length / spacing),
@@ -154,13 +148,13 @@ pub fn ticks(axis: &Axis, domain: Extent, length: f64, spacing: f64) -> Ticks {
     }
 }
 
-/// Whether a logarithmic axis is too short for 1, 2 and 5 times powers of ten: they would leave it almost unlabelled, and an
-/// end rounded to one of them would leave half of it empty.
+/// Whether a logarithmic axis is too short for ticks at 1, 2 and 5 times powers of ten. Such ticks would
+/// leave it almost unlabeled, and rounding an end to one of them would leave half of it empty.
 fn is_short(low: f64, high: f64) -> bool {
     high > low && high / low < 8.0
 }
 
-/// Both ends rounded outwards to a multiple of the distance between ticks.
+/// Rounds both ends outwards to a multiple of the tick distance.
 fn round_linear(unit: Unit, low: f64, high: f64) -> (f64, f64) {
     let (size, _) = displayed(unit, low.abs().max(high.abs()));
     let step = step((high - low) / size, 8.0) * size;
@@ -174,7 +168,7 @@ fn linear_ticks(unit: Unit, domain: Extent, wanted: f64) -> Ticks {
     let decimals = (-step.log10().floor()).max(0.0) as usize;
     let first = (low / step - 1e-6).ceil() as i64;
     let last = (high / step + 1e-6).floor() as i64;
-    // More than these come from a domain that doubles cannot divide.
+    // More ticks only occur if doubles cannot divide the domain.
     const MOST: usize = 60;
     let major = (first..=last).take(MOST).map(|k| {
         let shown = k as f64 * step;
@@ -234,7 +228,7 @@ fn nines_ticks(domain: Extent) -> Ticks {
     ticks
 }
 
-/// The unit that values up to `high` are displayed in, and its size in the axis' own unit.
+/// The unit used to display values up to `high`, and its size in the axis' own unit.
 pub fn displayed(unit: Unit, high: f64) -> (f64, &'static str) {
     match unit {
         Unit::Nanoseconds => format::time_unit(high),
@@ -254,7 +248,7 @@ pub fn displayed(unit: Unit, high: f64) -> (f64, &'static str) {
     }
 }
 
-/// A value with its unit, as short as it can be told.
+/// Formats a value with its unit as briefly as possible.
 pub fn with_unit(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Nanoseconds => format::duration_short(value),
@@ -284,7 +278,7 @@ fn step(width: f64, wanted: f64) -> f64 {
     }
 }
 
-/// The nearest of 1, 2 or 5 times a power of ten, downwards or upwards.
+/// Rounds to the next of 1, 2 or 5 times a power of ten, downwards or upwards.
 fn round_log(value: f64, upwards: bool) -> f64 {
     let exponent = (value.log10() + 1e-12).floor() as i32;
     let steps = [decimal(1, exponent), decimal(2, exponent), decimal(5, exponent), decimal(1, exponent + 1)];
@@ -295,7 +289,7 @@ fn round_log(value: f64, upwards: bool) -> f64 {
     }
 }
 
-/// `digit` times ten to the `exponent`, the double that is nearest to it: 0.3 and not 3 · 0.1.
+/// Returns the double closest to `digit` times ten to the `exponent`: 0.3 and not 3 · 0.1.
 fn decimal(digit: u32, exponent: i32) -> f64 {
     format!("{digit}e{exponent}").parse().expect("a digit and an exponent are a number")
 }
@@ -345,10 +339,10 @@ mod tests {
         assert_eq!(shown, ["1 µs", "10 µs", "100 µs", "1 ms"]);
         assert_eq!(all.minor.len(), 24);
         assert!(all.minor.contains(&30_000.0));
-        // Twelve decades on 300 units: every third is labelled, the others are lines.
+        // Twelve decades on 300 units: every third one is labeled, the others only get lines.
         let wide = ticks(&ns, Extent { low: 1.0, high: 1e12 }, 300.0, 60.0);
         assert_eq!(wide.major.len(), 5);
-        // Less than a decade: even ticks in one unit, on a logarithmic axis.
+        // Less than a decade: evenly spaced ticks in one unit, even on a logarithmic axis.
         assert_eq!(
             labels(&ns, 12_000.0, 18_000.0, 300.0),
             (["12", "14", "16", "18"].map(String::from).to_vec(), "µs")
@@ -356,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn each_nine_takes_the_same_space() {
+    fn nines_are_equally_spaced() {
         let ruler = Ruler::new(Scale::Nines, Extent { low: 0.0, high: 99.999_99 }, 0.0, 700.0);
         for (p, at) in [(0.0, 0.0), (90.0, 100.0), (99.0, 200.0), (99.999, 500.0), (99.999_99, 700.0)] {
             assert!((ruler.at(p).unwrap() - at).abs() < 1e-6, "{p}");
@@ -377,13 +371,13 @@ mod tests {
             (found.low, found.high)
         };
         assert_eq!(rounded(61_000.0, 84_000.0), (60_000.0, 85_000.0));
-        // A decade and more keeps powers of ten; so does an end that would be zero.
+        // A decade and more keeps powers of ten; so does an end that would become zero.
         assert_eq!(rounded(61_000.0, 840_000.0), (50_000.0, 1_000_000.0));
         assert_eq!(rounded(11.0, 80.0), (10.0, 80.0));
     }
 
     #[test]
-    fn values_without_a_place_are_distinguished() {
+    fn values_outside_the_scale_have_no_position() {
         let ruler = Ruler::new(Scale::Log, Extent { low: 10.0, high: 1000.0 }, 200.0, 0.0);
         assert_eq!(ruler.at(100.0), Some(100.0));
         assert_eq!(ruler.at(0.0), None);

@@ -1,5 +1,5 @@
-//! Where the lost time went, as stacked bars: one colour a kind of cause, on every page the same; how it is known as the
-//! texture.
+//! Causes of the excess delay as stacked bars. Each kind of cause has the same color on every page, and the
+//! texture shows its certainty.
 
 use wiretail_schema::causes::{CauseKind, CauseRow, Certainty, PacketExplanation, TrialExplanation};
 
@@ -9,24 +9,24 @@ use crate::html::Markup;
 use crate::pages::cells::swatch;
 use crate::plot::legend;
 
-/// Width of a bar in the page, about, for what fits into its pieces.
+/// Approximate width of a bar on the page, used to decide which labels fit into its pieces.
 const WIDTH: f64 = 940.0;
-/// Narrower pieces of a bar carry no label.
+/// Narrower pieces of a bar have no label.
 const LABELLED: f64 = 0.06;
-/// Narrower pieces are drawn together.
+/// Narrower pieces are merged into one.
 const SMALLEST: f64 = 0.002;
 
-/// The time that a set of packets lost, by cause.
+/// Excess delay of a set of packets by cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breakdown {
-    /// One entry a row of [`TrialExplanation::causes`]: observed, modelled, inferred, in ns.
+    /// One entry per row of [`TrialExplanation::causes`]: observed, modelled and inferred time in ns.
     pub causes: Vec<[u64; 3]>,
-    /// Without a known cause, in ns.
+    /// Unexplained time in ns.
     pub unknown_ns: u64,
 }
 
 impl Breakdown {
-    /// Of the tail.
+    /// Breakdown of the tail.
     pub fn of_tail(explanation: &TrialExplanation) -> Self {
         Self {
             causes: explanation.causes.iter().map(|row| row.tail_ns).collect(),
@@ -34,7 +34,7 @@ impl Breakdown {
         }
     }
 
-    /// Of single packets: the sum of their parts, and what is left of the time that they lost.
+    /// Breakdown of single packets: the sum of their parts, and the unexplained rest of their excess delay.
     pub fn of_packets(explanation: &TrialExplanation, packets: &[PacketExplanation]) -> Self {
         let mut causes = vec![[0; 3]; explanation.causes.len()];
         let mut unknown_ns = 0;
@@ -51,22 +51,22 @@ impl Breakdown {
         Self { causes, unknown_ns }
     }
 
-    /// All of it, in ns.
+    /// Total excess delay in ns.
     pub fn total_ns(&self) -> u64 {
         self.causes.iter().flatten().sum::<u64>() + self.unknown_ns
     }
 
-    /// A part of it between 0 and 1.
+    /// Ratio of `ns` to the total, between 0 and 1.
     pub fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.total_ns().max(1) as f64
     }
 
-    /// What a cause took, in ns.
+    /// Excess delay due to a cause, in ns.
     pub fn of_cause(&self, cause: usize) -> u64 {
         self.causes.get(cause).map_or(0, |known| known.iter().sum())
     }
 
-    /// The causes that took something, the largest first.
+    /// Causes with any excess delay, in descending order.
     pub fn ranked(&self) -> Vec<usize> {
         let mut causes: Vec<usize> =
             (0..self.causes.len()).filter(|&cause| self.of_cause(cause) > 0).collect();
@@ -75,7 +75,7 @@ impl Breakdown {
     }
 }
 
-/// Position of a certainty in the lists of three.
+/// Index of a certainty in the arrays of three.
 pub fn place(certainty: Certainty) -> usize {
     match certainty {
         Certainty::Observed => 0,
@@ -84,10 +84,11 @@ pub fn place(certainty: Certainty) -> usize {
     }
 }
 
-/// How it is known, in a word, by [`place`].
+/// Names of the certainties, indexed by [`place`].
 pub const CERTAINTIES: [&str; 3] = ["observed", "modelled", "inferred"];
 
-/// The class that has a cause's colour: of its kind; further causes of the same kind are shaded.
+/// The CSS class with a cause's color. The color depends on its kind; further causes of the same kind get
+/// another shade.
 pub fn colour(causes: &[CauseRow], cause: usize) -> String {
     let Some(row) = causes.get(cause) else { return "k-unknown".to_owned() };
     let before = causes[..cause].iter().filter(|other| other.kind == row.kind).count();
@@ -115,18 +116,18 @@ fn kind_class(kind: CauseKind) -> &'static str {
     }
 }
 
-/// A bar with its caption above it.
+/// Draws a bar with its caption above it.
 pub fn bar(m: &mut Markup, caption: &str, causes: &[CauseRow], shares: &Breakdown) {
     let total = shares.total_ns();
     m.tag("div").class("stacked").body(|m| {
         m.tag("p").class("stack-name").body(|m| {
             m.text(caption);
-            m.tag("span").text(format_args!("{} lost", format::duration(total as f64)));
+            m.tag("span").text(format_args!("{} excess delay", format::duration(total as f64)));
         });
         let label = spoken(causes, shares);
         m.tag("div").class("stack tips").attr("role", "img").attr("aria-label", label).body(|m| {
             if total == 0 {
-                m.tag("span").class("stack-none").text("no time was lost");
+                m.tag("span").class("stack-none").text("no excess delay");
                 return;
             }
             let (mut small, mut small_names) = (0, Vec::new());
@@ -144,10 +145,10 @@ pub fn bar(m: &mut Markup, caption: &str, causes: &[CauseRow], shares: &Breakdow
                 sized(m, "k-unknown others", shares.share(small)).attr("data-tip", tip).text("");
             }
             if shares.unknown_ns > 0 {
-                let tip = format!("no known cause\n{}", amount(shares, shares.unknown_ns));
+                let tip = format!("unexplained\n{}", amount(shares, shares.unknown_ns));
                 let share = shares.share(shares.unknown_ns);
                 sized(m, "k-unknown", share).attr("data-tip", tip).body(|m| {
-                    pill(m, share, "no known cause");
+                    pill(m, share, "unexplained");
                 });
             }
         });
@@ -155,7 +156,7 @@ pub fn bar(m: &mut Markup, caption: &str, causes: &[CauseRow], shares: &Breakdow
     m.line();
 }
 
-/// A cause's piece of a bar, with its three textures side by side.
+/// Draws a cause's piece of a bar, with its three textures side by side.
 fn piece(m: &mut Markup, causes: &[CauseRow], cause: usize, shares: &Breakdown) {
     let (ns, name) = (shares.of_cause(cause), cause_name(&causes[cause]));
     let share = shares.share(ns);
@@ -178,7 +179,7 @@ fn sized<'a>(m: &'a mut Markup, class: &str, share: f64) -> crate::html::Tag<'a>
     m.tag("span").class(class).attr("style", format_args!("width:{:.3}%", share * 100.0))
 }
 
-/// The label within a piece: its name and share, or the share alone, or nothing.
+/// The label of a piece: its name and share, the share alone, or nothing, depending on the width.
 fn pill(m: &mut Markup, share: f64, name: &str) {
     if share < LABELLED {
         return;
@@ -189,22 +190,22 @@ fn pill(m: &mut Markup, share: f64, name: &str) {
 }
 
 fn amount(shares: &Breakdown, ns: u64) -> String {
-    format!("{}, {} of the time lost", format::duration(ns as f64), percent(shares.share(ns)))
+    format!("{}, {} of the excess delay", format::duration(ns as f64), percent(shares.share(ns)))
 }
 
-/// The bar for those who do not see it.
+/// The bar as text, for screen readers.
 fn spoken(causes: &[CauseRow], shares: &Breakdown) -> String {
     let of = |cause: usize| {
         format!("{} {}", cause_name(&causes[cause]), percent(shares.share(shares.of_cause(cause))))
     };
     let mut text: Vec<String> = shares.ranked().into_iter().map(of).collect();
     if shares.unknown_ns > 0 {
-        text.push(format!("no known cause {}", percent(shares.share(shares.unknown_ns))));
+        text.push(format!("unexplained {}", percent(shares.share(shares.unknown_ns))));
     }
     text.join(", ")
 }
 
-/// What colours and textures mean; of the causes those in `shown`.
+/// Legend of the colors and textures, with the causes in `shown`.
 pub fn key(m: &mut Markup, causes: &[CauseRow], shown: &[usize], own_work: bool) {
     m.tag("ul").class("keys").body(|m| {
         for &cause in shown {
@@ -213,18 +214,18 @@ pub fn key(m: &mut Markup, causes: &[CauseRow], shown: &[usize], own_work: bool)
             }
         }
         if own_work {
-            entry(m, "k-own", "nothing else: the device's own thread");
+            entry(m, "k-own", "nothing else ran: the device's own thread");
         }
-        entry(m, "k-unknown", "no known cause");
+        entry(m, "k-unknown", "unexplained");
     });
     textures(m);
 }
 
-/// What textures mean.
+/// Legend of the textures.
 pub fn textures(m: &mut Markup) {
     m.tag("ul").class("keys textures").body(|m| {
-        entry(m, "k-any observed", "observed: between two stamps of the kernel's");
-        entry(m, "k-any modelled", "modelled: what such a thing usually costs where no stamp shows it");
+        entry(m, "k-any observed", "observed: between two timestamps of the kernel trace");
+        entry(m, "k-any modelled", "modelled: median overhead of such events outside of their timestamps");
         entry(m, "k-any inferred", "inferred: by exclusion, or from a regular pattern");
     });
 }

@@ -1,4 +1,4 @@
-//! The causes by what the delay would be without each, and what helps against them.
+//! The causes, ranked by their effect on the delay, and their mitigations.
 
 use wiretail_schema::causes::mitigation::Mitigation;
 use wiretail_schema::causes::{CauseKind, CauseRow, PercentileValue, TrialExplanation};
@@ -11,20 +11,19 @@ use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::explanation::breakdown::{Breakdown, colour};
 use crate::pages::page;
 
-/// The percentiles of the table, the one that ranks first; 100 is the maximum.
+/// Percentiles in the table; the first available one ranks the causes. 100 is the maximum.
 const SHOWN: [f64; 3] = [99.999, 99.9, 100.0];
-/// Causes with a smaller share of the tail are advised on in a fold.
+/// Mitigations of causes with a smaller share of the tail are folded.
 const OPEN_SHARE: f64 = 0.02;
 
-/// The section.
 pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
     let explanation = page.explanation;
     if explanation.causes.is_empty() {
         return;
     }
-    page::section(m, "causes", "What each cause costs", |m| {
+    page::section(m, "causes", "Effect of each cause", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Ranked by what {} would be if the cause were not there: each packet's turn without what that cause took of it, and all that waited behind it sooner by as much.",
+            "Ranked by what {} would be without the cause: its time is removed from the service time of each packet, and packets queued behind that packet leave earlier by the same amount.",
             name(rank_by(explanation))
         ));
         let order = ranked(explanation);
@@ -32,27 +31,27 @@ pub fn section(m: &mut Markup, page: &ExplanationPage<'_>) {
             table(m, "Causes", &columns(explanation), rows(explanation, &order));
         });
         m.tag("p").class("rests").text(
-            "Percentiles in italics rest on fewer than ten packets. Share: of the time that the tail's packets lost \
-             together. How many times a second, and how much of the core's time: in the whole trial, whether a packet \
-             was there or not. A dash: not known, as of packets ahead, which are the traffic itself.",
+            "Percentiles in italics are based on fewer than ten packets. Share: of the total excess delay of the tail's \
+             packets. Times a second and share of the core's time: over the whole trial, with or without packets \
+             in the device. A dash: unknown, for example for packets ahead, which are the traffic itself.",
         );
     });
     advice(m, page);
 }
 
-/// Positions of the percentiles that are shown, in [`TrialExplanation::percentiles`].
+/// Positions of the displayed percentiles in [`TrialExplanation::percentiles`].
 fn shown(explanation: &TrialExplanation) -> Vec<usize> {
     let place =
         |wanted: &f64| explanation.percentiles.iter().position(|p| (p.percentile - wanted).abs() < 1e-9);
     SHOWN.iter().filter_map(place).collect()
 }
 
-/// The percentile that ranks: the first of those wanted that there is.
+/// The percentile that ranks the causes: the first available one of `SHOWN`.
 fn rank_by(explanation: &TrialExplanation) -> Option<&PercentileValue> {
     shown(explanation).first().map(|&place| &explanation.percentiles[place])
 }
 
-/// "p99.999", or "the maximum".
+/// The name of a percentile: "p99.999", or "the maximum".
 pub fn name(percentile: Option<&PercentileValue>) -> String {
     match percentile {
         Some(p) if p.percentile < 100.0 => format!("p{}", format::short(p.percentile)),
@@ -61,13 +60,14 @@ pub fn name(percentile: Option<&PercentileValue>) -> String {
     }
 }
 
-/// The causes by what they would save, those of the same effect by their share of the tail.
+/// The causes in descending order of their effect; causes with equal effect are ordered by their share of the
+/// tail.
 pub fn ranked(explanation: &TrialExplanation) -> Vec<usize> {
     let first = shown(explanation).first().copied();
     let key = |&cause: &usize| {
         let row = &explanation.causes[cause];
         let without = first.and_then(|place| without(explanation, cause, place));
-        // Those of which it is not known come behind all that save something.
+        // Causes with an unknown effect come after all others.
         let measured = first.map_or(i64::MAX, |place| explanation.percentiles[place].value_ns);
         (without.unwrap_or(measured), std::cmp::Reverse(row.tail_ns.iter().sum::<u64>()))
     };
@@ -83,13 +83,13 @@ fn columns(explanation: &TrialExplanation) -> Vec<std::borrow::Cow<'static, str>
     }
     names.extend(head(["share", "time in the tail"]));
     if queued(explanation) {
-        names.push("of it behind others".into());
+        names.push("of it queueing behind others".into());
     }
-    names.extend(head(["longest", "packets of the tail", "times a second", "of the core's time"]));
+    names.extend(head(["longest", "packets of the tail", "times a second", "share of the core's time"]));
     names
 }
 
-/// Whether packets waited behind others that a cause had delayed.
+/// Whether packets queued behind others that a cause had delayed.
 fn queued(explanation: &TrialExplanation) -> bool {
     explanation.causes.iter().any(|row| row.tail_queued_ns > 0)
 }
@@ -101,7 +101,7 @@ fn rows(explanation: &TrialExplanation, order: &[usize]) -> Vec<Row> {
         let supported = explanation.percentiles[*place].supported;
         if supported { cell } else { cell.class("number weak") }
     };
-    let mut measured = vec![Cell::text("nothing: as measured")];
+    let mut measured = vec![Cell::text("none (as measured)")];
     measured.extend(places.iter().map(|place| cell(place, Some(explanation.percentiles[*place].value_ns))));
     let empty = || Cell::text("");
     measured.extend([Cell::number(format::ratio(1.0)), Cell::ns(explanation.tail_lost_ns as i64)]);
@@ -137,7 +137,7 @@ fn core_time(row: &CauseRow, duration_ns: u64) -> Cell {
     }
 }
 
-/// A rate with three digits that count, whole from a hundred on.
+/// A rate with three significant digits, or an integer if it is at least 100.
 fn rounded(value: f64) -> String {
     if value >= 100.0 {
         format::count(value.round() as u64)
@@ -146,7 +146,7 @@ fn rounded(value: f64) -> String {
     }
 }
 
-/// What helps, in the order of the ranking; causes with the same remedy share it.
+/// The mitigations, in the order of the ranking. Causes with the same mitigation share it.
 fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
     let explanation = page.explanation;
     let shares = Breakdown::of_tail(explanation);
@@ -163,10 +163,10 @@ fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
         |causes: &[usize]| causes.iter().map(|&cause| shares.share(shares.of_cause(cause))).sum::<f64>();
     let (open, more): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|(_, causes)| share(causes) >= OPEN_SHARE);
-    page::section(m, "remedies", "What helps", |m| {
+    page::section(m, "remedies", "Mitigations", |m| {
         m.tag("p").class("hint").text(
-            "In the order of the table above. In brackets: the rule of \"wiretail host audit\" that judges a setting; \"wiretail host plan\" \
-             writes what sets most of them.",
+            "In the order of the table above. In brackets: the rule of \"wiretail host audit\" that checks a setting. \"wiretail host plan\" \
+             writes the files that apply most of them.",
         );
         open.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
         if !more.is_empty() {
@@ -174,9 +174,9 @@ fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
                 m.tag("summary").text(format_args!(
                     "{} with a small share of the tail",
                     if more.len() == 1 {
-                        "1 more, of a cause".to_owned()
+                        "1 more, for a cause".to_owned()
                     } else {
-                        format!("{} more, of causes", more.len())
+                        format!("{} more, for causes", more.len())
                     }
                 ));
                 more.iter().for_each(|(mitigation, causes)| entry(m, explanation, mitigation, causes));
@@ -220,15 +220,15 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
     m.line();
 }
 
-/// What a percentile would be without a cause. Packets ahead can't be thought away (nor those of a batch): they are the
-/// traffic, and nothing is told of them.
+/// The value of a percentile without a cause. Packets ahead (and those of the same batch) cannot be removed:
+/// they are the traffic, so the result is `None` for them.
 fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
     let row = &explanation.causes[cause];
     let is_traffic = matches!(row.kind, CauseKind::Burst | CauseKind::Batch);
     row.without_ns.get(place).copied().filter(|_| !is_traffic)
 }
 
-/// How much lower the percentile that ranks would be without a cause, in ns; and which percentile that is.
+/// Which percentile ranks the causes, and how much lower it would be without a cause, in ns.
 pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&PercentileValue, i64)> {
     let place = *shown(explanation).first()?;
     let without = without(explanation, cause, place)?;
@@ -236,16 +236,16 @@ pub fn saved(explanation: &TrialExplanation, cause: usize) -> Option<(&Percentil
     Some((measured, measured.value_ns.saturating_sub(without)))
 }
 
-/// What the percentile that ranks would be without a cause, in words.
+/// The value of the ranking percentile without a cause, as text.
 fn effect(explanation: &TrialExplanation, cause: usize) -> String {
     let Some((measured, saved)) = saved(explanation, cause) else { return String::new() };
     let name = name(Some(measured));
     if saved == 0 {
-        return format!("{name} stays as it is without it");
+        return format!("without it {name} does not change");
     }
     let (whole, without) = (measured.value_ns, measured.value_ns.saturating_sub(saved));
     let ns = |ns: i64| format::duration(ns as f64);
-    format!("{name} without it: {} instead of {}", ns(without), ns(whole))
+    format!("without it {name} is {} instead of {}", ns(without), ns(whole))
 }
 
 #[cfg(test)]

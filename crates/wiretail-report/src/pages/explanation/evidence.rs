@@ -1,4 +1,4 @@
-//! Who sent the interrupts, and what all of it rests on.
+//! The senders of interrupts, and the data on which the explanation is based.
 
 use wiretail_schema::causes::{EventCost, TrialExplanation};
 
@@ -9,17 +9,17 @@ use crate::pages::cells::{Cell, head, table};
 use crate::pages::explanation::breakdown::colour;
 use crate::pages::page;
 
-/// Senders that are listed.
+/// Number of senders that are listed.
 const SENDERS: usize = 40;
 
-/// The table of senders; without it where nobody sent anything that mattered.
+/// The table of senders; empty if no sent interrupt or call delayed the tail.
 pub fn senders(m: &mut Markup, explanation: &TrialExplanation) {
     if explanation.senders.is_empty() {
         return;
     }
-    page::section(m, "senders", "Who sent it", |m| {
+    page::section(m, "senders", "Senders", |m| {
         m.tag("p").class("hint").text(
-            "Interrupts and calls that packets of the tail waited for were sent by these threads, from whichever core.",
+            "These threads, on any core, sent the interrupts and calls that delayed packets of the tail.",
         );
         let names = head([
             "task",
@@ -64,39 +64,38 @@ pub fn senders(m: &mut Markup, explanation: &TrialExplanation) {
     });
 }
 
-/// What it rests on.
 pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     let evidence = &explanation.evidence;
-    page::section(m, "evidence", "What it rests on", |m| {
+    page::section(m, "evidence", "Evidence", |m| {
         let whole = format::duration(evidence.duration_ns as f64);
         m.tag("ul").class("standards").body(|m| {
             let mut line = |text: String| {
                 m.tag("li").text(text);
             };
             line(format!(
-                "The kernel's own trace of core {}: {} events in {whole}.",
+                "Kernel trace of core {}: {} events in {whole}.",
                 evidence.core,
                 format::count(evidence.events),
             ));
             line(format!(
-                "The clock of the trace and that of the packets' stamps are known against each other to {}.",
+                "The offset between the clock of the trace and that of the packets' timestamps is known to within {}.",
                 format::duration(evidence.clock_uncertainty_ns as f64)
             ));
             line(match evidence.windows_lost {
                 0 => "No events are missing.".to_owned(),
                 windows => format!(
-                    "Events are missing in {} of time, with {} of the tail in them: nothing is attributed there.",
+                    "Events are missing during {} in total, which {} of the tail fall into: their delay is not attributed.",
                     counted(windows, "window"),
                     counted(evidence.packets_in_lost, "packet"),
                 ),
             });
             line(match evidence.stacks {
-                true => "Senders' stacks were recorded: they name the system call.".to_owned(),
-                false => "Senders' stacks were not recorded: senders are named, their system calls are not.".to_owned(),
+                true => "Senders' stacks were recorded and show the system calls.".to_owned(),
+                false => "Senders' stacks were not recorded: senders are shown without their system calls.".to_owned(),
             });
             line(match evidence.logs_stalls {
-                true => "The device's loop says when it stood still: other time in which nothing else ran is its own.".to_owned(),
-                false => "The device does not say when it stood still: time in which nothing else is known to have run is called its own, or has no known cause.".to_owned(),
+                true => "The device's loop records when it stood still: other time in which nothing else ran counts as the device's own work.".to_owned(),
+                false => "The device does not record when it stood still: time in which nothing else is known to have run counts as the device's own work or as unexplained.".to_owned(),
             });
             evidence.remarks.iter().map(|remark| sentence_of(remark)).for_each(&mut line);
         });
@@ -105,7 +104,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     });
 }
 
-/// How to read the four kinds of knowledge.
+/// Explains the terms of the page.
 fn reading(m: &mut Markup) {
     m.tag("dl").class("reading").body(|m| {
         for (name, text) in READING {
@@ -117,27 +116,27 @@ fn reading(m: &mut Markup) {
 
 const READING: [(&str, &str); 6] = [
     (
-        "lost time",
-        "A packet's delay less the usual one, the median of the trial. Its parts and what is left add up to it.",
+        "excess delay",
+        "A packet's delay minus the median of the trial. It is the sum of the packet's parts and the unexplained rest.",
     ),
     (
         "observed",
-        "The kernel's trace (or the device's own log) has a stamp at the beginning and at the end: the time between them.",
+        "The time between two timestamps of the kernel's trace (or the device's own log), one at the beginning and one at the end.",
     ),
     (
         "modelled",
-        "Before the first stamp of an event and behind its last one the processor (or the hypervisor) needs time that no stamp shows. \
-      A loop that only reads the clock has measured on this core what that usually is, for each kind of event: the table below. \
-      So is the time that packets ahead usually take.",
+        "The processor (or the hypervisor) takes time before the first timestamp of an event and after its last one. \
+      A loop that only reads the clock measured this time on this core for each kind of event (table below). \
+      The usual service time of packets ahead is modelled, too.",
     ),
     (
         "inferred",
-        "By exclusion (nothing else ran, and the device's loop stood still), or because it recurs in a regular pattern.",
+        "By exclusion (nothing else ran, and the device's loop stood still), or because the delay recurs in a regular pattern.",
     ),
-    ("no known cause", "What is left. It is shown, and not spread over the others."),
+    ("unexplained", "The remaining time. It is shown separately and not distributed over the causes."),
     (
-        "behind a packet",
-        "Time in which the packet waited for another one that had come before it, and that was delayed itself: it counts for the cause that delayed that one.",
+        "queueing behind a packet",
+        "Time in which the packet waited for an earlier packet that was delayed itself. It is attributed to the cause that delayed the earlier packet.",
     ),
 ];
 
@@ -146,7 +145,7 @@ fn calibration(m: &mut Markup, overheads: &[EventCost]) {
         m.tag("p").class("rests").text("Events were not calibrated on this core: nothing is modelled.");
         return;
     }
-    let names = head(["event", "gaps seen", "before it, median", "95 %", "behind it, median", "95 %"]);
+    let names = head(["event", "gaps seen", "before, median", "95 %", "after, median", "95 %"]);
     let rows = overheads.iter().map(|cost| {
         let ns = |value: u64| Cell::ns(value as i64);
         vec![
@@ -158,10 +157,10 @@ fn calibration(m: &mut Markup, overheads: &[EventCost]) {
             ns(cost.tail_ns[1]),
         ]
     });
-    table(m, "What events cost before their first stamp and behind their last one", &names, rows);
+    table(m, "Overhead of events before their first timestamp and after their last one", &names, rows);
 }
 
-/// A remark as a sentence.
+/// Turns a remark into a sentence.
 fn sentence_of(remark: &str) -> String {
     let mut letters = remark.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();

@@ -1,8 +1,11 @@
-//! The page of a traced trial: what delayed its worst packets, to be understood without any other page.
+//! The page of a traced trial: what delayed its worst packets. The page can be understood without any other
+//! page.
 //!
-//! - [`words`]: causes and packets as text, for the terminal, too; `shares`: stacked bars and the colours; [`causes`]: the
-//!   ranking and what helps; `packets` and `timeline`: one packet after the other; `evidence`: senders, and what it
-//!   rests on.
+//! - [`words`]: causes and packets as text, also for the terminal;
+//! - `breakdown`: stacked bars and the colors;
+//! - [`causes`]: the ranking and the mitigations;
+//! - `packets` and `timeline`: single packets;
+//! - `evidence`: senders, and the data on which the explanation is based.
 
 use std::collections::BTreeSet;
 
@@ -25,23 +28,21 @@ pub mod words;
 use breakdown::{Breakdown, colour};
 use words::{cause_name, headline};
 
-/// What the page is made of.
+/// Input of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct ExplanationPage<'a> {
-    /// The run that the trial belongs to.
+    /// The run that contains the trial.
     pub run: &'a Run,
-    /// The trial.
     pub trial: &'a TrialRecord,
-    /// What delayed its packets.
     pub explanation: &'a TrialExplanation,
-    /// What helps against a cause.
+    /// The mitigations of each cause.
     pub mitigations: Mitigations,
 }
 
-/// The percentiles among the key figures; 100 is the maximum.
+/// Percentiles among the key figures; 100 is the maximum.
 const KEY_PERCENTILES: [f64; 3] = [99.9, 99.999, 100.0];
 
-/// The page. It lies in the trial's directory, two levels below the run's.
+/// Renders the page. Its file is in the trial's directory, two levels below the run's.
 pub fn explanation(page: &ExplanationPage<'_>) -> String {
     let explanation = page.explanation;
     page::document(&format!("What delayed {} · Wiretail", explanation.trial), |m| {
@@ -64,8 +65,8 @@ fn header(m: &mut Markup, page: &ExplanationPage<'_>) {
         m.tag("p").class("kicker").text(format_args!("Wiretail · what delayed the worst packets of {}", explanation.trial));
         m.tag("h1").class("long").text(headline(explanation));
         m.tag("p").class("lead").text(format_args!(
-            "{} packets went through a device under test ({}). Most took the usual {}; this page says, for the slowest of \
-             them, what the core that they were processed on did instead, by the kernel's own trace.",
+            "{} packets went through a device under test ({}). The median delay was {}. For the slowest \
+             packets, this page shows what their core did instead of processing them, as recorded by the kernel's trace.",
             format::count(explanation.packets),
             device(page.trial),
             format::duration(explanation.baseline_ns as f64),
@@ -79,7 +80,7 @@ fn header(m: &mut Markup, page: &ExplanationPage<'_>) {
             let first = page.trial.segments.first();
             if first.is_some_and(|segment| segment.analysed) {
                 m.text(" · ");
-                m.tag("a").attr("href", address("report.html")).text("delays, loss and order of this trial");
+                m.tag("a").attr("href", address("report.html")).text("delay, loss and reordering of this trial");
             }
             m.text(format_args!(" · segment {}", explanation.segment));
             let host = &page.run.host;
@@ -90,14 +91,14 @@ fn header(m: &mut Markup, page: &ExplanationPage<'_>) {
                 m.text(format_args!(" · Linux {kernel}"));
             }
             if host.hypervisor {
-                m.text(" · under a hypervisor");
+                m.text(" · virtual machine");
             }
         });
     });
     m.line();
 }
 
-/// The device and its load in words: "suricata, 10 kpps".
+/// The device and its load as text: "suricata, 10 kpps".
 pub fn device(trial: &TrialRecord) -> String {
     let keys = ["dut.kind", "traffic.rate", "traffic.size"];
     let words: Vec<String> = keys.iter().filter_map(|key| Some(trial.setting(key)?.words())).collect();
@@ -109,10 +110,10 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
     page::section(m, "key-figures", "Key figures", |m| {
         m.tag("dl").class("tiles").body(|m| {
             let ns = explanation.baseline_ns;
-            let half = "half of all take less".to_owned();
+            let half = "half of the packets have less".to_owned();
             tile(
                 m,
-                "usual delay (median)",
+                "median delay",
                 &format::duration(ns as f64),
                 &format::exact_ns(ns),
                 &[half],
@@ -136,7 +137,7 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
                     }
                     _ => format!("largest of {}", format::count(explanation.packets)),
                 };
-                // That a maximum rests on a single packet needs no warning.
+                // A maximum needs no warning that it is based on a single packet.
                 let weak =
                     (!found.supported && wanted < 100.0).then_some("not supported: n(1−p)\u{a0}<\u{a0}10");
                 let value = found.value_ns;
@@ -146,16 +147,16 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
                 let known = explanation.tail_lost_ns.saturating_sub(explanation.tail_unknown_ns);
                 let share = known as f64 / explanation.tail_lost_ns as f64;
                 let line = format!(
-                    "of {} lost by {} packets",
+                    "of {} excess delay in {} packets",
                     format::about(explanation.tail_lost_ns as f64),
                     format::count(explanation.tail_packets)
                 );
-                tile(m, "with a known cause", &words::percent(share), &share.to_string(), &[line], None);
+                tile(m, "explained", &words::percent(share), &share.to_string(), &[line], None);
             }
         });
         m.tag("p").class("rests").text(format_args!(
-            "The tail: the {} packets at and above p99.9, {}{}. Lost time is a packet's delay less the usual one. All of it \
-             rests on {} events of core {} in {}; the clocks agree to {}.{}",
+            "The tail: the {} packets at and above p99.9, {}{}. Excess delay is a packet's delay minus the median. Based \
+             on {} trace events of core {} in {}; the clocks agree to {}.{}",
             format::count(explanation.tail_packets),
             format::duration(explanation.tail_above_ns as f64),
             incidents(explanation),
@@ -165,14 +166,14 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
             format::duration(evidence.clock_uncertainty_ns as f64),
             match evidence.packets_in_lost {
                 0 => "",
-                _ => " Events are missing for some packets of the tail: what they lost counts as without a known cause.",
+                _ => " Events are missing for some packets of the tail: their excess delay counts as unexplained.",
             }
         ));
     });
 }
 
-/// In how many incidents the packets of the tail were delayed: those that waited one behind the other are not
-/// independent. Nothing where not all of them are listed.
+/// The number of incidents that delayed the tail's packets. Packets that queued behind each other are not
+/// independent. Returns an empty string unless all packets of the tail are listed.
 fn incidents(explanation: &TrialExplanation) -> String {
     let tail = explanation.tail_packets as usize;
     let Some(packets) = explanation.worst.get(..tail).filter(|packets| !packets.is_empty()) else {
@@ -180,10 +181,10 @@ fn incidents(explanation: &TrialExplanation) -> String {
     };
     let distinct: BTreeSet<u64> = packets.iter().map(|packet| packet.incident).collect();
     match distinct.len() {
-        1 if tail > 1 => ", all of one incident: they waited one behind the other".to_owned(),
-        count if count == tail => ", each delayed by itself".to_owned(),
+        1 if tail > 1 => ", all in one incident: they queued behind each other".to_owned(),
+        count if count == tail => ", each delayed independently".to_owned(),
         count => format!(
-            ", of {} incidents: packets that waited one behind the other are one",
+            ", in {} incidents: packets that queued behind each other count as one",
             format::count(count as u64)
         ),
     }
@@ -192,7 +193,7 @@ fn incidents(explanation: &TrialExplanation) -> String {
 fn excess_delay(m: &mut Markup, explanation: &TrialExplanation) {
     let worst = packets::shown(explanation);
     let (tail, single) = (Breakdown::of_tail(explanation), Breakdown::of_packets(explanation, worst));
-    page::section(m, "shares", "Where the lost time went", |m| {
+    page::section(m, "shares", "Causes of the excess delay", |m| {
         let caption =
             format!("The tail: {} packets at and above p99.9", format::count(explanation.tail_packets));
         breakdown::bar(m, &caption, &explanation.causes, &tail);
@@ -213,7 +214,7 @@ fn excess_delay(m: &mut Markup, explanation: &TrialExplanation) {
             cells.extend(amounts(&single, single.of_cause(cause)));
             cells
         });
-        let mut unknown = vec![Cell::text("no known cause").swatch("k-unknown".to_owned())];
+        let mut unknown = vec![Cell::text("unexplained").swatch("k-unknown".to_owned())];
         unknown.extend(amounts(&tail, tail.unknown_ns));
         unknown.extend((0..3).map(|_| Cell::text("")));
         unknown.extend(amounts(&single, single.unknown_ns));
@@ -228,7 +229,7 @@ fn excess_delay(m: &mut Markup, explanation: &TrialExplanation) {
             "share of the worst",
             "time",
         ]);
-        table(m, &format!("The same in numbers; the worst: the {} worst packets", worst.len()), &names, rows);
+        table(m, &format!("The bars in numbers; \"the worst\" are the {} worst packets", worst.len()), &names, rows);
     });
 }
 

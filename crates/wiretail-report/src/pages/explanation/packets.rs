@@ -1,4 +1,4 @@
-//! The worst packets one by one: a sentence and a picture each.
+//! The worst packets, each with a sentence and a drawing.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,28 @@ use crate::html::Markup;
 use crate::pages::explanation::breakdown;
 use crate::pages::page;
 
-/// The worst packets: their shares are drawn together, and each is shown.
+/// Number of worst packets that are shown; one bar shows their common breakdown.
 pub const SHOWN: usize = 50;
-/// Incidents that are open, and that are shown at all: of each the worst packet.
+/// Number of open incidents, and of incidents shown in total. Each one shows its worst packet.
 const OPEN: usize = 10;
 const INCIDENTS: usize = 50;
 
-/// The packets of an incident, by their ranks from 0: the worst of them is the first.
+/// The packets of an incident by rank, starting at 0; the first one is the worst.
 type Incident = Vec<usize>;
 
-/// The worst packets.
 pub fn shown(explanation: &TrialExplanation) -> &[PacketExplanation] {
     &explanation.worst[..explanation.worst.len().min(SHOWN)]
 }
 
-/// The section.
 pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     if explanation.worst.is_empty() {
         return;
     }
-    page::section(m, "packets", "The worst packets, one by one", |m| {
+    page::section(m, "packets", "The worst packets", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Each picture shows core {}, on which the device forwards, from shortly before the packet came until it left. \
-             Time 0 is when the packet came. Of very many events the shortest are left out. Packets that waited one \
-             behind the other are one incident: its worst packet is shown, others of the {SHOWN} worst are folded.",
+            "Each drawing shows core {}, which runs the device, from shortly before the packet arrived until it left. \
+             Time 0 is the arrival of the packet. If there are very many events, the shortest are omitted. Packets that \
+             queued behind each other form one incident: its worst packet is shown, others of the {SHOWN} worst are folded.",
             explanation.evidence.core
         ));
         timeline::patterns(m);
@@ -63,7 +61,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
     });
 }
 
-/// The packets in the order of their ranks, each with those of the same incident.
+/// The packets in the order of their ranks, grouped by incident.
 fn incidents(packets: &[PacketExplanation]) -> Vec<Incident> {
     let mut incidents: Vec<Incident> = Vec::new();
     let mut places = HashMap::new();
@@ -93,11 +91,11 @@ fn list(m: &mut Markup, explanation: &TrialExplanation, incidents: &[Incident]) 
     m.line();
 }
 
-/// The other packets of an incident: how many, and those of the worst one by one.
+/// The other packets of an incident: their number, and each of those that are among the worst.
 fn rest(m: &mut Markup, explanation: &TrialExplanation, others: &[usize]) {
     let many = match others.len() {
-        1 => "1 more late packet is of the same incident".to_owned(),
-        count => format!("{} more late packets are of the same incident", format::count(count as u64)),
+        1 => "1 more delayed packet in the same incident".to_owned(),
+        count => format!("{} more delayed packets in the same incident", format::count(count as u64)),
     };
     let worst = &others[..others.partition_point(|&rank| rank < SHOWN)];
     if worst.is_empty() {
@@ -107,7 +105,7 @@ fn rest(m: &mut Markup, explanation: &TrialExplanation, others: &[usize]) {
     m.tag("details").body(|m| {
         m.tag("summary").text(match worst.len() == others.len() {
             true => many,
-            false => format!("{many}; here those of the {SHOWN} worst"),
+            false => format!("{many}; shown are those among the {SHOWN} worst"),
         });
         worst.iter().for_each(|&rank| one(m, explanation, rank));
     });
@@ -119,7 +117,7 @@ fn one(m: &mut Markup, explanation: &TrialExplanation, rank: usize) {
         m.tag("p").class("said").body(|m| {
             m.tag("span").class("rank").text(format_args!("{rank}"));
             let said = sentence(explanation, packet);
-            // The delay is what the eye looks for.
+            // The delay is highlighted because it is what readers look for.
             let (delay, rest) = said.split_at(said.find([',', ':']).unwrap_or(said.len()));
             m.tag("strong").attr("title", format::exact_ns(packet.delay_ns)).text(delay);
             m.text(rest);
@@ -129,9 +127,9 @@ fn one(m: &mut Markup, explanation: &TrialExplanation, rank: usize) {
             format::count(packet.index),
             format::duration(packet.at_ns as f64),
             match packet.ahead {
-                0 => "no other packet was in the device when it came".to_owned(),
-                1 => "one other packet was in the device when it came".to_owned(),
-                ahead => format!("{} other packets were in the device when it came", format::count(ahead)),
+                0 => "no other packet was in the device when it arrived".to_owned(),
+                1 => "one other packet was in the device when it arrived".to_owned(),
+                ahead => format!("{} other packets were in the device when it arrived", format::count(ahead)),
             }
         ));
         timeline::draw(m, explanation, packet, rank);

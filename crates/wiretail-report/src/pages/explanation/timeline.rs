@@ -1,4 +1,4 @@
-//! What the device's core did while a packet was in the device, as a small drawing.
+//! A small drawing of the core's activity while a packet was in the device.
 
 use wiretail_schema::causes::{Certainty, PacketExplanation, TimelineSpan, TrialExplanation};
 use wiretail_schema::summary::figure::{Axis, Scale, Unit};
@@ -12,23 +12,22 @@ use crate::plot::marks::n;
 use crate::plot::scale::{self, Extent, Ruler};
 use crate::plot::text;
 
-/// Size of the drawing.
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 92.0;
-/// Where the time axis begins and ends.
+/// Ends of the time axis.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 14.0;
-/// Upper edge and height of the packet's lane and of the core's.
+/// Upper edge and height of the packet's lane; the core's lane follows.
 const PACKET: (f64, f64) = (8.0, 14.0);
 const CORE: (f64, f64) = (30.0, 26.0);
-/// The same of the device's own work, within the core's lane.
+/// The same for the device's own work, within the core's lane.
 const OWN: (f64, f64) = (CORE.0 + 8.0, CORE.1 - 16.0);
-/// Where the axis is.
+/// Vertical position of the time axis.
 const AXIS: f64 = 66.0;
-/// More spans than this are not drawn: the narrowest ones are left out.
+/// Maximum number of spans drawn. If there are more, the shortest are omitted.
 const MOST: usize = 400;
 
-/// The patterns that the drawings of a page share.
+/// Fill patterns shared by the drawings of a page.
 pub fn patterns(m: &mut Markup) {
     m.tag("svg").class("plot patterns").attr("width", 0).attr("height", 0).attr("aria-hidden", true).body(
         |m| {
@@ -50,7 +49,7 @@ fn pattern(m: &mut Markup, id: &'static str, size: u32, content: impl FnOnce(&mu
     tag.attr("patternUnits", "userSpaceOnUse").body(content);
 }
 
-/// The drawing of one packet; nothing where it has no timeline.
+/// Draws one packet's timeline, if it has one.
 pub fn draw(m: &mut Markup, explanation: &TrialExplanation, packet: &PacketExplanation, rank: usize) {
     if packet.timeline.is_empty() {
         return;
@@ -58,12 +57,12 @@ pub fn draw(m: &mut Markup, explanation: &TrialExplanation, packet: &PacketExpla
     let spans = || packet.timeline.iter();
     let low = spans().map(|span| span.from_ns).min().unwrap_or(0).min(0);
     let high = spans().map(|span| span.to_ns).max().unwrap_or(0).max(packet.delay_ns).max(low + 1);
-    // What lies far before the packet would squeeze the rest.
+    // Events long before the packet would compress the rest.
     let low = low.max(-packet.delay_ns.max(1));
     let extent = Extent { low: low as f64, high: high as f64 };
     let ruler = Ruler::new(Scale::Linear, extent, LEFT, RIGHT);
     let name = format!(
-        "What core {} did while the packet of rank {rank} was in the device",
+        "Activity of core {} while the packet of rank {rank} was in the device",
         explanation.evidence.core
     );
     m.tag("svg")
@@ -92,7 +91,7 @@ fn lane(m: &mut Markup, name: &str, (top, height): (f64, f64)) {
     rect.attr("width", n(RIGHT - LEFT)).attr("height", n(height)).close();
 }
 
-/// The device's own thread, where nothing is drawn over it.
+/// Draws the device's own thread in the background.
 fn own(m: &mut Markup) {
     let (top, height) = OWN;
     m.tag("g").class("k-own").body(|m| {
@@ -101,22 +100,22 @@ fn own(m: &mut Markup) {
     });
 }
 
-/// The packet's lane: from when it came to when it left.
+/// The packet's lane: from arrival to departure.
 fn in_device(m: &mut Markup, ruler: &Ruler, packet: &PacketExplanation) {
     let (from, to) = (ruler.clamped(0.0), ruler.clamped(packet.delay_ns as f64));
     let (top, height) = PACKET;
     let rect = m.tag("rect").class("within").attr("x", n(from)).attr("y", n(top));
     rect.attr("width", n((to - from).max(1.0))).attr("height", n(height)).close();
     let said = format!("in the device for {}", format::about(packet.delay_ns as f64));
-    let (width, ends) = (legend::text_width(&said), legend::text_width("came") + legend::text_width("left"));
+    let (width, ends) = (legend::text_width(&said), legend::text_width("arrived") + legend::text_width("left"));
     if width + ends + 48.0 < to - from {
-        text(m, "label strong", from + 6.0, top + 11.0, "start", "came");
+        text(m, "label strong", from + 6.0, top + 11.0, "start", "arrived");
         text(m, "label strong", (from + to) / 2.0, top + 11.0, "middle", &said);
         text(m, "label strong", to - 6.0, top + 11.0, "end", "left");
     }
 }
 
-/// The core's lane: what it did, in the colours of the causes.
+/// The core's lane: its activity in the colors of the causes.
 fn core(
     m: &mut Markup,
     explanation: &TrialExplanation,
@@ -161,7 +160,7 @@ fn core(
                 Certainty::Modelled => rect(m, "texture", Some("url(#texture-modelled)")),
                 Certainty::Inferred => rect(m, "texture", Some("url(#texture-inferred)")),
             }
-            // The name alone where the sender does not fit as well.
+            // Only the name, if the sender does not fit as well.
             let short = span.cause.map(|cause| cause_and_sender(explanation, cause, None));
             let label = [Some(name.clone()), short].into_iter().flatten().filter(|_| !own);
             if let Some(label) = label.into_iter().find(|label| legend::text_width(label) + 16.0 < width) {
@@ -175,7 +174,7 @@ fn core(
     }
 }
 
-/// Ticks below the core's lane, and what stands at both markers.
+/// Ticks below the core's lane, and the labels of both markers.
 fn axis(m: &mut Markup, ruler: &Ruler, extent: Extent) {
     let axis =
         Axis { label: String::new(), column: String::new(), unit: Unit::Nanoseconds, scale: Scale::Linear };
