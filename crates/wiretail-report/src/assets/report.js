@@ -1,11 +1,11 @@
-// Hover and CSV downloads. The page is complete without this script: figures are drawn already.
+// Hover and CSV downloads. The page is complete without this script: the figures are already drawn.
 "use strict";
 (() => {
-  const THIN = "\u202f"; // between thousands
-  const SPACE = "\u00a0"; // before a unit
+  const THIN = "\u202f"; // thousands separator
+  const SPACE = "\u00a0"; // between number and unit
   const SVG = "http://www.w3.org/2000/svg";
 
-  // The place of a value on a scale: the same three lines as in scale.rs.
+  // Position of a value on a scale, computed as in scale.rs.
   const place = {
     linear: (v) => v,
     log: (v) => (v > 0 ? Math.log10(v) : NaN),
@@ -14,7 +14,7 @@
   const at = (axis, value) =>
     axis.start + ((place[axis.scale](value) - axis.from) / (axis.to - axis.from)) * (axis.end - axis.start);
 
-  // Digits of the CSV with their thousands apart; nothing is rounded here.
+  // Adds thousands separators to the digits from the CSV, without rounding.
   const grouped = (digits) => {
     const [whole, fraction] = digits.replace("-", "\u2212").split(".");
     return whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (fraction === undefined ? "" : "." + fraction);
@@ -36,7 +36,7 @@
     : pps >= 1e3 ? significant(pps / 1e3, 4) + SPACE + "kpps"
     : grouped(String(pps)) + SPACE + "pps";
 
-  // A value for people, and in full where that says more.
+  // A value for display, followed by the exact value if they differ.
   const shown = (unit, digits) => {
     const value = Number(digits);
     switch (unit) {
@@ -70,7 +70,7 @@
           const edge = Number.isNaN(left) ? axis.start : left;
           point.px = (edge + at(axis, Number(x) + series.width)) / 2;
         }
-        // No packets on a logarithmic axis: drawn on the axis itself.
+        // Zero packets on a logarithmic axis are drawn on the axis itself.
         point.py = Number(y) === 0 && data.y.unit === "packets" && data.y.scale === "log" ? data.y.start : at(data.y, Number(y));
         if (Number.isFinite(point.px) && Number.isFinite(point.py)) all.push(point);
       }
@@ -86,7 +86,7 @@
     return lines.join("\n") + "\n";
   };
 
-  // Lines, steps and bars are read along x; clouds of points by distance.
+  // Lines, steps and bars are searched along x, scatter plots by distance.
   const nearest = (data, all, x, y) => {
     let best = null;
     let least = Infinity;
@@ -166,7 +166,7 @@
       ring.setAttribute("cy", point.py);
       if (!pin.isConnected) svg.append(pin);
       tip.hidden = false;
-      // Beside the point, on the side that has room.
+      // Place the tooltip next to the point, on the side with enough room.
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
       const [x, y] = [point.px * scale, point.py * scale];
       const { offsetWidth: width, offsetHeight: height } = tip;
@@ -214,7 +214,7 @@
     });
   };
 
-  // Stacked bars and timelines: what the pointer is on, in words. For keys and readers the same stands in the text.
+  // Tooltips of stacked bars and timelines. The page text contains the same data for keyboards and screen readers.
   const plain = (drawing) => {
     const tip = document.createElement("div");
     tip.className = "tip plain";
@@ -235,10 +235,10 @@
     drawing.addEventListener("pointerleave", () => (tip.hidden = true));
   };
 
-  // Paper cannot be unfolded.
+  // Open all folded parts before printing.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => (d.open = true)));
 
-  // The document that the page was made of, as a file.
+  // Offers the document that the page was made from as a download.
   const whole = (link) => {
     const text = document.querySelector("script." + link.dataset.document).textContent;
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));

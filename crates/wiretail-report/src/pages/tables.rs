@@ -127,7 +127,11 @@ fn matching(m: &mut Markup, summary: &Summary) {
             "further copies of a packet that already arrived".to_owned(),
         ),
         ("reordered", summary.reordering.reordered, "arrived after a packet that was sent later".to_owned()),
-        ("reused keys", counts.reused, "a key was seen again while its packet was still in flight".to_owned()),
+        (
+            "reused keys",
+            counts.reused,
+            "a key was seen again while its packet was still in flight".to_owned(),
+        ),
         ("evicted", counts.evicted, "discarded because too many packets were in flight".to_owned()),
     ];
     let rows = rows.into_iter().map(|(name, n, meaning)| {

@@ -111,14 +111,7 @@ fn key_figures(m: &mut Markup, explanation: &TrialExplanation) {
         m.tag("dl").class("tiles").body(|m| {
             let ns = explanation.baseline_ns;
             let half = "half of the packets have less".to_owned();
-            tile(
-                m,
-                "median delay",
-                &format::duration(ns as f64),
-                &format::exact_ns(ns),
-                &[half],
-                None,
-            );
+            tile(m, "median delay", &format::duration(ns as f64), &format::exact_ns(ns), &[half], None);
             for wanted in KEY_PERCENTILES {
                 let found = explanation.percentiles.iter().find(|p| (p.percentile - wanted).abs() < 1e-9);
                 let Some(found) = found else { continue };
@@ -229,7 +222,12 @@ fn excess_delay(m: &mut Markup, explanation: &TrialExplanation) {
             "share of the worst",
             "time",
         ]);
-        table(m, &format!("The bars in numbers; \"the worst\" are the {} worst packets", worst.len()), &names, rows);
+        table(
+            m,
+            &format!("The bars in numbers; \"the worst\" are the {} worst packets", worst.len()),
+            &names,
+            rows,
+        );
     });
 }
 

@@ -107,7 +107,8 @@ fn in_device(m: &mut Markup, ruler: &Ruler, packet: &PacketExplanation) {
     let rect = m.tag("rect").class("within").attr("x", n(from)).attr("y", n(top));
     rect.attr("width", n((to - from).max(1.0))).attr("height", n(height)).close();
     let said = format!("in the device for {}", format::about(packet.delay_ns as f64));
-    let (width, ends) = (legend::text_width(&said), legend::text_width("arrived") + legend::text_width("left"));
+    let (width, ends) =
+        (legend::text_width(&said), legend::text_width("arrived") + legend::text_width("left"));
     if width + ends + 48.0 < to - from {
         text(m, "label strong", from + 6.0, top + 11.0, "start", "arrived");
         text(m, "label strong", (from + to) / 2.0, top + 11.0, "middle", &said);

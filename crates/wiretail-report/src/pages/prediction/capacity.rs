@@ -1,4 +1,4 @@
-//! The page of predicted capacities: where each lies against what was measured, and what it was computed from.
+//! The page of predicted capacities: predictions, measurements, and the inputs of the formula.
 
 use wiretail_schema::prediction::capacity::{
     CapacityModel, Deployment, Estimate, Judgement, MedianBasis, SearchValidation,
@@ -13,13 +13,13 @@ use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::page::{answer, section};
 use crate::pages::run::figures::axis;
 
-/// A page of deployments with their highest rates.
+/// Renders the page of deployments with their predicted maximum rates.
 pub fn capacity(model: &CapacityModel) -> String {
     let title = match model.deployments.as_slice() {
-        [one] => format!("{}: {} at most", one.inputs.name, format::rate(one.capacity.max_pps.value)),
-        all => format!("The highest rates of {} deployments", all.len()),
+        [one] => format!("{}: at most {}", one.inputs.name, format::rate(one.capacity.max_pps.value)),
+        all => format!("Maximum rates of {} deployments", all.len()),
     };
-    // Keys are texts and numbers finite, or null: it always has a value.
+    // Serialization cannot fail: all keys are strings, and numbers are finite or null.
     let document = serde_json::to_value(model).unwrap_or_default();
     let frame = Frame {
         what: "capacity",
@@ -28,9 +28,9 @@ pub fn capacity(model: &CapacityModel) -> String {
         schema: &model.schema,
         version: &model.wiretail_version,
         formula: Formula {
-            text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device less that of a forwarder without \
-                   work in its place; d, what interrupts take of each second, is the sum of rate times length. Intervals \
-                   have every input at the worst end of its 95 % confidence interval.",
+            text: "R_max = (1 s − d) / t_cpu. t_cpu is the median delay of the device minus that of a forwarder without \
+                   work in its place; d, the time that interrupts take per second, is the sum of rate times length. For the \
+                   interval, every input is at the worst end of its 95 % confidence interval.",
             page: "docs/kpi/capacity.md",
             source: (
                 "S. Gallenmüller, J. Naab, I. Adam, G. Carle, 5G QoS: Impact of Security Functions on Latency (NOMS 2020)",
@@ -40,7 +40,10 @@ pub fn capacity(model: &CapacityModel) -> String {
     };
     let drawing = intervals::Frame {
         axis: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
-        key: ["predicted, with its 95\u{a0}% interval", "measured: carried up to, overloaded from"],
+        key: [
+            "predicted, with its 95\u{a0}% interval",
+            "measured: highest rate carried, lowest rate overloaded",
+        ],
     };
     super::page(&frame, &document, |m| {
         verdicts(m, model);
@@ -48,7 +51,7 @@ pub fn capacity(model: &CapacityModel) -> String {
             m.tag("div").class("frame").body(|m| draw(m, &drawing, &lanes(model)));
             comparisons(m, model);
         });
-        section(m, "inputs", "What it was computed from", |m| {
+        section(m, "inputs", "Inputs", |m| {
             m.tag("div").class("broad").body(|m| inputs(m, model));
             interrupts(m, model);
             rests(m, model);
@@ -56,7 +59,7 @@ pub fn capacity(model: &CapacityModel) -> String {
     })
 }
 
-/// Every comparison: against an overload, and against what searches found.
+/// All comparisons: with an overload, and with the results of searches.
 fn judgements(model: &CapacityModel) -> Vec<Option<Judgement>> {
     let of = |found: &Deployment| {
         let against = found.against.iter().map(|validation| Some(validation.judgement));
@@ -68,7 +71,7 @@ fn judgements(model: &CapacityModel) -> Vec<Option<Judgement>> {
 fn lead(model: &CapacityModel) -> String {
     let all = judgements(model);
     if all.is_empty() {
-        return "Nothing was measured to hold the prediction against.".to_owned();
+        return "There is no measurement to compare the prediction with.".to_owned();
     }
     let number = |wanted| all.iter().filter(|found| **found == wanted).count();
     let mut words = vec![
@@ -79,7 +82,7 @@ fn lead(model: &CapacityModel) -> String {
     if number(None) > 0 {
         words.push(format!("{} open", number(None)));
     }
-    format!("Held against what was measured: {}.", words.join(", "))
+    format!("Compared with measurements: {}.", words.join(", "))
 }
 
 fn sign(judgement: Option<Judgement>) -> (&'static str, &'static str, &'static str) {
@@ -117,20 +120,21 @@ fn verdicts(m: &mut Markup, model: &CapacityModel) {
 
 fn reason(validation: &SearchValidation) -> String {
     let said = match validation.judgement {
-        Some(Judgement::Inside) => "lies between both bounds that the search found",
-        Some(Judgement::LowerBound) => "is a lower bound: the device takes more than predicted",
-        Some(Judgement::Off) => "is off: the device missed the goal at a rate below it",
-        None => "cannot be judged: the search found only one bound, on the other side of it, or none",
+        Some(Judgement::Inside) => "lies between the two bounds that the search found",
+        Some(Judgement::LowerBound) => "is a lower bound: the device carries more than predicted",
+        Some(Judgement::Off) => "is wrong: the device missed the goal at a lower rate",
+        None => {
+            "cannot be judged: the search found no bound, or only one that does not constrain the prediction"
+        }
     };
     format!("The prediction {said} (search {}).", validation.search)
 }
 
 fn card_basis(found: &Deployment, measured: [Option<u64>; 2], wrong: Option<f64>) -> String {
-    let wrong = wrong.map_or_else(|| "not known".to_owned(), error);
+    let wrong = wrong.map_or_else(|| "unknown".to_owned(), error);
     format!("Predicted: {}. Measured: {}. Error: {wrong}.", rate(found.capacity.max_pps), bracket(measured))
 }
 
-/// A rate with its interval.
 fn rate(found: Estimate) -> String {
     match interval(found) {
         Some(interval) => format!("{} ({interval})", format::rate(found.value)),
@@ -236,12 +240,7 @@ fn comparisons(m: &mut Markup, model: &CapacityModel) {
     let rows: Vec<Vec<Cell>> = model.deployments.iter().flat_map(of).collect();
     let names = head(["deployment", "against", "R_max", "95 % interval", "measured", "error", "verdict"]);
     m.tag("div").class("broad").body(|m| {
-        table(
-            m,
-            "Error: from R_max to the nearer end of what was measured; none between both ends",
-            &names,
-            rows,
-        );
+        table(m, "Error: from R_max to the nearer measured bound; zero between the bounds", &names, rows);
     });
 }
 
@@ -266,8 +265,8 @@ fn inputs(m: &mut Markup, model: &CapacityModel) {
         ]
     });
     let names =
-        head(["deployment", "median, device", "median, forwarder", "t_cpu", "interrupts, of each second"]);
-    table(m, "Times; below each its 95 % interval, where it is not taken as exact", &names, rows);
+        head(["deployment", "median, device", "median, forwarder", "t_cpu", "interrupts, per second"]);
+    table(m, "Times, with the 95 % interval below each one that is not exact", &names, rows);
 }
 
 fn interrupts(m: &mut Markup, model: &CapacityModel) {
@@ -293,8 +292,8 @@ fn interrupts(m: &mut Markup, model: &CapacityModel) {
         m.tag("p").class("rests").text("No interrupts were given.");
         return;
     }
-    let names = head(["deployment", "interrupts", "a second", "length", "time of each second"]);
-    table(m, "What takes the device's core away", &names, rows);
+    let names = head(["deployment", "interrupts", "a second", "length", "time per second"]);
+    table(m, "Interrupts of the device's core", &names, rows);
 }
 
 fn rests(m: &mut Markup, model: &CapacityModel) {
@@ -315,8 +314,8 @@ fn rests(m: &mut Markup, model: &CapacityModel) {
         basis(m, rows);
     }
     if given > 0 {
-        m.tag("p").class("rests").text(
-            "Medians that were given as numbers: how many packets and which clock they rest on is known where they are from.",
-        );
+        m.tag("p")
+            .class("rests")
+            .text("Medians given as numbers: their packets and clocks are documented at their source.");
     }
 }

@@ -1,4 +1,4 @@
-//! How well a distribution fits the tail: its numbers, and the figures that an eye can judge it by.
+//! How well a distribution fits the tail: parameters and diagnostic figures.
 
 use wiretail_schema::prediction::tail::{Candidate, Fit, FittedQuantile, Tail};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Unit};
@@ -11,7 +11,7 @@ use crate::pages::page::{figure, tile};
 use crate::pages::run::figures::{axis, plain};
 use crate::plot::Size;
 
-/// The fit in numbers.
+/// The parameters of the fit.
 pub fn tiles(m: &mut Markup, fit: &Fit) {
     m.tag("dl").class("tiles").body(|m| {
         let lines = [format!("{} above", counted(fit.exceedances, "packet")), counted(fit.events, "event")];
@@ -24,7 +24,7 @@ pub fn tiles(m: &mut Markup, fit: &Fit) {
             let shape = format!("shape {}", format::fixed(below.shape, 3));
             let scale = format!("scale {}", format::duration(below.scale_ns.round()));
             let lines = [counted(below.events, "event"), share, shape, scale];
-            tile(m, "lower heap from", &shown, &format!("{} ns", below.threshold_ns), &lines, None);
+            tile(m, "lower component from", &shown, &format!("{} ns", below.threshold_ns), &lines, None);
         }
         let mut lines =
             vec![format!("{} to {}", format::fixed(fit.shape_low, 3), format::fixed(fit.shape_high, 3))];
@@ -35,14 +35,14 @@ pub fn tiles(m: &mut Markup, fit: &Fit) {
         let end = fit.end_ns.map_or_else(|| "none".to_owned(), |end| format::duration(end.round()));
         tile(m, "upper end", &end, "", &["of the fitted distribution".to_owned()], None);
         let chance = format::ratio(fit.maximum_chance);
-        tile(m, "as high a maximum", &chance, "", &["by chance".to_owned()], None);
+        tile(m, "maximum at least this high", &chance, "", &["by chance".to_owned()], None);
         let dispersion = format::digits(fit.dispersion, 2);
-        let lines = ["of the counts' variance".to_owned(), "in a Poisson process".to_owned()];
+        let lines = ["the variance of the counts".to_owned(), "relative to a Poisson process".to_owned()];
         tile(m, "unevenness", &format!("{dispersion} times"), "", &lines, None);
     });
 }
 
-/// The diagnostics of all thresholds, numbered on from the figures that were drawn before.
+/// The diagnostics of all thresholds. Their figures are numbered after those already drawn.
 pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
     let mut figures: Vec<Figure> =
         tail.fit.iter().filter(|fit| !fit.quantiles.is_empty()).map(quantiles).collect();
@@ -57,7 +57,7 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
                 "mean_excess_ns",
                 Unit::Nanoseconds,
             ),
-            "A straight line where the distribution fits.",
+            "A straight line if the distribution fits.",
             (chosen, |candidate| candidate.mean_excess_ns),
         ),
         shapes(tail, chosen),
@@ -70,13 +70,13 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
                 "modified_scale_ns",
                 Unit::Nanoseconds,
             ),
-            "Level where the distribution fits.",
+            "Constant if the distribution fits.",
             (chosen, |candidate| candidate.modified_scale_ns),
         ),
     ]);
     m.tag("div").class("figures").body(|m| {
         for (place, one) in figures.iter().enumerate() {
-            // In pairs; one that is left over gets the page's width.
+            // Figures are placed in pairs; one without a partner gets the full width.
             let alone = place + 1 == figures.len() && place % 2 == 0;
             figure(m, one, if alone { Size::Wide } else { Size::Half }, drawn + place);
         }
@@ -103,9 +103,14 @@ pub fn diagnostics(m: &mut Markup, tail: &Tail, drawn: usize) {
     });
     m.tag("details").class("more").body(|m| {
         m.tag("summary")
-            .text(format_args!("All {} that were tried", counted(tail.candidates.len() as u64, "threshold")));
+            .text(format_args!("All {} tried", counted(tail.candidates.len() as u64, "threshold")));
         let names = head(["threshold", "events", "shape ξ", "Anderson-Darling", "fit", "counts", "sizes"]);
-        table(m, "By chance: as bad a fit, as uneven counts, as uneven sizes over time", &names, rows);
+        table(
+            m,
+            "Probabilities by chance: a fit as bad, counts as uneven, sizes as uneven over time",
+            &names,
+            rows,
+        );
     });
 }
 
@@ -116,7 +121,7 @@ fn quantiles(fit: &Fit) -> Figure {
         id: "tail-quantiles".to_owned(),
         title: "Events against the fitted distribution".to_owned(),
         caption: format!(
-            "Each of {} beside the delay that the distribution has in its place: on the line where it fits. The band holds \
+            "Each of {} against the delay that the distribution has at its rank: on the line if it fits. The band contains \
              95 % of samples drawn from the distribution.",
             counted(fit.events, "event")
         ),
@@ -155,7 +160,7 @@ fn over_thresholds(
 
 fn shapes(tail: &Tail, chosen: Option<f64>) -> Figure {
     let named = ("tail-shape", "Shape ξ", "shape", "shape", Unit::Number);
-    let caption = "Level where the distribution fits, as far as the intervals tell.";
+    let caption = "Constant within the intervals if the distribution fits.";
     let mut figure = over_thresholds(tail, named, caption, (chosen, |candidate| candidate.shape));
     if let Some(series) = figure.series.first_mut() {
         series.low = tail.candidates.iter().map(|candidate| candidate.shape_low).collect();

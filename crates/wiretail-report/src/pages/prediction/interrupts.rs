@@ -1,4 +1,5 @@
-//! The page of packets that wait for interrupts: their pattern, as simulated and as measured, and how it hangs on the rate.
+//! The page of packets that wait for interrupts: their pattern, simulated and measured, and its dependence on
+//! the rate.
 
 use wiretail_schema::prediction::sampling::{
     Beat, InterruptSampling, LatePacket, SampledInterrupt, SamplingOutcome, SamplingValidation,
@@ -13,29 +14,29 @@ use crate::pages::page::{answer, figure, section, tile};
 use crate::pages::run::figures::{axis, draw, plain};
 use crate::plot::Size;
 
-/// A page of packets that wait for interrupts.
+/// Renders the page of packets that wait for interrupts.
 pub fn interrupts(sampling: &InterruptSampling) -> String {
     let outcome = &sampling.outcome;
-    // Keys are texts and numbers finite, or null: it always has a value.
+    // Serialization cannot fail: all keys are strings, and numbers are finite or null.
     let document = serde_json::to_value(sampling).unwrap_or_default();
     let frame = Frame {
         what: "interrupts",
         title: &format!(
-            "{} of all packets wait for interrupts at {}, {} at most",
+            "{} of all packets wait for interrupts at {}, for at most {}",
             format::ratio(outcome.late_ratio),
             exactly(outcome.rate_pps),
             format::duration(outcome.max_wait_ns)
         ),
         lead: &sampling.measured.as_ref().map_or_else(
-            || "Nothing was measured to hold the simulation against.".to_owned(),
-            |measured| format!("Held against {} → {}", measured.pre, measured.post),
+            || "There is no measurement to compare the simulation with.".to_owned(),
+            |measured| format!("Compared with {} → {}", measured.pre, measured.post),
         ),
         schema: &sampling.schema,
         version: &sampling.wiretail_version,
         formula: Formula {
-            text: "Packet n comes at n / r and needs the core for S; an interrupt of rate f and length L takes the core at \
-                   once. With almost no common measure of f and r, a share f (L + S) of all packets waits, L at most, and \
-                   the pattern repeats |a − b · round(a / b)| times a second, a the larger and b the smaller of r and f.",
+            text: "Packet n arrives at n / r and needs the core for S; an interrupt of rate f and length L takes the core \
+                   immediately. If f and r are nearly incommensurable, a share f (L + S) of all packets waits, at most L, and \
+                   the pattern repeats |a − b · round(a / b)| times a second, where a is the larger and b the smaller of r and f.",
             page: "docs/kpi/capacity.md",
             source: (
                 "S. Gallenmüller, J. Naab, I. Adam, G. Carle, 5G QoS: Impact of Security Functions on Latency (NOMS 2020)",
@@ -48,10 +49,10 @@ pub fn interrupts(sampling: &InterruptSampling) -> String {
             section(m, "verdicts", "Verdict", |m| overloaded(m, sampling));
         }
         if let Some(measured) = &sampling.measured {
-            section(m, "errors", "Predicted against measured", |m| match &measured.against {
+            section(m, "errors", "Predicted and measured", |m| match &measured.against {
                 Some(validation) => errors(m, sampling, validation),
                 None => {
-                    m.tag("p").text("Nothing waited in the simulation, or in the measurement: there is nothing to compare.");
+                    m.tag("p").text("No packet waited in the simulation or in the measurement: there is nothing to compare.");
                 }
             });
         }
@@ -59,12 +60,12 @@ pub fn interrupts(sampling: &InterruptSampling) -> String {
             m.tag("div").class("figures").body(|m| figure(m, &waits(sampling), Size::Wide, 0));
             kinds(m, sampling);
         });
-        section(m, "sensitivity", "How it hangs on the rate", |m| sensitivity(m, sampling));
-        section(m, "rests", "What it rests on", |m| rests(m, sampling));
+        section(m, "sensitivity", "Dependence on the rate", |m| sensitivity(m, sampling));
+        section(m, "rests", "Basis", |m| rests(m, sampling));
     })
 }
 
-/// The worst packets over time, as simulated and as measured.
+/// The packets with the longest waits over time, simulated and measured.
 pub fn waits(sampling: &InterruptSampling) -> Figure {
     let series = |name: &str, packets: &[LatePacket]| {
         let x = packets.iter().map(|packet| packet.at_ns * 1e-9).collect();
@@ -75,7 +76,7 @@ pub fn waits(sampling: &InterruptSampling) -> Figure {
     Figure {
         id: "interrupt-sampling".to_owned(),
         title: format!("Packets that wait for interrupts, at {}", format::rate(sampling.outcome.rate_pps)),
-        caption: "The packets that wait the longest. A measured wait is the delay less the median."
+        caption: "The packets with the longest waits. A measured wait is the delay minus the median."
             .to_owned(),
         x: axis("time", "at_s", Unit::Seconds, Scale::Linear),
         y: axis("wait", "wait_ns", Unit::Nanoseconds, Scale::Linear),
@@ -85,7 +86,7 @@ pub fn waits(sampling: &InterruptSampling) -> Figure {
     }
 }
 
-/// A rate with all its digits: the pattern hangs on the last one.
+/// Formats a rate with all digits: the pattern depends on the last one.
 fn exactly(pps: f64) -> String {
     format!("{}{}pps", format::short(pps), format::SPACE)
 }
@@ -94,7 +95,7 @@ fn overloaded(m: &mut Markup, sampling: &InterruptSampling) {
     let max = sampling
         .max_pps
         .map_or_else(String::new, |max| format!("The core serves {} at most.", format::rate(max)));
-    let said = "Packets come faster than the core serves them: the queue grows as long as packets come, and waits say how \
+    let said = "Packets arrive faster than the core serves them: the queue grows while packets arrive, and waits only show how \
                 long that was.";
     m.tag("div").class("cards").body(|m| {
         answer(m, ("fail", "✕", "OVERLOADED"), &exactly(sampling.outcome.rate_pps), said, &max);
@@ -128,8 +129,8 @@ fn errors(m: &mut Markup, sampling: &InterruptSampling, validation: &SamplingVal
         tile(m, &name, &shown, &exact, &lines, validation.long_or_more.then_some("not all are listed"));
     });
     m.tag("p").class("rests").text(
-        "Error: simulated over measured, less 1. A measured wait is the delay less the median; packets are counted from half \
-         of the simulation's longest wait on.",
+        "Error: simulated over measured, minus 1. A measured wait is the delay minus the median. Counted are packets that wait at \
+         least half of the simulation's longest wait.",
     );
 }
 
@@ -153,7 +154,9 @@ fn kinds(m: &mut Markup, sampling: &InterruptSampling) {
 fn pattern(kind: &SampledInterrupt, beat: &Beat) -> String {
     match (kind.rate_hz, beat.beat_hz) {
         (rate, _) if rate <= 0.0 => "never".to_owned(),
-        (_, 0.0) => "keeps step with the packets: by its phase, always the same wait or none".to_owned(),
+        (_, 0.0) => {
+            "in step with the packets: always the same wait or none, depending on the phase".to_owned()
+        }
         (_, beat) => format!("repeats every {}", format::duration(1e9 / beat)),
     }
 }
@@ -191,7 +194,7 @@ fn sensitivity(m: &mut Markup, sampling: &InterruptSampling) {
     m.tag("div").class("broad").body(|m| {
         table(
             m,
-            "The same interrupts at rates beside it; no closed form where interrupts and packets keep step",
+            "The same interrupts at nearby rates; there is no closed form if interrupts and packets are in step",
             &names,
             rows,
         );
@@ -199,7 +202,7 @@ fn sensitivity(m: &mut Markup, sampling: &InterruptSampling) {
 }
 
 fn asked(sampling: &InterruptSampling) -> Vec<ReferenceLine> {
-    vec![ReferenceLine { on: AxisName::X, value: sampling.outcome.rate_pps, label: "asked for".to_owned() }]
+    vec![ReferenceLine { on: AxisName::X, value: sampling.outcome.rate_pps, label: "requested".to_owned() }]
 }
 
 fn late(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
@@ -217,7 +220,7 @@ fn late(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
         id: "interrupt-late".to_owned(),
         title: "Packets that wait, over the rate".to_owned(),
         caption:
-            "Where the simulation leaves the closed form, interrupts and packets keep step, or nearly so."
+            "Where the simulation differs from the closed form, interrupts and packets are in step, or nearly so."
                 .to_owned(),
         x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
         y: axis("of all packets", "late_ratio", Unit::Ratio, Scale::Linear),
@@ -233,7 +236,9 @@ fn longest(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
     Figure {
         id: "interrupt-longest".to_owned(),
         title: "The longest wait, over the rate".to_owned(),
-        caption: "A rate that keeps step with an interrupt may never meet all of it.".to_owned(),
+        caption:
+            "If packets and an interrupt are in step, the longest wait can be shorter than the interrupt."
+                .to_owned(),
         x: axis("rate", "rate_pps", Unit::PacketsPerSecond, Scale::Linear),
         y: axis("longest wait", "max_wait_ns", Unit::Nanoseconds, Scale::Linear),
         mark: Mark::Point,
@@ -244,7 +249,7 @@ fn longest(sampling: &InterruptSampling, all: &[&SamplingOutcome]) -> Figure {
 
 fn rests(m: &mut Markup, sampling: &InterruptSampling) {
     if let Some(measured) = &sampling.measured {
-        let clock = if measured.clock.is_empty() { "not known".to_owned() } else { measured.clock.clone() };
+        let clock = if measured.clock.is_empty() { "unknown".to_owned() } else { measured.clock.clone() };
         let what = format!(
             "{}, median {}",
             format::rate(measured.rate_pps),
@@ -261,8 +266,8 @@ fn rests(m: &mut Markup, sampling: &InterruptSampling) {
         );
     }
     m.tag("p").class("rests").text(format_args!(
-        "Simulated: {} packets, {} of the core each; interrupts take {} of each second. Phases that were not given are drawn by \
-         seed {}. Interrupts keep to a clock exactly here; real ones vary in length.",
+        "Simulated: {} packets, {} of the core each; interrupts take {} of each second. Phases that were not given are random, with \
+         seed {}. Simulated interrupts are exactly periodic and of constant length; real ones vary in length.",
         format::count(sampling.packets),
         format::duration(sampling.service_ns as f64),
         format::duration(sampling.interrupts_ns),

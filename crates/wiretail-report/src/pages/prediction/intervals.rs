@@ -1,4 +1,5 @@
-//! Values in rows: the predicted one with its interval, over the stretch in which the measured one lies.
+//! A chart with one row per value: the predicted value with its interval, drawn over the range of the
+//! measured value.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::summary::figure::{Axis, Scale};
@@ -9,38 +10,35 @@ use crate::plot::marks::{n, shape};
 use crate::plot::scale::{self, Extent, Ruler};
 use crate::plot::{path, text};
 
-/// Width of the drawing.
 const WIDTH: f64 = 960.0;
-/// Height of the key, of a row, and of the axis below.
+/// Height of the key, of a row, and of the axis at the bottom.
 const KEY: f64 = 30.0;
 const ROW: f64 = 34.0;
 const FOOT: f64 = 42.0;
-/// Half the height of the measured stretch.
+/// Half the height of the bar that shows the measured range.
 const HALF: f64 = 11.0;
 
-/// What the rows are drawn on and called.
+/// Axis and key of a chart.
 pub struct Frame<'a> {
-    /// What is predicted, and its unit and scale.
+    /// The predicted quantity, its unit and scale.
     pub axis: Axis,
-    /// What the predicted mark is, what the measured stretch.
+    /// Key texts: of the predicted mark and of the measured range.
     pub key: [&'a str; 2],
 }
 
-/// A row.
 pub struct Lane {
-    /// What it is about.
     pub name: String,
-    /// All of it in words, a line each.
+    /// Tooltip with the values of the row, one per line.
     pub tip: String,
-    /// The predicted value and its bounds, in the axis' unit.
+    /// Predicted value and its bounds, in the axis' unit.
     pub predicted: Estimate,
-    /// Between what the measured one lies, as far as that is known.
+    /// Known bounds of the measured value.
     pub measured: [Option<f64>; 2],
-    /// The measured one, where it is one value.
+    /// The measured value, if it is a single value.
     pub middle: Option<f64>,
 }
 
-/// The rows; nothing without any.
+/// Draws the rows, if there are any.
 pub fn draw(m: &mut Markup, frame: &Frame<'_>, lanes: &[Lane]) {
     let axis = &frame.axis;
     let values = lanes.iter().flat_map(|lane| {
@@ -70,7 +68,7 @@ pub fn draw(m: &mut Markup, frame: &Frame<'_>, lanes: &[Lane]) {
     m.line();
 }
 
-/// The drawing in words.
+/// The chart as text, for screen readers.
 fn said(lanes: &[Lane]) -> String {
     lanes
         .iter()
@@ -104,7 +102,7 @@ fn granularity(m: &mut Markup, axis: &Axis, ruler: &Ruler, domain: Extent, botto
         text(m, "label", at, bottom + 17.0, "middle", &tick.label);
     }
     path(m, "axis", format!("M{} {}H{}", n(ruler.start), n(bottom), n(ruler.end)));
-    // Where the labels have units of their own, there is none for all.
+    // If the labels contain their units, the axis' name has none.
     let name = match ticks.unit {
         "" => axis.label.clone(),
         unit => format!("{} [{unit}]", axis.label),
@@ -114,7 +112,7 @@ fn granularity(m: &mut Markup, axis: &Axis, ruler: &Ruler, domain: Extent, botto
 
 fn lane(m: &mut Markup, ruler: &Ruler, lane: &Lane, y: f64) {
     m.tag("g").attr("data-tip", format!("{}\n{}", lane.name, lane.tip)).body(|m| {
-        // The whole row answers to the pointer.
+        // Makes the whole row react to the pointer.
         let catch = m.tag("rect").class("catch").attr("x", 0).attr("y", n(y - ROW / 2.0));
         catch.attr("width", n(WIDTH)).attr("height", n(ROW)).close();
         text(m, "name", 0.0, y + 4.0, "start", &shortened(&lane.name));
@@ -135,7 +133,7 @@ fn lane(m: &mut Markup, ruler: &Ruler, lane: &Lane, y: f64) {
             if !lane.predicted.is_exact() {
                 path(m, "line", format!("M{} {}H{}", n(from), n(y), n(to)));
                 path(m, "line", format!("M{} {}v8", n(from), n(y - 4.0)));
-                // Without an upper bound the line leaves the drawing.
+                // Without an upper bound, the line extends to the edge of the drawing.
                 if high.is_some() {
                     path(m, "line", format!("M{} {}v8", n(to), n(y - 4.0)));
                 }

@@ -1,7 +1,8 @@
-//! The pages of predictions, each held against a measurement where there is one: [`capacity`], [`tail`], [`interrupts`], [`queueing`].
+//! The pages of predictions: [`capacity`], [`tail`], [`interrupts`], [`queueing`]. Each compares its
+//! predictions with a measurement if there is one.
 //!
-//! Here is what they share: who made the page, what the prediction rests on, where its formula is from, and the document
-//! itself, which each page holds as JSON.
+//! This module contains the shared parts: the page's frame, the data that a prediction is based on, the
+//! source of its formula, and the document itself, which each page contains as JSON.
 
 use serde_json::Value;
 use wiretail_schema::summary::figure::Series;
@@ -19,33 +20,31 @@ mod intervals;
 pub mod queueing;
 pub mod tail;
 
-/// A page of a prediction, without what is predicted.
+/// The frame of a page, without the prediction itself.
 struct Frame<'a> {
-    /// What is predicted: "capacity".
+    /// Predicted quantity: "capacity".
     what: &'static str,
-    /// The answer in a line.
+    /// The result in one line.
     title: &'a str,
-    /// What was asked.
+    /// The question in one line.
     lead: &'a str,
-    /// Name and version of the document.
+    /// Name and version of the document's schema.
     schema: &'a str,
-    /// Version of the program.
     version: &'a str,
-    /// The formula in words and where it is from.
+    /// The formula and its source.
     formula: Formula,
 }
 
-/// Where a formula is from.
 struct Formula {
-    /// The formula.
+    /// Text of the formula.
     text: &'static str,
-    /// The page that has it with its limits.
+    /// Documentation page with the formula and its limits.
     page: &'static str,
-    /// Its source, and the address of that where there is one.
+    /// Source of the formula, and the address of the source if there is one.
     source: (&'static str, Option<&'static str>),
 }
 
-/// The page; `content` writes its sections.
+/// Renders the page; `content` writes its sections.
 fn page(frame: &Frame<'_>, document: &Value, content: impl FnOnce(&mut Markup)) -> String {
     page::document(&format!("{} · Wiretail", frame.title), |m| {
         m.tag("header").body(|m| {
@@ -56,7 +55,7 @@ fn page(frame: &Frame<'_>, document: &Value, content: impl FnOnce(&mut Markup)) 
         m.line();
         m.tag("main").body(|m| {
             content(m);
-            section(m, "formula", "Where it is from", |m| source(m, frame));
+            section(m, "formula", "Source", |m| source(m, frame));
         });
         page::footer(m, frame.version);
         m.json("document", document);
@@ -74,23 +73,24 @@ fn source(m: &mut Markup, frame: &Frame<'_>) {
             None => m.text(source),
         };
         m.text(". Meaning and limits: ").tag("code").text(formula.page);
-        m.text(". All numbers of this page, and more: ").tag("code").text(frame.schema);
-        m.text(", in the file itself ");
-        // The script gives it an address; without scripts it has none and is not shown.
+        m.text(". The complete document: ").tag("code").text(frame.schema);
+        m.text(", embedded in this file ");
+        // The script sets the link's address. Without scripts the link has no address and is hidden.
         let link = m.tag("a").class("csv").attr("data-document", "document");
         link.attr("download", format_args!("{}.json", frame.what)).text("JSON");
     });
 }
 
-/// What delays rest on, a row each: what, how many packets, whose stamps, on which grid.
+/// The measurements behind delays, a row each: name, number of packets, source of the timestamps,
+/// granularity.
 fn basis(m: &mut Markup, rows: Vec<[String; 4]>) {
     let rows = rows.into_iter().map(|[what, packets, clock, granularity]| {
         vec![Cell::text(what), Cell::number(packets), Cell::text(clock), Cell::number(granularity)]
     });
-    table(m, "Packets and clocks", &head(["measured", "packets", "stamps", "grid"]), rows);
+    table(m, "Packets and clocks", &head(["measured", "packets", "timestamps", "granularity"]), rows);
 }
 
-/// By how much a prediction is off: "+2.1 %"; "0 %" for none.
+/// Formats the relative error of a prediction: "+2.1 %", or "0 %" for none.
 fn error(error: f64) -> String {
     match (error * 1000.0).round() / 10.0 {
         0.0 => format!("0{}%", format::SPACE),
@@ -105,24 +105,24 @@ fn error_cell(found: Option<f64>) -> Cell {
     found.map_or_else(none, |found| Cell::number(error(found)).exact(found))
 }
 
-/// Nothing to show.
+/// A cell without a value.
 fn none() -> Cell {
     Cell::number("–").class("number zero")
 }
 
-/// A reason as a sentence.
+/// Turns a reason into a sentence.
 fn sentence(reason: &str) -> String {
     let mut letters = reason.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
-/// A number of things: "1 event", "3 events".
+/// Formats a number of things: "1 event", "3 events".
 fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
 }
 
-/// A series with an interval.
+/// A series with a confidence interval.
 fn banded(name: &str, x: Vec<f64>, y: Vec<f64>, low: Vec<f64>, high: Vec<f64>) -> Series {
     Series { low, high, ..plain(name.to_owned(), x, y) }
 }

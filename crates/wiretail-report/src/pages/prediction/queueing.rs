@@ -1,4 +1,5 @@
-//! The page of a twin that was held against measured trials: both distributions of each, and the errors.
+//! The page of a queueing simulation that was compared with measured trials: both distributions of each
+//! trial, and the errors.
 
 use std::borrow::Cow;
 
@@ -17,14 +18,14 @@ use crate::pages::page::{self, section};
 use crate::pages::run::figures::axis;
 use crate::plot::Size;
 
-/// A page of the trials that a model was held against.
+/// Renders the page of the trials that a model was compared with.
 pub fn queueing(prediction: &QueueingPrediction) -> String {
     let validations = &prediction.validations;
     let within = validations.iter().filter(|validation| validation.within).count();
     page::document("Digital twin · Wiretail", |m| {
         m.tag("header").body(|m| {
             m.tag("p").class("kicker").text("Wiretail · digital twin");
-            m.tag("h1").text("Predicted against measured");
+            m.tag("h1").text("Predicted and measured");
             m.tag("p").class("lead").text(format_args!(
                 "{within} of {} loads are within 10 % at the median and 20 % at the 99th percentile",
                 validations.len()
@@ -50,7 +51,7 @@ pub fn queueing(prediction: &QueueingPrediction) -> String {
                 });
             });
             if let Some(calibration) = &prediction.calibration {
-                section(m, "calibration", "What the model rests on", |m| {
+                section(m, "calibration", "Calibration of the model", |m| {
                     evidence(m, prediction, calibration)
                 });
             }
@@ -59,7 +60,7 @@ pub fn queueing(prediction: &QueueingPrediction) -> String {
     })
 }
 
-/// A percentile of all loads.
+/// Shows one percentile of all loads.
 fn overview(m: &mut Markup, validations: &[QueueingValidation], percentile: f64) {
     let lane = |validation: &QueueingValidation| {
         let one = validation.percentiles.iter().find(|one| one.percentile == percentile)?;
@@ -118,8 +119,8 @@ fn errors(m: &mut Markup, validations: &[QueueingValidation]) {
         });
         cells
     });
-    let title = "Predicted / measured, of repeats the median; below: between what nine of ten predicted repeats lie / the smallest and \
-                 the largest measured; in italics: fewer than ten measured packets, not judged";
+    let title = "Predicted / measured, each the median of its repeats; below: the range of nine of ten predicted repeats / the smallest and \
+                 the largest measured value; in italics: fewer than ten measured packets, not judged";
     m.tag("div").class("broad").body(|m| table(m, title, &names, rows));
     replays(m, validations);
     for validation in validations.iter().filter(|validation| !validation.within) {
@@ -148,8 +149,8 @@ fn replays(m: &mut Markup, validations: &[QueueingValidation]) {
         ""
     };
     let title = format!(
-        "Replayed with the arrivals{stalls} that each trial recorded: what is off here is the device's, what is off above alone is the \
-         load generator's and the machine's"
+        "Replayed with the arrivals{stalls} that each trial recorded: errors here are due to the device, errors only in the table above are due to the \
+         load generator and the machine"
     );
     m.tag("div").class("broad").body(|m| table(m, &title, &names, rows));
 }
@@ -170,7 +171,7 @@ fn searches(m: &mut Markup, validations: &[QueueingSearchValidation]) {
             },
         ]
     });
-    table(m, "The capacity, against the rate that a search found", &names, rows);
+    table(m, "Predicted capacity and the rate that a search found", &names, rows);
 }
 
 fn compared(one: &ComparedPercentile) -> [Cell; 2] {
@@ -215,7 +216,7 @@ fn figure(place: usize, validation: &QueueingValidation) -> Figure {
         id: format!("twin-{place}"),
         title: validation.name.clone(),
         caption: format!(
-            "{}: {} measured packets, {} simulated; of repeats the one with the median p99 is drawn; dashed parts rest on fewer than \
+            "{}: {} measured packets, {} simulated; the repeat with the median p99 is drawn; dashed parts are based on fewer than \
              ten measured packets.",
             format::first_of(&validation.trials),
             format::count(validation.measured_packets),
@@ -238,7 +239,7 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
             "service, median",
             format::duration(found.service_ns.value),
             format!(
-                "{} gaps, {} of a busy device",
+                "{} gaps, {} with the device busy",
                 format::count(found.gaps),
                 format::duration(found.busy_ns)
             ),
@@ -247,7 +248,7 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
             "interrupts a second",
             format::digits(found.interrupts.per_second.value, 3),
             format!(
-                "{} were seen; they take {} of the time",
+                "{} were observed; they take {} of the time",
                 format::count(found.interrupts.count),
                 format::ratio(found.interrupts.share)
             ),
@@ -264,8 +265,8 @@ fn evidence(m: &mut Markup, prediction: &QueueingPrediction, found: &QueueingCal
     }));
     table(
         m,
-        &format!("Calibrated by {}", format::first_of(&found.trials)),
-        &head(["what", "value", "rests on"]),
+        &format!("Calibrated with {}", format::first_of(&found.trials)),
+        &head(["what", "value", "based on"]),
         rows,
     );
     for remark in &found.remarks {

@@ -1,4 +1,4 @@
-//! The page of a tail: what comes, how it was found, and what came.
+//! The page of a predicted tail: the prediction, the fit, and the observed events.
 
 use wiretail_schema::prediction::tail::{
     Basis, Fit, Forecast, LevelForecast, Refusal, RefusalKind, Tail, TailPrediction,
@@ -13,10 +13,10 @@ use crate::pages::page::{answer, section};
 use crate::pages::run::figures::{axis, draw, plain};
 use crate::plot::Size;
 
-/// A page of the delays that are to come.
+/// Renders the page of predicted delays.
 pub fn tail(prediction: &TailPrediction) -> String {
     let tail = &prediction.tail;
-    // Keys are texts and numbers finite, or null: it always has a value.
+    // Serialization cannot fail: all keys are strings, and numbers are finite or null.
     let document = serde_json::to_value(prediction).unwrap_or_default();
     let frame = Frame {
         what: "tail",
@@ -41,22 +41,22 @@ pub fn tail(prediction: &TailPrediction) -> String {
         }
         let mut count = 0;
         if !tail.return_levels.is_empty() || tail.forecast.is_some() {
-            section(m, "comes", "What comes", |m| comes(m, tail, &mut count));
+            section(m, "comes", "Prediction", |m| comes(m, tail, &mut count));
         }
         if !tail.candidates.is_empty() {
-            section(m, "diagnostics", "How well it fits", |m| fit::diagnostics(m, tail, count));
+            section(m, "diagnostics", "Goodness of fit", |m| fit::diagnostics(m, tail, count));
         }
-        section(m, "rests", "What it rests on", |m| rests(m, prediction));
+        section(m, "rests", "Basis", |m| rests(m, prediction));
     })
 }
 
 fn title(tail: &Tail) -> String {
     if tail.refused.is_some() {
-        return "Nothing is predicted of these delays".to_owned();
+        return "No prediction is possible for these delays".to_owned();
     }
     let furthest = tail.return_levels.iter().max_by_key(|level| level.once_in_ns);
     furthest.map_or_else(
-        || "The delays to come".to_owned(),
+        || "Predicted delays".to_owned(),
         |level| {
             format!(
                 "{} once in {}",
@@ -67,7 +67,7 @@ fn title(tail: &Tail) -> String {
     )
 }
 
-/// A time that may be days, in s.
+/// Formats a duration in s that may be as long as days.
 pub fn span(seconds: f64) -> String {
     match seconds {
         s if s >= 172_800.0 => format!("{} d", format::short((s / 8640.0).round() / 10.0)),
@@ -89,7 +89,7 @@ fn verdicts(m: &mut Markup, tail: &Tail) {
             let basis = fit.map_or_else(String::new, |fit| {
                 format!("{} above {}.", counted(fit.events, "event"), format::duration(fit.threshold_ns))
             });
-            let said = "Nothing was kept to hold it against (--calibrate fits a part and compares the rest).";
+            let said = "No data was left for validation (--calibrate fits a part of the data and compares the prediction with the rest).";
             answer(m, ("undecided", "?", "NOT VALIDATED"), "prediction", said, &basis);
         }
         if let Some(fit) = tail.fit.as_ref().filter(|fit| fit.thin) {
@@ -98,22 +98,22 @@ fn verdicts(m: &mut Markup, tail: &Tail) {
     });
 }
 
-/// Few events, or few in the upper one of two heaps.
+/// Warns of few events, or of few in the upper component of a two-component mixture.
 fn thin(m: &mut Markup, fit: &Fit) {
     let Some(below) = &fit.below else {
-        let said = "No threshold with 100 events and more has a distribution that fits: this rests on few.";
+        let said = "No distribution fits above any threshold with 100 or more events: the prediction is based on few events.";
         return answer(m, ("undecided", "!", "THIN"), "fit", said, "");
     };
     let said = format!(
-        "Delays are of two heaps, as if a rarer cause had a length of its own: {} above {}, and {} of these above {}, which tell \
-         what is highest.",
+        "The delays are a mixture of two components, as if a rarer cause had a length of its own: {} above {}, and {} of these above {}, which \
+         determine the maxima.",
         counted(below.events, "event"),
         format::duration(below.threshold_ns),
         format::count(fit.events),
         format::duration(fit.threshold_ns)
     );
-    let basis = "One distribution for each heap fits; one for both does not.";
-    answer(m, ("undecided", "!", "TWO HEAPS"), "fit", &said, basis);
+    let basis = "One distribution per component fits; a single one for both does not.";
+    answer(m, ("undecided", "!", "TWO COMPONENTS"), "fit", &said, basis);
 }
 
 fn refusal(m: &mut Markup, refused: &Refusal, tail: &Tail) {
@@ -132,7 +132,7 @@ fn refusal(m: &mut Markup, refused: &Refusal, tail: &Tail) {
     answer(m, ("fail", "✕", "REFUSED"), kind, &reason, &basis);
 }
 
-/// Whether what came lies in what was predicted.
+/// Shows whether the observed events lie within the predicted bands.
 fn stalled(m: &mut Markup, forecast: &Forecast) {
     let judged = || forecast.levels.iter().filter(|level| level.observed.is_some());
     let outside: Vec<String> = judged()
@@ -141,7 +141,7 @@ fn stalled(m: &mut Markup, forecast: &Forecast) {
         .collect();
     let what = counted(forecast.packets, "packet");
     let basis = format!(
-        "{} compared; all bands hold together with {}.",
+        "{} compared; the bands hold simultaneously with {} confidence.",
         counted(judged().count() as u64, "level"),
         format::ratio(forecast.confidence)
     );
@@ -149,7 +149,7 @@ fn stalled(m: &mut Markup, forecast: &Forecast) {
         let said = "Every observed number of events lies in its predicted band.";
         answer(m, ("pass", "✓", "HOLDS"), &what, said, &basis);
     } else {
-        let said = format!("Observed numbers lie outside of their predicted bands: {}.", outside.join(", "));
+        let said = format!("Observed numbers outside of their predicted bands: {}.", outside.join(", "));
         answer(m, ("fail", "✕", "DOES NOT HOLD"), &what, &said, &basis);
     }
 }
@@ -183,7 +183,7 @@ fn comes(m: &mut Markup, tail: &Tail, count: &mut usize) {
         });
         if !tail.return_levels.is_empty() {
             let names = head(["once in", "packets", "delay", "95 % from", "to"]);
-            table(m, "Delays that are exceeded once, on average", &names, rows);
+            table(m, "Delays exceeded once on average", &names, rows);
         }
     });
 }
@@ -212,7 +212,7 @@ fn forecast_table(m: &mut Markup, forecast: &Forecast) {
     });
     let names = head(["events", "basis", "seen", "expected", "band", "observed", "error", "in the band"]);
     let caption = format!(
-        "Events in the next {}; all bands hold together with {}. Error: expected against observed",
+        "Events in the next {}; the bands hold simultaneously with {} confidence. Error: expected relative to observed",
         counted(forecast.packets, "packet"),
         format::ratio(forecast.confidence)
     );
@@ -234,8 +234,8 @@ fn events(forecast: &Forecast) -> Figure {
         id: "tail-events".to_owned(),
         title: "Events above a level, predicted and observed".to_owned(),
         caption: format!(
-            "Of the {} that follow those that were fitted; an observed number should lie in the band. All bands hold \
-             together with {}.",
+            "Events among the {} after the fitted ones; an observed number should lie in its band. The bands hold \
+             simultaneously with {} confidence.",
             counted(forecast.packets, "packet"),
             format::ratio(forecast.confidence)
         ),
@@ -261,8 +261,8 @@ fn levels(tail: &Tail) -> Figure {
     };
     Figure {
         id: "tail-return-levels".to_owned(),
-        title: "The delay that is exceeded once in a time".to_owned(),
-        caption: "Spans far beyond what was measured rest on the fit alone, and on nothing changing."
+        title: "Return levels: the delay exceeded once in a period".to_owned(),
+        caption: "Periods far longer than the measurement depend on the fit alone, and assume that conditions do not change."
             .to_owned(),
         x: axis("once in", "once_in_s", Unit::Seconds, Scale::Log),
         y: axis("delay", "delay_ns", Unit::Nanoseconds, Scale::Linear),
@@ -274,7 +274,7 @@ fn levels(tail: &Tail) -> Figure {
 
 fn rests(m: &mut Markup, prediction: &TailPrediction) {
     let tail = &prediction.tail;
-    let clock = if prediction.clock.is_empty() { "not known" } else { &prediction.clock };
+    let clock = if prediction.clock.is_empty() { "unknown" } else { &prediction.clock };
     let what = match prediction.calibrate {
         Some(share) => format!("the first {} of the packets", format::ratio(share)),
         None => "all packets".to_owned(),
@@ -286,14 +286,14 @@ fn rests(m: &mut Markup, prediction: &TailPrediction) {
             Cell::text(format::percentile(support.percentile)),
             Cell::count(support.packets),
             support.seconds.map_or_else(none, |seconds| Cell::number(span(seconds))),
-            Cell::text(if support.supported { "✓ enough were measured" } else { "" }),
+            Cell::text(if support.supported { "✓ enough packets measured" } else { "" }),
         ]
     });
     let names = head(["percentile", "packets", "at this rate", ""]);
-    table(m, "How long to measure for ten packets above a percentile", &names, rows);
+    table(m, "Measurement length for ten packets above a percentile", &names, rows);
     m.tag("p").class("rests").text(format_args!(
-        "In {} at {}; {} at the beginning left out. Exceedances with fewer than {} packets between them are one event; equal \
-         delays are spread over a step of the grid, by seed {}.",
+        "Fitted to {} at {}, without the first {}. Exceedances with fewer than {} packets between them are one event; equal \
+         delays are spread over one step of the timestamp granularity, with seed {}.",
         format::duration(tail.span_ns as f64),
         format::rate(tail.rate_pps),
         format::duration_short(prediction.trim_ns as f64),

@@ -1,4 +1,4 @@
-//! What each setting of the host is worth: intervals in rows, and the numbers behind them.
+//! The effect of each setting of the host: intervals as a chart, and the numbers below.
 
 use wiretail_schema::host::ablation::{
     Ablation, Configuration, ConfigurationKind, Effect, EffectVerdict, FactorEffect, LoadResult, Statistic,
@@ -13,22 +13,23 @@ use crate::plot::legend::{shortened, text_width};
 use crate::plot::marks::{n, shape};
 use crate::plot::{path, text};
 
-/// Width of a drawing, height of a row and of the axis below.
+/// Width of a drawing, height of a row and of the axis at the bottom.
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 26.0;
 const FOOT: f64 = 42.0;
-/// Below this the scale is about linear, above about logarithmic, in ns: effects reach from 0.1 us to 10 ms, both ways.
+/// The scale is approximately linear below this value and logarithmic above, in ns. Effects range from 0.1 µs
+/// to 10 ms in both directions.
 const LINEAR_NS: f64 = 1_000.0;
-/// What settings are ranked by.
+/// The statistics that rank the settings.
 const RANKED: [Statistic; 2] = [Statistic::P999, Statistic::Max];
 
-/// The section; without it where nothing was proved.
+/// The section; empty without an ablation.
 pub fn section(m: &mut Markup, page: &Page<'_>) {
     let Some(ablation) = page.ablation.filter(|ablation| !ablation.results.is_empty()) else { return };
-    page::section(m, "proof", "What each setting is worth", |m| {
+    page::section(m, "proof", "Effect of each setting", |m| {
         m.tag("p").class("hint").text(format_args!(
-            "Profile {} on cores {}, as far as it can be set while the machine runs. All states of the host took turns, {} times, in an \
-             order that was drawn; differences are of the same repeat. A setting has an effect where the interval of its differences leaves out 0.",
+            "Profile {} on cores {}, limited to settings that can be changed at runtime. All configurations of the host alternated, {} times, in \
+             random order; differences are taken within a repeat. A setting has an effect if the interval of its differences excludes 0.",
             ablation.profile.name(),
             ablation.cores,
             ablation.repeats
@@ -37,13 +38,13 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             load(m, ablation, result);
         }
         m.tag("p").class("rests").text(
-            "Intervals are of the signed-rank test: outliers do not rule them. Those of a list are wide enough to hold all together with 95\u{a0}% \
-             (Bonferroni). Ranks are ranges where intervals overlap. A maximum is one packet of a trial: its median over the trials is what counts here. \
-             Packets that were lost are in no percentile.",
+            "Intervals are from the signed-rank test, which is robust to outliers. The intervals of a list hold simultaneously with 95\u{a0}% confidence \
+             (Bonferroni). Ranks are ranges if intervals overlap. The maximum of a trial is a single packet; its median over the trials is used. \
+             Percentiles do not include lost packets.",
         );
         if !ablation.not_tried.is_empty() {
             m.tag("p").class("rests").text(format_args!(
-                "Not tried, as they need a start of the machine or are another program's: {}.",
+                "Not tried, because they need a reboot or belong to another program: {}.",
                 ablation.not_tried.join(", ")
             ));
         }
@@ -56,8 +57,8 @@ fn load(m: &mut Markup, ablation: &Ablation, result: &LoadResult) {
         m.tag("h3").text(name);
     }
     for (kind, title) in [
-        (ConfigurationKind::Without, "beside all others: how much more without it"),
-        (ConfigurationKind::Alone, "alone: how much less than the host as it is"),
+        (ConfigurationKind::Without, "with all others set: increase without it"),
+        (ConfigurationKind::Alone, "alone: decrease relative to the host as it is"),
     ] {
         let factors: Vec<&FactorEffect> = result
             .factors
@@ -159,10 +160,9 @@ fn medians(m: &mut Markup, ablation: &Ablation, result: &LoadResult) {
         }));
         cells
     });
-    table(m, "Medians of the trials", &names, rows);
+    table(m, "Medians over the trials", &names, rows);
 }
 
-/// A row of a drawing.
 struct Lane {
     name: String,
     class: &'static str,
@@ -171,7 +171,7 @@ struct Lane {
     tip: String,
 }
 
-/// The whole first, then the settings by the size of their effect.
+/// All settings together, followed by single settings in descending order of their effect.
 fn lanes(
     ablation: &Ablation,
     result: &LoadResult,
@@ -215,7 +215,7 @@ fn lanes(
     whole.into_iter().chain(own.into_iter().map(|(_, lane)| lane)).collect()
 }
 
-/// Intervals in rows, on a scale with both signs; nothing without any.
+/// Draws intervals in rows, on a scale with both signs, if there are any.
 fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
     if lanes.is_empty() {
         return;
@@ -235,7 +235,7 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
         let said: Vec<String> = lanes.iter().map(|lane| lane.tip.replace('\n', " ")).collect();
         svg.attr("role", "img").attr("aria-label", said.join(". ")).body(|m| {
             let decades = (0..6).map(|power| 1_000.0 * 10_f64.powi(power));
-            // Labels beside 0 need room for themselves.
+            // Labels near 0 would overlap the label of 0.
             let has_room = |ns: &f64| (low..=high).contains(&scaled(*ns)) && (x(*ns) - x(0.0)).abs() > 60.0;
             let ticks = decades.flat_map(|ns| [-ns, ns]).filter(has_room);
             for ns in ticks {
@@ -245,7 +245,7 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
             path(m, "axis", format!("M{} 0V{}", n(x(0.0)), n(bottom)));
             text(m, "label", x(0.0), bottom + 17.0, "middle", "0");
             path(m, "axis", format!("M{} {}H{}", n(left), n(bottom), n(right)));
-            text(m, "name", right, bottom + 36.0, "end", "what it saves");
+            text(m, "name", right, bottom + 36.0, "end", "reduction");
             for (place, lane) in lanes.iter().enumerate() {
                 let y = ROW * (place as f64 + 0.5) + 4.0;
                 m.tag("g").attr("data-tip", &lane.tip).body(|m| {
@@ -267,7 +267,7 @@ fn forest(m: &mut Markup, caption: &str, lanes: &[Lane]) {
     m.line();
 }
 
-/// A round number, short: "+10 us".
+/// Formats a round number briefly: "+10 us".
 fn tick(ns: f64) -> String {
     format!("{}{}", if ns > 0.0 { "+" } else { "" }, format::about(ns))
 }

@@ -1,4 +1,4 @@
-//! Whose the delay is: the devices' or the infrastructure's, and what a device takes beyond the skeleton.
+//! Breakdown of the delay into devices and infrastructure, and the delay that a device adds to the skeleton.
 
 use std::borrow::Cow;
 
@@ -21,41 +21,40 @@ use crate::pages::page;
 use crate::pages::tables::above;
 use crate::plot::Size;
 
-/// The percentiles of the shares' table.
+/// Percentiles in the table of the breakdown.
 const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
-/// Those of the table of what devices add.
+/// Percentiles in the table of added delays.
 const ADDED: [f64; 3] = [50.0, 99.0, 99.9];
-/// Longer tables are folded.
 const ROWS: usize = 45;
-/// Figures of either kind that are open.
+/// Number of figures of either kind that are open.
 const OPEN: usize = 4;
-/// With more curves their confidence intervals would cover each other.
+/// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
 const BANDS: usize = 3;
 
-/// The section; without it where no trial has shares.
+/// The section; empty if no trial has a breakdown.
 pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     if page.run.trials.iter().all(|trial| trial.breakdown.is_empty()) {
         return;
     }
     page::section(m, "shares", "Infrastructure and devices", |m| {
         m.tag("p").class("hint").text(
-            "Behind a switch, each packet's delay is divided: what passed in the devices (VNFs), from the tap before \
-             each to the tap behind it, and what is left for the infrastructure: switch, links and their queues. Both \
-             are exact, packet by packet. Means add up; percentiles do not, as the worst packets of the parts are not \
-             the same ones.",
+            "The delay of each packet that passes a switch is divided into the time in the devices (VNFs), from the tap upstream of \
+             each to the tap downstream, and the rest, which is infrastructure: switch, links and their queues. Both \
+             are exact for each packet. Means add up; percentiles do not, because the worst packets of the parts are not \
+             the same.",
         );
         draw(m, &distributions(page), Size::Half, OPEN, count);
-        folded(m, "Each trial's shares", breakdown_rows(page), &breakdown_head());
+        folded(m, "Breakdown of each trial", breakdown_rows(page), &breakdown_head());
         m.tag("p").class("rests").text(
-            "Packets not seen at every tap are left out of all three, and counted. Point at a percentile for its \
-             95\u{a0}% confidence interval and for how many packets lie beyond it; those in italics rest on fewer than \
+            "Packets not seen at every tap are excluded from all three and counted. Point at a percentile for its \
+             95\u{a0}% confidence interval and the number of packets beyond it; those in italics are based on fewer than \
              ten.",
         );
     });
     additions(m, page, count);
 }
 
-/// A table, folded where it is long.
+/// A table, folded if it is long.
 fn folded(m: &mut Markup, caption: &str, rows: Vec<Row>, names: &[Cow<'_, str>]) {
     if rows.len() <= ROWS {
         m.tag("div").class("broad").body(|m| table(m, caption, names, rows));
@@ -115,7 +114,7 @@ fn left_out(breakdown: &Breakdown) -> Cell {
     let cell = Cell::count(all).class(if all == 0 { "number zero" } else { "number" });
     match breakdown.contradictory {
         0 => cell,
-        some => cell.exact(format_args!("{some} of them because their stamps contradict each other")),
+        some => cell.exact(format_args!("{some} of them because their timestamps contradict each other")),
     }
 }
 
@@ -138,7 +137,7 @@ fn numbers(breakdown: &Breakdown, delays: &BreakdownDelays) -> Vec<Cell> {
     cells
 }
 
-/// The three distributions over one another: a figure for each scenario and direction.
+/// The three distributions in one figure, for each scenario and direction.
 fn distributions(page: &Page<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let curves = series::representatives(page);
@@ -152,7 +151,7 @@ fn distributions(page: &Page<'_>) -> Vec<Figure> {
             }
             let devices = if breakdown.devices == 1 { "the device" } else { "the devices" };
             let series = vec![
-                distribution("whole way", &curves.whole, &breakdown.whole, breakdown.packets),
+                distribution("whole path", &curves.whole, &breakdown.whole, breakdown.packets),
                 distribution(
                     "infrastructure",
                     &curves.infrastructure,
@@ -163,10 +162,10 @@ fn distributions(page: &Page<'_>) -> Vec<Figure> {
             ];
             figures.push(Figure {
                 id: format!("shares-{}", figures.len() + 1),
-                title: titled("Whose the delay is", title.trim_start_matches(", ")),
+                title: titled("Breakdown of the delay", title.trim_start_matches(", ")),
                 caption: format!(
-                    "{} packets; each further nine takes the same space. Where the curve of the whole way follows one \
-                     of the others, that one makes the tail.{}",
+                    "{} packets; nines are equally spaced. Where the curve of the whole path follows one \
+                     of the others, that part causes the tail.{}",
                     format::count(breakdown.packets),
                     series::repeats_note(std::slice::from_ref(curve))
                 ),
@@ -181,7 +180,7 @@ fn distributions(page: &Page<'_>) -> Vec<Figure> {
     figures
 }
 
-/// A curve up to the largest delay, which stands above the last share that is less than all.
+/// A curve that ends at the largest delay, which is drawn above the last share below 100 %.
 fn distribution(name: &str, points: &[Percentile], delays: &BreakdownDelays, packets: u64) -> Series {
     let mut points: Vec<(f64, i64, bool)> =
         points.iter().map(|p| (p.percentile, p.value_ns, p.supported)).collect();
@@ -194,18 +193,18 @@ fn distribution(name: &str, points: &[Percentile], delays: &BreakdownDelays, pac
     Series { supported: points.iter().map(|p| p.2).collect(), ..plain(name.to_owned(), x, y) }
 }
 
-/// What devices take beyond the skeleton, by percentile.
+/// The delay that devices add to the skeleton, by percentile.
 fn additions(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     if page.additions.is_empty() {
         return;
     }
-    page::section(m, "added", "What the VNF adds to the skeleton", |m| added(m, page, count));
+    page::section(m, "added", "Delay that the VNF adds to the skeleton", |m| added(m, page, count));
 }
 
 fn added(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     m.tag("p").class("hint").text(
-        "The devices' share less that of the skeleton application in the same place under the same load: of the two \
-         distributions, percentile by percentile. The skeleton forwards and does nothing else, so this is the price \
+        "The delay of the devices minus that of the skeleton application in the same place under the same load: of both \
+         distributions, percentile by percentile. The skeleton forwards and does nothing else, so this is the cost \
          of the work itself.",
     );
     draw(m, &added_figures(page), Size::Wide, OPEN, count);
@@ -213,10 +212,10 @@ fn added(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let mut names = head(["scenario", "direction", "beyond"]).to_vec();
     names.extend(ADDED.map(|p| Cow::Owned(format!("p{}", format::short(p)))));
     names.push("max".into());
-    folded(m, "Added to the skeleton", rows, &names);
+    folded(m, "Delay added to the skeleton", rows, &names);
     m.tag("p").class("rests").text(
-        "Under each difference an interval of at least 95\u{a0}%: the bounds farthest apart that the two percentiles' \
-         own distribution-free intervals of 97.5\u{a0}% allow. It errs on the wide side, and holds for each percentile \
+        "The interval below each difference holds with at least 95\u{a0}%: its bounds are the extremes that the two percentiles' \
+         own distribution-free intervals of 97.5\u{a0}% allow. It is conservative, and holds for each percentile \
          by itself. Maxima are single packets and have none.",
     );
 }
@@ -225,7 +224,7 @@ fn trial<'a>(page: &Page<'a>, number: usize) -> Option<&'a TrialRecord> {
     page.run.trials.iter().find(|trial| trial.number == number)
 }
 
-/// The skeleton's factors that are not the load: "skeleton, batch 32".
+/// The skeleton's factors except for the load: "skeleton, batch 32".
 fn device_name(page: &Page<'_>, trial: &TrialRecord) -> String {
     let settings = Scenario::of(page.run, trial, &[]).settings.into_iter();
     let own = Scenario { settings: settings.filter(|s| s.key.starts_with("dut.")).collect() };
@@ -258,7 +257,8 @@ fn added_cell(point: &AddedDelay) -> Cell {
         .class(class)
 }
 
-/// A figure for each skeleton scenario and direction, with a curve for each device; more where they are many.
+/// A figure for each skeleton scenario and direction, with a curve per device; several figures if there are
+/// many devices.
 fn added_figures(page: &Page<'_>) -> Vec<Figure> {
     let mut groups: Vec<(Scenario, &str, Vec<&Addition>)> = Vec::new();
     for addition in representatives(page) {
@@ -281,7 +281,7 @@ fn added_figures(page: &Page<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Of repeats the one with the median p99.9 of what is added.
+/// Among repeats, the one with the median p99.9 of the added delay.
 fn representatives<'a>(page: &Page<'a>) -> Vec<&'a Addition> {
     let scenario = |number| trial(page, number).map(|trial| Scenario::of(page.run, trial, &[]));
     let same = |a: &Addition, b: &Addition| {
@@ -322,24 +322,24 @@ fn added_figure(page: &Page<'_>, number: usize, title: &str, group: &[&Addition]
             )
         }
     };
-    // A device that is somewhere faster than the skeleton has no place on a logarithmic axis.
+    // Differences of zero or below cannot be drawn on a logarithmic axis.
     let positive = group.iter().flat_map(|addition| &addition.points).all(|point| point.value_ns > 0);
     let band = match bands {
         true => {
             " The band is an interval of at least 95\u{a0}% at each percentile, open where no packet bounds it."
         }
-        false => " The intervals stand in the table.",
+        false => " The table contains the intervals.",
     };
     let repeats = if page.repeated() {
-        " Of repeats, the one with the median p99.9 is shown; nothing is pooled."
+        " Among repeats, the one with the median p99.9 is shown; repeats are not pooled."
     } else {
         ""
     };
     Figure {
         id: format!("added-{number}"),
-        title: titled("What the VNF adds to the skeleton, by percentile", title),
+        title: titled("Delay that the VNF adds to the skeleton, by percentile", title),
         caption: format!(
-            "Quantile function of the devices' share less that of the skeleton's.{band}{repeats}"
+            "Quantile function of the devices' delay minus that of the skeleton's.{band}{repeats}"
         ),
         x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
         y: axis(

@@ -1,4 +1,4 @@
-//! What the trials took of energy, state by state, and what a million packets took.
+//! Energy of the trials by state, and per million packets.
 
 use wiretail_schema::run::TrialRecord;
 use wiretail_schema::run::energy::{Energy, EnergySource, EnergyState, Joules, StateEnergy};
@@ -10,7 +10,7 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::page;
 
-/// The section; without it where nothing was measured and nobody asked for it.
+/// The section; empty if energy was neither measured nor requested.
 pub fn section(m: &mut Markup, page: &Page<'_>) {
     let trials = || page.run.trials.iter();
     let measured = trials().any(|trial| states(trial).next().is_some());
@@ -26,7 +26,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     }
     page::section(m, "energy", "Energy", |m| {
         m.tag("p").class("hint").text(
-            "Idle: nothing of the trial runs. Available: the device runs, and no packet comes. Processing: packets are sent. \
+            "Idle: nothing of the trial runs. Available: the device runs without packets. Processing: packets are sent. \
              The whole host is measured, load generator and capture included.",
         );
         let domains = domains(page);
@@ -42,7 +42,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Why energy was not measured where nobody asked for a certain source; None where it was, or somebody asked.
+/// Why energy was not measured although it could be expected; `None` if it was measured or if a source was
+/// requested explicitly.
 pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     let reason = |trial: &'a TrialRecord| {
         let energy = trial.energy.as_ref().filter(|energy| energy.source == EnergySource::None)?;
@@ -51,7 +52,7 @@ pub fn absent<'a>(page: &Page<'a>) -> Option<&'a str> {
     page.run.trials.iter().find_map(reason)
 }
 
-/// Whether the experiment names a source.
+/// Whether the experiment requests a specific source.
 fn asked(trial: &TrialRecord) -> bool {
     trial.setting("energy.source").is_some_and(|source| source.text != "auto")
 }
@@ -60,7 +61,7 @@ fn states(trial: &TrialRecord) -> impl Iterator<Item = &StateEnergy> {
     trial.energy.iter().flat_map(|energy| &energy.states)
 }
 
-/// The domains that any trial has, where there is more than one to tell apart.
+/// The domains of any trial, if there is more than one.
 fn domains(page: &Page<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for domain in page.run.trials.iter().flat_map(states).flat_map(|state| &state.domains) {
@@ -102,8 +103,11 @@ fn row(name: Cell, energy: &Energy, state: &StateEnergy, domains: &[String]) -> 
         let domain = state.domains.iter().find(|domain| domain.domain == *name);
         cells.push(domain.map_or_else(none, |domain| {
             let cell = Cell::number(format::watts(domain.watts));
-            let exact =
-                if domain.counted { "" } else { ", not counted: a part of another domain, or the whole" };
+            let exact = if domain.counted {
+                ""
+            } else {
+                ", not counted: contained in another domain, or containing others"
+            };
             cell.exact(format_args!("{} J{exact}", domain.joules))
         }));
     }
@@ -117,24 +121,24 @@ fn row(name: Cell, energy: &Energy, state: &StateEnergy, domains: &[String]) -> 
     cells
 }
 
-/// Joules, and beneath them how far they may be off.
+/// Joules, with their uncertainty below.
 fn amount(joules: &Joules) -> Cell {
     let cell = Cell::number(format::joules(joules.joules)).exact(format_args!("{} J", joules.joules));
     cell.note(format_args!("± {}", format::joules(joules.uncertainty_j)))
 }
 
-/// What the numbers rest on.
+/// Describes how the numbers were measured.
 fn rests(page: &Page<'_>) -> String {
     let measured = page.run.trials.iter().filter_map(|trial| trial.energy.as_ref());
     let mut sources: Vec<String> = Vec::new();
     for energy in measured.filter(|energy| !energy.states.is_empty()) {
         let source = match energy.source {
             EnergySource::Rapl => {
-                "The processor's own counters (RAPL): package and memory of all sockets, no power supply, fans, network cards; \
-                 cores are a part of their package. Written anew about every millisecond."
+                "The processor's own counters (RAPL): package and memory of all sockets, without power supply, fans and NICs; \
+                 cores are part of their package. Updated about every millisecond."
             }
             EnergySource::Command => {
-                "Watts that a command printed, joined by straight lines. ± is what the ends of a state leave open, not the \
+                "Watts printed by a command, interpolated linearly. ± is the uncertainty at the ends of a state, not the \
                  meter's own error."
             }
             EnergySource::None => continue,
@@ -145,8 +149,8 @@ fn rests(page: &Page<'_>) -> String {
     }
     let mut text = sources.join(" ");
     text.push_str(
-        " Per million packets: energy while packets were sent, divided by those sent, warm-up included, lost ones too; above \
-         available: without what the waiting device takes in the same time.",
+        " Per million packets: energy while packets were sent, divided by the packets sent, including warm-up and lost packets. Above \
+         available: without the energy of the idle device over the same time.",
     );
     text
 }

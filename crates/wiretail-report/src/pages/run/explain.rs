@@ -1,4 +1,4 @@
-//! What delayed the worst packets of the traced trials, side by side, and what tracing itself costs.
+//! Explanations of the traced trials side by side, and the overhead of tracing.
 
 use wiretail_schema::causes::{CauseRow, ExplainedTrial, TrialExplanation};
 use wiretail_schema::run::TrialRecord;
@@ -14,27 +14,27 @@ use crate::pages::explanation::causes::{name, ranked, saved};
 use crate::pages::explanation::words::{cause_name, headline, main_sender};
 use crate::pages::page;
 
-/// Trials that are open; those behind are folded.
+/// Number of trials that are open; further ones are folded.
 const OPEN: usize = 6;
-/// Causes of each trial in the table.
+/// Number of causes per trial in the table.
 const CAUSES: usize = 4;
-/// Name of a trial's page in its directory.
+/// File name of a trial's explanation page in its directory.
 pub const PAGE: &str = "explanation.html";
 
-/// Both sections; without them where nothing was traced.
+/// Both sections; empty if no trial was traced.
 pub fn sections(m: &mut Markup, page: &Page<'_>) {
     if !page.explanations.is_empty() {
         page::section(m, "explanations", "What delayed the worst packets", |m| explanations(m, page));
     }
     if !page.overheads.is_empty() {
-        page::section(m, "tracing-cost", "What tracing costs", |m| overheads(m, page));
+        page::section(m, "tracing-cost", "Overhead of tracing", |m| overheads(m, page));
     }
 }
 
 fn explanations(m: &mut Markup, page: &Page<'_>) {
     m.tag("p").class("hint").text(
-        "Of the traced trials: where the time went that the packets at and above p99.9 lost against the usual delay, by the \
-         kernel's own trace. Each has a page of its own, with its worst packets one by one and what helps.",
+        "Causes of the excess delay of the packets at and above p99.9 in each traced trial, from the \
+         kernel's trace. Each trial has its own page with its worst packets and mitigations.",
     );
     let united = unite(page.explanations);
     let (open, more) = page.explanations.split_at(page.explanations.len().min(OPEN));
@@ -69,12 +69,12 @@ fn explanations(m: &mut Markup, page: &Page<'_>) {
         table(m, "The largest causes of each traced trial", &names, rows);
     });
     m.tag("p").class("rests").text(
-        "Would save: how much lower the percentile named would be without the cause; in italics where it rests on fewer than \
+        "Would save: how much lower the named percentile would be without the cause; in italics if it is based on fewer than \
          ten packets.",
     );
 }
 
-/// The causes of all trials, each once, so that it has the same colour in all bars.
+/// The union of all trials' causes, so that each cause has the same color in all bars.
 fn unite(explanations: &[ExplainedTrial]) -> Vec<CauseRow> {
     let mut united: Vec<CauseRow> = Vec::new();
     for row in explanations.iter().flat_map(|explained| &explained.explanation.causes) {
@@ -89,7 +89,7 @@ fn place(united: &[CauseRow], row: &CauseRow) -> Option<usize> {
     united.iter().position(|other| other.kind == row.kind && other.name == row.name)
 }
 
-/// A trial's shares of its tail, by the united causes.
+/// A trial's breakdown of its tail, indexed by the united causes.
 fn translated(united: &[CauseRow], explanation: &TrialExplanation) -> Breakdown {
     let own = Breakdown::of_tail(explanation);
     let mut causes = vec![[0; 3]; united.len()];
@@ -105,7 +105,7 @@ fn trial<'a>(page: &Page<'a>, explained: &ExplainedTrial) -> Option<&'a TrialRec
     page.run.trials.iter().find(|trial| trial.number == explained.trial)
 }
 
-/// A trial in words; repeats are told apart.
+/// A trial as text, including the repeat if there are several.
 fn scenario(page: &Page<'_>, trial: &TrialRecord) -> String {
     let words = Scenario::of(page.run, trial, &["trace.record"]).to_string();
     if page.repeated() { format!("{words}, repeat {}", trial.repeat) } else { words }
@@ -117,7 +117,7 @@ fn bar(m: &mut Markup, page: &Page<'_>, united: &[CauseRow], explained: &Explain
     m.tag("p").class("stack-said").body(|m| {
         m.text(headline(&explained.explanation)).text(" ");
         let path = format!("{}/{PAGE}", trial.directory);
-        m.tag("a").attr("href", address(&path)).text("The whole explanation");
+        m.tag("a").attr("href", address(&path)).text("Full explanation");
     });
     m.line();
 }
@@ -166,8 +166,8 @@ fn rows(page: &Page<'_>, united: &[CauseRow], explained: &ExplainedTrial) -> Vec
 
 fn overheads(m: &mut Markup, page: &Page<'_>) {
     m.tag("p").class("hint").text(
-        "Traced trials beside untraced ones with the same settings; of twins the packets are the same, too, and each is done \
-         right behind its traced trial.",
+        "Traced trials and untraced trials with the same settings. A control has the same packets, too, and runs \
+         right after its traced trial.",
     );
     m.tag("ul").class("overloads").body(|m| {
         for overhead in page.overheads {
@@ -197,9 +197,9 @@ fn overheads(m: &mut Markup, page: &Page<'_>) {
                     )),
                 },
                 match at.verdict {
-                    OverheadVerdict::Within => Cell::text("within it"),
-                    OverheadVerdict::Beyond => Cell::text("beyond it").class("worse"),
-                    OverheadVerdict::Unknown => Cell::text("one pair can't tell").class("meaning"),
+                    OverheadVerdict::Within => Cell::text("within the range"),
+                    OverheadVerdict::Beyond => Cell::text("beyond the range").class("worse"),
+                    OverheadVerdict::Unknown => Cell::text("undecided: only one pair").class("meaning"),
                 },
             ]
         })
@@ -215,13 +215,13 @@ fn overheads(m: &mut Markup, page: &Page<'_>) {
     ]);
     table(m, "Traced and untraced trials", &names, rows);
     m.tag("p").class("rests").text(
-        "Medians of valid trials, the whole device under test; nothing is pooled. Trials that nothing distinguishes differ by \
-         the range anyway: a difference within it is not told from none. With few repeats the range is too narrow rather than \
-         too wide. Percentiles in italics rest on fewer than ten packets.",
+        "Medians of valid trials for the whole device under test; trials are not pooled. Identical trials differ by up to \
+         the range, so a smaller difference is not significant. With few repeats the range is too narrow rather than \
+         too wide. Percentiles in italics are based on fewer than ten packets.",
     );
 }
 
-/// What tracing changes, in a sentence.
+/// The effect of tracing, in a sentence.
 fn verdict(overhead: &Overhead, at: &OverheadAt) -> String {
     let (difference, range) =
         (format::duration(at.difference_ns.abs() as f64), format::duration(at.range_ns() as f64));
@@ -239,7 +239,7 @@ fn verdict(overhead: &Overhead, at: &OverheadAt) -> String {
         OverheadVerdict::Beyond => format!("{what}, beyond the range of {range} between the {pairs}."),
         OverheadVerdict::Unknown => {
             format!(
-                "{what}; one untraced trial can't tell whether that is more than trials differ anyway: repeat it (trial.repeats)."
+                "{what}; with one untraced trial, the variation between trials is unknown: repeat it (trial.repeats)."
             )
         }
     }

@@ -1,4 +1,4 @@
-//! What is drawn of a run: percentiles of all devices over one another, bursts, time, segments.
+//! The figures of a run: percentiles of all devices, bursts, delay over time, segments.
 
 use wiretail_schema::run::SegmentRecord;
 use wiretail_schema::run::scenario::{RATE, Scenario};
@@ -12,31 +12,32 @@ use crate::pages::comparison;
 use crate::pages::page::{figure, section};
 use crate::plot::Size;
 
-/// Full name of the factor that is the number of packets sent back to back.
+/// Full name of the factor with the number of packets sent back to back.
 const BURST: &str = "traffic.burst";
-/// Figures of a section that are open; more of them are folded.
+/// Number of open figures in a section; further ones are folded.
 const OPEN: usize = 4;
-/// Shorter trials have no course over time worth a figure, in ns.
+/// Trials below this duration get no figure of delay over time, in ns.
 const SOAK_NS: i64 = 10_000_000_000;
-/// Curves over time in one figure: they are ragged, and hide each other sooner than others do.
+/// Number of curves over time in one figure. Such curves are ragged and hide each other sooner than other
+/// curves.
 const CURVES_OVER_TIME: usize = 3;
 
-/// A series without confidence interval.
+/// A series without a confidence interval.
 pub fn plain(name: String, x: Vec<f64>, y: Vec<f64>) -> Series {
     Series { name, x, y, low: Vec::new(), high: Vec::new(), supported: Vec::new(), bar_width: None }
 }
 
-/// An axis.
 pub fn axis(label: &str, column: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), column: column.to_owned(), unit, scale }
 }
 
-/// Puts what the curves of a figure share into its title.
+/// Adds the settings that a figure's curves share to its title.
 pub fn titled(what: &str, shared: &str) -> String {
     if shared.is_empty() { what.to_owned() } else { format!("{what}: {shared}") }
 }
 
-/// The figures of a section, numbered through the page; of very many, all but the first are folded.
+/// Draws the figures of a section, numbered through the page. If there are many, only the first ones are
+/// open.
 pub fn draw(m: &mut Markup, figures: &[Figure], size: Size, open: usize, count: &mut usize) {
     let (shown, more) = figures.split_at(figures.len().min(open));
     granularity(m, shown, size, count);
@@ -57,15 +58,16 @@ fn granularity(m: &mut Markup, figures: &[Figure], size: Size, count: &mut usize
     });
 }
 
-/// The percentile plots: a figure for each offered rate, all devices in it, more where they are many; of
-/// a single device, all rates in one.
+/// The percentile plots: one figure per offered rate with all devices, split if there are many devices. For a
+/// single device, one figure with all rates.
 pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let curves = series::representatives(page);
     if curves.is_empty() {
         return;
     }
     let same_rate = series::apart(&curves, RATE);
-    // A single device has nothing to be held against at its rate; its rates are, against each other.
+    // A single device has no other device to be compared with at a rate, so its rates are compared with each
+    // other.
     let alone = same_rate.iter().all(|curves| curves.len() == 1);
     let groups = if alone { vec![curves] } else { same_rate };
     let groups: Vec<_> =
@@ -89,19 +91,19 @@ pub fn percentiles(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
         .collect();
     section(m, "percentiles", "Percentiles of the delay", |m| {
         m.tag("p").class("hint").text(
-            "The whole device under test; where there are several, a figure for each offered rate. Point at a \
-             figure, or move through it with the arrow keys, to read its values; the CSV holds the same numbers.",
+            "The whole device under test, with a figure for each offered rate if there are several devices. Point at a \
+             figure, or move through it with the arrow keys, to read its values; the CSV contains the same numbers.",
         );
         draw(m, &figures, Size::Wide, OPEN, count);
     });
 }
 
-/// A curve's name by the keys that tell the group apart; by all factors where it is alone.
+/// A curve's name: the keys that distinguish the curves of its group, or all factors if it is the only one.
 fn name(curve: &Curve<'_>, keys: &[&str]) -> String {
     if keys.is_empty() { curve.name(&["dut.kind"]) } else { curve.name(keys) }
 }
 
-/// The distribution of the delay for each number of packets sent back to back: a figure a scenario.
+/// The delay distribution for each number of packets sent back to back, with one figure per scenario.
 pub fn bursts(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     if !page.run.factors.iter().any(|factor| factor == BURST) {
         return;
@@ -120,8 +122,8 @@ pub fn bursts(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     }
     section(m, "bursts", "Bursts", |m| {
         m.tag("p").class("hint").text(
-            "Packets sent back to back wait for one another: the share of packets that wait grows with the burst, \
-             and the right end of the curve by the service time of each packet ahead.",
+            "Packets sent back to back wait for each other: the share of packets that wait grows with the burst, \
+             and the maximum delay grows by the service time of each packet ahead.",
         );
         draw(m, &figures, Size::Half, 2 * OPEN, count);
     });
@@ -150,8 +152,8 @@ fn distribution(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
     }
 }
 
-/// The highest delay of each interval, for trials that are long enough: every repeat, as the worst case
-/// of one says nothing of another.
+/// The highest delay of each interval, for trials that are long enough. Every repeat is shown, because the
+/// worst case of one repeat does not show that of another.
 pub fn over_time(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let long = page.run.trials.iter().filter_map(|trial| {
         let summary = page.summary(trial, 0)?;
@@ -197,7 +199,7 @@ fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
         title: titled("Largest delay over time", &common),
         caption: format!(
             "The worst packet of each interval of {length}. A steady level with rare peaks is a device that keeps \
-             up; peaks at a fixed distance have a periodic cause; a rising level is a queue that fills."
+             up; peaks at regular distances have a periodic cause; a rising level is a queue that fills."
         ),
         x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),
         y: axis("largest one-way delay", "delay_ns", Unit::Nanoseconds, Scale::Log),
@@ -207,7 +209,7 @@ fn course(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
     }
 }
 
-/// The segments of each scenario over one another, where it has several: which hop adds the tail.
+/// The segments of each scenario in one figure, if there are several: they show which hop adds the tail.
 pub fn segments(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let mut figures = Vec::new();
     for curve in series::representatives(page) {

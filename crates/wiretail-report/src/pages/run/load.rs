@@ -1,4 +1,4 @@
-//! Delay and loss over the offered rate, and from where on a device no longer keeps up.
+//! Delay and loss over the offered rate, and the rate from which on a device is overloaded.
 
 use wiretail_schema::run::TrialState;
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario};
@@ -13,14 +13,14 @@ use crate::html::Markup;
 use crate::pages::page;
 use crate::plot::Size;
 
-/// The percentiles drawn over the rate.
+/// Percentiles drawn over the rate.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
-/// With more curves their confidence intervals would cover each other.
+/// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
 const BANDS: usize = 4;
-/// Rates this far apart get a logarithmic axis.
+/// Ratio of the highest to the lowest rate from which on the axis is logarithmic.
 const WIDE: u64 = 20;
 
-/// The section; without it where fewer than two rates have valid trials.
+/// The section; empty if fewer than two rates have valid trials.
 pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let mut curves = series::representatives(page);
     curves.retain(|curve| curve.trial.state == TrialState::Valid);
@@ -44,7 +44,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     });
 }
 
-/// The curves of each scenario without its rate, by rising rate.
+/// The curves of each scenario without its rate, in ascending order of the rate.
 fn scenarios<'a>(page: &Page<'a>, curves: &[Curve<'a>]) -> Vec<Vec<Curve<'a>>> {
     let mut lines: Vec<(Scenario, Vec<Curve<'a>>)> = Vec::new();
     for curve in curves {
@@ -63,7 +63,7 @@ fn rate(curve: &Curve<'_>) -> u64 {
     curve.scenario.get(RATE).map_or(0, |setting| setting.number)
 }
 
-/// The figures of some scenarios: one for each percentile, one for the loss.
+/// The figures of some scenarios: one for each percentile, and one for the loss.
 fn of_lines(page: &Page<'_>, index: usize, group: &[Curve<'_>], lines: &[&Vec<Curve<'_>>]) -> Vec<Figure> {
     let (common, keys) = series::shared(group, &page.run.factors, &[RATE]);
     let bands = lines.len() <= BANDS;
@@ -75,7 +75,7 @@ fn of_lines(page: &Page<'_>, index: usize, group: &[Curve<'_>], lines: &[&Vec<Cu
     let figure = |id: &str, what: &str, y, point: &dyn Fn(&Summary) -> Option<Point>| Figure {
         id: format!("{id}-over-rate-{}", index + 1),
         title: titled(what, &common),
-        caption: format!("Valid trials; each point is one.{note}"),
+        caption: format!("Each point is one valid trial.{note}"),
         x: axis("offered rate", "rate_pps", Unit::PacketsPerSecond, spread),
         y,
         mark: Mark::Line,
@@ -156,10 +156,10 @@ fn reference_lines(page: &Page<'_>, lines: &[&Vec<Curve<'_>>], keys: &[&str]) ->
     rates.into_iter().map(line).collect()
 }
 
-/// The overloads in words, and the rule that found them.
+/// Lists the overloads and states the rule that found them.
 fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
     if marks.is_empty() {
-        m.tag("p").class("verdict-line").text("No scenario left its plateau within the rates tried.");
+        m.tag("p").class("verdict-line").text("No scenario is overloaded within the rates tried.");
     } else {
         m.tag("ul").class("overloads").body(|m| {
             for mark in marks {
@@ -172,11 +172,11 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         });
     }
     m.tag("p").class("rests").text(format_args!(
-        "A rate is called overloaded where more than {} of the packets are lost, and more than {} times the median \
-         of the lower rates (or the loss exceeds that median by {} of the packets); or where the median delay is \
+        "A rate counts as overloaded if more than {} of the packets are lost, and more than {} times the median \
+         of the lower rates (or the loss exceeds that median by {} of the packets); or if the median delay is \
          more than {} times the median of at least {} lower rates; each only if the same holds for every higher \
-         rate. So the lowest rate is never called that, and at the highest one a single odd trial looks the same as \
-         an overload. Of repeats the median counts; only valid trials do.",
+         rate. The lowest rate is therefore never overloaded, and at the highest one a single odd trial looks the same as \
+         an overload. The median over repeats is used; invalid trials are excluded.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),
         format::ratio(Overload::LOSS_STEP),

@@ -1,13 +1,20 @@
-//! The page of a whole run: what was measured, whether it is valid, and the trials side by side.
+//! The page of a whole run: the settings, the validity of the trials, and the trials side by side.
 //!
-//! A trial is shown by its *scenario*, the factors that tell it from others. Where several trials
-//! repeat a scenario nothing is pooled: the tables have a row each, and a figure shows the one with the
-//! median p99.9. Numbers of invalid trials are never left out silently: they stay, marked as such.
+//! A trial is identified by its *scenario*, the factors that distinguish it from others. Repeats of a
+//! scenario are not pooled: the tables have a row for each repeat, and a figure shows the repeat with the
+//! median p99.9. Numbers of invalid trials are never omitted; they are marked.
 //!
-//! - [`series`]: which trials go into which figure, and under which names;
-//! - `search`: which rate the devices take; `ablation`: what settings of the host are worth; `numbers`: the tables of key numbers; `ranking`: who is the fastest; `figures`: what is drawn; `load`: over the
-//!   offered rate; `breakdown`: whose the delay is; `explain`: what delayed the worst packets; `energy`: what packets take
-//!   of it; `validity`: whether to trust it.
+//! - [`series`]: selects the trials of each figure and names their curves;
+//! - `search`: the highest load of the devices;
+//! - `ablation`: the effect of host settings;
+//! - `numbers`: tables of key numbers;
+//! - `ranking`: the fastest devices;
+//! - `figures`: the figures;
+//! - `load`: delay and loss over the offered rate;
+//! - `breakdown`: the delay of devices and infrastructure;
+//! - `explain`: the causes of the worst packets' delay;
+//! - `energy`: energy per state and packet;
+//! - `validity`: whether the numbers can be trusted.
 
 use wiretail_schema::causes::ExplainedTrial;
 use wiretail_schema::host::ablation::Ablation;
@@ -36,57 +43,56 @@ mod validity;
 
 pub use explain::PAGE as EXPLANATION_PAGE;
 
-/// What the page is made of.
+/// Input of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct RunPage<'a> {
     /// The manifest.
     pub run: &'a Run,
     /// The analyses of its trials' segments.
     pub results: &'a [SegmentResult],
-    /// From which rate on its scenarios are overloaded.
+    /// The rates from which on its scenarios are overloaded.
     pub overloads: &'a [OverloadMark],
-    /// Which devices are the fastest.
+    /// The fastest devices under each load.
     pub rankings: &'a [Ranking],
-    /// Whose the delay is, as curves.
+    /// Breakdown of the delay into devices and infrastructure, as curves.
     pub curves: &'a [TrialCurves],
-    /// What devices take beyond the skeleton.
+    /// Delay that devices add to the skeleton.
     pub additions: &'a [Addition],
-    /// What delayed the worst packets of the traced trials.
+    /// Causes of the worst packets' delay in the traced trials.
     pub explanations: &'a [ExplainedTrial],
-    /// What tracing them has cost.
+    /// Overhead of tracing.
     pub overheads: &'a [Overhead],
-    /// What was searched, if anything was.
+    /// Results of searches, if there were any.
     pub searches: Option<&'a Searches>,
-    /// What settings of the host are worth, if that was measured.
+    /// Effect of host settings, if it was measured.
     pub ablation: Option<&'a Ablation>,
 }
 
 use RunPage as Page;
 
 impl<'a> RunPage<'a> {
-    /// The numbers of a trial's segment; None where it was not analysed.
+    /// The numbers of a trial's segment; `None` if it was not analyzed.
     fn summary(&self, trial: &TrialRecord, segment: usize) -> Option<&'a Summary> {
         let found = self.results.iter().find(|r| r.trial == trial.number && r.segment == segment);
         found.map(|result| &result.summary)
     }
 
-    /// Trials that ended in this state.
+    /// Number of trials that ended in this state.
     fn ended(&self, state: TrialState) -> usize {
         self.run.trials.iter().filter(|trial| trial.state == state).count()
     }
 
-    /// Trials of the plan that were not done.
+    /// Number of planned trials that were not run.
     fn missing(&self) -> usize {
         self.run.trials_planned.saturating_sub(self.run.trials.len())
     }
 
-    /// Whether trials are repeated.
     fn repeated(&self) -> bool {
         self.run.trials.iter().any(|trial| trial.repeat > 1)
     }
 }
 
-/// The page of a run.
+/// Renders the page of a run.
 pub fn run(page: &RunPage<'_>) -> String {
     page::document(&format!("{} · Wiretail", page.run.title), |m| {
         header(m, page);
@@ -97,7 +103,8 @@ pub fn run(page: &RunPage<'_>) -> String {
             ablation::section(m, page);
             numbers::whole_device(m, page);
             ranking::section(m, page);
-            // The trials of a search differ in their rates alone, of which there are many; those of a proof in the host.
+            // The trials of a search differ only in their rates, of which there are many; those of an
+            // ablation differ in the host.
             if page.searches.is_none() && page.ablation.is_none() {
                 figures::percentiles(m, page, &mut count);
             }
@@ -141,7 +148,7 @@ fn utc(seconds: u64) -> Option<String> {
     format::utc(i64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?)
 }
 
-/// How many trials were planned, and what became of them.
+/// Number of planned trials, and how they ended.
 fn trials(page: &Page<'_>) -> String {
     let planned = page.run.trials_planned;
     let mut text = format!("{} planned", counted(planned, "trial"));
@@ -150,7 +157,7 @@ fn trials(page: &Page<'_>) -> String {
         (page.ended(TrialState::Invalid), "invalid"),
         (page.ended(TrialState::Failed), "failed"),
         (page.ended(TrialState::Interrupted), "interrupted"),
-        (page.missing(), "not done"),
+        (page.missing(), "not run"),
     ];
     for (number, word) in ends.into_iter().filter(|(number, word)| *number > 0 || *word == "valid") {
         text.push_str(&format!(", {} {word}", format::count(number as u64)));
@@ -158,12 +165,12 @@ fn trials(page: &Page<'_>) -> String {
     text
 }
 
-/// A number of things in words: "1 trial", "2 trials".
+/// Formats a number of things: "1 trial", "2 trials".
 fn counted(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", format::count(number as u64), if number == 1 { "" } else { "s" })
 }
 
-/// Where the stamps of all taps come from.
+/// The sources of all taps' timestamps.
 fn sources(run: &Run) -> String {
     let mut sources: Vec<&str> = Vec::new();
     for tap in run.trials.iter().flat_map(|trial| &trial.taps) {
@@ -174,7 +181,7 @@ fn sources(run: &Run) -> String {
     if sources.is_empty() { "none taken".to_owned() } else { sources.join("; ") }
 }
 
-/// The host in a line: what matters most for a tail.
+/// The host in one line, limited to the facts that affect a tail most.
 fn host(host: &HostSnapshot) -> String {
     let mut facts: Vec<String> = Vec::new();
     facts.extend(host.cpu_model.clone());
@@ -191,19 +198,19 @@ fn host(host: &HostSnapshot) -> String {
     facts.extend(listed("clock", &host.clocksource));
     if host.hypervisor {
         let machine = host.machine.as_ref().map_or(String::new(), |machine| format!(" ({machine})"));
-        facts.push(format!("under a hypervisor{machine}"));
+        facts.push(format!("virtual machine{machine}"));
     }
-    if facts.is_empty() { "it says nothing of itself".to_owned() } else { facts.join(", ") }
+    if facts.is_empty() { "no information".to_owned() } else { facts.join(", ") }
 }
 
-/// What a reader must know before using any number: shown only where something is missing.
+/// Warns of missing or unusable numbers; empty if there are none.
 fn banner(m: &mut Markup, page: &Page<'_>) {
     let mut faults = Vec::new();
     let (invalid, failed) = (page.ended(TrialState::Invalid), page.ended(TrialState::Failed));
     if invalid > 0 {
         let of = counted(page.run.trials.len(), "trial");
         faults.push(format!(
-            "{} of {of} {} invalid: {} numbers say nothing about the device under test.",
+            "{} of {of} {} invalid: {} numbers do not describe the device under test.",
             format::count(invalid as u64),
             if invalid == 1 { "is" } else { "are" },
             if invalid == 1 { "its" } else { "their" },
@@ -215,21 +222,21 @@ fn banner(m: &mut Markup, page: &Page<'_>) {
     let interrupted = page.ended(TrialState::Interrupted);
     if interrupted > 0 {
         faults.push(format!(
-            "{} did not run to the end and rests on fewer packets.",
+            "{} did not run to the end and is based on fewer packets.",
             counted(interrupted, "trial")
         ));
     }
     if page.missing() > 0 {
-        faults.push(format!("{} of the plan not done.", counted(page.missing(), "trial")));
+        faults.push(format!("{} of the plan not run.", counted(page.missing(), "trial")));
     }
     if faults.is_empty() {
         return;
     }
     m.tag("div").class("banner").attr("role", "note").body(|m| {
-        m.tag("strong").text("Not all of this run can be used. ");
+        m.tag("strong").text("Part of this run cannot be used. ");
         m.text(faults.join(" "));
         if invalid + failed + interrupted > 0 {
-            m.text(" The reasons stand beneath the rows of the key numbers.");
+            m.text(" The reasons are below the rows of the key numbers.");
         }
     });
     m.line();

@@ -1,4 +1,5 @@
-//! The tables of key numbers: a row for each trial, the whole device first, further segments after it.
+//! The tables of key numbers: a row for each trial, with the whole device first and further segments after
+//! it.
 
 use std::borrow::Cow;
 
@@ -13,9 +14,9 @@ use crate::pages::cells::{Cell, Row, head, table};
 use crate::pages::comparison::percentile_cell;
 use crate::pages::page::section;
 
-/// The percentiles among the key numbers.
+/// Percentiles among the key numbers.
 const PERCENTILES: [f64; 5] = [50.0, 99.0, 99.9, 99.99, 99.999];
-/// Longer tables are folded, a part for each value of a factor.
+/// Longer tables are folded, with a part for each value of a factor.
 const ROWS: usize = 30;
 
 /// The key numbers of each trial's whole device under test.
@@ -28,14 +29,14 @@ pub fn whole_device(m: &mut Markup, page: &Page<'_>) {
             });
         });
         m.tag("p").class("rests").text(
-            "One-way delay (RFC 7679) from tap to tap, loss (RFC 7680). Numbers of invalid trials are grey. Percentiles in italics are not supported, \
-             n(1−p)\u{a0}<\u{a0}10: they rest on fewer than ten packets and may be far from what a longer trial would show. \
+            "One-way delay (RFC 7679) from tap to tap, loss (RFC 7680). Numbers of invalid trials are gray. Percentiles in italics are not supported, \
+             n(1−p)\u{a0}<\u{a0}10: they are based on fewer than ten packets and may differ widely in a longer trial. \
              Point at a number for its exact value and its 95\u{a0}% confidence interval.",
         );
     });
 }
 
-/// The key numbers of the segments behind the first: the way back, single hops.
+/// The key numbers of the segments after the first: the return path and single hops.
 pub fn segments(m: &mut Markup, page: &Page<'_>) {
     let mut names: Vec<&str> = Vec::new();
     for segment in page.run.trials.iter().flat_map(|trial| trial.segments.iter().skip(1)) {
@@ -48,8 +49,8 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
     }
     section(m, "segments", "Further segments", |m| {
         m.tag("p").class("hint").text(
-            "Each is measured between two taps of its own; percentiles of hops do not add up to that of the whole \
-             device, as their worst packets are not the same ones.",
+            "Each segment is measured between its own two taps. Percentiles of hops do not add up to that of the whole \
+             device, because their worst packets are not the same.",
         );
         for name in names {
             let place = |trial: &TrialRecord| trial.segments.iter().skip(1).position(|s| s.name == name);
@@ -69,7 +70,7 @@ pub fn segments(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// The trials, repeats of a scenario together: they are done far apart, but read side by side.
+/// The trials with repeats of a scenario grouped together: they ran far apart but are read side by side.
 pub fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
     let mut scenarios: Vec<(Scenario, Vec<&TrialRecord>)> = Vec::new();
     for trial in &page.run.trials {
@@ -82,8 +83,8 @@ pub fn in_order<'a>(page: &Page<'a>) -> Vec<&'a TrialRecord> {
     scenarios.into_iter().flat_map(|(_, repeats)| repeats).collect()
 }
 
-/// The trials in one table, or where they are very many, in one for each value of the first factor
-/// that tells them apart, folded but for the first.
+/// The trials in one table. If there are very many, there is one table for each value of the first factor
+/// that distinguishes them, and only the first table is open.
 fn folded(
     m: &mut Markup,
     page: &Page<'_>,
@@ -125,12 +126,12 @@ fn by_factor<'a>(trials: &[&'a TrialRecord], key: &str) -> Vec<(String, Vec<&'a 
     groups
 }
 
-/// Whether any packet of the run came out of sequence: else the column would be zeros.
+/// Whether any packet of the run arrived out of sequence; otherwise the column would be all zeros.
 fn reordered(page: &Page<'_>) -> bool {
     page.results.iter().any(|result| result.summary.reordering.reordered > 0)
 }
 
-/// Headings; only the whole device's table has the state, which is the trial's.
+/// Column headings. Only the table of the whole device has the state, which is that of the trial.
 fn columns(page: &Page<'_>, segment: usize) -> Vec<Cow<'static, str>> {
     let mut names = head(["scenario", "offered", "sent", "loss", "min", "mean"]).to_vec();
     names.extend(PERCENTILES.map(|p| Cow::Owned(format!("p{}", format::short(p)))));
@@ -161,7 +162,7 @@ fn row(page: &Page<'_>, trial: &TrialRecord, segment: usize) -> Row {
     if reordered(page) {
         cells.push(summary.map_or_else(none, |s| {
             Cell::count(s.reordering.reordered)
-                .exact(format_args!("{} of those that arrived", s.reordering.ratio))
+                .exact(format_args!("{} of the packets that arrived", s.reordering.ratio))
         }));
     }
     let mut beneath = Vec::new();
@@ -175,12 +176,12 @@ fn row(page: &Page<'_>, trial: &TrialRecord, segment: usize) -> Row {
     Row { cells, class, beneath }
 }
 
-/// What there is no number for.
+/// A cell without a value.
 pub fn none() -> Cell {
     Cell::number("none").class("number zero")
 }
 
-/// From packets sent to the largest delay.
+/// The cells from the packets sent to the largest delay.
 fn values(summary: &Summary) -> Vec<Cell> {
     let (loss, delay) = (&summary.loss, &summary.delay);
     let gone = loss.lost + loss.late;
@@ -199,7 +200,7 @@ fn values(summary: &Summary) -> Vec<Cell> {
     cells
 }
 
-/// The offered rate, marked from the overload on.
+/// The offered rate, marked if the device is overloaded.
 fn offered(page: &Page<'_>, trial: &TrialRecord) -> Cell {
     let Some(rate) = trial.setting(RATE) else { return Cell::number("none") };
     let scenario = Scenario::of(page.run, trial, &[RATE]);

@@ -1,4 +1,4 @@
-//! Which device is the fastest under each load, and which can't be told apart.
+//! Ranks of the devices under each load; devices whose order is uncertain share a range of ranks.
 
 use wiretail_schema::run::scenario::{Place, Ranking};
 
@@ -8,12 +8,12 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page;
 
-/// Loads whose tables are open; those behind are folded.
+/// Number of loads whose tables are open; further ones are folded.
 const OPEN: usize = 3;
-/// Devices that are named in a cell.
+/// Number of devices named in a cell.
 const NAMED: usize = 4;
 
-/// The section; without it where no two devices were under the same load.
+/// The section; empty unless at least two devices had the same load.
 pub fn section(m: &mut Markup, page: &Page<'_>) {
     let mut loads: Vec<Vec<&Ranking>> = Vec::new();
     for ranking in page.rankings {
@@ -27,8 +27,8 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     }
     page::section(m, "ranking", "Ranking", |m| {
         m.tag("p").class("hint").text(
-            "Devices under the same load, the fastest first. Where 95\u{a0}% confidence intervals overlap, neither \
-             device is told to be faster: its rank is a range.",
+            "Devices under the same load, the fastest first. If 95\u{a0}% confidence intervals overlap, the order of the \
+             devices is uncertain and their ranks are ranges.",
         );
         let (open, more) = loads.split_at(loads.len().min(OPEN));
         open.iter().for_each(|load| one(m, load));
@@ -39,15 +39,15 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
             });
         }
         m.tag("p").class("rests").text(
-            "The whole device under test, valid trials only; under each percentile its interval. Of repeats the median is shown, and the interval reaches \
-             from the lowest bound of any of them to the highest; nothing is pooled. Intervals take packets for \
-             independent: where one stall delays many, they are too narrow, and repeats tell. Percentiles in italics \
-             rest on fewer than ten packets.",
+            "The whole device under test, valid trials only, with the interval below each percentile. The median over repeats is shown, and the interval extends \
+             from the lowest bound of all repeats to the highest; repeats are not pooled. Intervals assume that packets are \
+             independent. If one stall delays many packets, they are too narrow; compare repeats. Percentiles in italics \
+             are based on fewer than ten packets.",
         );
     });
 }
 
-/// The table of a load: in the order of its first ranking, with the places in the others beside it.
+/// The table of a load in the order of its first ranking, with the ranks of the other rankings next to it.
 fn one(m: &mut Markup, rankings: &[&Ranking]) {
     let first = rankings[0];
     let mut names = head(["device", "trials"]).to_vec();
@@ -55,7 +55,7 @@ fn one(m: &mut Markup, rankings: &[&Ranking]) {
         let percentile = format::short(ranking.percentile);
         names.extend([format!("rank by p{percentile}").into(), format!("p{percentile}").into()]);
     }
-    names.push(format!("by p{} not told apart from", format::short(first.percentile)).into());
+    names.push(format!("by p{} not distinguished from", format::short(first.percentile)).into());
     let rows = first.places.iter().map(|place| {
         let mut cells = vec![Cell::text(&place.device), Cell::count(place.trials.len() as u64)];
         for ranking in rankings {
@@ -71,7 +71,7 @@ fn one(m: &mut Markup, rankings: &[&Ranking]) {
     m.tag("div").class("broad").body(|m| table(m, &load, &names, rows));
 }
 
-/// A rank that is a range where it can't be told more exactly: "2", "2–3".
+/// A rank, or a range of ranks: "2", "2–3".
 pub fn places(best: usize, worst: usize) -> String {
     if best == worst { best.to_string() } else { format!("{best}–{worst}") }
 }
@@ -89,7 +89,7 @@ fn values(place: &Place) -> [Cell; 2] {
 
 fn alike(ranking: &Ranking, place: &Place) -> Cell {
     if place.alike.is_empty() {
-        return Cell::text("told apart from all").class("zero");
+        return Cell::text("distinguished from all").class("zero");
     }
     let mut names: Vec<String> =
         place.alike.iter().filter_map(|&other| Some(ranking.places.get(other)?.device.to_string())).collect();

@@ -1,4 +1,4 @@
-//! How much load the devices take: what the searches of a run found, and the way there.
+//! Highest load of the devices: the results of a run's searches, and the loads that they tried.
 
 use wiretail_schema::search::{Ending, Goal, GoalResult, Method, Over, Search, SearchTrial};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
@@ -11,18 +11,18 @@ use crate::pages::cells::{Cell, head, table};
 use crate::pages::page;
 use crate::plot::Size;
 
-/// Searches whose way is drawn; those behind are folded.
+/// Number of searches whose trials are drawn; further ones are folded.
 const OPEN: usize = 4;
 
-/// The section; without it where nothing was searched.
+/// The section; empty without searches.
 pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let Some(searches) = page.searches.filter(|searches| !searches.searches.is_empty()) else { return };
     let figures: Vec<Figure> =
         searches.searches.iter().filter(|search| !search.trials.is_empty()).map(way).collect();
-    page::section(m, "search", "Where it breaks", |m| {
+    page::section(m, "search", "Highest load", |m| {
         m.tag("p").class("hint").text(
-            "The highest load that meets each goal: a rate, or so many packets back to back. Trials whose numbers say nothing about the device have no say. A trial in \
-             which packets left for longer than they came misses every goal: what was not lost was still in the device.",
+            "The highest load that meets each goal: a rate, or a number of packets back to back. Invalid trials are ignored. A trial in \
+             which packets left for longer than they arrived misses every goal: packets that were not lost were still queued in the device.",
         );
         let names = head([
             "search",
@@ -32,23 +32,22 @@ pub fn section(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
             "forwarded",
             "p50 there",
             "p99.9 there",
-            "rests on",
+            "based on",
         ])
         .to_vec();
         let rows = searches.searches.iter().flat_map(|search| {
             search.goals.iter().enumerate().map(move |(place, _)| row(page, search, place))
         });
         m.tag("div").class("broad").body(|m| table(m, "Loads", &names, rows));
-        let names =
-            head(["search", "method", "trials", "invalid", "time of sending", "time in all"]).to_vec();
-        table(m, "What it took", &names, searches.searches.iter().map(effort));
+        let names = head(["search", "method", "trials", "invalid", "sending time", "total time"]).to_vec();
+        table(m, "Effort", &names, searches.searches.iter().map(effort));
         draw(m, &figures, Size::Half, OPEN, count);
     });
 }
 
 fn row(page: &Page<'_>, search: &Search, place: usize) -> Vec<Cell> {
     let result: &GoalResult = &search.goals[place];
-    // The delays at the throughput rate are what RFC 2544, section 26.2, asks for.
+    // RFC 2544, section 26.2, requires the delays at the throughput rate.
     let record = search
         .trial_found(place)
         .and_then(|trial| page.run.trials.iter().find(|record| record.number == trial.number));
@@ -107,7 +106,7 @@ fn load(over: Over, load: u64) -> String {
     }
 }
 
-/// A method's name, with where it is from.
+/// A method's name with its source.
 fn method(method: Method) -> &'static str {
     match method {
         Method::Mlrsearch => "MLRsearch (RFC 9971)",
@@ -116,7 +115,7 @@ fn method(method: Method) -> &'static str {
     }
 }
 
-/// The loads that were tried, over the time it took.
+/// The loads that were tried, over the time spent.
 fn way(search: &Search) -> Figure {
     let goals: Vec<&Goal> = search.goals.iter().map(|result| &result.goal).collect();
     let mut series: Vec<Series> = Vec::new();
@@ -149,11 +148,11 @@ fn way(search: &Search) -> Figure {
         id: format!("search-{}", search.number),
         title: titled("Loads tried", &search.name),
         caption: format!(
-            "{} trials by {}; each point is one, at the end of its sending.",
+            "{} trials by {}. Each point is one trial, at the end of its sending time.",
             search.trials.len(),
             method(search.effort.method)
         ),
-        x: axis("time of sending", "sending_s", Unit::Seconds, Scale::Linear),
+        x: axis("sending time", "sending_s", Unit::Seconds, Scale::Linear),
         y: match search.effort.over {
             Over::Rate => axis("offered rate", "rate_pps", Unit::PacketsPerSecond, Scale::Log),
             Over::Burst => axis("packets back to back", "burst", Unit::Packets, Scale::Log),
@@ -164,7 +163,7 @@ fn way(search: &Search) -> Figure {
     }
 }
 
-/// What a trial says: "met", "missed NDR".
+/// The outcome of a trial: "met", "missed NDR".
 fn outcome(trial: &SearchTrial, goals: &[&Goal]) -> String {
     if !trial.invalid.is_empty() {
         return "invalid".to_owned();

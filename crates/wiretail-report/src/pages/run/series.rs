@@ -1,5 +1,5 @@
-//! Which trials go into which figure: one for each scenario, and no more curves in a figure than a
-//! reader can tell apart.
+//! Selects the trials of each figure: one curve per scenario, and no more curves per figure than a reader can
+//! distinguish.
 
 use wiretail_schema::run::scenario::Scenario;
 use wiretail_schema::run::{SettingRecord, TrialRecord, TrialState};
@@ -8,19 +8,18 @@ use wiretail_schema::units::Share;
 
 use super::Page;
 
-/// Curves in one figure: more can't be told apart by colour and shape.
+/// Maximum number of curves in one figure; more cannot be distinguished by color and shape.
 pub const CURVES: usize = 8;
 
-/// A trial that stands for its scenario.
+/// A trial that represents its scenario.
 #[derive(Debug, Clone)]
 pub struct Curve<'a> {
-    /// The trial.
     pub trial: &'a TrialRecord,
     /// The numbers of its whole device under test.
     pub summary: &'a Summary,
     /// All its factors.
     pub scenario: Scenario,
-    /// Trials of the same scenario that it was chosen from.
+    /// Number of trials of the same scenario that it was chosen from.
     pub repeats: usize,
 }
 
@@ -31,7 +30,7 @@ impl AsRef<Scenario> for Curve<'_> {
 }
 
 impl Curve<'_> {
-    /// Its name among others: the settings in `keys`, and that it is not valid.
+    /// The name of the curve among others: the settings in `keys`, and a mark if the trial is not valid.
     pub fn name(&self, keys: &[&str]) -> String {
         let own = self.scenario.settings.iter().filter(|setting| keys.contains(&setting.key.as_str()));
         let name = words(own);
@@ -43,13 +42,13 @@ impl Curve<'_> {
     }
 }
 
-/// Settings in words: "skeleton, batch 32".
+/// Settings as text: "skeleton, batch 32".
 pub fn words<'a>(settings: impl IntoIterator<Item = &'a SettingRecord>) -> String {
     Scenario { settings: settings.into_iter().cloned().collect() }.to_string()
 }
 
-/// One curve for each scenario, in the order of the run: of its repeats the one with the median p99.9. Invalid trials stand for a scenario only where it has no
-/// other.
+/// One curve per scenario, in the order of the run: the repeat with the median p99.9. An invalid trial
+/// represents a scenario only if the scenario has no valid one.
 pub fn representatives<'a>(page: &Page<'a>) -> Vec<Curve<'a>> {
     let mut scenarios: Vec<(Scenario, Vec<(&TrialRecord, &Summary)>)> = Vec::new();
     for trial in &page.run.trials {
@@ -78,16 +77,16 @@ fn p99_9(summary: &Summary) -> i64 {
     found.map_or(summary.delay.max_ns, |p| p.value_ns)
 }
 
-/// What a caption says of repeats; empty where there are none.
+/// The caption's note on repeats; empty if there are none.
 pub fn repeats_note(curves: &[Curve<'_>]) -> &'static str {
     if curves.iter().any(|curve| curve.repeats > 1) {
-        " Of repeats, the one with the median p99.9 is shown; nothing is pooled."
+        " Among repeats, the one with the median p99.9 is shown; repeats are not pooled."
     } else {
         ""
     }
 }
 
-/// The curves apart by the value of one factor, in the order of its first appearance.
+/// Splits the curves by the value of one factor, in the order of its first appearance.
 pub fn apart<T: AsRef<Scenario> + Clone>(curves: &[T], key: &str) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for curve in curves {
@@ -99,8 +98,8 @@ pub fn apart<T: AsRef<Scenario> + Clone>(curves: &[T], key: &str) -> Vec<Vec<T>>
     groups
 }
 
-/// The curves in groups of at most `limit`, apart by as few factors as it takes: first by the one that
-/// makes the fewest groups which are small enough, else by the one that makes the most.
+/// Splits the curves into groups of at most `limit` by as few factors as possible. It chooses the factor with
+/// the fewest groups that are all small enough, or else the one with the most groups.
 pub fn grouped<T: AsRef<Scenario> + Clone>(curves: Vec<T>, factors: &[String], limit: usize) -> Vec<Vec<T>> {
     if curves.len() <= limit {
         return if curves.is_empty() { Vec::new() } else { vec![curves] };
@@ -114,8 +113,8 @@ pub fn grouped<T: AsRef<Scenario> + Clone>(curves: Vec<T>, factors: &[String], l
     }
 }
 
-/// The settings that all curves share, in words ("" for none), and the keys of those that tell them
-/// apart, but for the keys in `without`, which the figure shows otherwise.
+/// The settings that all curves share, as text ("" for none), and the keys that distinguish the curves. Keys
+/// in `without` are excluded, because the figure shows them in another way.
 pub fn shared<'f, T: AsRef<Scenario>>(
     curves: &[T],
     factors: &'f [String],
@@ -128,7 +127,7 @@ pub fn shared<'f, T: AsRef<Scenario>>(
     (if common.is_empty() { String::new() } else { words(common) }, differing)
 }
 
-/// The value of a factor as text; None where it has no effect in this trial.
+/// The value of a factor as text; `None` if it has no effect in this trial.
 fn value<'c>(curve: &'c impl AsRef<Scenario>, key: &str) -> Option<&'c str> {
     curve.as_ref().get(key).map(|setting| setting.text.as_str())
 }
@@ -148,7 +147,8 @@ mod tests {
         }
     }
 
-    /// A bridge, whose batch has no effect, and a skeleton with so many batches; each with so many bursts.
+    /// A bridge, whose batch has no effect, and a skeleton with `batches` batch sizes; each with `bursts`
+    /// burst sizes.
     fn curves(batches: u64, bursts: u64) -> Vec<Named> {
         let setting = |key: &str, text: String| SettingRecord { key: key.to_owned(), text, number: 0 };
         let devices = std::iter::once(None).chain((1..=batches).map(Some));
@@ -162,7 +162,7 @@ mod tests {
         devices.flat_map(|batch| (1..=bursts).map(move |burst| with_burst(batch, burst))).collect()
     }
 
-    /// What the curves of each group share, and how many there are.
+    /// The shared settings and the number of curves of each group.
     fn groups(curves: Vec<Named>) -> Vec<(String, usize)> {
         let keys = KEYS.map(str::to_owned);
         let groups = grouped(curves, &keys, CURVES);
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn few_enough_curves_stay_together() {
+    fn few_curves_stay_in_one_group() {
         assert_eq!(groups(Vec::new()), []);
         assert_eq!(groups(curves(3, 2)), [some("", 8)]);
         assert_eq!(groups(curves(1, 1)), [some("burst 1", 2)]);
     }
 
     #[test]
-    fn too_many_curves_go_apart_by_the_factor_that_makes_the_fewest_figures() {
+    fn many_curves_are_split_by_the_factor_with_the_fewest_groups() {
         assert_eq!(groups(curves(4, 2)), [some("bridge", 2), some("skeleton", 8)]);
         // Neither device nor batch makes groups that are small enough; the burst does.
         let many = grouped(curves(7, 9), &[KEYS[0].to_owned(), KEYS[2].to_owned()], CURVES);
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn curves_that_no_factor_tells_apart_are_cut() {
+    fn indistinguishable_curves_are_truncated() {
         let same = vec![curves(1, 1)[0].clone(); 20];
         let sizes: Vec<usize> = groups(same).into_iter().map(|(_, count)| count).collect();
         assert_eq!(sizes, [8, 8, 4]);
     }
 
     #[test]
-    fn what_the_curves_share_is_not_in_their_names() {
+    fn shared_settings_are_not_in_curve_names() {
         let keys = KEYS.map(str::to_owned);
         let (common, differing) = shared(&curves(2, 1), &keys, &[]);
         assert_eq!((common.as_str(), differing), ("burst 1", vec!["dut.kind", "dut.batch"]));

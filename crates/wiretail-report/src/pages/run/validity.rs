@@ -1,4 +1,4 @@
-//! Whether the numbers may be trusted: what the load generator, the taps, the device and the cores did.
+//! Whether the numbers can be trusted: records of the load generator, the taps, the device and the cores.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,15 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page;
 
-/// Stalls that are listed one by one.
+/// Number of stalls that are listed individually.
 const STALLS_SHOWN: usize = 20;
-/// Longer tables are folded.
 const ROWS: usize = 30;
 
-/// The section.
 pub fn section(m: &mut Markup, page: &Page<'_>) {
     page::section(m, "validity", "Validity", |m| {
         m.tag("p").class("hint").text(
-            "What the testbed did, apart from the device under test. A trial is invalid where this could pass for \
-             the device's doing.",
+            "Behavior of the testbed, apart from the device under test. A trial is invalid if this could be mistaken for \
+             behavior of the device.",
         );
         stalls(m, page);
         calibration(m, page);
@@ -31,11 +29,11 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
         folded(m, page, "Taps", trials.iter().map(|trial| trial.taps.len()).sum(), taps);
         let counting = trials.iter().map(|trial| trial.devices.len()).sum();
         if counting > 0 {
-            folded(m, page, "What the devices counted", counting, devices);
+            folded(m, page, "Device counters", counting, devices);
         }
         let skeletons = trials.iter().filter(|trial| trial.dut.is_some()).count();
         if skeletons > 0 {
-            folded(m, page, "The skeleton's own faults", skeletons, skeleton);
+            folded(m, page, "Faults of the skeleton", skeletons, skeleton);
         }
         if let Some(reason) = energy::absent(page) {
             m.tag("p").class("rests").text(format_args!("Energy was not measured: {reason}."));
@@ -43,7 +41,7 @@ pub fn section(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// A table of all trials, folded where it has many rows.
+/// A table of all trials, folded if it has many rows.
 fn folded(
     m: &mut Markup,
     page: &Page<'_>,
@@ -69,18 +67,18 @@ fn heading(trial: &TrialRecord) -> Cell {
     Cell::text(&trial.name)
 }
 
-/// A count of what was done on purpose, faint where it is zero.
+/// A count of intentional events, drawn faint if it is zero.
 fn injected(count: u64) -> Cell {
     Cell::count(count).class(if count == 0 { "number zero" } else { "number" })
 }
 
-/// A count, faint where it is zero and marked where it is not.
+/// A count of faults, drawn faint if it is zero and marked otherwise.
 fn fault(count: u64) -> Cell {
     Cell::count(count).class(if count == 0 { "number zero" } else { "number worse" })
 }
 
 fn generator(m: &mut Markup, page: &Page<'_>) {
-    let names = ["trial", "asked for", "sent", "not taken", "late", "p50", "p99", "p99.9", "max"];
+    let names = ["trial", "requested", "sent", "not accepted", "late", "p50", "p99", "p99.9", "max"];
     let rows = page.run.trials.iter().map(|trial| {
         let mut cells = vec![heading(trial)];
         match &trial.generator {
@@ -92,8 +90,8 @@ fn generator(m: &mut Markup, page: &Page<'_>) {
     let limit =
         page.run.trials.iter().find_map(|trial| trial.generator.as_ref()).map_or(0, |g| g.late_limit_ns);
     let caption = format!(
-        "Load generator: packets sent, those that the kernel did not take, those later than {}; lateness, actual \
-         minus intended departure",
+        "Load generator: packets sent, packets that the kernel did not accept, packets later than {}; lateness is the actual \
+         minus the intended departure",
         format::duration_short(limit as f64)
     );
     table(m, &caption, &head(names), rows);
@@ -101,7 +99,8 @@ fn generator(m: &mut Markup, page: &Page<'_>) {
 
 fn generator_cells(generator: &GeneratorRecord) -> Vec<Cell> {
     let share = generator.late as f64 / generator.sent.max(1) as f64;
-    let late = Cell::count(generator.late).exact(format_args!("{} of those sent", format::ratio(share)));
+    let late =
+        Cell::count(generator.late).exact(format_args!("{} of the packets sent", format::ratio(share)));
     let mut cells = vec![
         Cell::number(format::rate(generator.offered_pps as f64)).exact(generator.offered_pps),
         Cell::count(generator.sent),
@@ -125,22 +124,22 @@ fn taps(m: &mut Markup, page: &Page<'_>) {
             ]
         })
     });
-    let names = ["trial", "tap", "where", "stamps", "packets", "dropped by the capture"];
-    table(m, "Taps: what the capture itself drops is not the device's loss", &head(names), rows);
+    let names = ["trial", "tap", "location", "timestamps", "packets", "dropped by the capture"];
+    table(m, "Taps: packets dropped by the capture itself are not loss of the device", &head(names), rows);
 }
 
-/// What devices counted, beside what the taps around them saw.
+/// Device counters next to the numbers of packets that the surrounding taps saw.
 fn devices(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().flat_map(|trial| {
         trial.devices.iter().map(|device| {
             let tapped = |tap: Option<u64>| {
-                let untapped = Cell::number("no tap").exact("not every way has a tap there");
+                let untapped = Cell::number("no tap").exact("not every path has a tap there");
                 tap.map_or(untapped.class("number zero"), Cell::count)
             };
             let agree = match (device.agrees(), device.tapped_in.or(device.tapped_out)) {
                 (false, _) => Cell::text("✕ no").class("worse"),
                 (true, Some(_)) => Cell::text("✓ yes"),
-                (true, None) => Cell::text("can't be told").class("zero"),
+                (true, None) => Cell::text("unknown").class("zero"),
             };
             vec![
                 heading(trial),
@@ -158,12 +157,12 @@ fn devices(m: &mut Markup, page: &Page<'_>) {
     });
     let names =
         ["trial", "device", "taken", "tap", "sent", "tap", "dropped", "filtered", "not sent", "agree"];
-    let caption = "What the devices counted, beside what the taps saw: all directions of a device together. What it \
-                   dropped may be among what it took";
+    let caption = "Device counters and packets seen by the taps, summed over all directions of a device. Packets that it \
+                   dropped may be included in those it took";
     table(m, caption, &head(names), rows);
 }
 
-/// What the skeleton counts beyond that.
+/// The skeleton's additional counters.
 fn skeleton(m: &mut Markup, page: &Page<'_>) {
     let rows = page.run.trials.iter().filter_map(|trial| {
         let dut = trial.dut?;
@@ -176,16 +175,15 @@ fn skeleton(m: &mut Markup, page: &Page<'_>) {
         ])
     });
     let names = ["trial", "ring full", "dropped on purpose", "sent twice", "swapped"];
-    let caption = "The skeleton's own faults: packets that found its ring full, and what it did on purpose";
+    let caption = "Faults of the skeleton: packets that found its ring full, and intentional faults";
     table(m, caption, &head(names), rows);
 }
 
-/// Known faults against what was measured of them.
+/// Intentional faults and their measurement.
 fn accounting(m: &mut Markup, page: &Page<'_>) {
     let names =
         ["trial", "packets", "dropped", "lost", "sent twice", "duplicates", "swapped", "reordered", "exact"];
-    let caption =
-        "Known faults: what the device did on purpose, by its own count, and what was measured of it";
+    let caption = "Known faults: intentional faults counted by the device, and their measurement";
     known(m, page, caption, &head(names), |trial| {
         let accounting = trial.accounting.as_ref()?;
         let counts = [
@@ -201,11 +199,11 @@ fn accounting(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Filters by a text, and which packets they took.
+/// Filters by payload text, and the packets that they dropped.
 fn filtering(m: &mut Markup, page: &Page<'_>) {
-    let names = ["trial", "packets", "marked", "of these lost", "others lost", "exact"];
+    let names = ["trial", "packets", "marked", "marked and lost", "others lost", "exact"];
     let caption =
-        "Filter: packets that carry the text it looks for, and those that were lost (named in lost.csv)";
+        "Filter: packets that contain the filtered text, and packets that were lost (listed in lost.csv)";
     known(m, page, caption, &head(names), |trial| {
         let filtering = trial.filtering.as_ref()?;
         let counts = [filtering.packets, filtering.marked, filtering.marked_lost, filtering.others_lost];
@@ -213,10 +211,10 @@ fn filtering(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// Delays that the device added on purpose, and what of them was measured.
+/// Intentional delays of the device, and their measurement.
 fn calibration(m: &mut Markup, page: &Page<'_>) {
     let names = ["trial", "added", "recovered", "error", "delayed", "found", "in stalls", "recovered?"];
-    let caption = "Known delays: what the device added on purpose, and what was measured of it";
+    let caption = "Known delays: delays that the device added on purpose, and their measurement";
     known(m, page, caption, &head(names), |trial| {
         let calibration = trial.calibration.as_ref()?;
         let cells = vec![
@@ -231,7 +229,8 @@ fn calibration(m: &mut Markup, page: &Page<'_>) {
     });
 }
 
-/// What was done on purpose: a row for each trial that has cells, and in its last column whether that was measured exactly.
+/// Intentional faults: a row for each trial with cells. The last column shows whether they were measured
+/// exactly.
 fn known(
     m: &mut Markup,
     page: &Page<'_>,
@@ -250,24 +249,24 @@ fn known(
     }
 }
 
-/// A cause in words, and what it means for the reader.
+/// A cause as text, and its meaning for the reader.
 fn meaning(cause: StallCause) -> (&'static str, &'static str) {
     match cause {
         StallCause::AllCoresPaused => (
             "all cores paused",
-            "All busy cores stood still at the same time: the hypervisor, or firmware, paused the machine. Nothing \
-             in it can prevent that; delays as long as these pauses are the host's, not the device's.",
+            "All busy cores stood still at the same time: the hypervisor or the firmware paused the machine. Nothing \
+             in the machine can prevent that; delays as long as these pauses are due to the host, not to the device.",
         ),
         StallCause::Scheduler => (
             "scheduler",
-            "The scheduler gave the core to others: to the fair server, which takes 50 ms of each second from a \
-             real-time thread that never sleeps, or to another task. Isolated cores and a fair server that is \
-             switched off avoid it.",
+            "The scheduler ran another task on the core, or the fair server, which takes 50 ms of each second from a \
+             real-time thread that never sleeps. Isolated cores and a disabled fair server avoid \
+             this.",
         ),
         StallCause::OneCorePaused => (
             "one core paused",
-            "One core stood still while the scheduler ran nobody else there: interrupts, or a hypervisor that took \
-             one core. Moving interrupts away tells the two apart.",
+            "One core stood still while the scheduler ran no other task there: interrupts, or a hypervisor that took \
+             one core. Moving interrupts away distinguishes the two.",
         ),
     }
 }
@@ -308,7 +307,7 @@ fn stalls(m: &mut Markup, page: &Page<'_>) {
             Cell::text(meaning).class("meaning"),
         ]
     });
-    let caption = format!("Stalls: times of {threshold} or longer for which a role's core was taken from it");
+    let caption = format!("Stalls: periods of {threshold} or longer in which a role lost its core");
     table(m, &caption, &head(["cause", "stalls", "in trials", "together", "longest", "meaning"]), rows);
     longest(m, trials);
 }
@@ -338,7 +337,7 @@ fn longest(m: &mut Markup, trials: &[TrialRecord]) {
                 Cell::text(began).exact(format_args!("{} ns", stall.start_ns)),
             ]
         });
-        table(m, "The longest stalls", &head(["length", "cause", "who", "trial", "began"]), rows);
+        table(m, "The longest stalls", &head(["length", "cause", "role", "trial", "began"]), rows);
     });
     m.line();
 }
