@@ -154,9 +154,9 @@ fn a_run_has_the_figures_that_its_factors_ask_for() {
     let one = run_page(&run::Plan { devices: &[("wire", None)], rates_kpps: &[10, 20, 40], ..plain }, false);
     assert!(!one.contains("data-figure=\"percentiles-2\""), "the rates of a single device in one figure");
     assert!(page.contains("<section id=\"over-time\""), "the sample lasts 30 s");
-    assert_eq!(page.matches(" shown; nothing is pooled").count(), 0);
+    assert_eq!(page.matches(" shown; repeats are not pooled").count(), 0);
     let page = run_page(&run::Plan { repeats: 3, ..plain }, false);
-    assert!(page.contains("the one with the median p99.9 is shown; nothing is pooled"));
+    assert!(page.contains("the one with the median p99.9 is shown; repeats are not pooled"));
     assert!(page.contains("<small>repeat 3</small>"));
 }
 
@@ -172,7 +172,7 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
     sample.run.trials.clear();
     sample.results.clear();
     let page = sample.page();
-    assert!(page.contains("18 trials of the plan not done") && page.ends_with("</html>\n"));
+    assert!(page.contains("18 trials of the plan not run") && page.ends_with("</html>\n"));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn devices_behind_a_switch_have_their_breakdown() {
     let drawn = |id: &str| page.matches(&format!("data-figure=\"{id}")).count();
     assert_eq!((drawn("shares-"), drawn("added-")), (2 * 2 * 2, 2 * 2));
     assert_eq!(page.matches("<td>infrastructure</td>").count(), 2 * (8 - 1), "but of the failed trial");
-    assert!(page.contains("What the VNF adds to the skeleton") && page.contains("<td>2 devices</td>"));
+    assert!(page.contains("Delay that the VNF adds to the skeleton") && page.contains("<td>2 devices</td>"));
     assert!(page.contains("n(1−p) = "), "what a percentile rests on");
     assert!(!run_page(&PLAN, false).contains("<section id=\"shares\""), "only behind a switch");
 }
@@ -193,9 +193,9 @@ fn devices_are_ranked_and_their_counts_stand_beside_the_taps() {
     assert!(
         page.contains("<section id=\"ranking\"")
             && page.contains(">1–2<")
-            && page.contains("not told apart from")
+            && page.contains("not distinguished from")
     );
-    assert!(page.contains("What the devices counted, beside what the taps saw"));
+    assert!(page.contains("Device counters and packets seen by the taps"));
     assert!(page.contains("✕ no") && page.contains("✓ yes") && page.contains("no tap"));
     let alone = run::Plan { devices: &[("wire", None)], ..PLAN };
     assert!(!run_page(&alone, false).contains("<section id=\"ranking\""), "a single device has no rank");

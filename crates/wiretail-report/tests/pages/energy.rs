@@ -62,7 +62,7 @@ fn states_stand_beside_each_other() {
     ] {
         assert_eq!(page.matches(cell).count(), times, "{cell}");
     }
-    assert!(page.contains("(RAPL)") && page.contains("not counted: a part of another domain"));
+    assert!(page.contains("(RAPL)") && page.contains("not counted: contained in another domain"));
     assert!(!page.contains("Energy was not measured"));
 }
 

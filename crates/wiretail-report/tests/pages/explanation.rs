@@ -161,19 +161,19 @@ fn a_page_shows_all_that_there_is() {
 #[test]
 fn packets_of_an_incident_are_shown_together() {
     let mut all = causes::explanation("t", false);
-    assert!(page(&all, false).contains("each delayed by itself"));
+    assert!(page(&all, false).contains("each delayed independently"));
     let first = all.worst[0].incident;
     all.worst[1..10].iter_mut().for_each(|packet| packet.incident = first);
     let page = page(&all, false);
-    assert!(page.contains("9 more late packets are of the same incident</summary>"));
-    assert!(page.contains("of 91 incidents: packets that waited"));
+    assert!(page.contains("9 more delayed packets in the same incident</summary>"));
+    assert!(page.contains("in 91 incidents: packets that queued"));
     assert!(page.contains("40 more incidents</summary>"));
     assert_eq!(page.matches("<p class=\"said\">").count(), 50 + 9);
     // Behind the fifty worst, packets are counted and not shown.
     all.worst[60..70].iter_mut().for_each(|packet| packet.incident = first);
     let page = self::page(&all, false);
     assert!(
-        page.contains("19 more late packets are of the same incident; here those of the 50 worst</summary>")
+        page.contains("19 more delayed packets in the same incident; shown are those among the 50 worst</summary>")
     );
 }
 
@@ -225,7 +225,7 @@ fn hostile_names_add_no_element() {
 #[test]
 fn an_empty_explanation_is_shown() {
     let page = page(&TrialExplanation::default(), false);
-    assert!(page.contains("nothing to explain") && page.contains("no time was lost"));
+    assert!(page.contains("nothing to explain") && page.contains("no excess delay"));
     for section in ["causes", "remedies", "packets", "senders"] {
         assert!(!page.contains(&format!("<section id=\"{section}\"")), "{section}");
     }
@@ -258,7 +258,7 @@ fn a_run_shows_its_traced_trials_side_by_side() {
     let start = page.find("<section id=\"explanations\"").expect("it is there");
     let section = &page[start..start + page[start..].find("</section>").expect("it ends")];
     assert_eq!(section.matches("class=\"stack tips\"").count(), 8, "a bar each");
-    assert_eq!(section.matches("/explanation.html\">The whole explanation").count(), 8);
+    assert_eq!(section.matches("/explanation.html\">Full explanation").count(), 8);
     assert!(section.contains("2 more traced trials"), "the others are folded");
     assert_eq!(section.matches("excess delay came from").count(), 8);
     // The same cause has the same colour in every bar, also where another trial lacks one before it.

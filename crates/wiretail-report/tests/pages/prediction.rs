@@ -223,8 +223,8 @@ fn two_components_are_said_and_shown() {
         fit_chance: 0.3,
     });
     let page = plain(&wiretail_report::tail(&prediction));
-    assert!(page.contains("TWO HEAPS") && page.contains("400 events above 18.00 µs"), "{page}");
-    assert!(page.contains("lower heap from") && page.contains("75 % of them below"), "{page}");
+    assert!(page.contains("TWO COMPONENTS") && page.contains("400 events above 18.00 µs"), "{page}");
+    assert!(page.contains("lower component from") && page.contains("75 % of them below"), "{page}");
     assert!(!plain(&wiretail_report::tail(&tail("x"))).contains("lower heap"));
 }
 
@@ -257,7 +257,7 @@ fn a_prediction_holds_its_document_and_says_where_it_is_from() {
 #[test]
 fn capacities_stand_beside_what_was_measured() {
     let page = plain(&wiretail_report::capacity(&model("x")));
-    assert!(page.contains("Held against what was measured: 1 right, 1 a lower bound, 1 wrong, 1 open."));
+    assert!(page.contains("Compared with measurements: 1 right, 1 a lower bound, 1 wrong, 1 open."));
     for (word, class) in
         [("RIGHT", "pass"), ("LOWER BOUND", "undecided"), ("WRONG", "fail"), ("OPEN", "undecided")]
     {
@@ -281,7 +281,7 @@ fn capacities_stand_beside_what_was_measured() {
     ] {
         assert!(page.contains(cell), "{cell}");
     }
-    assert!(page.contains("Medians that were given as numbers"));
+    assert!(page.contains("Medians given as numbers"));
     assert!(page.contains(&Goal::to_string(&"pdr 0.5%".parse().expect("a goal"))));
     // A line for the overload, three for the searched goals, one for what was not measured.
     assert_eq!(page.matches("data-tip=\"").count(), 5);
@@ -313,7 +313,7 @@ fn what_came_stands_beside_what_a_tail_foretold() {
     let page = plain(&wiretail_report::tail(&refused));
     assert!(page.contains("<article class=\"card fail\">") && page.contains("<strong>REFUSED</strong>"));
     assert!(
-        page.contains("Delays are &lt;uneven&gt;.") && page.contains("Nothing is predicted of these delays")
+        page.contains("Delays are &lt;uneven&gt;.") && page.contains("No prediction is possible for these delays")
     );
     assert!(
         !page.contains("tail-quantiles") && page.contains("tail-mean-excess"),
@@ -344,7 +344,7 @@ fn a_simulated_pattern_lies_over_the_measured_one() {
     assert_eq!((waits.series.len(), waits.series[1].y[0]), (2, 10_000.0));
     let alone = InterruptSampling { measured: None, ..found.clone() };
     let page = wiretail_report::interrupts(&alone);
-    assert!(page.contains("Nothing was measured") && !page.contains("Predicted against measured"));
+    assert!(page.contains("There is no measurement") && !page.contains("Predicted and measured"));
     let mut overloaded = found;
     overloaded.outcome.overloaded = true;
     assert!(wiretail_report::interrupts(&overloaded).contains("<strong>OVERLOADED</strong>"));

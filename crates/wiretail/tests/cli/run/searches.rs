@@ -54,7 +54,7 @@ fn a_known_capacity_is_found_also_after_an_interruption() {
     // Every trial is in the manifest, and the report says where it breaks.
     assert_eq!(bed.trials().len(), trials.len());
     let report = std::fs::read_to_string(bed.out().join("report.html")).expect("a report");
-    assert!(report.contains("Where it breaks") && report.contains("1s@90%"));
+    assert!(report.contains("Highest load") && report.contains("1s@90%"));
 }
 
 #[test]

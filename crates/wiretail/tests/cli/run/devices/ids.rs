@@ -92,7 +92,7 @@ fn a_rule_takes_the_marked_packets_and_they_are_named() {
         .collect();
     assert_eq!(blocks, (0..20).collect::<Vec<_>>(), "one of each block");
     let report = std::fs::read_to_string(bed.out().join("report.html")).unwrap();
-    assert!(report.contains("named in lost.csv"));
+    assert!(report.contains("listed in lost.csv"));
 }
 
 #[test]

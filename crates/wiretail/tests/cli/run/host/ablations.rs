@@ -91,7 +91,7 @@ fn configurations_take_turns_and_the_host_is_as_before() {
     assert!(effects.iter().all(|factor| factor["effects"][2]["verdict"] == "too-few"), "{effects:?}");
     assert!(told.stdout.contains("2 pairs are too few to tell"), "{}", told.stdout);
     let page = fs::read_to_string(bed.out().join("report.html")).expect("the page");
-    assert!(page.contains("What each setting is worth"));
+    assert!(page.contains("Effect of each setting"));
     assert_eq!(fs::read_to_string(STAT_INTERVAL).unwrap(), before);
 }
 
