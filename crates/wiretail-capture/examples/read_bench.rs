@@ -1,7 +1,7 @@
-//! How long reading takes, per packet: `read_bench FILE [KEY [ROUNDS]]`.
+//! Measures the time per packet of reading a capture: `read_bench FILE [KEY [ROUNDS]]`.
 //!
-//! Prints the best of some rounds for a bare `read` of the file, for its frames alone, and for its
-//! records with the key rule (moonsniff unless given) and five-tuple flows.
+//! Prints the best of several rounds for a plain `read` of the file, for its frames alone, and for its
+//! records with the key rule (default: moonsniff) and five-tuple flows.
 
 use std::error::Error;
 use std::fs::File;

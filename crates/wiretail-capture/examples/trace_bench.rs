@@ -1,8 +1,8 @@
-//! How long reading a kernel trace takes: `trace_bench [EVENTS [ROUNDS]]`, or `trace_bench DIR [ROUNDS]` for a
-//! recorded one.
+//! Measures the time of reading a kernel trace: `trace_bench [EVENTS [ROUNDS]]`, or `trace_bench DIR
+//! [ROUNDS]` for a recorded one.
 //!
-//! Without a folder it makes up ten million events of two processors, in memory: interrupts, switches of tasks, and
-//! sends with and without stacks. Prints the best of some rounds.
+//! Without a folder, it generates ten million events of two processors in memory: interrupts, task switches,
+//! and sends with and without stacks. Prints the best of several rounds.
 
 use std::error::Error;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report(rounds, || Ok(trace.read_from([&*watched, &*sends], count(&mut 0))?.events))
 }
 
-/// What keeps the compiler from leaving the reading out.
+/// Uses the events, so that the compiler cannot remove the reading.
 fn count(sum: &mut u64) -> impl FnMut(&Event) {
     |event| *sum = sum.wrapping_add(event.ts_ns ^ event.args[0])
 }
@@ -47,7 +47,7 @@ fn report(rounds: u32, mut read: impl FnMut() -> Result<u64, Box<dyn Error>>) ->
     Ok(())
 }
 
-/// A fifth of the events on the sender's processor.
+/// Generates events, a fifth of them on the sender's processor.
 fn made_up(events: u64) -> [Vec<u8>; 2] {
     let (mut watched, mut sends) = (Pages::default(), Pages::default());
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

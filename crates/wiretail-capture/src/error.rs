@@ -1,14 +1,14 @@
-//! What can be wrong with a capture. Every message names the file, where in it, what was expected
-//! or found, and what to do next.
+//! Errors of captures. Every message names the file and the offset, what was expected or found, and the next
+//! step.
 
 use std::io;
 
-/// A capture that can't be read at all. Damage after good packets is no error: the reader stops
-/// there and [`CaptureReader::truncation`](crate::CaptureReader::truncation) tells.
+/// A capture that cannot be read at all. Damage after intact packets is not an error: the reader stops there,
+/// and [`CaptureReader::truncation`](crate::CaptureReader::truncation) reports it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(
         "{file}: cannot be read, at byte {offset}: {source}; check the path, the permissions and the disk"
     )]
@@ -17,10 +17,9 @@ pub enum CaptureError {
         file: String,
         /// Bytes read before the failure.
         offset: u64,
-        /// What the system said.
         source: io::Error,
     },
-    /// Nothing in it.
+    /// The file has no bytes.
     #[error(
         "{file}: empty (0 bytes); expected a capture: pcap, pcapng, mscap or ERF; \
          was the recording stopped before its header was written?"
@@ -29,7 +28,7 @@ pub enum CaptureError {
         /// File name as given, or `-`.
         file: String,
     },
-    /// No format that is known here.
+    /// The file has no known format.
     #[error(
         "{file}: not a capture: starts with {found} at byte 0; \
          expected pcap, pcapng, mscap or ERF, plain, gzip or zstd; {hint}"
@@ -39,24 +38,24 @@ pub enum CaptureError {
         file: String,
         /// The first bytes in hexadecimal.
         found: String,
-        /// What it looks like, and what to do.
+        /// The suspected kind of file, and the next step.
         hint: String,
     },
-    /// A capture of something that has no packets known here.
+    /// The link type is not supported.
     #[error("{file}: link type {number} at byte {offset} is not supported; expected {expected}; {hint}")]
     UnknownLinkType {
         /// File name as given, or `-`.
         file: String,
-        /// Where the link type stands.
+        /// Offset of the link type.
         offset: u64,
-        /// The number as the file has it.
+        /// The link type's number in the file.
         number: u32,
         /// Link types that are supported.
         expected: &'static str,
-        /// What to do.
+        /// The next step.
         hint: &'static str,
     },
-    /// Not one packet could be read.
+    /// No packet could be read.
     #[error("{file}: no packet could be read: at byte {offset}: {detail}; copy or record the file again")]
     Damaged {
         /// File name as given, or `-`.
@@ -66,31 +65,29 @@ pub enum CaptureError {
         /// What was expected and found.
         detail: String,
     },
-    /// The compression, not the capture in it, is at fault.
+    /// The compressed stream is damaged or not supported.
     #[error("{file}: {kind}, after {offset} decompressed bytes: {detail}; {hint}")]
     Compression {
         /// File name as given, or `-`.
         file: String,
-        /// gzip or zstd.
         kind: &'static str,
-        /// Bytes that were decompressed before.
+        /// Number of bytes decompressed before the failure.
         offset: u64,
-        /// What the decompressor said.
         detail: String,
-        /// What to do.
+        /// The next step.
         hint: &'static str,
     },
-    /// The interface asked for does not exist.
+    /// The requested interface does not exist.
     #[error("{file}: has no interface {wanted}; it has {available}; choose one of those")]
     NoInterface {
         /// File name as given, or `-`.
         file: String,
-        /// Index or name asked for.
+        /// Requested index or name.
         wanted: String,
-        /// What the file has.
+        /// Interfaces in the file.
         available: String,
     },
-    /// pcapng's Simple Packet Block.
+    /// The capture has a Simple Packet Block (pcapng), which has no timestamp.
     #[error(
         "{file}: the packet at byte {offset} has no timestamp (pcapng Simple Packet Block); \
          latency needs one; record with Enhanced Packet Blocks, as tcpdump and dumpcap do"
@@ -98,10 +95,10 @@ pub enum CaptureError {
     NoTimestamp {
         /// File name as given, or `-`.
         file: String,
-        /// Where the block starts.
+        /// Offset of the block.
         offset: u64,
     },
-    /// No frame carries a stamp in its last eight bytes.
+    /// No frame has a timestamp in its last eight bytes.
     #[error(
         "{file}: no timestamp trailer in any of the first {frames} frames (the last 8 bytes: nanoseconds below \
          1,000,000,000 and seconds, little endian, of a frame that was captured whole); \
@@ -110,7 +107,7 @@ pub enum CaptureError {
     NoTrailer {
         /// File name as given, or `-`.
         file: String,
-        /// Frames looked at.
+        /// Number of frames examined.
         frames: u64,
     },
 }

@@ -1,16 +1,17 @@
-//! Numbers in packets that may count: what a recurrence that follows the packets' content follows.
+//! Numbers in packets that may be counters. A periodic delay that depends on the packets' content may follow
+//! one of them.
 
 use crate::layers;
 use crate::read::Frame;
 
-/// Names of what [`counters`] returns.
+/// Names of the values returned by [`counters`].
 pub const COUNTERS: [&str; 3] = [
     "the IPv4 identification",
     "the first four payload bytes, little-endian",
     "the first four payload bytes, big-endian",
 ];
 
-/// The numbers of [`COUNTERS`] in a frame; None where it has none.
+/// The numbers of [`COUNTERS`] in a frame; `None` if the frame does not have one.
 pub fn counters(frame: &Frame<'_>) -> [Option<u64>; 3] {
     let Some(ip) = layers::parse(frame) else { return [None; 3] };
     let identification = ip.is_v4().then_some(u64::from(ip.identification));
@@ -28,7 +29,7 @@ mod tests {
     use crate::LinkType;
 
     #[test]
-    fn a_packet_has_its_numbers_and_a_stub_none() {
+    fn reads_counters_and_ignores_short_packets() {
         let mut bytes = vec![0_u8; 60];
         bytes[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0]);
         bytes[16..18].copy_from_slice(&46_u16.to_be_bytes());

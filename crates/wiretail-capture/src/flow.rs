@@ -1,7 +1,7 @@
-//! Which flow a frame belongs to.
+//! Assigns frames to flows.
 //!
-//! Two levels: a direct-mapped cache that answers for frames of the usual kind without hashing more
-//! than a multiplication (captures hold some flows that alternate), and behind it a map of all flows.
+//! There are two levels. A direct-mapped cache answers for frames of common kinds with only a multiplication
+//! as hash, because captures usually alternate between a few flows. A map after it holds all flows.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,16 +12,16 @@ use crate::key::SIGNATURE;
 use crate::layers::{self, UDP4_HEADERS, protocol};
 use crate::read::Frame;
 
-/// Flows that are told apart unless the caller says otherwise; later ones count together.
+/// Default maximum number of distinguished flows; later flows are counted together.
 pub const FLOWS_MAX: usize = 4096;
 
-/// Slots of the cache. Only those that are in use take room in the processor's cache.
+/// Slots of the cache. Only slots in use occupy the processor's cache.
 const SLOTS: usize = 4096;
 
 /// Marks a flow with ports in [`V4`].
 const HAS_PORTS: u32 = 0x100;
 
-/// What makes a flow.
+/// Identity of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum FlowKey {
     V4 {
@@ -36,27 +36,27 @@ enum FlowKey {
     },
     Stream(u16),
     Ethertype(u16),
-    /// Frames that the rule says nothing about.
+    /// Frames that the rule does not cover.
     Unknown,
 }
 
-/// What the cache compares: an IPv4 flow.
+/// Identity of an IPv4 flow, as compared by the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct V4 {
     addresses: u64,
     ports: u32,
-    /// Bit 8: there are ports.
+    /// The protocol. Bit 8 is set if there are ports.
     protocol: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     flow: V4,
-    /// Index plus one; 0 marks an empty slot.
+    /// Flow index plus one; 0 marks an empty slot.
     index: u32,
 }
 
-/// Gives every flow an index, from 0 in order of appearance.
+/// Assigns an index to every flow, from 0 in order of appearance.
 #[derive(Debug, Clone)]
 pub struct FlowTable {
     rule: FlowRule,
@@ -69,12 +69,13 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// A table of at most [`FLOWS_MAX`] flows.
+    /// Creates a table of at most [`FLOWS_MAX`] flows.
     pub fn new(rule: FlowRule) -> Self {
         Self::with_limit(rule, FLOWS_MAX)
     }
 
-    /// A table of at most `limit` flows (at least one); all others share one more, named "others".
+    /// Creates a table of at most `limit` flows (at least one). All further flows share one more entry, named
+    /// "others".
     pub fn with_limit(rule: FlowRule, limit: usize) -> Self {
         let limit = limit.clamp(1, u32::MAX as usize - 2);
         let names = if rule == FlowRule::None { vec!["all".to_owned()] } else { Vec::new() };
@@ -82,22 +83,22 @@ impl FlowTable {
         Self { rule, limit, slots, flows: HashMap::new(), names, unknown: None, overflown: false }
     }
 
-    /// What tells flows apart.
+    /// The rule that distinguishes flows.
     pub fn rule(&self) -> FlowRule {
         self.rule
     }
 
-    /// The flows' names, by index: "10.0.0.16:1024 > 192.168.1.2:53 udp", "stream 3".
+    /// Names of the flows, by index: "10.0.0.16:1024 > 192.168.1.2:53 udp", "stream 3".
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Index of the flow "others"; None as long as every flow has its own.
+    /// Index of the flow "others"; `None` while every flow has its own entry.
     pub fn others(&self) -> Option<u32> {
         self.overflown.then_some(self.limit as u32)
     }
 
-    /// The index of the frame's flow.
+    /// Returns the index of the frame's flow.
     #[inline]
     pub fn index(&mut self, frame: &Frame<'_>) -> u32 {
         match self.rule {
@@ -115,7 +116,7 @@ impl FlowTable {
         }
     }
 
-    /// The flow of a frame that [`layers::udp4`] has recognised.
+    /// Returns the flow index of a frame parsed by [`layers::udp4`].
     #[inline(always)]
     pub(crate) fn udp4(&mut self, headers: &[u8; UDP4_HEADERS]) -> u32 {
         self.cached(V4 {
@@ -127,7 +128,7 @@ impl FlowTable {
 
     #[inline(always)]
     fn cached(&mut self, flow: V4) -> u32 {
-        // Fibonacci hashing: the product's upper bits depend on all of the factor's.
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the factor.
         let mixed = flow.addresses ^ u64::from(flow.ports).rotate_left(32) ^ u64::from(flow.protocol);
         let at = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % SLOTS;
         let slot = self.slots[at];
@@ -173,7 +174,7 @@ impl FlowTable {
         }
     }
 
-    /// The flow of frames without one; formats of identifiers alone hold nothing else.
+    /// The flow of frames without a flow; formats that only record identifiers contain no other frames.
     fn unknown(&mut self) -> u32 {
         if let Some(index) = self.unknown {
             return index;
@@ -219,7 +220,8 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// The stream id of Wiretail's load generator: u16 little endian behind the packet's id (4 bytes) and 0x55.
+/// Reads the stream id of Wiretail's load generator: a little-endian u16 after the packet's id (4 bytes) and
+/// 0x55.
 fn stream_id(payload: &[u8]) -> Option<u16> {
     match payload.first_chunk::<7>()? {
         [_, _, _, _, SIGNATURE, low, high] => Some(u16::from_le_bytes([*low, *high])),
@@ -323,13 +325,13 @@ mod tests {
                 assert_eq!(index(&mut table, &from_port(port)), u32::from(port));
             }
         }
-        // The same five numbers in a frame that takes the long way.
+        // The same five-tuple in a frame that takes the slow path.
         let tagged = crate::test_support::tagged(&from_port(17), &[0x8100]);
         assert_eq!(index(&mut table, &tagged), 17);
     }
 
     #[test]
-    fn flows_beyond_the_limit_share_one() {
+    fn flows_beyond_the_limit_share_one_entry() {
         let mut table = FlowTable::with_limit(FlowRule::FiveTuple, 3);
         let indices: Vec<_> = (0..6).map(|port| index(&mut table, &from_port(port))).collect();
         assert_eq!(indices, [0, 1, 2, 3, 3, 3]);
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_read_behind_the_signature() {
+    fn streams_are_read_after_the_signature() {
         let mut table = FlowTable::new(FlowRule::Stream);
         let mut data = udp4(1, 80);
         data[47..49].copy_from_slice(&258u16.to_le_bytes());

@@ -1,31 +1,32 @@
 //! Interrupt counters: the published `irq.csv`, and `/proc/interrupts`.
 //!
-//! `irq.csv` has semicolons, a header, and a line a reading. Columns are in any order: `timestamp_us`, in µs of the
-//! reader's clock, and `<vector>_<description>_CPU<n>`, the interrupts since boot, with underscores for spaces. The time
-//! is cut at the front in what is published; it is used for differences only.
+//! `irq.csv` uses semicolons and has a header and one line per reading. Columns are in any order:
+//! `timestamp_us`, in µs of the reader's clock, and `<vector>_<description>_CPU<n>`, the interrupts since
+//! boot, with underscores instead of spaces. In the published files, the leading digits of the time are cut
+//! off. It is only used for differences.
 //!
-//! `/proc/interrupts`: a header of the CPUs, then a line a vector: `TLB:  12  7   TLB shootdowns`
-//! (the kernel's `fs/proc/interrupts.c` and `kernel/irq/proc.c`).
+//! `/proc/interrupts` has a header with the CPUs and one line per vector: `TLB:  12  7   TLB shootdowns` (the
+//! kernel's `fs/proc/interrupts.c` and `kernel/irq/proc.c`).
 
 use std::collections::BTreeMap;
 
 use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
-/// Columns and lines that a file may have: those of a machine with a thousand cores, read for a day.
+/// Limit for the number of columns and for that of lines: a machine with a thousand cores, read for a day.
 const COLUMNS_MAX: usize = 1 << 20;
 const CELLS_MAX: usize = 1 << 26;
-/// The column with the time.
+/// Name of the column with the time.
 const TIME: &str = "timestamp_us";
 
-/// What is wrong with a text of interrupt counters.
+/// An error in a text of interrupt counters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {found}; expected {expected}")]
 pub struct InterruptsError {
-    /// Line, from 1.
+    /// Line, starting at 1.
     pub line: usize,
-    /// What is there.
+    /// The unexpected content.
     pub found: String,
-    /// What should be there, and the next step.
+    /// The expected content, and the next step.
     pub expected: &'static str,
 }
 
@@ -33,16 +34,17 @@ fn error(line: usize, found: impl Into<String>, expected: &'static str) -> Inter
     InterruptsError { line, found: found.into(), expected }
 }
 
-/// The start of a text, to be shown in a message.
+/// The beginning of a text, for messages.
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(40).collect();
     format!("'{}'", short.escape_debug())
 }
 
-/// Reads `irq.csv`.
+/// Parses `irq.csv`.
 ///
 /// # Errors
-/// A header without a time or without counters; a cell that is no number; a line of another length; time that goes back.
+/// Returns an error for a header without a time or without counters, for a cell that is not a number, for a
+/// line with a different number of cells, and for times that do not increase.
 pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
     const HEADER: &str =
         "a header of columns separated by ;, timestamp_us among them, the others ending in _CPU<n>";
@@ -64,7 +66,7 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
     let mut cells = 0;
     for (place, line) in lines {
         const LINE: &str =
-            "a whole number for each column; cut off the line if the reader was stopped while it wrote it";
+            "an integer for each column; remove the line if the recording was stopped while writing it";
         let found: Vec<&str> = line.trim().split(';').collect();
         if found.len() != names.len() {
             let what = format!("{} cells where the header has {}", found.len(), names.len());
@@ -73,7 +75,7 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
         let wrong = |cell: &str| error(place + 1, shown(cell), LINE);
         let at_us: i64 = found[time].parse().map_err(|_| wrong(found[time]))?;
         if table.rows.last().is_some_and(|before| at_us <= before.at_us) {
-            let what = format!("time {at_us} is not behind that of the line before");
+            let what = format!("time {at_us} is not after that of the previous line");
             return Err(error(place + 1, what, "readings in order of time: sort the lines by timestamp_us"));
         }
         let counts = found.iter().enumerate().filter(|(column, _)| *column != time);
@@ -91,12 +93,12 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
     }
     if table.rows.len() < 2 {
         let what = format!("{} readings", table.rows.len());
-        return Err(error(1, what, "two readings or more, as only what rises between them counts"));
+        return Err(error(1, what, "two or more readings, because only differences between them are used"));
     }
     Ok(table)
 }
 
-/// `TLB_TLB_shootdowns_CPU2` as a column.
+/// Parses a column name such as `TLB_TLB_shootdowns_CPU2`.
 fn column(name: &str) -> Option<InterruptColumn> {
     let (what, cpu) = name.rsplit_once("_CPU")?;
     let cpu = cpu.parse().ok()?;
@@ -107,7 +109,7 @@ fn column(name: &str) -> Option<InterruptColumn> {
     Some(InterruptColumn { cpu, name: label(vector, &description.replace('_', " ")) })
 }
 
-/// "TLB shootdowns (TLB)", and "33 PCI-MSI 32769-edge virtio0" for vectors with a number.
+/// Returns "TLB shootdowns (TLB)", or "33 PCI-MSI 32769-edge virtio0" for numbered vectors.
 fn label(vector: &str, description: &str) -> String {
     let description = description.trim();
     if description.is_empty() {
@@ -119,11 +121,12 @@ fn label(vector: &str, description: &str) -> String {
     }
 }
 
-/// Reads two or more texts of `/proc/interrupts`, each with when it was read, in µs, in order of time. A vector that not
-/// all of them have is left out.
+/// Parses two or more texts of `/proc/interrupts`, in order of time, each with the time of its reading in µs.
+/// Vectors that are missing from any text are omitted.
 ///
 /// # Errors
-/// Fewer than two; a text without the header of CPUs; a counter that is no number.
+/// Returns an error for fewer than two texts, for a text without the header of CPUs, and for a counter that
+/// is not a number.
 pub fn parse_proc_interrupts(readings: &[(i64, &str)]) -> Result<InterruptTable, InterruptsError> {
     const HEADER: &str = "the text of /proc/interrupts: CPU0 CPU1 ... in its first line";
     if readings.len() < 2 {
@@ -142,7 +145,7 @@ pub fn parse_proc_interrupts(readings: &[(i64, &str)]) -> Result<InterruptTable,
             let (vector, rest) = line.trim().split_once(':').ok_or_else(wrong)?;
             let mut words = rest.split_whitespace().peekable();
             let mut values = Vec::new();
-            // ERR and MIS count for the machine, not for CPUs: one number.
+            // ERR and MIS are counted per machine and not per CPU, so they have a single number.
             while values.len() < cpus.len()
                 && let Some(value) = words.peek().and_then(|word| word.parse::<u64>().ok())
             {
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_what_is_expected() {
+    fn errors_name_the_line_and_the_expected_content() {
         for (text, line, part) in [
             ("", 1, "nothing"),
             ("a;b\n", 1, "no column timestamp_us"),
@@ -200,7 +203,7 @@ mod tests {
             ("timestamp_us;LOC_x_CPU0\n1;2\n", 1, "1 readings"),
             ("timestamp_us;LOC_x_CPU0\n1;2\n5\n", 3, "1 cells"),
             ("timestamp_us;LOC_x_CPU0\n1;2\n2;-3\n", 3, "'-3'"),
-            ("timestamp_us;LOC_x_CPU0\n1;2\n1;3\n", 3, "is not behind"),
+            ("timestamp_us;LOC_x_CPU0\n1;2\n1;3\n", 3, "is not after"),
         ] {
             let error = parse_irq_csv(text).unwrap_err();
             assert_eq!(error.line, line, "{error}");
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_of_proc_interrupts_are_a_table() {
+    fn parses_two_readings_of_proc_interrupts() {
         let before = "           CPU0       CPU2\n  0:         12          0   IO-APIC   2-edge      timer\n\
                       TLB:          1          4   TLB shootdowns\nERR:          3\n 99: 1 1 PCI-MSI gone\n";
         let after =
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_it_panic() {
+    fn arbitrary_text_does_not_panic() {
         let bytes = CSV.as_bytes();
         for cut in 0..bytes.len() {
             for with in *b";\n_9\xff" {

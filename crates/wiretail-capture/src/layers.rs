@@ -1,8 +1,8 @@
-//! From a frame to its IP header and what stands behind it.
+//! Finds the IP header of a frame and the headers and payload after it.
 //!
-//! Two ways: [`udp4`] recognises, with fixed offsets and one comparison each, the frame that almost
-//! every measurement is made of (untagged Ethernet, IPv4 without options, UDP); [`parse`] walks
-//! through everything else. Both clip to the IP length, so that Ethernet padding is never payload.
+//! There are two paths. [`udp4`] recognizes the most common frame in measurements (untagged Ethernet, IPv4
+//! without options, UDP) at fixed offsets with one comparison each. [`parse`] handles all other frames. Both
+//! clip to the IP length, so that Ethernet padding is never part of the payload.
 //!
 //! Sources: IEEE 802.1Q; RFC 791 (IPv4), RFC 8200 (IPv6), RFC 768 (UDP), RFC 9293 (TCP);
 //! <https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html>,
@@ -26,12 +26,14 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// Length of Ethernet, IPv4 (no options) and UDP headers.
 pub(crate) const UDP4_HEADERS: usize = 42;
 
-/// VLAN tags that are followed; more than two occur in no network, more than this is noise.
+/// Maximum number of VLAN tags that are skipped. Networks use at most two; more than this limit indicates
+/// invalid data.
 const TAGS_MAX: usize = 8;
-/// IPv6 extension headers that are followed.
+/// Maximum number of IPv6 extension headers that are skipped.
 const EXTENSIONS_MAX: usize = 16;
 
-/// An untagged Ethernet frame with IPv4 without options, not a fragment, and UDP: its headers and its payload.
+/// Returns the headers and payload of an untagged Ethernet frame with an unfragmented IPv4 packet without
+/// options that carries UDP.
 #[inline(always)]
 pub(crate) fn udp4<'a>(frame: &Frame<'a>) -> Option<(&'a [u8; UDP4_HEADERS], &'a [u8])> {
     if frame.link != LinkType::Ethernet {
@@ -50,35 +52,34 @@ pub(crate) fn udp4<'a>(frame: &Frame<'a>) -> Option<(&'a [u8; UDP4_HEADERS], &'a
 /// An IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ip<'a> {
-    /// Source and destination address: 8 or 32 bytes.
+    /// Source and destination address: 8 or 32 bytes together.
     pub(crate) addresses: &'a [u8],
-    /// What stands behind the IP header and its extensions.
+    /// Protocol after the IP header and its extensions.
     pub(crate) protocol: u8,
-    /// IPv4: the identification. IPv6: that of the fragment header, 0 without one.
+    /// IPv4: the identification. IPv6: the one in the fragment header, or 0 without such a header.
     pub(crate) identification: u32,
     /// IPv4: the total length; IPv6: the payload length.
     pub(crate) len: u16,
-    /// Fragment offset in units of 8 bytes, shifted left by one, plus 1 where more fragments follow.
+    /// Fragment offset in units of 8 bytes, shifted left by one, plus 1 if more fragments follow.
     pub(crate) fragment: u16,
-    /// What was captured behind the IP headers, without padding.
+    /// Captured bytes after the IP headers, without padding.
     pub(crate) body: &'a [u8],
     /// Length of the body on the wire.
     pub(crate) body_len: u32,
 }
 
-/// The header behind IP and what it carries.
+/// The transport header and its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transport<'a> {
-    /// The whole header; empty for protocols without a known one.
+    /// The whole header; empty for unknown protocols.
     pub(crate) header: &'a [u8],
-    /// What was captured of the payload.
+    /// Captured part of the payload.
     pub(crate) payload: &'a [u8],
     /// Length of the payload on the wire.
     pub(crate) payload_len: u32,
 }
 
 impl Ip<'_> {
-    /// Whether this is IPv4.
     pub(crate) fn is_v4(&self) -> bool {
         self.addresses.len() == 8
     }
@@ -90,7 +91,7 @@ impl Ip<'_> {
 }
 
 impl<'a> Ip<'a> {
-    /// The transport header. None for later fragments and where the capture cut it.
+    /// The transport header; `None` for later fragments and if the capture cut it.
     pub(crate) fn transport(&self) -> Option<Transport<'a>> {
         if self.is_later_fragment() {
             return None;
@@ -108,7 +109,7 @@ impl<'a> Ip<'a> {
         Some(Transport { header, payload, payload_len: self.body_len.saturating_sub(header_len as u32) })
     }
 
-    /// Source and destination port, where the protocol has them.
+    /// Source and destination port, if the protocol has ports.
     pub(crate) fn ports(&self) -> Option<[u8; 4]> {
         match self.protocol {
             protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::SCTP => {
@@ -122,7 +123,8 @@ impl<'a> Ip<'a> {
     }
 }
 
-/// The ethertype of a frame (behind its VLAN tags) and what follows it; for links without one, that of the IP version.
+/// Returns the ethertype of a frame (after its VLAN tags) and the data after it. For links without an
+/// ethertype, it returns that of the IP version.
 pub(crate) fn network<'a>(frame: &Frame<'a>) -> Option<(u16, &'a [u8])> {
     let data = frame.data;
     match frame.link {
@@ -143,7 +145,7 @@ fn ip_version(data: &[u8]) -> Option<(u16, &[u8])> {
     }
 }
 
-/// Steps over 802.1Q, 802.1ad and the pre-standard QinQ tags.
+/// Skips 802.1Q, 802.1ad and pre-standard QinQ tags.
 fn untag(mut ethertype: u16, mut data: &[u8]) -> Option<(u16, &[u8])> {
     for _ in 0..TAGS_MAX {
         match ethertype {
@@ -157,7 +159,7 @@ fn untag(mut ethertype: u16, mut data: &[u8]) -> Option<(u16, &[u8])> {
     None
 }
 
-/// The IP packet of a frame; None for other protocols and for headers that are cut or senseless.
+/// Returns the IP packet of a frame; `None` for other protocols and for truncated or invalid headers.
 pub(crate) fn parse<'a>(frame: &Frame<'a>) -> Option<Ip<'a>> {
     match network(frame)? {
         (ETHERTYPE_IPV4, data) => ipv4(data),
@@ -174,8 +176,8 @@ fn ipv4(data: &[u8]) -> Option<Ip<'_>> {
     }
     let len = u16::from_be_bytes([header[2], header[3]]);
     let body = data.get(header_len..)?;
-    // A length of zero is what captures on the sending host show where the card cuts the segments
-    // (TSO): then all that is there counts.
+    // Captures on a sending host show a length of zero if the NIC segments the packet (TSO). All captured
+    // bytes count then.
     let body_len = match usize::from(len) {
         0 => body.len(),
         len => len.checked_sub(header_len)?,
@@ -199,7 +201,7 @@ fn ipv6(data: &[u8]) -> Option<Ip<'_>> {
     }
     let len = u16::from_be_bytes([header[4], header[5]]);
     let mut body = &data[40..];
-    // Zero: a jumbogram (RFC 2675) or a segment that the card cuts; all that is there counts.
+    // Zero means a jumbogram (RFC 2675) or a packet that the NIC segments; all captured bytes count.
     let mut body_len = if len == 0 { body.len() } else { usize::from(len) };
     body = &body[..body.len().min(body_len)];
     let mut ip = Ip {
@@ -249,7 +251,7 @@ mod tests {
     use crate::test_support::{frame, ipv6_udp, tagged, udp4 as udp4_frame};
 
     #[test]
-    fn every_link_type_leads_to_the_same_packet() {
+    fn every_link_type_yields_the_same_packet() {
         let ethernet = udp4_frame(7, 60);
         let ip = &ethernet[14..];
         let expected = parse(&frame(LinkType::Ethernet, &ethernet)).unwrap();
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_payload_and_options_are_stepped_over() {
+    fn skips_padding_and_options() {
         let mut padded = udp4_frame(7, 50);
         let whole = padded.clone();
         padded.resize(60, 0xee);
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_have_a_transport_header_in_the_first_only() {
+    fn only_first_fragments_have_a_transport_header() {
         let mut first = udp4_frame(7, 60);
         first[20] = 0x20;
         assert!(udp4(&frame(LinkType::Ethernet, &first)).is_none());
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_extension_headers_are_stepped_over() {
+    fn skips_ipv6_extension_headers() {
         let plain = ipv6_udp(&[], 17);
         let expected = parse(&frame(LinkType::RawIp, &plain)).unwrap();
         assert_eq!(expected.transport().unwrap().payload, b"payload");
@@ -319,14 +321,14 @@ mod tests {
         assert_eq!((ip.identification, ip.fragment), (9, 1));
         let later = ipv6_udp(&[17, 0, 0, 8, 0, 0, 0, 9], 44);
         assert_eq!(parse(&frame(LinkType::RawIp, &later)).unwrap().transport(), None);
-        // A chain that leads out of the packet.
+        // A chain that points beyond the packet.
         assert_eq!(parse(&frame(LinkType::RawIp, &ipv6_udp(&[60, 255, 0, 0, 0, 0, 0, 0], 0))), None);
     }
 
     proptest! {
-        /// The short way sees what the long way sees.
+        /// The fast path returns the same as the general one.
         #[test]
-        fn both_directions_agree(
+        fn fast_and_general_path_agree(
             mut data in prop::collection::vec(any::<u8>(), 0..100),
             is_udp4 in prop::collection::vec(prop::bool::weighted(0.95), 5),
         ) {

@@ -1,16 +1,16 @@
-//! Bytes to packet records: what other tools and Wiretail's own testbed captured.
+//! Reads captures of other tools and of Wiretail's testbed, and turns them into packet records.
 //!
-//! Four layers, each standing on the one before it:
+//! Four layers, each built on the previous one:
 //!
-//! - [`read`]: from a file, pipe or standard input to frames ([`CaptureReader`], [`Frame`]); one
-//!   file a format, and the table of formats;
-//! - `layers`: from a frame to its IP header and payload, whatever tags and options are around them;
-//! - [`key`] and [`flow`]: which packet it is ([`Keyer`]) and which flow it belongs to ([`FlowTable`]);
-//!   `published` is the one key rule that has a hash of its own;
-//! - [`record`]: all of it in one loop ([`RecordReader`]), a buffer at a time.
+//! - [`read`]: from a file, pipe or standard input to frames ([`CaptureReader`], [`Frame`]), with one file
+//!   per format and the table of formats;
+//! - `layers`: from a frame to its IP header and payload, skipping tags and options;
+//! - [`key`] and [`flow`]: the identity of a packet ([`Keyer`]) and its flow ([`FlowTable`]); `published` is
+//!   the only key rule with its own hash;
+//! - [`record`]: all of these in one loop ([`RecordReader`]), one buffer at a time.
 //!
-//! Beside them stand [`interval_log`], the log of a soak: written a line a second, and read again; [`trace`],
-//! which reads what the kernel recorded of itself meanwhile; and [`interrupts`], which reads its interrupt counters.
+//! Further modules are [`interval_log`], which writes and reads the log of a soak with one line per second;
+//! [`trace`], which reads kernel traces; and [`interrupts`], which reads interrupt counters.
 //!
 //! ```no_run
 //! use wiretail_capture::{CaptureReader, FlowTable, Keyer, OpenOptions, RecordReader};
@@ -30,9 +30,9 @@
 //! # Ok::<(), wiretail_capture::CaptureError>(())
 //! ```
 //!
-//! Invariants: no input panics, hangs or takes memory by what it claims; a capture that is damaged
-//! after good packets gives those packets and says where it broke
-//! ([`CaptureReader::truncation`]); there are no threads, no clock and no logging in here.
+//! Invariants: no input causes a panic, a hang or an allocation of the size that it claims. A capture that is
+//! damaged after intact packets returns those packets and reports the offset of the damage
+//! ([`CaptureReader::truncation`]). This crate uses no threads, no clock and no logging.
 
 pub mod error;
 pub mod fields;

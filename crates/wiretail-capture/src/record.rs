@@ -1,4 +1,4 @@
-//! From frames to the 24-byte records that the analysis works on: the hot path.
+//! Converts frames to the 24-byte records used by the analysis. This is the hot path.
 
 use wiretail_schema::packet::{FlowRule, KeyRule, Record};
 
@@ -9,12 +9,12 @@ use crate::key::{self, Keyer};
 use crate::layers;
 use crate::read::{CaptureReader, Frame};
 
-/// What was seen on the way.
+/// Counters of the frames read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames looked at.
+    /// Number of frames read.
     pub packets: u64,
-    /// Frames that the key rule found nothing in; they give no record.
+    /// Number of frames to which the key rule does not apply; they yield no record.
     pub packets_without_key: u64,
     /// Bytes on the wire of all frames, without frame check sequences.
     pub wire_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Counts {
     pub caplen_min: u32,
     /// Longest captured length, in bytes.
     pub caplen_max: u32,
-    /// Frames that are longer on the wire than in the capture.
+    /// Number of frames that are longer on the wire than in the capture.
     pub cut_by_snaplen: u64,
 }
 
@@ -51,8 +51,8 @@ impl Counts {
     }
 }
 
-/// Turns frames into records: one for each tap. [`RecordReader`] puts it behind a capture of one tap;
-/// where one file holds both, the caller gives each frame to the tap of its interface.
+/// Converts the frames of one tap to records. [`RecordReader`] does so for a capture of one tap. If a file
+/// contains both taps, the caller passes each frame to the tap of its interface.
 #[derive(Debug, Clone)]
 pub struct Tap {
     keyer: Keyer,
@@ -61,12 +61,11 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that has seen nothing.
     pub fn new(keyer: Keyer, flows: FlowTable) -> Self {
         Self { keyer, flows, counts: Counts::default() }
     }
 
-    /// The frame's record; None where it has no key.
+    /// Returns the frame's record; `None` if it has no key.
     #[inline]
     pub fn record(&mut self, frame: &Frame<'_>) -> Option<Record> {
         self.counts.count(frame);
@@ -78,23 +77,20 @@ impl Tap {
         Some(Record { ts_ns: frame.ts_ns, key, flow, wire_len: frame.wire_len })
     }
 
-    /// What was seen so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The flows seen so far.
     pub fn flows(&self) -> &FlowTable {
         &self.flows
     }
 
-    /// How packets are recognised.
     pub fn keyer(&self) -> &Keyer {
         &self.keyer
     }
 
-    /// One buffer of frames, with the key and flow rules fixed in the loop: `both` gives a frame's
-    /// key and flow, or None where it has no key.
+    /// Processes one buffer of frames with the key and flow rules fixed in the loop. `both` returns a frame's
+    /// key and flow, or `None` if it has no key.
     #[inline(always)]
     fn batch<B>(
         &mut self,
@@ -106,7 +102,7 @@ impl Tap {
         B: Fn(&Keyer, &mut FlowTable, &Frame<'_>) -> Option<(u64, u32)>,
     {
         let Self { keyer, flows, counts } = self;
-        // A local copy: counters that the loop can keep in registers.
+        // A local copy lets the compiler keep the counters in registers.
         let mut seen = *counts;
         let more = reader.read(&mut |frame: &Frame<'_>| {
             seen.count(frame);
@@ -122,26 +118,25 @@ impl Tap {
     }
 }
 
-/// Reads a capture as records, a buffer at a time.
+/// Reads a capture as records, one buffer at a time.
 pub struct RecordReader {
     reader: CaptureReader,
     tap: Tap,
 }
 
 impl RecordReader {
-    /// Records of all frames that `reader` gives.
     pub fn new(reader: CaptureReader, keyer: Keyer, flows: FlowTable) -> Self {
         Self { reader, tap: Tap::new(keyer, flows) }
     }
 
-    /// Appends the records of the next buffer-full of frames (some thousands). Ok(false) at the
-    /// end; that call appends nothing.
+    /// Appends the records of the next buffer of frames (some thousands). Returns `Ok(false)` at the end;
+    /// that call appends nothing.
     ///
     /// # Errors
-    /// As [`CaptureReader::read`].
+    /// Same as [`CaptureReader::read`].
     pub fn read_batch(&mut self, out: &mut Vec<Record>) -> Result<bool, CaptureError> {
         let Self { reader, tap } = self;
-        // The usual rules get a loop of their own, without a decision a packet.
+        // The common rules have their own loops, without a branch per packet.
         match (tap.keyer.rule(), tap.flows.rule()) {
             (KeyRule::Moonsniff, FlowRule::FiveTuple) => {
                 tap.batch(reader, out, |_, flows, frame| match layers::udp4(frame) {
@@ -158,22 +153,18 @@ impl RecordReader {
         }
     }
 
-    /// The capture being read.
     pub fn reader(&self) -> &CaptureReader {
         &self.reader
     }
 
-    /// What was seen so far.
     pub fn counts(&self) -> &Counts {
         self.tap.counts()
     }
 
-    /// The flows seen so far.
     pub fn flows(&self) -> &FlowTable {
         self.tap.flows()
     }
 
-    /// How packets are recognised.
     pub fn keyer(&self) -> &Keyer {
         self.tap.keyer()
     }
@@ -186,7 +177,7 @@ mod tests {
     use crate::{AUTO_RULES, FlowTable, Keyer};
 
     #[test]
-    fn every_loop_gives_what_a_tap_gives_frame_by_frame() {
+    fn every_loop_agrees_with_single_frames() {
         let mut file = PcapBuilder::new(false, true);
         for id in 0..10_000 {
             file.frame(i64::from(id) * 1000, &udp4(id, 60 + id as usize % 50), 200);

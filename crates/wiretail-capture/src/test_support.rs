@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use crate::{CaptureError, CaptureReader, Frame, LinkType, OpenOptions};
 
-/// A frame that outlives the read buffer.
+/// A frame with its own copy of the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnedFrame {
     pub(crate) ts_ns: i64,
@@ -38,7 +38,7 @@ pub(crate) fn collect(reader: &mut CaptureReader) -> Result<Vec<OwnedFrame>, Cap
     Ok(frames)
 }
 
-/// A source that gives its bytes in pieces of the given sizes, over and over.
+/// A source that returns its bytes in pieces of the given sizes, repeatedly.
 pub(crate) struct Pieces {
     bytes: Vec<u8>,
     at: usize,
@@ -64,8 +64,8 @@ impl Read for Pieces {
     }
 }
 
-/// An Ethernet/IPv4/UDP frame of `len` bytes (43 or more) with the counter `id`, as MoonSniff's load
-/// generator writes it: 10.0.0.1:1000 to 10.0.0.2:2000.
+/// An Ethernet/IPv4/UDP frame of `len` bytes (43 or more) with the counter `id` as written by MoonSniff's
+/// load generator: 10.0.0.1:1000 to 10.0.0.2:2000.
 pub(crate) fn udp4(id: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, 0x08, 0x00];
     let ip_len = (len - 14) as u16;
@@ -83,7 +83,6 @@ pub(crate) fn udp4(id: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-/// Builds a pcap file.
 pub(crate) struct PcapBuilder {
     pub(crate) bytes: Vec<u8>,
     big_endian: bool,
@@ -106,7 +105,6 @@ impl PcapBuilder {
         self
     }
 
-    /// Adds a frame.
     pub(crate) fn frame(&mut self, ts_ns: i64, data: &[u8], wire_len: u32) -> &mut Self {
         self.word((ts_ns / 1_000_000_000) as u32);
         self.word((ts_ns % 1_000_000_000 / self.tick_ns) as u32);
@@ -116,7 +114,6 @@ impl PcapBuilder {
     }
 }
 
-/// Builds a pcapng file.
 pub(crate) struct PcapngBuilder {
     pub(crate) bytes: Vec<u8>,
     big_endian: bool,
@@ -177,7 +174,7 @@ impl PcapngBuilder {
         self.block(6, &body)
     }
 
-    /// Adds a block of the obsolete kind.
+    /// Adds a block of the obsolete type.
     pub(crate) fn obsolete(&mut self, interface: u16, ticks: u64, data: &[u8]) -> &mut Self {
         let mut body = [self.half(interface), [0xff; 2]].concat();
         for word in [(ticks >> 32) as u32, ticks as u32, data.len() as u32, data.len() as u32] {
@@ -188,7 +185,7 @@ impl PcapngBuilder {
     }
 }
 
-/// An mscap file of stamps and identifiers.
+/// An mscap file with these timestamps and identifiers.
 pub(crate) fn mscap(records: &[(u64, u32)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (timestamp, id) in records {
@@ -198,7 +195,7 @@ pub(crate) fn mscap(records: &[(u64, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// An ERF record. Ethernet types get their padding, and room in the wire length for the frame check sequence.
+/// An ERF record. Ethernet types get their padding, and a wire length that includes the frame check sequence.
 pub(crate) fn erf_record(
     record_type: u8,
     port: u8,
@@ -235,12 +232,12 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ::zstd::stream::encode_all(bytes, 1).expect("writing to memory does not fail")
 }
 
-/// A frame of these bytes, captured whole.
+/// A frame of these bytes, captured completely.
 pub(crate) fn frame(link: LinkType, data: &[u8]) -> Frame<'_> {
     Frame { ts_ns: 0, interface: 0, link, wire_len: data.len() as u32, data }
 }
 
-/// An Ethernet frame with VLAN tags put in.
+/// Inserts VLAN tags into an Ethernet frame.
 pub(crate) fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
     let mut bytes = frame[..12].to_vec();
     for tag in tags {
@@ -263,8 +260,8 @@ pub(crate) fn tcp4(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// An IPv6/UDP packet, 2001:db8::1 port 1000 to 2001:db8::2 port 2000, with extension headers;
-/// `next` is the protocol of the first of them.
+/// An IPv6/UDP packet, 2001:db8::1 port 1000 to 2001:db8::2 port 2000, with extension headers; `next` is the
+/// protocol of the first one.
 pub(crate) fn ipv6_udp(extensions: &[u8], next: u8) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
     packet.extend((extensions.len() as u16 + 15).to_be_bytes());
@@ -278,7 +275,7 @@ pub(crate) fn ipv6_udp(extensions: &[u8], next: u8) -> Vec<u8> {
     packet
 }
 
-/// A valid capture of each format, by name; each packet has another length.
+/// A valid capture of each format with the format's name; all packets have different lengths.
 pub(crate) fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let mut pcap = PcapBuilder::new(false, true);
     let mut pcapng = PcapngBuilder::new(true);

@@ -1,7 +1,7 @@
-//! Fuzzing of every reader, key rule and flow table, and of the reader of traces, on stable Rust.
+//! Fuzzing of every reader, key rule and flow table, and of the trace reader, on stable Rust.
 //!
-//! What makes the inputs knows the formats' structure instead of learning it: it starts from valid captures and flips
-//! bits, cuts, lies about lengths, splices and repeats.
+//! The inputs are generated from the structure of the formats instead of by coverage feedback: valid captures
+//! are modified by bit flips, truncation, wrong lengths, splicing and repetition.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Cursor;
@@ -24,10 +24,10 @@ mod trace;
 use fuzz::fuzz;
 use test_support::{Pieces, gzip, ipv6_udp, samples, tagged, tcp4, udp4, zstd};
 
-/// The largest buffer that any input may bring a reader to hold, in bytes.
+/// Largest buffer that a reader may allocate for any input, in bytes.
 const BUFFER_MAX: usize = 1 << 20;
 
-/// A number below `bound`; 0 where `bound` is 0.
+/// A random number below `bound`; 0 if `bound` is 0.
 fn below(random: &mut Random, bound: usize) -> usize {
     random.below(bound as u64) as usize
 }
@@ -36,7 +36,7 @@ fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
     choices[below(random, choices.len())]
 }
 
-/// Numbers that lengths, offsets and exponents break on.
+/// Numbers that often break the handling of lengths, offsets and exponents.
 const LIES: &[u32] = &[
     0,
     1,
@@ -80,7 +80,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
             0 if !bytes.is_empty() => bytes[at] ^= 1 << below(random, 8),
             1 if !bytes.is_empty() => bytes[at] = pick(random, &[0, 1, 0x7f, 0x80, 0xff]),
             2 => bytes.truncate(at),
-            // Fields stand at even offsets, most of them at multiples of four.
+            // Fields are at even offsets, mostly at multiples of four.
             3 => overwrite(bytes, at & !3, &pick(random, LIES).to_le_bytes()),
             4 => overwrite(bytes, at & !3, &pick(random, LIES).to_be_bytes()),
             5 => overwrite(bytes, at & !1, &(pick(random, LIES) as u16).to_be_bytes()),
@@ -118,7 +118,7 @@ fn options(random: &mut Random) -> OpenOptions {
     OpenOptions { timestamps, interface }
 }
 
-/// What a capture came to: a hash of all frames and where it ended, or the error's text.
+/// Result of reading a capture: a hash of all frames and the final offset, or the error's text.
 fn outcome(
     name: &str,
     source: Box<dyn std::io::Read + Send>,
@@ -128,7 +128,7 @@ fn outcome(
         let text = error.to_string();
         assert!(
             text.starts_with(name) && text.contains(';'),
-            "an error names the file and the way out: {text}"
+            "an error names the file and the next step: {text}"
         );
         text
     };
@@ -142,7 +142,7 @@ fn outcome(
             frames += 1;
             captured += data.len() as u64;
         });
-        // Every 4 bytes of the smallest record are there; nothing is delivered that was not read.
+        // The smallest record has at least 4 bytes, and only bytes that were read can be delivered.
         assert!(captured <= reader.offset() && frames <= reader.offset() / 4, "more than was read");
         assert!(reader.buffer_capacity() <= BUFFER_MAX, "{} bytes of buffer", reader.buffer_capacity());
         if !more.map_err(explain)? {
@@ -157,7 +157,7 @@ fn outcome(
     Ok((hash.finish(), frames, reader.truncation().map(|truncation| truncation.offset)))
 }
 
-/// Reads mutants of the sample; as a whole and in pieces they must come to the same.
+/// Reads mutants of the sample. Reading them at once and in pieces must have the same result.
 fn fuzz_format(target: &str) {
     let samples = samples();
     let sample = &samples.iter().find(|(name, _)| *name == target).expect("a sample of each format").1;
@@ -174,7 +174,7 @@ fn fuzz_format(target: &str) {
         let whole = outcome(&name, Box::new(Cursor::new(bytes.clone())), &options);
         let sizes = [1 + below(random, 50), 1 + below(random, 5000), 1 + below(random, 20)];
         let pieces = outcome(&name, Box::new(Pieces::new(&bytes, &sizes)), &options);
-        assert_eq!(whole, pieces, "what comes out depends on how the source cuts it");
+        assert_eq!(whole, pieces, "the result depends on the sizes of the reads");
     });
 }
 
@@ -198,7 +198,7 @@ fn mscap() {
     fuzz_format("mscap");
 }
 
-/// Damage within the compressed stream, and compressed damage.
+/// Damage within the compressed stream, and compressed damaged captures.
 fn fuzz_compression(target: &str, compress: fn(&[u8]) -> Vec<u8>) {
     let samples = samples();
     fuzz(target, |random| {
@@ -246,7 +246,7 @@ fn any_rule(random: &mut Random) -> KeyRule {
     }
 }
 
-/// Every key rule and flow rule over frames of every link type, valid, damaged and arbitrary.
+/// Applies every key rule and flow rule to frames of every link type: valid, damaged and arbitrary.
 #[test]
 fn keys_and_flows() {
     let ethernet = udp4(7, 90);

@@ -1,8 +1,8 @@
-//! The log of a soak: a line of JSON a second, appended and synced, so that a kill or a power failure
-//! costs no more than the second under way.
+//! The log of a soak. One line of JSON per second is appended and synced, so that a kill or a power failure
+//! loses at most the current second.
 //!
-//! Every line starts with a check of what follows in it. A line that was torn or damaged is passed
-//! over and counted; the others are as they were written. docs/formats/interval-log.md has the fields.
+//! Every line starts with a checksum of the rest of the line. Torn or damaged lines are skipped and counted;
+//! the other lines are not affected. The fields are described in docs/formats/interval-log.md.
 
 mod packed;
 
@@ -14,66 +14,61 @@ use serde::Deserialize;
 use wiretail_schema::run::interval::{INTERVAL_SCHEMA, IntervalRecord, LogLine};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Longest line that is believed, in bytes; lines take 1 to 3 kB, and never a hundredth of this.
+/// Longest accepted line, in bytes. Lines are 1 to 3 kB long, far below this limit.
 const LINE_MAX: u64 = 1 << 22;
-/// What a line starts with; eight hexadecimal digits and `",` follow.
+/// Start of a line; eight hexadecimal digits and `",` follow.
 const CHECK: &str = "{\"check\":\"";
-/// Length of the check with all around it.
+/// Length of the checksum with the text around it.
 const CHECK_LEN: usize = CHECK.len() + 10;
 
-/// A log that can't be written or read.
+/// A log that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{}: {action}: {source}; check the path, the permissions and the disk's space", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
-    /// Nothing in the file makes sense.
+    /// The file has no valid line.
     #[error(
         "{}: not the log of a soak: no line of {lines} starts a measurement ({expected}); \
          was it the file intervals.log of a trial's directory, and is its disk sound?", path.display()
     )]
     NotALog {
-        /// The file.
         path: PathBuf,
-        /// Lines looked at.
+        /// Number of lines examined.
         lines: u64,
-        /// What a log says of itself.
+        /// The expected schema.
         expected: &'static str,
     },
-    /// Written by another version of the program.
+    /// The log was written by another version of the program.
     #[error("{}:{line}: written as '{found}', this program reads '{INTERVAL_SCHEMA}'; use the program that wrote it", path.display())]
     Version {
-        /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line, starting at 1.
         line: u64,
-        /// What the log says of itself.
+        /// The schema in the log.
         found: String,
     },
 }
 
-/// A log that is being written.
 #[derive(Debug)]
 pub struct LogWriter {
     path: PathBuf,
     file: File,
-    /// Length of what is whole, in bytes.
+    /// Length of the complete lines, in bytes.
     len: u64,
 }
 
 impl LogWriter {
-    /// Opens a log to append to, or starts it. What a kill left of a last line is cut off.
+    /// Opens a log for appending, or creates it. An incomplete last line is removed.
     ///
     /// # Errors
-    /// The system refuses; the message names the file.
+    /// Returns an error if the system does; the message names the file.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let fail = |action| move |source| LogError::Io { path: path.to_owned(), action, source };
         let mut file = OpenOptions::new()
@@ -82,22 +77,24 @@ impl LogWriter {
             .read(true)
             .write(true)
             .open(path)
-            .map_err(fail("cannot be opened to append to"))?;
+            .map_err(fail("cannot be opened for appending"))?;
         let len = whole_len(&mut file).map_err(fail("cannot be read"))?;
         file.set_len(len).map_err(fail("its incomplete last line cannot be cut off"))?;
         file.seek(SeekFrom::End(0)).map_err(fail("cannot be appended to"))?;
         Ok(Self { path: path.to_owned(), file, len })
     }
 
-    /// Appends a line with one write, and waits until the disk has it.
+    /// Appends a line with one write, and waits until it is on disk.
     ///
     /// # Errors
-    /// As for a full disk. The log stays as it was before.
+    /// Returns an error if the line cannot be written, for example because the disk is full. The log is then
+    /// unchanged.
     pub fn append(&mut self, line: &LogLine) -> Result<(), LogError> {
         let text = encode(line);
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         if let Err(source) = written {
-            // Half a line would spoil the next one. Where even this fails, the check tells.
+            // An incomplete line would damage the next one. If the truncation fails, too, readers detect the
+            // line by its checksum.
             let _ = self.file.set_len(self.len).and_then(|()| self.file.seek(SeekFrom::End(0)));
             return Err(LogError::Io { path: self.path.clone(), action: "cannot be written", source });
         }
@@ -105,13 +102,12 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Length of the log, in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
     }
 }
 
-/// Length up to and including the last line feed.
+/// Returns the length up to and including the last line feed.
 fn whole_len(file: &mut File) -> io::Result<u64> {
     let mut end = file.seek(SeekFrom::End(0))?;
     let mut block = vec![0; 1 << 16];
@@ -128,21 +124,21 @@ fn whole_len(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// What was found beside the lines.
+/// Statistics of a log that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogEnd {
-    /// Whether the last line was incomplete or damaged: the log was cut off while it was written.
+    /// Whether the last line was incomplete or damaged because the log ended during a write.
     pub torn: bool,
-    /// Damaged lines before it.
+    /// Number of damaged lines before the last one.
     pub damaged: u64,
-    /// Lines in all.
+    /// Total number of lines.
     pub lines: u64,
 }
 
-/// Reads a log, a line at a time; `visit` gets every line that is whole. The first one starts a segment.
+/// Reads a log line by line and passes every intact line to `visit`. The first line starts a segment.
 ///
 /// # Errors
-/// A file that can't be read, is no log, or was written by another version.
+/// Returns an error for a file that cannot be read, is not a log, or was written by another version.
 pub fn read_log(path: &Path, mut visit: impl FnMut(LogLine)) -> Result<LogEnd, LogError> {
     let fail = |source| LogError::Io { path: path.to_owned(), action: "cannot be read", source };
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
@@ -156,7 +152,7 @@ pub fn read_log(path: &Path, mut visit: impl FnMut(LogLine)) -> Result<LogEnd, L
             break;
         }
         end.lines += 1;
-        // Whether this one was torn shows only when none follows.
+        // A damaged line only counts as torn if no line follows.
         end.damaged += u64::from(std::mem::take(&mut end.torn));
         let line = decode(&bytes).filter(|line| started || matches!(line, LogLine::Segment(_)));
         match line {
@@ -177,7 +173,7 @@ pub fn read_log(path: &Path, mut visit: impl FnMut(LogLine)) -> Result<LogEnd, L
     Ok(end)
 }
 
-/// The part of a line that has a text of its own.
+/// The part of a line that is stored as text.
 #[derive(Deserialize)]
 struct Packed {
     #[serde(default)]
@@ -189,7 +185,7 @@ fn check(text: &[u8]) -> String {
 }
 
 fn encode(line: &LogLine) -> String {
-    // Numbers, texts and lists of them: there is nothing in it that JSON can't hold.
+    // Numbers, strings and lists of them can always be serialized to JSON.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     if let LogLine::Interval(record) = line
         && !record.delays.is_empty()
@@ -201,7 +197,7 @@ fn encode(line: &LogLine) -> String {
     format!("{CHECK}{}\",{rest}\n", check(rest.as_bytes()))
 }
 
-/// The line, if it is whole and makes sense.
+/// Decodes a line if it is intact and consistent.
 fn decode(bytes: &[u8]) -> Option<LogLine> {
     let text = bytes.strip_suffix(b"\n")?;
     let (head, rest) = text.split_at_checked(CHECK_LEN)?;
@@ -219,7 +215,7 @@ fn decode(bytes: &[u8]) -> Option<LogLine> {
     Some(line)
 }
 
-/// Whether the numbers can be those of a second: what is made of them relies on that.
+/// Whether the numbers are possible for one second. Later computations rely on this.
 fn is_consistent(record: &IntervalRecord) -> bool {
     let packets = record.delays.iter().try_fold(0u64, |sum, (_, packets)| sum.checked_add(*packets));
     packets == Some(record.matched)

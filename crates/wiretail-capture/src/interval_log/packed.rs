@@ -1,8 +1,8 @@
-//! A second's delays as a text: base64 of the deflated counts.
+//! Encodes the delays of one second as text: base64 of the deflated counts.
 //!
-//! The bytes before deflate are LEB128 numbers: the first bucket, then for each bucket from there on
-//! its packets, where 0 is followed by how many empty buckets there are. Next to each other the
-//! counts compress to little more than their noise.
+//! The bytes before deflate are LEB128 numbers: the first bucket, then the number of packets of each bucket
+//! from there on, where 0 is followed by the number of empty buckets. Since neighboring counts are similar,
+//! deflate compresses them to little more than their noise.
 
 use std::io::{Read, Write};
 
@@ -13,10 +13,10 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use wiretail_schema::run::interval::bucket;
 
-/// Most bytes that the counts of all buckets take.
+/// Maximum number of bytes for the counts of all buckets.
 const BYTES_MAX: u64 = 10 * 3 * (1 << 16);
 
-/// Ascending buckets with their packets, as a text.
+/// Encodes ascending buckets with their numbers of packets.
 pub(super) fn pack(delays: &[(u16, u64)]) -> String {
     if delays.is_empty() {
         return String::new();
@@ -34,13 +34,13 @@ pub(super) fn pack(delays: &[(u16, u64)]) -> String {
         put(&mut bytes, packets);
         next = bucket + 1;
     }
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     let deflated = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
     STANDARD_NO_PAD.encode(deflated)
 }
 
-/// The buckets of a text; None where it is none of [`pack`].
+/// Decodes the buckets; `None` if the text is not an output of [`pack`].
 pub(super) fn unpack(text: &str) -> Option<Vec<(u16, u64)>> {
     let mut delays = Vec::new();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! What is written is read; what is cut off or damaged anywhere is passed over, and told.
+//! The log reads back what was written, and skips and counts truncated or damaged lines.
 
 use proptest::prelude::*;
 use wiretail_schema::run::interval::{SegmentEnd, SegmentStart, TapStart, bucket};
@@ -57,7 +57,7 @@ fn read(path: &Path) -> Result<(Vec<LogLine>, LogEnd), LogError> {
 }
 
 #[test]
-fn what_is_written_is_read_and_appended_to() {
+fn a_written_log_reads_back_and_can_be_extended() {
     let folder = TestFolder::new("interval-log");
     let path = folder.file("intervals.log");
     let lines = lines();
@@ -75,7 +75,7 @@ fn what_is_written_is_read_and_appended_to() {
 }
 
 #[test]
-fn cut_off_anywhere_it_gives_what_is_whole_and_goes_on() {
+fn a_truncated_log_keeps_complete_lines_and_can_be_continued() {
     let folder = TestFolder::new("interval-log-cut");
     let (path, lines) = (folder.file("intervals.log"), lines());
     let text: String = lines.iter().map(encode).collect();
@@ -91,7 +91,7 @@ fn cut_off_anywhere_it_gives_what_is_whole_and_goes_on() {
             }
             Err(error) => assert!(cut < first && error.to_string().contains("not the log of a soak")),
         }
-        // Resuming cuts the torn line off.
+        // Reopening the log removes the torn line.
         if cut % 97 == 0 {
             LogWriter::open(&path).unwrap().append(&start()).unwrap();
             let (found, end) = read(&path).unwrap();
@@ -101,7 +101,7 @@ fn cut_off_anywhere_it_gives_what_is_whole_and_goes_on() {
 }
 
 #[test]
-fn other_files_are_refused_by_name() {
+fn rejects_other_files_and_names_them() {
     let folder = TestFolder::new("interval-log-other");
     let path = folder.file("other");
     for bytes in [&b""[..], b"\n\n", b"{}\n", &[0; 10_000], b"{\"check\":\"00000000\",\"kind\":\"end\"}\n"] {
@@ -117,7 +117,7 @@ fn other_files_are_refused_by_name() {
 }
 
 #[test]
-fn a_second_that_contradicts_itself_is_damage() {
+fn an_inconsistent_second_counts_as_damaged() {
     let LogLine::Interval(good) = second(1) else { unreachable!() };
     assert!(decode(encode(&LogLine::Interval(good.clone())).as_bytes()).is_some());
     for spoil in [

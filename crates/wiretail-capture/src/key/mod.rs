@@ -1,11 +1,11 @@
-//! Which packet a frame is: the number that it has at both taps.
+//! Identifies packets: computes a number that a packet has at both taps.
 //!
-//! | rule | reads | survives |
+//! | rule | reads | unaffected by |
 //! |---|---|---|
-//! | `moonsniff` | 4 bytes behind the UDP header, then 0x55: the number itself | all that leaves the payload alone |
-//! | `signature` | stream and number in the stream behind that, or in short frames the same as `moonsniff` | the same |
+//! | `moonsniff` | 4 bytes after the UDP header, then 0x55: the number itself | all changes outside of the payload |
+//! | `signature` | stream and number in the stream after those bytes, or in short frames the same as `moonsniff` | the same |
 //! | `offset:OFF+LEN` | 1 to 8 bytes of the payload: the number itself, little endian | the same |
-//! | `bytes:A-B` | the frame's bytes A to B (exclusive), hashed | a change of what is outside; with zeroed checksums also theirs |
+//! | `bytes:A-B` | the frame's bytes A to B (exclusive), hashed | changes of other bytes; with zeroed checksums also theirs |
 //! | `invariant` | protocol, identification, lengths, sequence numbers, payload, hashed | routing, NAT, VLAN tagging, TTL, DSCP |
 //! | `payload` | the transport payload, hashed | the same, and new identifications |
 //! | `ip-id` | IPv4 identification, protocol, length: the number itself | routing, NAT, VLAN tagging |
@@ -25,15 +25,15 @@ pub use self::published::published_key;
 use crate::layers::{self, Ip, protocol};
 use crate::read::{Frame, LinkType};
 
-/// Bytes of payload that `invariant` reads unless told to read less.
+/// Default maximum of payload bytes read by `invariant`.
 pub const INVARIANT_PAYLOAD: usize = 128;
 
-/// What the byte behind MoonSniff's identifier is.
+/// Value of the byte after MoonSniff's identifier.
 pub(crate) const SIGNATURE: u8 = 0x55;
 
-/// What `--key auto` tries, in this order: the counter that a load generator wrote for the purpose;
-/// the rule of the published evaluations; then rules for any traffic, from the one that the most
-/// devices leave alone and that tells the most packets apart, to the weakest.
+/// Rules tried by `--key auto`, in this order. The counter that a load generator wrote for this purpose comes
+/// first, then the rule of the published evaluations. The rules for arbitrary traffic follow, from the one
+/// that most devices leave unchanged and that distinguishes the most packets to the weakest one.
 pub const AUTO_RULES: [KeyRule; 5] = [
     KeyRule::Moonsniff,
     KeyRule::Bytes { start: 12, end: 64, zero_checksums: true },
@@ -47,8 +47,8 @@ const RULE: &str = "a key rule: moonsniff, signature, invariant, payload, ip-id,
 const ZEROING_RULE: &str = "a key rule that checksums can be zeroed in (--zero-checksums): only bytes:A-B is";
 const ZEROED: &str = ",zero-checksums";
 
-/// Reads a rule as `--key` takes it. `zero_checksums` (the flag `--zero-checksums`) goes with
-/// `bytes:A-B` only; the text may say it itself: `bytes:12-64,zero-checksums`.
+/// Parses a rule in the syntax of `--key`. `zero_checksums` (the flag `--zero-checksums`) is only allowed for
+/// `bytes:A-B`. The text may also contain it: `bytes:12-64,zero-checksums`.
 pub fn parse_key_rule(text: &str, zero_checksums: bool) -> Result<KeyRule, UnitError> {
     let error = |expected| UnitError { text: text.to_owned(), expected };
     let rule = match text.trim() {
@@ -85,7 +85,7 @@ fn parse_range(text: &str, zero_checksums: bool) -> Option<KeyRule> {
     (1..=8).contains(&len).then_some(KeyRule::Offset { offset, len })
 }
 
-/// The rule as `--key` takes it.
+/// Formats a rule in the syntax of `--key`.
 pub fn key_rule_text(rule: &KeyRule) -> String {
     match rule {
         KeyRule::Moonsniff => "moonsniff".to_owned(),
@@ -100,7 +100,6 @@ pub fn key_rule_text(rule: &KeyRule) -> String {
     }
 }
 
-/// Applies a key rule to frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyer {
     rule: KeyRule,
@@ -108,23 +107,22 @@ pub struct Keyer {
 }
 
 impl Keyer {
-    /// A keyer that reads all that its rule names.
+    /// Creates a keyer without a payload limit other than that of its rule.
     pub fn new(rule: &KeyRule) -> Self {
         Self::with_payload_limit(rule, usize::MAX)
     }
 
-    /// A keyer whose `invariant` and `payload` rules read at most `limit` bytes of transport
-    /// payload: what both captures hold where their snap lengths differ.
+    /// Creates a keyer whose `invariant` and `payload` rules read at most `limit` bytes of transport payload,
+    /// for captures with different snap lengths.
     pub fn with_payload_limit(rule: &KeyRule, limit: usize) -> Self {
         Self { rule: rule.clone(), payload_limit: limit }
     }
 
-    /// The rule applied.
     pub fn rule(&self) -> &KeyRule {
         &self.rule
     }
 
-    /// The frame's key; None where the rule finds nothing in it.
+    /// Returns the frame's key; `None` if the rule does not apply to the frame.
     #[inline]
     pub fn key(&self, frame: &Frame<'_>) -> Option<u64> {
         match self.rule {
@@ -140,7 +138,7 @@ impl Keyer {
     }
 }
 
-/// MoonSniff's identifier: `id` as u32 little endian behind the UDP header, then 0x55.
+/// Reads MoonSniff's identifier: `id` as little-endian u32 after the UDP header, then 0x55.
 #[inline(always)]
 pub(crate) fn moonsniff(frame: &Frame<'_>) -> Option<u64> {
     match layers::udp4(frame) {
@@ -167,15 +165,15 @@ pub(crate) fn signed_number(payload: &[u8]) -> Option<u64> {
     Some(u64::from(u32::from_le_bytes([a, b, c, d])))
 }
 
-/// Length of the whole signature of Wiretail's load generator, in bytes; frames of 60 to 64 bytes
-/// carry the first five only.
+/// Length of the full signature of Wiretail's load generator, in bytes. Frames of 60 to 64 bytes only contain
+/// its first five bytes.
 const SIGNATURE_LEN: usize = 23;
 
-/// The identity in the signature of Wiretail's load generator, behind the UDP header, little endian:
-/// id (u32), 0x55, stream (u16), number of the packet in its stream (u64), departure (u64).
+/// Reads the identity in the signature of Wiretail's load generator, after the UDP header, little endian: id
+/// (u32), 0x55, stream (u16), number of the packet in its stream (u64), departure (u64).
 ///
-/// The number does not come again within a run, where the id does after 2^32 packets. The stream lies
-/// over its upper bits, and the highest bit tells a bare id from a number.
+/// The number is unique within a run, whereas the id repeats after 2^32 packets. The stream is combined with
+/// the upper bits of the number, and the highest bit distinguishes a number from a bare id.
 #[inline]
 fn signature(frame: &Frame<'_>) -> Option<u64> {
     let payload = match layers::udp4(frame) {
@@ -192,13 +190,13 @@ fn signature(frame: &Frame<'_>) -> Option<u64> {
     Some((u64::from_le_bytes(sequence) ^ stream << 47) & (u64::MAX >> 1))
 }
 
-/// Bytes `start..end` of the frame, or what there is of them; None where there is nothing.
+/// Hashes the bytes `start..end` of the frame, or those that exist; `None` if there are none.
 fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u64> {
     let data = frame.data.get(..end).unwrap_or(frame.data);
     if frame.link == LinkType::MoonsniffId || data.len() <= start {
         return None;
     }
-    // Checksums lie within the published range only; what is around it is hashed where it lies.
+    // Checksums are only zeroed within the published range; bytes outside of it are hashed in place.
     let Range { start: first, end: past } = PUBLISHED;
     if !zeroed || start >= past || data.len() <= first {
         return Some(xxh3_64(&data[start..]));
@@ -211,7 +209,7 @@ fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u6
     Some(hash.digest())
 }
 
-/// `len` payload bytes at `offset` as a little-endian number.
+/// Reads `len` payload bytes at `offset` as a little-endian number.
 #[inline(always)]
 pub(crate) fn offset_number(frame: &Frame<'_>, offset: usize, len: usize) -> Option<u64> {
     let payload = match layers::udp4(frame) {
@@ -224,20 +222,20 @@ pub(crate) fn offset_number(frame: &Frame<'_>, offset: usize, len: usize) -> Opt
     Some(u64::from_le_bytes(number))
 }
 
-/// What routers, NAT and taggers leave alone. A later fragment has no transport header: its place
-/// in the datagram stands for it.
+/// Hashes the fields that routers, NAT and VLAN tagging do not change. A later fragment has no transport
+/// header, so its offset in the datagram is used instead.
 fn invariant(frame: &Frame<'_>, payload_limit: usize) -> Option<u64> {
     let ip = layers::parse(frame)?;
     let mut text = [0u8; 32 + INVARIANT_PAYLOAD];
     text[0] = ip.protocol;
-    // IPv6 has an identification in fragments only.
+    // IPv6 has an identification only in fragments.
     text[1..5].copy_from_slice(&ip.identification.to_le_bytes());
     text[5..7].copy_from_slice(&ip.fragment.to_le_bytes());
     let (payload, payload_len) = match ip.transport() {
         Some(transport) => {
             let header = transport.header;
             match ip.protocol {
-                // Sequence and acknowledgement number, then the flags.
+                // Sequence and acknowledgment numbers, then the flags.
                 protocol::TCP => {
                     text[7..15].copy_from_slice(&header[4..12]);
                     text[15] = header[13];
@@ -252,7 +250,7 @@ fn invariant(frame: &Frame<'_>, payload_limit: usize) -> Option<u64> {
             (transport.payload, transport.payload_len)
         }
         None if ip.is_later_fragment() => (ip.body, ip.body_len),
-        // A transport header that the capture cut.
+        // The transport header was cut by the capture.
         None => return None,
     };
     text[16..20].copy_from_slice(&payload_len.to_le_bytes());
@@ -262,7 +260,8 @@ fn invariant(frame: &Frame<'_>, payload_limit: usize) -> Option<u64> {
     Some(xxh3_64(&text[..end]))
 }
 
-/// The transport payload. None where there is none: a bare acknowledgement looks like every other.
+/// Hashes the transport payload; `None` if it is empty, because bare acknowledgments would all have the same
+/// key.
 fn payload(frame: &Frame<'_>, limit: usize) -> Option<u64> {
     let payload = match layers::udp4(frame) {
         Some((_, payload)) => payload,
@@ -272,7 +271,7 @@ fn payload(frame: &Frame<'_>, limit: usize) -> Option<u64> {
     (!payload.is_empty()).then(|| xxh3_64(payload))
 }
 
-/// Protocol, fragment, total length and identification, side by side. IPv6 has no identification.
+/// Combines protocol, fragment, total length and identification. IPv6 has no identification.
 fn ip_id(frame: &Frame<'_>) -> Option<u64> {
     let ip: Ip<'_> = layers::parse(frame)?;
     ip.is_v4().then(|| {
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_print_as_they_parse() {
+    fn rules_round_trip_through_text() {
         for text in [
             "moonsniff",
             "invariant",
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_as_they_are() {
+    fn number_rules_return_the_number() {
         let data = udp4(0x0102_0304, 60);
         assert_eq!(key("moonsniff", &data), Some(0x0102_0304));
         assert_eq!(key("moonsniff", &tagged(&data, &[0x8100])), Some(0x0102_0304));
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_survives_what_devices_do() {
+    fn invariant_ignores_changes_by_devices() {
         let before = tcp4(9, 0x18, b"hello");
         let mut after = before.clone();
         after[0..12].fill(0xaa); // MAC addresses
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_tells_fragments_and_ipv6_packets_apart() {
+    fn invariant_distinguishes_fragments_and_ipv6_packets() {
         let mut first = udp4(7, 60);
         first[20] = 0x20;
         let mut later = first.clone();
@@ -402,9 +401,9 @@ mod tests {
     }
 
     proptest! {
-        /// The general way to hash a range gives what the short one does for the published range.
+        /// The general hash of a range equals the optimized one for the published range.
         #[test]
-        fn ranges_agree_however_they_are_hashed(
+        fn both_hash_paths_agree_on_ranges(
             data in prop::collection::vec(any::<u8>(), 0..120),
             kind in 0usize..3,
             range in (0usize..100, 1usize..100),
@@ -416,7 +415,7 @@ mod tests {
             }
             let frame = frame(LinkType::Ethernet, &data);
             prop_assert_eq!(bytes(&frame, 12, 64, true), published::key(&frame));
-            // A plain reference: zero, then cut.
+            // Reference implementation: zero the checksums, then cut the range.
             let (start, end) = (range.0, range.0 + range.1);
             let mut zeroed = data.clone();
             let (key, len) = published_key(&data);
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_gives_stream_and_number_or_in_short_frames_the_id() {
+    fn signature_reads_stream_and_number_or_the_id_in_short_frames() {
         let key = |data: &[u8]| Keyer::new(&KeyRule::Signature).key(&frame(LinkType::Ethernet, data));
         let mut long = udp4(7, 80);
         long[47..49].copy_from_slice(&3u16.to_le_bytes());

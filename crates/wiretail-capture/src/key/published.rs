@@ -1,8 +1,8 @@
 //! The rule of the published evaluations: the frame's bytes 12 to 64 without their checksums.
 //!
-//! It has a file and a hash of its own because it is what everyone compares with, and because zeroing
-//! two bytes before hashing costs more than the hash: a processor cannot forward a narrow store to the
-//! wider loads that the hash makes of it. So the words are masked in registers, and hashed there.
+//! It has its own file and hash because it is the rule used for comparisons with published results, and
+//! because zeroing two bytes in memory before hashing costs more than the hash: a processor cannot forward a
+//! narrow store to the wider loads of the hash. Therefore the words are masked and hashed in registers.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::layers::protocol;
 use crate::read::{Frame, LinkType};
 
-/// Where the published rule reads in a frame.
+/// Range of the frame that the published rule reads.
 pub(crate) const PUBLISHED: Range<usize> = 12..64;
 
-/// The frame's bytes 12 to 64 as the published evaluations compare them, and how many there are (less
-/// in shorter frames): in an untagged IPv4 frame without options that is TCP or UDP, the IPv4 header
+/// Returns the frame's bytes 12 to 64 as compared by the published evaluations, and their number, which is
+/// lower for shorter frames. In an untagged IPv4 frame without options that is TCP or UDP, the IPv4 header
 /// checksum and the TCP or UDP checksum are zero.
 pub fn published_key(data: &[u8]) -> ([u8; 52], usize) {
     let mut key = [0; 52];
@@ -37,8 +37,8 @@ fn zero_checksums(key: &mut [u8; 52]) {
     }
 }
 
-/// The published rule as a hash: XXH3 of what [`published_key`] gives. None for frames that end
-/// before byte 13.
+/// The published rule as a hash: XXH3 of the output of [`published_key`]; `None` for frames that end before
+/// byte 13.
 #[inline(always)]
 pub(crate) fn key(frame: &Frame<'_>) -> Option<u64> {
     match frame.data.first_chunk::<64>() {
@@ -66,8 +66,9 @@ const SECRET: [u64; 8] = [
     0x4c26_3a81_e690_35e0,
 ];
 
-/// XXH3 with 64 bits of the 52 bytes at 12 of a frame, its checksums zero. The specification's
-/// "medium input": for 33 to 64 bytes, four folded products of the first, last and inner 16 bytes.
+/// 64-bit XXH3 of the 52 bytes at offset 12 of a frame, with its checksums zeroed. This is the
+/// specification's "medium input": for 33 to 64 bytes, four folded products of the first, last and inner 16
+/// bytes.
 #[inline(always)]
 fn hash(head: &[u8; 64]) -> u64 {
     let word = |at: usize| {
@@ -116,7 +117,7 @@ mod tests {
                 let checksums = if is_udp { 40..42 } else { 50..52 };
                 let is_ignored =
                     !PUBLISHED.contains(&at) || (24..26).contains(&at) || checksums.contains(&at);
-                // A frame that is no longer IPv4, IHL 5 or UDP also differs by what is zeroed.
+                // Frames that are no longer IPv4, IHL 5 or UDP also differ in the zeroed bytes.
                 assert_eq!(key_of(&changed) == expected, is_ignored, "{at}");
             }
         }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// The hash in registers is that of the bytes.
+        /// The hash in registers equals the hash of the bytes.
         #[test]
         fn the_hash_is_xxh3_of_the_published_bytes(
             mut data in prop::collection::vec(any::<u8>(), 0..80),

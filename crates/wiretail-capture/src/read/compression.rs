@@ -1,6 +1,8 @@
-//! gzip (RFC 1952, several members one after the other) and zstd (RFC 8878, several frames), as streams.
+//! Streaming decompression of gzip (RFC 1952, with several concatenated members) and zstd (RFC 8878, with
+//! several frames).
 //!
-//! Memory is bounded whatever a file claims: gzip needs 32 KiB, zstd the window that its frame
+//! Memory is bounded independently of the file's content: gzip needs 32 KiB, and zstd needs the window of its
+//! frame header, which is limited to 2^26 bytes here. The decompressed data is never held as a whole.
 //! header asks for, at most 2^26 bytes here. What comes out is never held as a whole.
 
 use std::io::{self, BufReader, Read};
@@ -9,14 +11,13 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::CaptureError;
 
-/// Largest window of a zstd frame, as a power of two: 64 MiB, so that two captures read side by
-/// side stay below 256 MiB. `zstd -20` needs 2^25, `zstd -22` and `--long` 2^27.
+/// Largest window of a zstd frame, as a power of two: 64 MiB, so that reading two captures at once stays
+/// below 256 MiB. `zstd -20` needs 2^25, `zstd -22` and `--long` 2^27.
 const WINDOW_LOG_MAX: u32 = 26;
 
-/// Compressed bytes that are read at once.
+/// Size of the reads of compressed data.
 const COMPRESSED_BUFFER: usize = 128 * 1024;
 
-/// How a capture is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     Gzip,
@@ -28,7 +29,7 @@ impl Compression {
         match head {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
-            // A skippable frame, which parallel compressors put first.
+            // A skippable frame, which parallel compressors write first.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
         }
@@ -53,13 +54,13 @@ impl Compression {
         })
     }
 
-    /// The error of a capture of which not one packet could be decompressed.
+    /// The error for a capture from which no packet could be decompressed.
     pub(super) fn error(self, file: &str, offset: u64, error: &io::Error) -> CaptureError {
         let detail = error.to_string();
         let hint = if detail.contains("too much memory") {
             "its window is larger than 64 MiB; recompress it: zstd -dc --long=31 FILE | zstd -19 -o NEW"
         } else {
-            "the compressed data are damaged; copy or record the file again"
+            "the compressed data is damaged; copy or record the file again"
         };
         CaptureError::Compression { file: file.to_owned(), kind: self.name(), offset, detail, hint }
     }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stream_keeps_what_is_whole() {
+    fn a_truncated_stream_keeps_its_complete_packets() {
         let plain = sample(20_000);
         for compressed in [gzip(&plain), zstd(&plain)] {
             let mut reader = open(&compressed[..compressed.len() * 3 / 4]).unwrap();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_gives_nothing_is_an_error() {
+    fn a_stream_without_data_is_an_error() {
         let plain = sample(3);
         for compressed in [gzip(&plain), zstd(&plain)] {
             let error = open(&compressed[..8]).err().unwrap();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_window_is_refused_with_the_way_out() {
+    fn rejects_a_large_window_with_a_hint() {
         // Frame header: no single segment, no content size, window 2^31 (exponent 21, mantissa 0).
         let bomb = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 0x01, 0, 0];
         let error = open(&bomb).err().unwrap().to_string();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_without_end_are_damage_and_not_packets() {
+    fn endless_zeros_are_damage() {
         let mut plain = sample(2);
         plain.resize(64 << 20, 0);
         let compressed = zstd(&plain);
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_compressed_is_not_followed() {
+    fn rejects_twice_compressed_files() {
         let error = open(&gzip(&zstd(&sample(1)))).err().unwrap().to_string();
         assert!(error.contains("compressed twice"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Which format a capture has: by its magic, and for the two formats that have none by whether the
-//! first records make sense.
+//! Detects the format of a capture: by its magic number, or by plausible first records for the two formats
+//! without one.
 
 use super::compression::Compression;
 use super::erf::Erf;
@@ -9,10 +9,10 @@ use super::pcapng::Pcapng;
 use super::{Decoded, Frame, Interface, InterfaceChoice, OpenOptions, SUPPORTED_LINKS};
 use crate::error::CaptureError;
 
-/// Bytes that are looked at to tell the format.
+/// Number of bytes examined to detect the format.
 pub(super) const HEAD: usize = 16 * 1024;
 
-/// One of the formats, with its state.
+/// A capture format with its state.
 #[allow(clippy::large_enum_variant, reason = "there is one a capture, and it is in the hot loop")]
 pub(super) enum Format {
     Pcap(Pcap),
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Packets that the tap lost, by the file's own count so far.
+    /// Packets that the tap lost so far, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.dropped(),
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Bytes still to be skipped of a block that is of no interest.
+    /// Number of bytes still to be skipped of an irrelevant block.
     pub(super) fn skipping(&self) -> u64 {
         match self {
             Self::Pcapng(pcapng) => pcapng.skipping(),
@@ -76,9 +76,9 @@ impl Format {
     }
 }
 
-/// The format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and the
-/// length of its file header. Not more than [`HEAD`] counts, so that the answer does not depend on
-/// how much the source gave at once.
+/// Detects the format of a capture that starts with `head` (all of it, if shorter than [`HEAD`]), and returns
+/// the length of its file header. At most [`HEAD`] bytes are used, so that the result does not depend on the
+/// size of the source's reads.
 pub(super) fn format(
     name: &str,
     compression: Option<Compression>,
@@ -121,7 +121,7 @@ fn open_pcap(name: &str, head: &[u8]) -> Result<(Format, usize), CaptureError> {
             file: name.to_owned(),
             offset: 0,
             detail: format!(
-                "the file ends within the pcap file header: {} of its 24 bytes are there",
+                "the file ends within the pcap file header, after {} of its 24 bytes",
                 head.len()
             ),
         }),
@@ -135,21 +135,21 @@ fn open_pcap(name: &str, head: &[u8]) -> Result<(Format, usize), CaptureError> {
     }
 }
 
-/// Whether the file's name, without that of a compression, ends so.
+/// Whether the file name, without a compression suffix, has this extension.
 fn has_extension(name: &str, extension: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let name = [".gz", ".zst", ".zstd"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(&name);
     name.rsplit_once('.').is_some_and(|(_, found)| found == extension)
 }
 
-/// Magics of what people pass by mistake, and what to do about it.
+/// Magic numbers of files that are passed by mistake, with hints.
 const MISTAKES: &[(&[u8], &str)] = &[
     (b"snoop\0\0\0", "it is a snoop file: convert it with editcap -F nsecpcap"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "it is compressed with xz: xz -dc FILE | wiretail analyze - POST"),
     (b"BZh", "it is compressed with bzip2: bzip2 -dc FILE | wiretail analyze - POST"),
     (&[0x04, 0x22, 0x4d, 0x18], "it is compressed with lz4: lz4 -dc FILE | wiretail analyze - POST"),
     (b"PK\x03\x04", "it is a zip archive: unpack it"),
-    (b"PAR1", "it is a Parquet file, a result and not a capture"),
+    (b"PAR1", "it is a Parquet file, which is a result and not a capture"),
     (b"GMBU", "it is a Microsoft Network Monitor file: convert it with editcap -F nsecpcap"),
     (
         &[0x34, 0xcd, 0xb2, 0xa1],
@@ -187,7 +187,7 @@ mod tests {
     use crate::test_support::{open, samples};
 
     #[test]
-    fn a_name_decides_between_formats_without_magic() {
+    fn the_name_selects_between_formats_without_magic() {
         let (_, erf) = samples().into_iter().find(|(name, _)| *name == "erf").unwrap();
         for (name, expected) in [("a.erf", "ERF"), ("a", "ERF"), ("a.mscap.gz", "mscap")] {
             let source = Box::new(std::io::Cursor::new(erf.clone()));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn detects_other_file_types() {
         let hint = |bytes: &[u8]| match open(bytes).err().unwrap() {
             CaptureError::UnknownFormat { hint, found, .. } => format!("{found}: {hint}"),
             other => panic!("{other}"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_found_behind_compressions() {
+    fn extensions_are_found_before_compression_suffixes() {
         assert!(has_extension("a/b.mscap", "mscap"));
         assert!(has_extension("b.MSCAP.zst", "mscap"));
         assert!(has_extension("b.erf.gz", "erf"));

@@ -1,4 +1,4 @@
-//! ERF, the format of Endace's cards: a chain of records, no file header.
+//! ERF, the format of Endace's capture cards: a chain of records without a file header.
 //!
 //! | offset | field |
 //! |---|---|
@@ -11,9 +11,8 @@
 //! | 16 | extension headers, 8 bytes each, bit 7 of the first byte: another follows |
 //! | | Ethernet: 2 bytes of padding; then the packet, possibly padded |
 //!
-//! Source: Endace, "Extensible Record Format types", and
-//! <https://wiki.wireshark.org/ERF>. The wire length of an Ethernet record counts the frame check
-//! sequence, which is taken off here.
+//! Source: Endace, "Extensible Record Format types", and <https://wiki.wireshark.org/ERF>. The wire length of
+//! an Ethernet record includes the frame check sequence, which is subtracted here.
 
 use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, LinkType, strip_fcs};
 
@@ -22,14 +21,14 @@ const EXTENSION: usize = 8;
 const ETHERNET_PADDING: usize = 2;
 const ETHERNET_FCS: u32 = 4;
 const RESOLUTION_NS: f64 = 1e9 / 4_294_967_296.0;
-/// Records that are looked at to tell the format.
+/// Number of records examined to detect the format.
 const PROBES: usize = 16;
-/// Longest time between the records that the format is told by, in seconds.
+/// Longest time between records that is plausible during detection, in seconds.
 const PROBE_STEP_MAX: u64 = 86_400;
 
 const SUPPORTED: &str = "ERF record type Ethernet (2, 11, 16, 20), IPv4 (22) or IPv6 (23)";
 
-/// What a record type holds.
+/// Content of a record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ethernet,
@@ -53,7 +52,6 @@ impl Kind {
     }
 }
 
-/// The header of a record.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     seconds: u64,
@@ -79,13 +77,13 @@ impl Header {
         }
     }
 
-    /// Rounded down, as stamps of less than a nanosecond are everywhere here.
+    /// Rounds down, as all timestamps with sub-nanosecond resolution are rounded in this crate.
     #[inline(always)]
     fn ts_ns(&self) -> i64 {
         (self.seconds * 1_000_000_000 + ((self.fraction * 1_000_000_000) >> 32)) as i64
     }
 
-    /// What stands behind the extension headers of a whole record; None where they don't fit.
+    /// The bytes after the extension headers of a complete record; `None` if the headers exceed the record.
     #[inline(always)]
     fn content<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = record.get(HEADER..)?;
@@ -101,12 +99,12 @@ impl Header {
     }
 }
 
-/// The ports seen, and the one asked for.
+/// The ports seen so far, and the requested one.
 #[derive(Debug, Clone)]
 pub(crate) struct Erf {
     interfaces: Vec<Interface>,
     choice: Option<InterfaceChoice>,
-    /// Whether frames of each port are delivered; None before its first frame.
+    /// Whether frames of each port are delivered; `None` before the port's first frame.
     ports: [Option<bool>; 4],
 }
 
@@ -115,8 +113,9 @@ impl Erf {
         Self { interfaces: Vec::new(), choice, ports: [None; 4] }
     }
 
-    /// Whether a file that starts with `head` makes sense as ERF: ERF has no magic, so the first
-    /// records must form a chain. `is_named_so`: its name says so and one record is enough.
+    /// Whether a file that starts with `head` is plausible as ERF. ERF has no magic number, so the first
+    /// records must form a chain. If `is_named_so` is set, the file name indicates ERF and one record is
+    /// enough.
     pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {
         let mut left = head;
         let mut last = None;
@@ -132,7 +131,7 @@ impl Erf {
             let Some((record, rest)) = left.split_at_checked(header.len) else {
                 return is_named_so || probe > 0;
             };
-            // A record is not longer than its packet, but for padding to the next 8 bytes.
+            // A record is not longer than its packet, except for padding to a multiple of 8 bytes.
             let fits = header.content(record).is_some_and(|c| c.len() <= header.wire_len as usize + 8);
             if !fits && Kind::of(header.record_type) == Kind::Ethernet {
                 return is_named_so;
@@ -162,7 +161,7 @@ impl Erf {
                 break;
             };
             let Some(content) = header.content(record) else {
-                let detail = format!("a record of {} bytes has no room for its headers", header.len);
+                let detail = format!("a record of {} bytes is too short for its headers", header.len);
                 decoded.fault = Some(Fault::Damage(detail));
                 break;
             };
@@ -201,7 +200,10 @@ impl Erf {
 #[cold]
 fn fault(header: &Header, kind: Kind) -> Fault {
     if header.len < HEADER {
-        return Fault::Damage(format!("a record claims {} bytes, its header alone has 16", header.len));
+        return Fault::Damage(format!(
+            "a record has a length of {} bytes, but its header alone has 16",
+            header.len
+        ));
     }
     let number = header.record_type & 0x7f;
     if kind == Kind::Unknown {
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn other_media_and_nonsense_are_distinguished() {
+    fn distinguishes_other_media_from_invalid_records() {
         let mut file = erf_record(2, 0, 10 << 32, &[], &udp4(1, 60));
         let good = file.len();
         file.extend(erf_record(1, 0, 10 << 32, &[], &udp4(1, 60)));
@@ -258,14 +260,14 @@ mod tests {
             let source = Box::new(std::io::Cursor::new(file));
             let mut reader =
                 crate::CaptureReader::from_reader("a.erf", source, &OpenOptions::default()).unwrap();
-            // A length that is wrong but possible shows in the record behind it.
+            // A length that is wrong but possible is detected at the next record.
             assert!(!collect(&mut reader).unwrap().is_empty());
             assert!(reader.truncation().unwrap().offset >= good as u64);
         }
     }
 
     #[test]
-    fn a_cut_record_is_flagged() {
+    fn flags_a_truncated_record() {
         let mut file = erf_record(2, 0, 10 << 32, &[], &udp4(1, 60));
         let good = file.len();
         file.extend(erf_record(2, 0, 10 << 32, &[], &udp4(2, 60)));

@@ -1,15 +1,15 @@
-//! The one buffer that a capture passes through.
+//! The buffer through which all data of a capture passes.
 //!
-//! Plain `read` into a buffer that stays in the L2 cache: decoding finds its bytes there, and memory
-//! is written once. Not a memory map: a file that is cut while it is mapped kills the process with
-//! SIGBUS, and a pipe cannot be mapped.
+//! It uses plain `read` calls into a buffer that stays in the L2 cache, so that decoding finds its bytes
+//! there and memory is written only once. It does not use a memory map: if a mapped file is truncated, the
+//! process is killed with SIGBUS, and a pipe cannot be mapped.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Size of the buffer as long as no record needs more.
+/// Size of the buffer unless a record needs more.
 pub(crate) const BUFFER_LEN: usize = 128 * 1024;
 
-/// A source of bytes with its buffer: `buffer[start..end]` is read and not yet consumed.
+/// A source of bytes with its buffer; `buffer[start..end]` is read but not yet consumed.
 pub(crate) struct Input {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -24,13 +24,13 @@ impl Input {
         Self { source, buffer: vec![0; BUFFER_LEN], start: 0, end: 0, consumed: 0, ended: false }
     }
 
-    /// What is read and not yet consumed.
+    /// Bytes that are read but not yet consumed.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Marks the first `count` bytes as done with.
+    /// Marks the first `count` bytes as consumed.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
@@ -38,26 +38,26 @@ impl Input {
         self.consumed += count as u64;
     }
 
-    /// Bytes consumed since the beginning.
+    /// Number of bytes consumed since the beginning.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Whether the source has come to its end.
+    /// Whether the source has ended.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// Bytes of memory that the buffer holds.
+    /// Size of the buffer, in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Reads once, as much as fits behind what is there; makes room for `need` bytes in all. The
-    /// caller bounds `need`.
+    /// Performs one read for as much as fits after the buffered bytes. Makes room for `need` bytes in total;
+    /// the caller bounds `need`.
     pub(crate) fn fill(&mut self, need: usize) -> io::Result<()> {
         if self.start > 0 {
-            // Less than one record is left over, so this moves little.
+            // Less than one record remains, so this moves little data.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
@@ -79,7 +79,7 @@ impl Input {
         }
     }
 
-    /// Reads until `need` bytes are there or the source ends.
+    /// Reads until `need` bytes are buffered or the source ends.
     pub(crate) fn fill_to(&mut self, need: usize) -> io::Result<()> {
         while !self.ended && self.end - self.start < need {
             self.fill(need)?;
@@ -87,7 +87,7 @@ impl Input {
         Ok(())
     }
 
-    /// Takes the input apart: what was read and not consumed, then the rest.
+    /// Returns a reader of the bytes that are not yet consumed, followed by the rest of the source.
     pub(crate) fn into_reader(self) -> impl Read + Send + use<> {
         let mut head = self.buffer;
         head.truncate(self.end);

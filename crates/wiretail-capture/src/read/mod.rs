@@ -1,19 +1,19 @@
-//! From a file, pipe or standard input to frames.
+//! Reads frames from a file, a pipe or standard input.
 //!
-//! | format | recognised by | timestamps | module |
+//! | format | detected by | timestamps | module |
 //! |---|---|---|---|
-//! | pcap, µs and ns, both byte orders | its magic | 32-bit seconds and ticks | `pcap` |
-//! | pcapng, both byte orders, several sections and interfaces | its magic | 64-bit ticks of any size | `pcapng` |
-//! | ERF of Ethernet or IP, with extension headers | a chain of records that makes sense, or the name `.erf` | 2^-32 s | `erf` |
-//! | MoonSniff `.mscap` | stamps that make sense, or the name `.mscap` | 64-bit ns, or 32-bit ns that wrap | `mscap` |
+//! | pcap, µs and ns, both byte orders | its magic number | 32-bit seconds and ticks | `pcap` |
+//! | pcapng, both byte orders, several sections and interfaces | its magic number | 64-bit ticks of any size | `pcapng` |
+//! | ERF of Ethernet or IP, with extension headers | a plausible chain of records, or the name `.erf` | 2^-32 s | `erf` |
+//! | MoonSniff `.mscap` | plausible timestamps, or the name `.mscap` | 64-bit ns, or 32-bit ns that wrap | `mscap` |
 //!
-//! Each of them plain, gzip or zstd (`compression`), and each of Ethernet frames also with the stamp in
-//! the frame's last eight bytes (`trailer`).
+//! Each format may be plain, gzip or zstd (`compression`). With Ethernet frames, the timestamp may also be in
+//! the last eight bytes of the frame (`trailer`).
 //!
-//! Every format decodes slices of one buffer (`input`). The format is looked at once a buffer, not
-//! once a packet, and the caller's sink is inlined into each format's loop. A format keeps no bytes
-//! back: what it can't decode yet stays in the buffer, so a capture gives the same frames however
-//! the source cuts it.
+//! Every format decodes slices of one buffer (`input`). The format is dispatched once per buffer and not once
+//! per packet, and the caller's sink is inlined into each format's loop. A format keeps no bytes back:
+//! incomplete data stays in the buffer, so a capture yields the same frames regardless of the sizes of the
+//! source's reads.
 
 mod compression;
 mod detect;
@@ -28,26 +28,26 @@ mod trailer;
 
 pub use reader::CaptureReader;
 
-/// Largest captured length that is believed, in bytes: the largest snap length of tcpdump and dumpcap.
+/// Largest accepted captured length, in bytes: the largest snap length of tcpdump and dumpcap.
 pub(crate) const MAX_FRAME: usize = 262_144;
 
 /// One captured frame, borrowed from the read buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When the tap saw it, in ns since the capture clock's epoch.
+    /// Time at which the tap saw the frame, in ns since the capture clock's epoch.
     pub ts_ns: i64,
     /// Index of the interface, as in [`CaptureReader::interfaces`].
     pub interface: u32,
-    /// What `data` starts with.
+    /// First header in `data`.
     pub link: LinkType,
     /// Length on the wire in bytes, without frame check sequence and timestamp trailer; 0 in formats
     /// that do not record it (mscap).
     pub wire_len: u32,
-    /// What was captured of it, without frame check sequence and timestamp trailer.
+    /// The captured bytes, without frame check sequence and timestamp trailer.
     pub data: &'a [u8],
 }
 
-/// What a frame starts with.
+/// The first header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LinkType {
@@ -61,12 +61,13 @@ pub enum LinkType {
     RawIp,
     /// Four bytes of address family, then an IP header: the BSD loopback.
     Loopback,
-    /// No frame at all but MoonSniff's identifier: four bytes, little endian.
+    /// No frame, only MoonSniff's identifier: four bytes, little endian.
     MoonsniffId,
 }
 
 impl LinkType {
-    /// Numbers: <https://www.tcpdump.org/linktypes.html>; 12 and 14 are what some systems write for 101.
+    /// Converts a number of <https://www.tcpdump.org/linktypes.html>; some systems write 12 or 14 instead of
+    /// 101.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -78,12 +79,12 @@ impl LinkType {
         }
     }
 
-    /// Whether the header names the protocol behind it.
+    /// Whether the header contains the ethertype of the next one.
     pub(crate) fn has_ethertype(self) -> bool {
         matches!(self, Self::Ethernet | Self::Sll | Self::Sll2)
     }
 
-    /// For people.
+    /// Name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ethernet => "Ethernet",
@@ -99,14 +100,14 @@ impl LinkType {
 const SUPPORTED_LINKS: &str =
     "Ethernet (1), raw IP (101), Linux SLL (113), Linux SLL2 (276) or loopback (0, 108)";
 
-/// Where the time of a frame stands (`--timestamps`).
+/// Location of a frame's timestamp (`--timestamps`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timestamps {
     /// In the capture format's record header.
     #[default]
     Header,
-    /// In the last eight bytes of each frame, as libmoon left them there: nanoseconds, then seconds,
-    /// both u32 little endian. Frames without one are left out and counted.
+    /// In the last eight bytes of each frame, as written by libmoon: nanoseconds, then seconds, both u32
+    /// little endian. Frames without one are skipped and counted.
     Trailer,
 }
 
@@ -128,10 +129,10 @@ impl std::fmt::Display for InterfaceChoice {
     }
 }
 
-/// How to read a capture.
+/// Options for reading a capture.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// Where the time of a frame stands.
+    /// Location of a frame's timestamp.
     pub timestamps: Timestamps,
     /// Only frames of this interface; None for all.
     pub interface: Option<InterfaceChoice>,
@@ -142,39 +143,38 @@ pub struct OpenOptions {
 pub struct Interface {
     /// Position in the file, from 0.
     pub index: u32,
-    /// Name, where the file has one.
+    /// Name, if the file has one.
     pub name: Option<String>,
-    /// What its frames start with; None where that is not supported here.
+    /// First header of its frames; `None` if the link type is not supported.
     pub link: Option<LinkType>,
     /// Resolution of its timestamps, in ns.
     pub resolution_ns: f64,
 }
 
-/// What one call of a format's `decode` did.
+/// Result of one call of a format's `decode`.
 #[derive(Debug, Default)]
 struct Decoded {
-    /// Bytes that are done with.
     consumed: usize,
-    /// Bytes that the next record needs in all; 0 where not even that is known yet.
+    /// Total number of bytes that the next record needs; 0 if that is not yet known.
     need: usize,
-    /// Whole packets found, those of other interfaces included.
+    /// Complete packets found, including those of other interfaces.
     frames: u64,
-    /// Why decoding can't go on behind `consumed`.
+    /// Why decoding cannot continue after `consumed`.
     fault: Option<Fault>,
 }
 
 /// Why a format stopped decoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
-    /// The bytes make no sense; what was decoded before is good.
+    /// The bytes are invalid; frames decoded before are valid.
     Damage(String),
     /// A packet of a link type that is not supported.
     UnknownLinkType { number: u32, expected: &'static str, hint: &'static str },
-    /// A packet without a time.
+    /// A packet without a timestamp.
     NoTimestamp,
 }
 
-/// Takes the frame check sequence off; it differs at the two taps where a VLAN tag or a TTL does.
+/// Removes the frame check sequence, which differs between the taps if a VLAN tag or the TTL differs.
 #[inline(always)]
 fn strip_fcs(wire_len: u32, data: &[u8], fcs_len: u32) -> (u32, &[u8]) {
     if fcs_len == 0 {

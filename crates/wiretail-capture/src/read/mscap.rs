@@ -1,38 +1,38 @@
-//! MoonSniff's capture format: 12 bytes a packet, no header.
+//! MoonSniff's capture format: 12 bytes per packet, without a header.
 //!
 //! | offset | field, little endian |
 //! |---|---|
-//! | 0 | u64, stamp in ns |
+//! | 0 | u64, timestamp in ns |
 //! | 8 | u32, the packet's identifier |
 //!
 //! Source: MoonGen, `lua/moonsniff-io.lua` (`struct mscap`) and `src/moonsniff.cpp`
-//! (<https://github.com/emmericp/MoonGen>). The Lua writer's stamps have all their bits. The C++
-//! writer (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its stamps start
-//! again from zero every 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of
-//! that between two packets cannot be told from a shorter one.
+//! (<https://github.com/emmericp/MoonGen>). Timestamps of the Lua writer have their full width. The C++
+//! writer (`ms_log_pkts`) computes seconds * 10^9 + nanoseconds in 32 bits, so its timestamps restart from
+//! zero every 2^32 ns, 4.295 s; they are unwrapped here. A pause of more than half of that between two
+//! packets cannot be distinguished from a shorter one.
 
 use super::{Decoded, Fault, Frame, Interface, LinkType};
 
 const RECORD: usize = 12;
 const WRAP: u64 = 1 << 32;
-/// Stamps up to here (the year 2262) can be read.
+/// Largest timestamp that can be read (the year 2262).
 const TIMESTAMP_MAX: u64 = i64::MAX as u64;
-/// Stamps from here on (the year 2033) are not what a file without a name is recognised by: all
-/// text lies above.
+/// Timestamps from this value on (the year 2033) do not identify a file without a matching name, because all
+/// text has larger values.
 const PROBE_TIMESTAMP_MAX: u64 = 2_000_000_000_000_000_000;
-/// Records that are looked at to tell the format.
+/// Number of records examined to detect the format.
 const PROBES: usize = 64;
-/// Longest pause between the records that the format is told by, in ns.
+/// Longest pause between records that is plausible during detection, in ns.
 const PROBE_STEP_MAX: u64 = 10_000_000_000;
 
-/// The state of unwrapping.
+/// State of unwrapping.
 #[derive(Debug, Clone)]
 pub(crate) struct Mscap {
-    /// The last stamp, as the file has it.
+    /// The last timestamp as stored in the file.
     last: u64,
-    /// What the wraps so far add, in ns.
+    /// Total offset added by the wraps so far, in ns.
     wrapped: u64,
-    /// Whether a stamp of more than 32 bits was seen: the file does not wrap.
+    /// Whether a timestamp of more than 32 bits was seen, which means that the file does not wrap.
     wide: bool,
     interfaces: [Interface; 1],
 }
@@ -44,8 +44,8 @@ impl Mscap {
         Self { last: 0, wrapped: 0, wide: false, interfaces }
     }
 
-    /// Whether a file that starts with `head` makes sense as mscap. `is_named_so`: its name says so
-    /// and only what is impossible is refused.
+    /// Whether a file that starts with `head` is plausible as mscap. If `is_named_so` is set, the file name
+    /// indicates mscap and only impossible values are rejected.
     pub(crate) fn is_plausible(head: &[u8], is_named_so: bool) -> bool {
         let (records, _) = head.as_chunks::<RECORD>();
         let mut timestamps = records.iter().take(PROBES).map(|record| split(record).0);
@@ -73,8 +73,8 @@ impl Mscap {
 
     pub(crate) fn clock_source(&self) -> String {
         match self.wrapped / WRAP {
-            0 => "MoonSniff, stamps of the network card".to_owned(),
-            wraps => format!("MoonSniff, stamps of the network card, {wraps} wraps at 4.295 s unwrapped"),
+            0 => "MoonSniff, NIC timestamps".to_owned(),
+            wraps => format!("MoonSniff, NIC timestamps, {wraps} wraps at 4.295 s unwrapped"),
         }
     }
 
@@ -84,13 +84,13 @@ impl Mscap {
         for record in bytes.as_chunks::<RECORD>().0 {
             let (timestamp, id) = split(record);
             if timestamp > TIMESTAMP_MAX {
-                let detail = format!("a stamp of {timestamp} ns lies beyond the year 2262");
+                let detail = format!("a timestamp of {timestamp} ns is beyond the year 2262");
                 decoded.fault = Some(Fault::Damage(detail));
                 break;
             }
-            // The writer allocates its file ahead and cuts it when it closes it.
+            // The writer preallocates its file and truncates it on close.
             if timestamp == 0 && *id == [0; 4] && self.last != 0 {
-                let detail = "a record of zeros: was the file allocated ahead and never closed?".to_owned();
+                let detail = "a record of zeros: was the file preallocated and never closed?".to_owned();
                 decoded.fault = Some(Fault::Damage(detail));
                 break;
             }
@@ -102,8 +102,8 @@ impl Mscap {
         decoded
     }
 
-    /// The stamp with the wraps before it. No sum overflows: stamps that are added to have 32 bits,
-    /// and a wrap takes two records.
+    /// Returns the timestamp plus the offset of the wraps before it. The sum cannot overflow: only 32-bit
+    /// timestamps are added to, and a wrap takes two records.
     #[inline(always)]
     fn unwrap(&mut self, timestamp: u64) -> u64 {
         if timestamp >= WRAP {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_no_multiple_of_12_is_flagged() {
+    fn flags_a_size_that_is_not_a_multiple_of_12() {
         let bytes = mscap(&[(100, 1), (200, 2), (300, 3)]);
         let mut reader = open(&bytes[..31]).unwrap();
         assert_eq!(collect(&mut reader).unwrap().len(), 2);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_of_a_file_that_was_not_closed_are_no_packets() {
+    fn zeros_of_an_unclosed_file_are_not_packets() {
         let mut bytes = mscap(&[(100, 1), (200, 2)]);
         bytes.resize(100_000, 0);
         let mut reader = open(&bytes).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn full_timestamps_are_left_alone() {
+    fn full_timestamps_are_not_unwrapped() {
         let timestamps = [10, 3_500_000_000, 4_294_967_290, 4_294_967_300, 4_294_967_299, 9_000_000_000];
         let records: Vec<_> = timestamps.iter().map(|&timestamp| (timestamp, 7)).collect();
         let frames = collect(&mut open(&mscap(&records)).unwrap()).unwrap();
@@ -181,9 +181,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the C++ writer cut off comes back, small steps backward included.
+        /// Unwrapping restores the bits that the C++ writer cut off, even with small backward steps.
         #[test]
-        fn wraps_are_undone(
+        fn timestamps_are_unwrapped(
             start in 1u64..1 << 32,
             steps in prop::collection::vec(-1_000_000i64..2_000_000_000, 1..200),
         ) {

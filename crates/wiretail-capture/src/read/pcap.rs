@@ -17,35 +17,34 @@ const RECORD_HEADER: usize = 16;
 const MAGIC_US: u32 = 0xa1b2_c3d4;
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
 
-/// What the file header says.
+/// Contents of the file header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pcap {
-    /// Whether the file's byte order is big endian.
     big_endian: bool,
-    /// Nanoseconds a tick: 1 or 1000.
+    /// Nanoseconds per tick: 1 or 1000.
     tick_ns: u32,
-    /// Largest captured length that can be true.
+    /// Largest plausible captured length.
     caplen_max: u32,
     link: LinkType,
     interfaces: [Interface; 1],
-    /// Bytes of frame check sequence that every frame carries.
+    /// Length of the frame check sequence of every frame, in bytes.
     fcs_len: u32,
 }
 
-/// Why a file header was not taken.
+/// Why a file header was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeadError {
-    /// Less than the 24 bytes are there.
+    /// Fewer than 24 bytes.
     Truncated,
     /// The link type's number.
     UnknownLinkType(u32),
 }
 
-/// Where the link type stands in the file header.
+/// Offset of the link type in the file header.
 pub(crate) const LINK_TYPE_AT: u64 = 20;
 
 impl Pcap {
-    /// Whether the file starts as a pcap file does.
+    /// Whether the file starts with a pcap magic number.
     pub(crate) fn is_magic(head: &[u8]) -> bool {
         Self::magic(head).is_some()
     }
@@ -62,7 +61,7 @@ impl Pcap {
         None
     }
 
-    /// Reads the file header; returns it and its length.
+    /// Parses the file header; returns it and its length.
     pub(crate) fn open(head: &[u8]) -> Result<(Self, usize), HeadError> {
         let (big_endian, tick_ns) = Self::magic(head).ok_or(HeadError::Truncated)?;
         let header = head.first_chunk::<FILE_HEADER>().ok_or(HeadError::Truncated)?;
@@ -71,13 +70,13 @@ impl Pcap {
             if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
         };
         let (snaplen, network) = (word(16), word(20));
-        // The upper bits are no part of the link type: bit 26 says that bits 28 to 31 hold the
-        // length of the frame check sequence in 16-bit units.
+        // The upper bits are not part of the link type. If bit 26 is set, bits 28 to 31 are the length of the
+        // frame check sequence in 16-bit units.
         let number = network & 0xffff;
         let fcs_len = if network & 0x0400_0000 != 0 { (network >> 28) * 2 } else { 0 };
         let link = LinkType::from_number(number).ok_or(HeadError::UnknownLinkType(number))?;
-        // Some writers put more into a record than their header announces, but never more than an
-        // IP packet holds.
+        // Some writers exceed the snap length of their file header, but never the maximum length of an IP
+        // packet.
         let caplen_max = snaplen.clamp(65_535, MAX_FRAME as u32);
         let resolution_ns = f64::from(tick_ns);
         let interfaces = [Interface { index: 0, name: None, link: Some(link), resolution_ns }];
@@ -103,7 +102,7 @@ impl Pcap {
         }
     }
 
-    /// The hot loop: whole records of `bytes`, in order.
+    /// The hot loop: decodes the complete records of `bytes` in order.
     #[inline]
     fn decode_in<const BIG: bool, S: FnMut(&Frame<'_>)>(&self, bytes: &[u8], sink: &mut S) -> Decoded {
         let word = |header: &[u8; RECORD_HEADER], at: usize| {
@@ -116,7 +115,7 @@ impl Pcap {
         while let Some((header, rest)) = left.split_first_chunk::<RECORD_HEADER>() {
             let (seconds, ticks) = (word(header, 0), word(header, 4));
             let (caplen, wire_len) = (word(header, 8), word(header, 12));
-            // Records of no bytes are what a file holds that was allocated ahead and never closed.
+            // Empty records occur in a file that was preallocated and never closed.
             if caplen > self.caplen_max || ticks >= ticks_a_second || (caplen | wire_len) == 0 {
                 decoded.fault = Some(Fault::Damage(self.damage(caplen, ticks)));
                 break;
@@ -128,7 +127,8 @@ impl Pcap {
             left = next;
             decoded.frames += 1;
             let ts_ns = i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.tick_ns);
-            // A captured length above the wire length occurs with some writers; the bytes are there.
+            // Some writers record a captured length above the wire length. The captured bytes exist, so the
+            // larger length is used.
             let (wire_len, data) = strip_fcs(wire_len.max(caplen), data, self.fcs_len);
             sink(&Frame { ts_ns, interface: 0, link: self.link, wire_len, data });
         }
@@ -139,12 +139,12 @@ impl Pcap {
     #[cold]
     fn damage(&self, caplen: u32, ticks: u32) -> String {
         if caplen > self.caplen_max {
-            format!("a record claims {caplen} captured bytes, at most {} can be true", self.caplen_max)
+            format!("a record claims {caplen} captured bytes, the maximum is {}", self.caplen_max)
         } else if caplen == 0 {
-            "a record of a packet of no bytes; zeros from here on?".to_owned()
+            "a record of an empty packet; are there only zeros from here on?".to_owned()
         } else {
             let unit = if self.tick_ns == 1 { "ns" } else { "µs" };
-            format!("a record's time has {ticks} {unit} within the second, more than a second holds")
+            format!("a record's time has {ticks} {unit} within the second, which is more than a second")
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_four_kinds_give_the_same_frames() {
+    fn all_four_variants_yield_the_same_frames() {
         for (big_endian, nano) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut file = PcapBuilder::new(big_endian, nano);
             file.frame(1_600_000_000_000_001_000, &udp4(1, 60), 60);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn upper_bits_of_the_link_type_give_the_check_sequence() {
+    fn upper_bits_of_the_link_type_give_the_fcs_length() {
         let mut file = PcapBuilder::new(false, true);
         file.bytes[20..24].copy_from_slice(&0x2400_0001u32.to_le_bytes());
         file.frame(5, &udp4(1, 64), 64);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_link_type_is_named_with_its_place() {
+    fn unknown_link_type_is_reported_with_its_offset() {
         let mut file = PcapBuilder::new(false, true);
         file.bytes[20] = 147;
         let error = open(&file.bytes).err().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_is_flagged_and_the_rest_stays() {
+    fn flags_a_truncated_record_and_keeps_the_others() {
         let mut file = PcapBuilder::new(false, true);
         file.frame(1, &udp4(1, 60), 60).frame(2, &udp4(2, 60), 60);
         for cut in 1..76 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_readable_is_an_error() {
+    fn a_file_without_readable_packets_is_an_error() {
         let mut file = PcapBuilder::new(false, true);
         file.frame(1, &udp4(1, 60), 60);
         let whole = file.bytes.len();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_about_lengths_stop_the_reader_where_they_stand() {
+    fn wrong_lengths_stop_the_reader_at_their_offset() {
         for (at, lie) in [(8, 0xffff_fff0u32), (8, 300_000), (4, 1_000_000_000)] {
             let mut file = PcapBuilder::new(false, true);
             file.frame(1, &udp4(1, 60), 60).frame(2, &udp4(2, 60), 60).frame(3, &udp4(3, 60), 60);

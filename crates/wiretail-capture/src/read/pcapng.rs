@@ -3,15 +3,15 @@
 //!
 //! A file is a chain of blocks: u32 type, u32 length, body, the length again.
 //!
-//! | type | block | what is taken from it |
+//! | type | block | content used |
 //! |---|---|---|
-//! | 0x0a0d0d0a | section header | byte order; interface numbers start again from 0 |
+//! | 0x0a0d0d0a | section header | byte order; interface numbers restart from 0 |
 //! | 1 | interface description | link type, `if_name`, `if_tsresol`, `if_tsoffset`, `if_fcslen` |
 //! | 6 | enhanced packet | interface, 64-bit ticks, lengths, the frame |
 //! | 2 | packet (obsolete) | the same |
-//! | 5 | interface statistics | `isb_ifdrop`: what the tap lost |
-//! | 3 | simple packet | nothing: it has no time, which is an error |
-//! | other | names, secrets, custom | nothing: skipped without being held |
+//! | 5 | interface statistics | `isb_ifdrop`: packets that the tap lost |
+//! | 3 | simple packet | none: it has no timestamp, which is an error |
+//! | other | names, secrets, custom | none: skipped without buffering |
 
 use super::pcapng_interface::{Description, Sections};
 use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, MAX_FRAME, SUPPORTED_LINKS, strip_fcs};
@@ -24,30 +24,30 @@ const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// Type, length, length again.
+/// Length of the type and of both length fields.
 const BLOCK_MIN: usize = 12;
-/// Largest block that is held as a whole: a frame of the largest size and generous options.
+/// Largest block that is buffered as a whole: a frame of the largest size with generous options.
 const BLOCK_MAX: usize = 1 << 20;
-/// Longer ones hold comments, of which there is no use.
+/// Longer statistics blocks contain comments, which are not used.
 const STATISTICS_MAX: usize = 4096;
-/// Type and length, then the fields of an enhanced packet.
+/// Length of the type, the block length and the fields of an enhanced packet.
 const PACKET_HEADER: usize = 28;
 
-/// The state between blocks.
+/// State between blocks.
 pub(crate) struct Pcapng {
     big_endian: bool,
     sections: Sections,
-    /// Bytes still to be skipped of a block that is of no interest.
+    /// Number of bytes still to be skipped of an irrelevant block.
     skip: u64,
 }
 
-/// What to do after a block.
+/// Next step after a block.
 enum Next {
-    /// The block is done with.
+    /// The block is consumed.
     Done,
-    /// It is of no interest from here on: skip this many bytes of it.
+    /// The rest of the block is irrelevant: skip this many bytes.
     Skip(u64),
-    /// It needs this many bytes in all.
+    /// The block needs this many bytes in total.
     Need(usize),
     Fault(Fault),
 }
@@ -57,7 +57,7 @@ impl Pcapng {
         Self { big_endian: false, sections: Sections::new(choice), skip: 0 }
     }
 
-    /// Whether the file starts with a section header, of whatever byte order.
+    /// Whether the file starts with a section header, in either byte order.
     pub(crate) fn is_magic(head: &[u8]) -> bool {
         head.starts_with(&SECTION_HEADER.to_be_bytes())
     }
@@ -66,7 +66,7 @@ impl Pcapng {
         self.sections.interfaces()
     }
 
-    /// Packets that the interfaces asked for lost, by the file's own count so far.
+    /// Packets that the requested interfaces lost so far, according to the file.
     pub(crate) fn dropped(&self) -> u64 {
         self.sections.dropped()
     }
@@ -109,8 +109,8 @@ impl Pcapng {
         }
     }
 
-    /// Blocks from `decoded.consumed` on, until the bytes run out, something is wrong, or a section
-    /// header was read: then true.
+    /// Decodes blocks from `decoded.consumed` on. Stops at the end of the bytes, at a fault, or after a
+    /// section header, and returns true in the last case.
     #[inline]
     fn decode_section<const BIG: bool, S: FnMut(&Frame<'_>)>(
         &mut self,
@@ -157,7 +157,7 @@ impl Pcapng {
         }
     }
 
-    /// Reads a section header; its length can be read only once its byte order is known.
+    /// Parses a section header. Its length can only be read after its byte order.
     fn section(&mut self, left: &[u8], decoded: &mut Decoded) -> bool {
         let Some(start) = left.first_chunk::<BLOCK_MIN>() else { return false };
         let big_endian = match BYTE_ORDER_MAGIC {
@@ -171,14 +171,14 @@ impl Pcapng {
             }
         };
         let len = if big_endian { word::<true>(start, 4) } else { word::<false>(start, 4) };
-        // 28: the fixed fields and the length again.
+        // 28 bytes are the fixed fields and the second length field.
         if len < 28 || !len.is_multiple_of(4) {
             decoded.fault = Some(Fault::Damage(format!("a section header claims {len} bytes")));
             return false;
         }
         self.big_endian = big_endian;
         self.sections.start();
-        // Its options (hardware, operating system, comment) are of no interest.
+        // The options (hardware, operating system, comment) are not used.
         decoded.consumed += BLOCK_MIN;
         self.skip = u64::from(len) - BLOCK_MIN as u64;
         true
@@ -247,14 +247,14 @@ impl Pcapng {
     #[cold]
     fn unknown_interface(&self, interface: u32) -> Next {
         let known = self.sections.count();
-        let detail = format!("a packet of interface {interface}, the section describes {known}");
+        let detail = format!("a packet of interface {interface}, but the section describes {known}");
         Next::Fault(Fault::Damage(detail))
     }
 }
 
 #[cold]
 fn senseless(len: usize) -> Next {
-    Next::Fault(Fault::Damage(format!("a block claims {len} bytes, which its kind cannot have")))
+    Next::Fault(Fault::Damage(format!("a block claims {len} bytes, which is invalid for its type")))
 }
 
 #[cold]
@@ -265,9 +265,9 @@ fn too_long(caplen: u32, len: usize) -> Next {
 #[cold]
 fn contradiction(caplen: u32, len: usize) -> Next {
     let detail = if caplen as usize > MAX_FRAME {
-        format!("a packet claims {caplen} captured bytes, at most {MAX_FRAME} can be true")
+        format!("a packet claims {caplen} captured bytes, the maximum is {MAX_FRAME}")
     } else {
-        format!("a block's length at its end is not the {len} that its start says")
+        format!("a block's length at its end differs from the {len} at its start")
     };
     Next::Fault(Fault::Damage(detail))
 }
@@ -287,7 +287,7 @@ fn word<const BIG: bool>(bytes: &[u8], at: usize) -> u32 {
     if BIG { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }
 
-/// As [`word`], where the offset is known only now.
+/// Like [`word`], for offsets that are not known at compile time.
 #[inline(always)]
 fn word_at<const BIG: bool>(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |bytes| word::<BIG>(bytes, 0))

@@ -1,8 +1,8 @@
-//! pcapng's interface descriptions: names, clocks, and which interface of one section is which of another.
+//! Interface descriptions of pcapng: names, clocks, and the identity of interfaces across sections.
 
 use super::{Interface, InterfaceChoice, LinkType};
 
-/// Interfaces that a file may describe, over all its sections.
+/// Maximum number of interface descriptions in a file, over all sections.
 const INTERFACES_MAX: usize = 4096;
 
 const IF_NAME: u16 = 2;
@@ -11,16 +11,16 @@ const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 const ISB_IFDROP: u16 = 5;
 
-/// From ticks to nanoseconds.
+/// Conversion from ticks to nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ticks {
-    /// A tick has this many ns.
+    /// Nanoseconds per tick.
     Multiply(u64),
-    /// This many ticks are a ns.
+    /// Ticks per nanosecond.
     Divide(u64),
     /// A tick is 2^-n s.
     Shift(u32),
-    /// A tick is so short that all of 64 bits are no ns.
+    /// A tick is so short that 64 bits of ticks are less than a nanosecond.
     Nothing,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// `resolution` as the option has it: bit 7 chooses 2^-n s over 10^-n s.
+    /// `resolution` as stored in the option: bit 7 selects 2^-n s instead of 10^-n s.
     fn new(resolution: u8, offset_s: i64) -> Self {
         let exponent = u32::from(resolution & 0x7f);
         let ticks = match resolution {
@@ -52,7 +52,8 @@ impl Clock {
         }
     }
 
-    /// Rounds down below a nanosecond; a time that 64 bits of ns cannot hold is the last one they can.
+    /// Rounds down to nanoseconds. A time that 64 bits of ns cannot represent is clamped to the last
+    /// representable one.
     #[inline(always)]
     pub(super) fn to_ns(self, ticks: u64) -> i64 {
         let ns = match self.ticks {
@@ -68,19 +69,19 @@ impl Clock {
     }
 }
 
-/// What a section says of an interface.
+/// An interface description of a section.
 #[derive(Debug, Clone)]
 pub(super) struct Description {
-    /// Its index in the file.
+    /// Index of the interface in the file.
     pub(super) index: u32,
     pub(super) link: Option<LinkType>,
     pub(super) link_number: u32,
     pub(super) clock: Clock,
-    /// Bytes of frame check sequence that every frame carries.
+    /// Length of the frame check sequence of every frame, in bytes.
     pub(super) fcs_len: u32,
     /// Whether its frames are delivered.
     pub(super) is_wanted: bool,
-    /// Packets that its tap lost, by the last count in the section.
+    /// Packets that the tap lost, from the section's last statistics block.
     dropped: u64,
 }
 
@@ -90,7 +91,7 @@ pub(super) struct Sections {
     current: Vec<Description>,
     interfaces: Vec<Interface>,
     described: usize,
-    /// Packets that the taps of earlier sections lost.
+    /// Packets that the taps lost in earlier sections.
     dropped_before: u64,
 }
 
@@ -99,7 +100,7 @@ impl Sections {
         Self { choice, current: Vec::new(), interfaces: Vec::new(), described: 0, dropped_before: 0 }
     }
 
-    /// A section begins: its interfaces are numbered anew.
+    /// Starts a section, whose interfaces are numbered from 0 again.
     pub(super) fn start(&mut self) {
         self.dropped_before = self.dropped();
         self.current.clear();
@@ -109,7 +110,7 @@ impl Sections {
         &self.interfaces
     }
 
-    /// Interfaces of the current section.
+    /// Number of interfaces of the current section.
     pub(super) fn count(&self) -> usize {
         self.current.len()
     }
@@ -123,13 +124,13 @@ impl Sections {
         self.get(interface).is_none_or(|description| description.is_wanted)
     }
 
-    /// Packets that the interfaces asked for lost, by the file's own count so far.
+    /// Packets that the requested interfaces lost so far, according to the file.
     pub(super) fn dropped(&self) -> u64 {
         let wanted = self.current.iter().filter(|description| description.is_wanted);
         wanted.fold(self.dropped_before, |sum, description| sum.saturating_add(description.dropped))
     }
 
-    /// Reads the body of an interface statistics block; what makes no sense in there says nothing.
+    /// Parses the body of an interface statistics block. Invalid content is ignored.
     pub(super) fn count_dropped(&mut self, body: &[u8], big_endian: bool) {
         let half = |at: usize| {
             let bytes = *body.get(at..)?.first_chunk::<2>()?;
@@ -138,7 +139,7 @@ impl Sections {
         let Some(number) = body.first_chunk::<4>() else { return };
         let number = if big_endian { u32::from_be_bytes(*number) } else { u32::from_le_bytes(*number) };
         let Some(description) = self.current.get_mut(number as usize) else { return };
-        // Interface and 64-bit time; then the options, each padded to 4 bytes.
+        // Interface and 64-bit time are followed by the options, each padded to 4 bytes.
         let mut at = 12;
         while let (Some(code @ 1..), Some(len)) = (half(at), half(at + 2)) {
             if code == ISB_IFDROP
@@ -152,7 +153,7 @@ impl Sections {
         }
     }
 
-    /// Reads the body of an interface description block.
+    /// Parses the body of an interface description block.
     pub(super) fn add(&mut self, body: &[u8], big_endian: bool) -> Result<(), String> {
         self.described += 1;
         if self.described > INTERFACES_MAX {
@@ -165,7 +166,7 @@ impl Sections {
         };
         let link_number = u32::from(half(0));
         let (mut name, mut resolution, mut offset_s, mut fcs_len) = (None, 6, 0, 0);
-        // Link type, reserved, snap length; then the options, each padded to 4 bytes.
+        // Link type, reserved field and snap length are followed by the options, each padded to 4 bytes.
         let mut at = 8;
         while at + 4 <= body.len() {
             let (code, len) = (half(at), usize::from(half(at + 2)));
@@ -196,9 +197,8 @@ impl Sections {
         Ok(())
     }
 
-    /// The index of an interface in the file. Sections are what is left of files that were put one
-    /// behind the other: an interface of the same name, or without names at the same position, is
-    /// the same one.
+    /// Returns the index of an interface in the file. Several sections result from concatenated files: an
+    /// interface with the same name, or at the same position without names, is the same interface.
     fn index_of(&mut self, interface: Interface) -> u32 {
         let position = self.current.len();
         let is_taken = |index: u32| self.current.iter().any(|description| description.index == index);
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_resolution_gives_whole_nanoseconds_rounded_down() {
+    fn every_resolution_rounds_down_to_nanoseconds() {
         let ns = |resolution, ticks| Clock::new(resolution, 0).to_ns(ticks);
         assert_eq!(ns(0, 7), 7_000_000_000);
         assert_eq!(ns(6, 1_234_567), 1_234_567_000);

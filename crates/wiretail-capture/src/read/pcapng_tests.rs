@@ -10,7 +10,7 @@ fn timestamps(reader: &mut CaptureReader) -> Vec<(i64, u32)> {
 }
 
 #[test]
-fn both_byte_orders_give_the_same_frames() {
+fn both_byte_orders_yield_the_same_frames() {
     for big_endian in [false, true] {
         let mut file = PcapngBuilder::new(big_endian);
         file.interface(1, &[(2, b"eth0"), (9, &[9])]);
@@ -57,7 +57,7 @@ fn one_file_with_both_taps() {
 }
 
 #[test]
-fn sections_number_anew_and_may_turn_the_bytes_around() {
+fn sections_restart_numbering_and_may_change_byte_order() {
     let mut file = PcapngBuilder::new(false);
     file.interface(1, &[(2, b"a"), (9, &[9])]);
     file.enhanced(0, 1, &udp4(1, 60), 60);
@@ -73,7 +73,7 @@ fn sections_number_anew_and_may_turn_the_bytes_around() {
 }
 
 #[test]
-fn a_simple_packet_has_no_time() {
+fn rejects_simple_packets_without_timestamp() {
     let mut file = PcapngBuilder::new(false);
     file.interface(1, &[]);
     let offset = file.bytes.len() as u64;
@@ -83,7 +83,7 @@ fn a_simple_packet_has_no_time() {
 }
 
 #[test]
-fn an_unsupported_interface_matters_only_if_it_is_wanted() {
+fn unsupported_interfaces_matter_only_if_requested() {
     let mut file = PcapngBuilder::new(false);
     file.interface(189, &[(2, b"usbmon1")]);
     file.interface(1, &[(2, b"eth0")]);
@@ -96,7 +96,7 @@ fn an_unsupported_interface_matters_only_if_it_is_wanted() {
 }
 
 #[test]
-fn check_sequences_are_taken_off() {
+fn frame_check_sequences_are_removed() {
     let mut file = PcapngBuilder::new(false);
     file.interface(1, &[(13, &[4])]);
     file.enhanced(0, 1, &udp4(1, 64), 64);
@@ -106,7 +106,7 @@ fn check_sequences_are_taken_off() {
 }
 
 #[test]
-fn blocks_of_no_interest_are_skipped_without_being_held() {
+fn irrelevant_blocks_are_skipped_without_buffering() {
     let mut file = PcapngBuilder::new(false);
     file.interface(1, &[]);
     file.block(0x0bad, &vec![1; 3 << 20]);
@@ -114,7 +114,7 @@ fn blocks_of_no_interest_are_skipped_without_being_held() {
     let mut reader = open(&file.bytes).unwrap();
     assert_eq!(timestamps(&mut reader), [(7_000, 0)]);
     assert_eq!(reader.buffer_capacity(), super::super::input::BUFFER_LEN);
-    // Cut within such a block: no packet is known to be missing, but the end is.
+    // Truncated within such a block: no packet is known to be missing, but the truncation is reported.
     let mut cut = PcapngBuilder::new(false);
     cut.interface(1, &[]).enhanced(0, 7, &udp4(1, 60), 60).block(0x0bad, &[1; 100]);
     let len = cut.bytes.len();
@@ -124,8 +124,8 @@ fn blocks_of_no_interest_are_skipped_without_being_held() {
 }
 
 #[test]
-fn lies_about_lengths_stop_the_reader_where_they_stand() {
-    // Offsets within an enhanced packet block, and what they claim.
+fn wrong_lengths_stop_the_reader_at_their_offset() {
+    // Offsets within an enhanced packet block, and the wrong values written there.
     for (at, lie) in [(4, 13u32), (4, 8), (4, 2 << 20), (8, 9), (20, 61), (20, u32::MAX), (92 - 4, 96)] {
         let mut file = PcapngBuilder::new(false);
         file.interface(1, &[]);
@@ -142,7 +142,7 @@ fn lies_about_lengths_stop_the_reader_where_they_stand() {
 }
 
 #[test]
-fn every_cut_is_flagged() {
+fn every_truncation_is_flagged() {
     let mut file = PcapngBuilder::new(false);
     file.interface(1, &[(2, b"eth0")]);
     file.enhanced(0, 1, &udp4(1, 60), 60);
@@ -155,7 +155,7 @@ fn every_cut_is_flagged() {
                 assert_eq!(frames.len(), 1);
                 assert_eq!(reader.truncation().unwrap().offset, start as u64);
             }
-            // The section header alone, a whole description, a whole packet: nothing is cut.
+            // The section header alone, a whole description, or a whole packet: nothing is truncated.
             Ok((_, reader)) => assert!(reader.truncation().is_none(), "{len}"),
             Err(error) => assert!(len < start, "{len}: {error}"),
         }
@@ -163,7 +163,7 @@ fn every_cut_is_flagged() {
 }
 
 #[test]
-fn a_packet_before_any_description_is_damage() {
+fn a_packet_before_any_interface_description_is_damage() {
     let mut file = PcapngBuilder::new(false);
     file.enhanced(0, 1, &udp4(1, 60), 60);
     let error = collect(&mut open(&file.bytes).unwrap()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The reader itself: source, decompressor, buffer and format put together.
+//! The reader, which combines source, decompressor, buffer and format.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,8 @@ use super::input::Input;
 use super::{Decoded, Fault, Frame, Interface, InterfaceChoice, OpenOptions, Timestamps, trailer};
 use crate::error::CaptureError;
 
-/// Counts what the file gave, beneath the decompressor, and remembers whether it was the file that failed.
+/// Counts the bytes read from the file, below the decompressor, and records whether the file itself caused an
+/// error.
 #[derive(Debug, Default)]
 struct SourceState {
     bytes: AtomicU64,
@@ -38,7 +39,6 @@ impl Read for Counted {
     }
 }
 
-/// A capture that is being read.
 pub struct CaptureReader {
     name: String,
     input: Input,
@@ -47,9 +47,9 @@ pub struct CaptureReader {
     source: Arc<SourceState>,
     source_len: Option<u64>,
     options: OpenOptions,
-    /// Bytes that the next record needs, as the last decoding said.
+    /// Bytes that the next record needs, according to the last decoding.
     need: usize,
-    /// Whether the buffer holds bytes that were never decoded.
+    /// Whether the buffer contains bytes that were never decoded.
     primed: bool,
     frames: u64,
     trailers: trailer::Counts,
@@ -58,11 +58,12 @@ pub struct CaptureReader {
 }
 
 impl CaptureReader {
-    /// Opens a file, or standard input where `path` is `-`, and reads its head. Compression and
-    /// format are told by the content; the name decides only for formats that have no magic.
+    /// Opens a file, or standard input if `path` is `-`, and reads its beginning. Compression and format are
+    /// detected from the content. The name only selects among formats without a magic number.
     ///
     /// # Errors
-    /// The file cannot be read, is empty, is no capture, or is one of an unsupported link type.
+    /// Returns an error if the file cannot be read, is empty, is not a capture, or has an unsupported link
+    /// type.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
         if name == "-" {
@@ -75,7 +76,7 @@ impl CaptureReader {
         Self::start(name, Box::new(file), source_len, options)
     }
 
-    /// Reads from any source; `name` is what errors call it.
+    /// Reads from any source; errors refer to it as `name`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -127,15 +128,15 @@ impl CaptureReader {
         })
     }
 
-    /// Decodes the next buffer-full (about 128 KiB) of frames into `sink`. Ok(false) when the end
-    /// has been reached; that call delivers no frame.
+    /// Decodes the next buffer of frames (about 128 KiB) into `sink`. Returns `Ok(false)` at the end; that
+    /// call delivers no frame.
     ///
-    /// A file that ends within a record or is damaged after good frames is not an error: reading
-    /// stops there and [`truncation`](Self::truncation) tells where and why.
+    /// A file that ends within a record or is damaged after intact frames is not an error: reading stops, and
+    /// [`truncation`](Self::truncation) reports the offset and the reason.
     ///
     /// # Errors
-    /// The source cannot be read; the file is damaged so that not one frame could be had; a packet
-    /// has no timestamp or a link type that is not supported; the interface asked for is not there.
+    /// Returns an error if the source cannot be read, if no frame can be decoded from a damaged file, if a
+    /// packet has no timestamp or an unsupported link type, or if the requested interface does not exist.
     pub fn read<S: FnMut(&Frame<'_>)>(&mut self, sink: &mut S) -> Result<bool, CaptureError> {
         if self.options.timestamps == Timestamps::Header {
             return self.read_frames(sink);
@@ -174,7 +175,7 @@ impl CaptureReader {
         Ok(false)
     }
 
-    /// Takes note of what a decoding did and decides whether it was the last one.
+    /// Accounts for a decoding and determines whether it was the last one.
     fn account(&mut self, decoded: Decoded) -> Result<(), CaptureError> {
         self.input.consume(decoded.consumed);
         self.need = decoded.need;
@@ -190,7 +191,7 @@ impl CaptureReader {
         }
     }
 
-    /// The source has ended and nothing more can be decoded.
+    /// Handles the end of the source, when nothing more can be decoded.
     fn finish(&mut self) -> Result<(), CaptureError> {
         self.done = true;
         let left = self.input.bytes().len();
@@ -198,15 +199,15 @@ impl CaptureReader {
         if left > 0 || skipping > 0 {
             let detail = match self.need {
                 _ if skipping > 0 => format!("the file ends {skipping} bytes before the end of a block"),
-                0 => format!("the file ends within a record's header, {left} bytes into it"),
-                need => format!("the file ends within a record: {left} of its {need} bytes are there"),
+                0 => format!("the file ends within a record's header, after {left} bytes"),
+                need => format!("the file ends within a record, after {left} of its {need} bytes"),
             };
             self.stop(detail)?;
         }
         self.check_interface()
     }
 
-    /// Whether the interface asked for was there; known at the end only.
+    /// Checks that the requested interface exists, which is only known at the end.
     fn check_interface(&self) -> Result<(), CaptureError> {
         let Some(wanted) = &self.options.interface else { return Ok(()) };
         if self.interfaces().iter().any(|interface| wanted.is(interface)) {
@@ -219,7 +220,8 @@ impl CaptureReader {
         Err(CaptureError::NoInterface { file: self.name.clone(), wanted: wanted.to_string(), available })
     }
 
-    /// Ends reading at the current offset: a flag where there is something to analyse, an error otherwise.
+    /// Stops reading at the current offset: reports a truncation if there are packets to analyze, and an
+    /// error otherwise.
     fn stop(&mut self, detail: String) -> Result<(), CaptureError> {
         self.done = true;
         let offset = self.input.consumed();
@@ -230,7 +232,8 @@ impl CaptureReader {
         self.check_interface()
     }
 
-    /// A decompressor that fails on good bytes of the file found damage; else the file itself is out of reach.
+    /// If the decompressor fails although the file could be read, the data is damaged. Otherwise the file
+    /// cannot be read.
     fn source_failed(&mut self, error: io::Error) -> Result<(), CaptureError> {
         self.done = true;
         match self.compression {
@@ -239,7 +242,7 @@ impl CaptureReader {
                 if self.frames == 0 {
                     return Err(compression.error(&self.name, offset, &error));
                 }
-                self.stop(format!("the {} data are damaged: {error}", compression.name()))
+                self.stop(format!("the {} data is damaged: {error}", compression.name()))
             }
             _ => Err(CaptureError::Io {
                 file: self.name.clone(),
@@ -249,8 +252,8 @@ impl CaptureReader {
         }
     }
 
-    /// Format, compression and link types, for people: "pcap (ns, little endian), zstd, Ethernet".
-    /// pcapng and ERF describe their interfaces on the way: ask once packets have been read.
+    /// Describes format, compression and link types for display: "pcap (ns, little endian), zstd, Ethernet".
+    /// pcapng and ERF describe their interfaces between the packets, so call this after reading packets.
     pub fn description(&self) -> String {
         let mut text = self.format.describe();
         if let Some(compression) = self.compression {
@@ -271,7 +274,7 @@ impl CaptureReader {
         text
     }
 
-    /// Resolution of the timestamps that the format gives, in ns; the coarsest where interfaces differ.
+    /// Resolution of the format's timestamps, in ns. If interfaces differ, the coarsest one is returned.
     pub fn resolution_ns(&self) -> f64 {
         match self.options.timestamps {
             Timestamps::Trailer => trailer::RESOLUTION_NS,
@@ -284,7 +287,7 @@ impl CaptureReader {
         self.interfaces().iter().filter(move |&interface| wanted.is_none_or(|w| w.is(interface)))
     }
 
-    /// Where the timestamps come from, as far as the file says.
+    /// Source of the timestamps, if the file contains it.
     pub fn clock_source(&self) -> String {
         match self.options.timestamps {
             Timestamps::Trailer => trailer::CLOCK_SOURCE.to_owned(),
@@ -292,28 +295,28 @@ impl CaptureReader {
         }
     }
 
-    /// Packets that the tap lost, by the file's own count so far (pcapng interface statistics, which stand
-    /// at the end as a rule); 0 where the file does not say.
+    /// Packets that the tap lost so far, according to the file (pcapng interface statistics, which are
+    /// usually at the end); 0 if the file does not contain this number.
     pub fn dropped(&self) -> u64 {
         self.format.dropped()
     }
 
-    /// Where and why reading stopped before the end; None as long as all is well.
+    /// Offset and reason if reading stopped before the end; `None` otherwise.
     pub fn truncation(&self) -> Option<Truncation> {
         self.truncation.clone()
     }
 
-    /// The interfaces seen so far, in the order of the file.
+    /// Interfaces seen so far, in the order of the file.
     pub fn interfaces(&self) -> &[Interface] {
         self.format.interfaces()
     }
 
-    /// Frames read so far, those of other interfaces and those without a trailer included.
+    /// Number of frames read so far, including those of other interfaces and those without a trailer.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Frames that were left out because they carry no stamp in their trailer.
+    /// Number of frames skipped because they have no timestamp in their trailer.
     pub fn frames_without_trailer(&self) -> u64 {
         self.trailers.without
     }
@@ -323,22 +326,22 @@ impl CaptureReader {
         self.input.consumed()
     }
 
-    /// Bytes read from the file, as it is stored.
+    /// Bytes read from the file as stored, before decompression.
     pub fn compressed_offset(&self) -> u64 {
         self.source.bytes.load(Ordering::Relaxed)
     }
 
-    /// Length of the file as it is stored, where it is known: not of a pipe.
+    /// Length of the file as stored, if known; `None` for pipes.
     pub fn total_len(&self) -> Option<u64> {
         self.source_len
     }
 
-    /// How the capture was opened.
+    /// The options passed to [`open`](Self::open).
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
-    /// Bytes of memory that the read buffer holds; bounded whatever the file claims.
+    /// Size of the read buffer, in bytes. It is bounded independently of the file's content.
     pub fn buffer_capacity(&self) -> usize {
         self.input.capacity()
     }
@@ -357,7 +360,7 @@ impl Fault {
 }
 
 impl Interface {
-    /// For people: "0 (eth0)".
+    /// Describes the interface for display: "0 (eth0)".
     fn describe(&self) -> String {
         match &self.name {
             Some(name) => format!("{} ({name})", self.index),
@@ -367,7 +370,7 @@ impl Interface {
 }
 
 impl InterfaceChoice {
-    /// Whether `interface` is the one asked for.
+    /// Whether `interface` is the requested one.
     pub(super) fn is(&self, interface: &Interface) -> bool {
         match self {
             Self::Index(index) => *index == interface.index,
@@ -383,16 +386,16 @@ mod tests {
     use super::*;
     use crate::test_support::{OwnedFrame, Pieces, collect, gzip, open, samples, zstd};
 
-    /// All that a caller can see of a capture.
+    /// All properties of a capture that are visible to callers.
     fn everything(mut reader: CaptureReader) -> (Vec<OwnedFrame>, Option<Truncation>, String, u64) {
         let frames = collect(&mut reader).unwrap();
         (frames, reader.truncation(), reader.description(), reader.offset())
     }
 
     proptest! {
-        /// However the source cuts its bytes, the capture is the same; whole or truncated.
+        /// The capture is the same for all sizes of the source's reads, whether complete or truncated.
         #[test]
-        fn pieces_do_not_matter(
+        fn read_sizes_do_not_matter(
             sizes in prop::collection::vec(1usize..400, 1..20),
             cut in 0usize..100,
             compression in 0usize..3,
@@ -409,9 +412,9 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_crossed_at_every_place() {
+    fn records_cross_the_buffer_end_at_every_offset() {
         for (name, sample) in samples() {
-            // The file header stays, the packets repeat until the buffer has turned over twice.
+            // The file header stays; the packets repeat until they fill the buffer twice.
             let head = if name == "pcap" { 24 } else { 0 };
             let mut bytes = sample[..head].to_vec();
             while bytes.len() < 3 * super::super::input::BUFFER_LEN {
@@ -425,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_source_is_an_error_and_not_damage() {
+    fn an_unreadable_source_is_reported_as_an_error() {
         struct Failing(std::io::Cursor<Vec<u8>>);
         impl Read for Failing {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -457,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_of_one_interface_have_no_other() {
+    fn formats_with_one_interface_reject_others() {
         for (name, sample) in samples().into_iter().filter(|(name, _)| *name != "pcapng") {
             let choice = Some(InterfaceChoice::Index(9));
             let options = OpenOptions { interface: choice, ..OpenOptions::default() };

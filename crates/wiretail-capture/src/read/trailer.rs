@@ -1,22 +1,22 @@
-//! libmoon's legacy trailer: the network card (Intel X550 and X552) appends the receive stamp to
-//! the frame, and libmoon writes the buffer to the file as it is.
+//! libmoon's legacy trailer: the NIC (Intel X550 and X552) appends the receive timestamp to the frame, and
+//! libmoon writes the buffer to the file unchanged.
 //!
-//! The last eight bytes are two words, little endian: nanoseconds within the second, then seconds
-//! (libmoon, `lua/packet.lua`, `pkt:getTimestamp`: high * 10^9 + low;
-//! <https://github.com/libmoon/libmoon>). They count for the frame length in the record header.
+//! The last eight bytes are two little-endian words: nanoseconds within the second, then seconds (libmoon,
+//! `lua/packet.lua`, `pkt:getTimestamp`: high * 10^9 + low; <https://github.com/libmoon/libmoon>). The frame
+//! length in the record header includes them.
 
 use super::Frame;
 
 pub(super) const RESOLUTION_NS: f64 = 1.0;
-pub(super) const CLOCK_SOURCE: &str = "network card, stamp behind each frame (libmoon trailer)";
+pub(super) const CLOCK_SOURCE: &str = "NIC, timestamp after each frame (libmoon trailer)";
 
-/// Frames without a stamp, before the first with one, that are looked at before giving up.
+/// Number of frames without a timestamp that are examined before giving up, if no earlier frame has one.
 const PATIENCE: u64 = 1000;
 
-/// Shortest frame that can carry a stamp: an Ethernet header before it.
+/// Shortest frame that can carry a timestamp: an Ethernet header and the trailer.
 const SHORTEST: usize = 14 + 8;
 
-/// How many frames had a stamp.
+/// Numbers of frames with and without a timestamp.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     with: u64,
@@ -24,9 +24,9 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The frame with its trailer taken off and read. None where the capture cut the frame or the
-    /// bytes are no stamp. Once it is hopeless, nothing counts any more: when that is must not
-    /// depend on how many frames the buffer holds.
+    /// Returns the frame with the timestamp of its trailer and without the trailer; `None` if the capture cut
+    /// the frame or the bytes are not a timestamp. Frames are no longer counted once the capture is hopeless,
+    /// because the point at which this is checked must not depend on the number of frames in the buffer.
     #[inline(always)]
     pub(super) fn set_timestamp<'a>(&mut self, frame: &Frame<'a>) -> Option<Frame<'a>> {
         if self.are_hopeless(false) {
@@ -38,7 +38,7 @@ impl Counts {
         timestamped
     }
 
-    /// Whether this is no capture with trailers; `at_end`: no further frame comes.
+    /// Whether the capture has no trailers. `at_end` is set if no further frame follows.
     pub(super) fn are_hopeless(&self, at_end: bool) -> bool {
         self.with == 0 && (self.without >= PATIENCE || at_end && self.without > 0)
     }
@@ -75,11 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_come_from_the_frames_and_are_taken_off() {
+    fn timestamps_are_read_and_removed_from_the_frames() {
         let mut file = PcapBuilder::new(false, false);
         file.frame(7_000, &timestamped(1, 3, 999_999_999), 68);
         file.frame(8_000, &timestamped(2, 4_000_000_000, 12), 68);
-        // Cut by the snap length: its last bytes are not the trailer.
+        // Cut by the snap length, so its last bytes are not the trailer.
         file.frame(9_000, &timestamped(3, 5, 12)[..60], 68);
         let mut reader = open_with(&file.bytes, &options()).unwrap();
         let frames = collect(&mut reader).unwrap();

@@ -1,37 +1,37 @@
-//! The kernel's `format` files: which field of an event stands where.
+//! The kernel's `format` files, which contain the position of each field of an event.
 //!
 //! ```text
 //!         field:unsigned int cpu; offset:8;       size:4; signed:0;
 //! ```
 //! (Documentation/trace/events.rst of the kernel, "Event formats".)
 
-/// Where a field stands in a record.
+/// Position and type of a field in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Without `[16]`.
+    /// Name without an array suffix such as `[16]`.
     pub name: String,
-    /// From the record's start, in bytes.
+    /// Offset from the record's start, in bytes.
     pub offset: usize,
-    /// In bytes; of an array that ends with the record, any.
+    /// Size in bytes; unspecified for an array that extends to the end of the record.
     pub size: usize,
-    /// Whether to extend its sign.
+    /// Whether the value is sign-extended.
     pub signed: bool,
-    /// Whether the field holds where its content stands: `__data_loc`, the length in the upper 16 bits, the offset in
-    /// the lower ones.
+    /// Whether the field contains the position of its content (`__data_loc`): the length in the upper 16
+    /// bits, the offset in the lower ones.
     pub dynamic: bool,
 }
 
-/// An event as its `format` file has it.
+/// An event as described by its `format` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    /// The number in each record.
+    /// Number of the event in each record.
     pub id: u16,
-    /// Common ones first.
+    /// All fields, the common ones first.
     pub fields: Vec<Field>,
 }
 
 impl Format {
-    /// Parses a `format` file; a message with what is wrong.
+    /// Parses a `format` file; returns a message about the first error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"));
         let id = id.and_then(|id| id.trim().parse().ok()).ok_or("a format without a line like ID: 372")?;
@@ -39,7 +39,7 @@ impl Format {
         Ok(Self { id, fields: fields.map(field).collect::<Result<_, _>>()? })
     }
 
-    /// The texts of the numbers that the event prints by name, from its `__print_symbolic(..., { 0, "HI" }, ...)`.
+    /// Returns the names of an event's numeric values, from its `__print_symbolic(..., { 0, "HI" }, ...)`.
     pub fn symbolic(text: &str) -> Vec<(u64, String)> {
         let list = text.split_once("__print_symbolic(").map_or("", |(_, list)| list);
         let pair = |part: &str| {
@@ -49,29 +49,28 @@ impl Format {
         list.split('{').skip(1).map_while(pair).collect()
     }
 
-    /// The field of that name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
-/// What `events/header_page` says of a page.
+/// Layout of a page, from `events/header_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageFormat {
-    /// Where the count of the page's bytes and its flags stand, and how wide it is, in bytes.
+    /// Offset and size of the field with the page's byte count and flags, in bytes.
     pub commit: (usize, usize),
-    /// Where records start.
+    /// Offset of the first record.
     pub data: usize,
-    /// Most bytes of records.
+    /// Maximum number of bytes for records.
     pub data_bytes: usize,
 }
 
 impl PageFormat {
-    /// Largest page that is believed, in bytes: the kernel's sub-buffers are at most 2¹⁶ pages of 4 KiB, its count has 20
-    /// bits.
+    /// Largest accepted page, in bytes: the kernel's sub-buffers have at most 2¹⁶ pages of 4 KiB, and its
+    /// count has 20 bits.
     const PAGE_MAX: usize = 1 << 20;
 
-    /// Parses `events/header_page`; a message with what is wrong.
+    /// Parses `events/header_page`; returns a message about the first error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fields = text.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
         let fields = fields.map(field).collect::<Result<Vec<_>, _>>()?;
@@ -85,20 +84,20 @@ impl PageFormat {
             return Err("header_page has a time stamp or a count of an unknown kind".to_owned());
         }
         if commit.offset.saturating_add(commit.size) > data.offset || page.bytes() > Self::PAGE_MAX {
-            return Err(format!("header_page says a page has {} bytes", page.bytes()));
+            return Err(format!("header_page describes a page of {} bytes", page.bytes()));
         }
         Ok(page)
     }
 
-    /// Of a whole page.
+    /// Size of a whole page in bytes.
     pub fn bytes(&self) -> usize {
         self.data.saturating_add(self.data_bytes)
     }
 }
 
-/// `unsigned int cpu;\toffset:8;\tsize:4;\tsigned:0;`
+/// Parses a field such as `unsigned int cpu;\toffset:8;\tsize:4;\tsigned:0;`.
 fn field(text: &str) -> Result<Field, String> {
-    let fault = || format!("a field that is not understood: {:?}", text.trim());
+    let fault = || format!("an unsupported field: {:?}", text.trim());
     let mut parts = text.split(';').map(str::trim);
     let declaration = parts.next().ok_or_else(fault)?;
     let mut number = |key: &str| -> Option<usize> {
@@ -106,7 +105,7 @@ fn field(text: &str) -> Result<Field, String> {
     };
     let (offset, size) = (number("offset").ok_or_else(fault)?, number("size").ok_or_else(fault)?);
     let signed = number("signed").unwrap_or(0) == 1;
-    // A record ends long before this.
+    // Records are far shorter than this.
     if offset > 1 << 16 || size > 1 << 24 {
         return Err(fault());
     }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_is_read() {
+    fn parses_a_format() {
         let text = "name: irq_handler_entry\nID: 225\nformat:\n\
             \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_names() {
+    fn parses_symbolic_names() {
         let text =
             r#"print fmt: "vec=%u", REC->vec, __print_symbolic(REC->vec, { 0, "HI" }, { 1, "TIMER" })"#;
         assert_eq!(Format::symbolic(text), [(0, "HI".to_owned()), (1, "TIMER".to_owned())]);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_described() {
+    fn parses_a_page_layout() {
         let text = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
             \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
             \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\

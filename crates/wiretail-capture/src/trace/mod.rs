@@ -1,14 +1,15 @@
-//! Traces of the kernel: from the pages of its ring buffers to typed events.
+//! Reads kernel traces: decodes the pages of the ring buffers to typed events.
 //!
-//! A trace is a folder: `trace.json` ([`TraceInfo`](wiretail_schema::causes::trace::TraceInfo)) and a file of raw pages for each
-//! processor and instance, as the kernel's `trace_pipe_raw` gave them out. Where a field stands in an event is read
-//! from the formats in the document, never assumed: a trace of another kernel reads the same.
+//! A trace is a directory with `trace.json` ([`TraceInfo`](wiretail_schema::causes::trace::TraceInfo)) and a
+//! file of raw pages for each processor and instance, as read from the kernel's `trace_pipe_raw`. The
+//! positions of event fields are read from the formats in the document and never assumed, so traces of other
+//! kernels can be read, too.
 //!
-//! - `format`: the kernel's `format` files to places of fields;
-//! - `page`: a page to stamped records;
-//! - `plan`: which events are known, and a record to an [`Event`];
-//! - `stream`: the pages of a file to events, and the windows in which events were lost;
-//! - `reader`: all streams of a trace, merged by time ([`Trace`]).
+//! - `format`: parses the kernel's `format` files;
+//! - `page`: splits a page into records with timestamps;
+//! - `plan`: the known events, and the conversion of records to [`Event`]s;
+//! - `stream`: reads the events of one file and the windows in which events were lost;
+//! - `reader`: merges all streams of a trace by time ([`Trace`]).
 
 mod format;
 mod page;
@@ -27,40 +28,37 @@ pub use wiretail_schema::causes::trace::{Event, Kind};
 pub use reader::{Trace, TraceEnd};
 pub use stream::Lost;
 
-/// A trace that can't be read. Every message names the file, where in it, what was expected, and what to do next.
+/// A trace that cannot be read. Every message names the file and the offset, what was expected, and the next
+/// step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(
         "{file}: cannot be read, at byte {offset}: {source}; check the path, the permissions and the disk"
     )]
     Io {
-        /// The file.
         file: String,
         /// Bytes read before the failure.
         offset: u64,
-        /// What the system said.
         source: io::Error,
     },
-    /// The document is not one.
+    /// The document is not a trace document.
     #[error(
         "{file}: {detail}; expected the document of a trace, {expected}; is this the folder that `wiretail trace --out` wrote?"
     )]
     NotATrace {
         /// The file.
         file: String,
-        /// What is wrong with it.
         detail: String,
-        /// What the document says of itself.
+        /// The expected schema.
         expected: &'static str,
     },
-    /// Pages that make no sense.
+    /// The pages are invalid.
     #[error("{file}: damaged at byte {offset}: {detail}; copy or record the trace again")]
     Damaged {
-        /// The file.
         file: String,
-        /// Where: the page, or the record in it.
+        /// Offset of the page, or of the record in it.
         offset: u64,
         /// What was expected and found.
         detail: String,

@@ -1,15 +1,16 @@
-//! A page of the kernel's ring buffer to stamped records (kernel/trace/ring_buffer.c, include/linux/ring_buffer.h).
+//! Splits a page of the kernel's ring buffer into records with timestamps (kernel/trace/ring_buffer.c,
+//! include/linux/ring_buffer.h).
 //!
-//! A page starts with the time of its first record and the count of its bytes. A record's header is a word: 5 bits of
-//! type or length, 27 bits of ns since the record before.
+//! A page starts with the time of its first record and the number of its bytes. A record's header is one
+//! word: 5 bits of type or length, and 27 bits of nanoseconds since the previous record.
 //!
-//! | type | what |
+//! | type | meaning |
 //! |---|---|
-//! | 0 | a record; the next word is its length in bytes, itself included |
-//! | 1 to 28 | a record of so many words |
-//! | 29 | padding: to the end of the page if its delta is 0, else of as many bytes as the next word says |
+//! | 0 | a record; the next word is its length in bytes, including itself |
+//! | 1 to 28 | a record with this number of words |
+//! | 29 | padding: to the end of the page if its delta is 0, otherwise the number of bytes in the next word |
 //! | 30 | the next word is the upper part of a long delta |
-//! | 31 | the next word is the upper part of a time; its highest 5 bits are those of the time before |
+//! | 31 | the next word is the upper part of an absolute time; its highest 5 bits are those of the previous time |
 
 use std::ops::Range;
 
@@ -18,32 +19,31 @@ use super::format::PageFormat;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of a header that hold the delta.
+/// Number of header bits for the delta.
 const DELTA_BITS: u32 = 27;
-/// Highest bits that an absolute time does not have.
+/// Highest bits, which absolute times do not contain.
 const TIME_HIGH: u64 = 0xf8 << 56;
-/// In the count: records before this page were overwritten.
+/// Flag in the count: records before this page were overwritten.
 const MISSED: u64 = 1 << 31;
-/// In the count: how many stands behind the page's records.
+/// Flag in the count: the number of lost records is stored after the page's records.
 const MISSED_STORED: u64 = 1 << 30;
-/// The count itself.
+/// Mask of the count itself.
 const COUNT: u64 = (1 << 20) - 1;
 
-/// What is wrong with a page, and where in it.
+/// An error in a page, with its position.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PageFault {
-    /// From the page's start, in bytes.
+    /// Offset from the page's start, in bytes.
     pub offset: usize,
     /// What was expected and found.
     pub detail: String,
 }
 
-/// A page that is being read.
 #[derive(Debug, Clone, Copy)]
 pub struct Page {
-    /// Of the record last read, in ns; before the first one, the page's.
+    /// Time of the last record in ns; before the first record, the time of the page.
     pub ts_ns: u64,
-    /// Whether records before this page are lost, and how many if the kernel says.
+    /// Whether records before this page were lost, and their number if the kernel recorded it.
     pub missed: Option<Option<u64>>,
     at: usize,
     end: usize,
@@ -58,14 +58,14 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Page {
-    /// Begins a page of `format.bytes()` bytes.
+    /// Starts reading a page of `format.bytes()` bytes.
     pub fn begin(bytes: &[u8], format: &PageFormat) -> Result<Self, PageFault> {
         let short = || PageFault { offset: 0, detail: "the page's header is cut off".to_owned() };
         let ts_ns = long(bytes, 0).ok_or_else(short)?;
         let (place, width) = format.commit;
         let commit = if width == 4 { word(bytes, place).map(u64::from) } else { long(bytes, place) };
         let commit = commit.ok_or_else(short)?;
-        // The kernel adds its flags as a number whose sign it extends.
+        // The kernel adds its flags as a sign-extended number.
         let is_extended = commit >> 32 == 0xffff_ffff && commit & MISSED != 0;
         let count = (commit & COUNT) as usize;
         let end = format.data + count;
@@ -78,12 +78,12 @@ impl Page {
         Ok(Self { ts_ns, missed: (commit & MISSED != 0).then_some(stored), at: format.data, end })
     }
 
-    /// Where the next record starts, from the page's start.
+    /// Offset of the next record from the page's start.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// Where the next record's content stands in the page; none at the page's end.
+    /// Position of the next record's content in the page; `None` at the page's end.
     #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, PageFault> {
         loop {
@@ -93,7 +93,7 @@ impl Page {
             }
             let cut = || PageFault {
                 offset: start,
-                detail: format!("a record that ends behind the page's {} bytes", self.end),
+                detail: format!("a record that ends after the page's {} bytes", self.end),
             };
             let header = word(bytes, start).ok_or_else(cut)?;
             let (kind, delta) = (header & 31, u64::from(header >> 5));
@@ -120,7 +120,7 @@ impl Page {
                             continue;
                         }
                         PADDING => {
-                            // A record that was taken back. Its time counts, but for the one that stands for "not 0".
+                            // A discarded record. Its delta counts, except for 1, which replaces 0.
                             self.ts_ns = self.ts_ns.wrapping_add(if delta == 1 { 0 } else { delta });
                             let skip = start.saturating_add(4).saturating_add(next as usize);
                             if next < 4 || skip > self.end {
@@ -130,7 +130,8 @@ impl Page {
                             continue;
                         }
                         _ => {
-                            // The length is of the words: a record of 5 bytes takes 8.
+                            // The length is in bytes, but records consist of whole words: a record of 5 bytes
+                            // takes 8.
                             let to = (start + 4).saturating_add((next as usize).next_multiple_of(4));
                             if next < 4 {
                                 return Err(cut());
@@ -150,7 +151,7 @@ impl Page {
     }
 }
 
-/// A time of 59 bits beside one before it of 64.
+/// Completes an absolute time of 59 bits with the highest bits of the previous time.
 fn absolute(time: u64, before: u64) -> u64 {
     let whole = time & !TIME_HIGH | before & TIME_HIGH;
     if whole < before { whole.wrapping_add(1 << 59) } else { whole }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_record() {
+    fn reads_every_type_of_record() {
         let words = [
             header(1, 0),
             7, // one word, at the page's time
@@ -196,9 +197,9 @@ mod tests {
             2, // length 12: two words of content
             header(PADDING, 1),
             8,
-            99, // taken back; its delta means nothing
+            99, // discarded; its delta does not count
             header(PADDING, 100),
-            4, // taken back 100 ns later
+            4, // discarded 100 ns later
             header(TIME_STAMP, 3),
             16, // an absolute time
             header(2, 1),
@@ -218,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn times_keep_the_bits_that_are_not_written() {
+    fn absolute_times_keep_the_previous_high_bits() {
         assert_eq!(absolute(5, 3), 5);
         assert_eq!(absolute(5, 1 << 59 | 3), 1 << 59 | 5);
-        assert_eq!(absolute(1, 3), 1 << 59 | 1, "it went round");
+        assert_eq!(absolute(1, 3), 1 << 59 | 1, "wrapped around");
     }
 
     #[test]
-    fn lost_records_are_told() {
+    fn reports_lost_records() {
         let begin = |bytes: &[u8]| Page::begin(bytes, &FORMAT).expect("a page").missed;
         let mut bytes = page(MISSED | MISSED_STORED, &[header(1, 0), 7]);
         bytes[24..32].copy_from_slice(&42_u64.to_le_bytes());
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_its_place() {
+    fn reports_invalid_lengths_with_their_offset() {
         let fault = |words: &[u32]| records(&page(0, words)).expect_err("damaged");
         assert_eq!(fault(&[header(1, 0), 7, header(2, 0), 1]).offset, 24);
         assert_eq!(fault(&[header(0, 0), 3]).offset, 16);

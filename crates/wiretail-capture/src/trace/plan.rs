@@ -1,4 +1,4 @@
-//! Which events are known, and how a record of one becomes an [`Event`].
+//! The known events, and the conversion of their records to [`Event`]s.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use wiretail_schema::causes::trace::{EventFormat, TraceInfo};
 use super::format::{Field, Format};
 use super::{Event, Kind};
 
-/// Most addresses of a stack that are kept; the kernel keeps fewer.
+/// Maximum number of addresses kept per stack; the kernel records fewer.
 const STACK_MAX: usize = 128;
 
-/// What an event's name is.
+/// Source of an event's name.
 enum NameOf {
-    /// It has none.
+    /// The event has no name.
     Nothing,
     /// The text in this field.
     Field(&'static str),
-    /// That of the first argument, from the event's own list of names.
+    /// The name of the first argument, from the event's own list of names.
     First,
 }
 
-/// An event that is known: its kind, and the fields that are its arguments.
+/// A known event: its kind, and the fields used as its arguments.
 type Known = (&'static str, &'static str, Kind, &'static [&'static str], NameOf);
 
-/// All but those of `irq_vectors`, which are known by their last word.
+/// All known events except those of `irq_vectors`, which are recognized by their last word.
 const KNOWN: &[Known] = &[
     ("irq", "irq_handler_entry", Kind::IrqEntry, &["irq"], NameOf::Field("name")),
     ("irq", "irq_handler_exit", Kind::IrqExit, &["irq", "ret"], NameOf::Nothing),
@@ -53,19 +53,19 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
-/// Texts, stacks and tasks, each kept once.
+/// Texts, stacks and tasks, each stored once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     texts: Vec<String>,
     by_text: HashMap<Vec<u8>, u32>,
     stacks: Vec<Vec<u64>>,
     by_stack: HashMap<Vec<u64>, u32>,
-    /// The name that a task had last.
+    /// The last known name of each task.
     pub tasks: HashMap<i32, u32>,
 }
 
 impl Names {
-    /// The number of a text; 0 for none.
+    /// Returns the number of a text; 0 for an empty text.
     pub fn text(&mut self, bytes: &[u8]) -> u32 {
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         if bytes.is_empty() {
@@ -93,18 +93,18 @@ impl Names {
         number
     }
 
-    /// The text of a number.
+    /// Returns the text with this number.
     pub fn get(&self, number: u32) -> Option<&str> {
         self.texts.get((number as usize).checked_sub(1)?).map(String::as_str)
     }
 
-    /// The stack of a number.
+    /// Returns the stack with this number.
     pub fn get_stack(&self, number: u32) -> Option<&[u64]> {
         self.stacks.get((number as usize).checked_sub(1)?).map(Vec::as_slice)
     }
 }
 
-/// Where a number stands in a record.
+/// Position of a number in a record.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     offset: usize,
@@ -117,7 +117,7 @@ impl Place {
         Self { offset: field.offset, size: field.size, signed: field.signed }
     }
 
-    /// 0 where there is nothing. The sign of a shorter number is extended.
+    /// Returns 0 beyond the record. Shorter signed numbers are sign-extended.
     #[inline]
     fn read(self, record: &[u8]) -> u64 {
         let Some(bytes) = record.get(self.offset..self.offset + self.size) else { return 0 };
@@ -132,7 +132,7 @@ impl Place {
         }
     }
 
-    /// What a `__data_loc` field points to.
+    /// Returns the content that a `__data_loc` field points to.
     fn dynamic(self, record: &[u8]) -> &[u8] {
         let at = self.read(record) as usize;
         let (from, len) = (at & 0xffff, at >> 16 & 0xffff);
@@ -143,49 +143,50 @@ impl Place {
 #[derive(Debug)]
 enum Name {
     Fixed(u32),
-    /// Up to the first NUL of the field.
+    /// The field up to its first NUL.
     Chars(Place),
     Dynamic(Place),
-    /// By the first argument.
+    /// Selected by the first argument.
     Listed(Vec<(u64, u32)>),
 }
 
-/// How records of an event are read.
+/// Describes how records of an event are read.
 #[derive(Debug)]
 struct Plan {
     kind: Kind,
-    /// Bytes of the shortest record that holds all fields.
+    /// Length of the shortest record that contains all fields.
     bytes_min: usize,
     pid: Place,
     args: [Place; 3],
-    /// Whether the first argument is a bit mask behind a `__data_loc`.
+    /// Whether the first argument is a bit mask in a `__data_loc` field.
     mask: bool,
     name: Name,
 }
 
-/// What became of a record.
+/// Result of decoding a record.
 pub(super) enum Decoded {
     /// An event.
     Event(Event),
-    /// The stack of the event before.
+    /// The stack of the previous event.
     Stack(u32),
-    /// An event of a number that is not known.
+    /// An event with an unknown number.
     Unknown,
-    /// Too short for its event; at least so many bytes were expected.
+    /// The record is too short for its event; contains the minimum length.
     Short(usize),
 }
 
-/// How all records of a trace are read.
+/// Describes how all records of a trace are read.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// By the event's number.
+    /// Plans indexed by event number.
     plans: Vec<Option<Plan>>,
-    /// The number of stacks, the place of their first address, and that of their process.
+    /// Event number of stacks, and the offset of their first address.
     stack: Option<(u16, usize)>,
 }
 
 impl Plans {
-    /// From the formats of a trace. A known event whose format lacks a field is left out, and told.
+    /// Creates the plans from the formats of a trace. Known events whose format lacks a field are omitted,
+    /// and a remark is returned for each.
     pub fn new(info: &TraceInfo, names: &mut Names) -> Result<(Self, Vec<String>), String> {
         let mut plans = Self::default();
         let mut remarks = Vec::new();
@@ -197,7 +198,7 @@ impl Plans {
                 continue;
             }
             let Some(plan) = plan(event, &format, names) else {
-                remarks.push(format!("{}: not understood, its events are passed over", what()));
+                remarks.push(format!("{}: unsupported format, its events are skipped", what()));
                 continue;
             };
             let id = usize::from(format.id);
@@ -209,7 +210,6 @@ impl Plans {
         Ok((plans, remarks))
     }
 
-    /// Reads a record.
     #[inline]
     pub fn decode(&self, ts_ns: u64, cpu: u16, record: &[u8], names: &mut Names) -> Decoded {
         let &[low, high, ..] = record else { return Decoded::Short(2) };
@@ -298,19 +298,19 @@ fn plan(event: &EventFormat, format: &Format, names: &mut Names) -> Option<Plan>
     Some(Plan { kind, bytes_min, pid: Place::of(pid), args, mask, name })
 }
 
-/// The addresses of a stack up to its end, which some kernels mark by all ones.
+/// The addresses of a stack up to its end, which some kernels mark with all ones.
 fn addresses(record: &[u8], first: usize) -> Vec<u64> {
     let bytes = record.get(first..).unwrap_or_default();
     let words = bytes.chunks_exact(8).map(first_word);
     words.take_while(|address| *address != 0 && *address != u64::MAX).take(STACK_MAX).collect()
 }
 
-/// Little endian; fewer than 8 bytes are its lower ones.
+/// Reads a little-endian number; fewer than 8 bytes are the lower ones.
 fn first_word(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).enumerate().fold(0, |word, (number, byte)| word | u64::from(*byte) << (8 * number))
 }
 
-/// A mask as one number, the highest processor's bit first.
+/// Formats a mask as one hexadecimal number, with the bit of the highest processor first.
 fn hexadecimal(mask: &[u8]) -> String {
     mask.iter().rev().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! A trace as a whole: its document, and the events of all its files merged by time.
+//! A complete trace: its document, and the events of all its files merged by time.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -22,16 +22,16 @@ pub struct Trace {
     remarks: Vec<String>,
 }
 
-/// What was found besides events.
+/// Statistics of a trace that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceEnd {
-    /// Events in all.
+    /// Total number of events.
     pub events: u64,
-    /// Records of events that are not known, passed over.
+    /// Number of skipped records of unknown events.
     pub unknown: u64,
-    /// Pages read.
+    /// Number of pages read.
     pub pages: u64,
-    /// Windows in which events are missing, by stream and time.
+    /// Windows in which events are missing, ordered by stream and time.
     pub lost: Vec<Lost>,
 }
 
@@ -39,7 +39,8 @@ impl Trace {
     /// Reads the document of the trace in `folder`.
     ///
     /// # Errors
-    /// [`TraceError::Io`] if it isn't there, [`TraceError::NotATrace`] if it is something else.
+    /// Returns [`TraceError::Io`] if it cannot be read, and [`TraceError::NotATrace`] if it is not a trace
+    /// document.
     pub fn open(folder: &Path) -> Result<Self, TraceError> {
         let path = folder.join(TRACE_FILE);
         let file = || path.display().to_string();
@@ -49,10 +50,10 @@ impl Trace {
         Self::new(folder, info).map_err(wrong)
     }
 
-    /// A trace of that document; its files are looked for in `folder`.
+    /// Creates a trace from a document; its files are expected in `folder`.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// Returns a message about the first error in the document.
     pub fn new(folder: &Path, info: TraceInfo) -> Result<Self, String> {
         if info.schema != TRACE_SCHEMA {
             return Err(format!("written as '{}'", info.schema));
@@ -60,7 +61,7 @@ impl Trace {
         let page = PageFormat::parse(&info.header_page)?;
         if page.bytes() != info.page_bytes as usize {
             let (page, said) = (page.bytes(), info.page_bytes);
-            return Err(format!("header_page says a page has {page} bytes, page_bytes {said}"));
+            return Err(format!("header_page describes a page of {page} bytes, but page_bytes is {said}"));
         }
         if let Some(stream) = info.streams.iter().find(|stream| stream.cpu > u16::MAX.into()) {
             return Err(format!("{}: there is no processor {}", stream.file, stream.cpu));
@@ -78,21 +79,20 @@ impl Trace {
         Ok(Self { folder: folder.to_owned(), info, page, plans, names, remarks })
     }
 
-    /// The document.
     pub fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    /// Events of the document that are not understood; one sentence each.
+    /// Events of the document with an unsupported format; one sentence each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Reads all events, ordered by time; of the same time, by stream.
+    /// Reads all events, ordered by time, and by stream for equal times.
     ///
     /// # Errors
-    /// A file that is missing, has not the length that the document says, or makes no sense. What came before has
-    /// been visited.
+    /// Returns an error if a file is missing, has another length than in the document, or is invalid. All
+    /// events before the error have been visited.
     pub fn read(&mut self, visit: impl FnMut(&Event)) -> Result<TraceEnd, TraceError> {
         let mut sources = Vec::new();
         for stream in &self.info.streams {
@@ -102,7 +102,7 @@ impl Trace {
             let source = File::open(&path).map_err(fail)?;
             let len = source.metadata().map_err(fail)?.len();
             if len != stream.bytes {
-                let detail = format!("the file has {len} bytes, {TRACE_FILE} says {}", stream.bytes);
+                let detail = format!("the file has {len} bytes, but {TRACE_FILE} expects {}", stream.bytes);
                 return Err(TraceError::Damaged { file: file(), offset: len.min(stream.bytes), detail });
             }
             sources.push(source);
@@ -110,10 +110,11 @@ impl Trace {
         self.read_from(sources, visit)
     }
 
-    /// As [`Trace::read`], from other sources than files: one for each stream of the document, in its order.
+    /// Like [`Trace::read`], from other sources than files: one for each stream of the document, in its
+    /// order.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Trace::read`].
     pub fn read_from<R: Read>(
         &mut self,
         sources: impl IntoIterator<Item = R>,
@@ -132,7 +133,7 @@ impl Trace {
             heads.extend(stream.next(plans, names)?.map(|event| (event, at)));
         }
         while let Some(first) = (0..heads.len()).min_by_key(|head| (heads[*head].0.ts_ns, heads[*head].1)) {
-            // As long as this stream is ahead of all others, nothing needs comparing.
+            // While this stream is ahead of all others, no comparison is needed.
             let others = heads.iter().enumerate().filter(|(head, _)| *head != first);
             let until = others.map(|(_, (event, _))| event.ts_ns).min().unwrap_or(u64::MAX);
             let (mut event, at) = heads[first];
@@ -160,7 +161,7 @@ impl Trace {
         Ok(end)
     }
 
-    /// The function that an address is in, and how far behind its start.
+    /// Returns the function that contains an address, and the offset from the function's start.
     pub fn symbol(&self, address: u64) -> Option<(&str, u64)> {
         let symbols = &self.info.symbols;
         let behind = symbols.partition_point(|(start, _)| *start <= address);
@@ -178,8 +179,8 @@ impl TraceNames for Trace {
         self.names.get_stack(number)
     }
 
-    /// The last one that the trace or its document knows; the idle threads, of number 0, are called after their
-    /// processor.
+    /// Returns the last name in the trace or its document. The idle threads, which have number 0, are named
+    /// after their processor.
     fn task(&self, pid: i32) -> Option<&str> {
         self.names.get(*self.names.tasks.get(&pid)?)
     }

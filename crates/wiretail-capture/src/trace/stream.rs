@@ -1,4 +1,4 @@
-//! The pages of one file to events, in order, and the windows in which events were lost.
+//! Reads the events of one file in order, and the windows in which events were lost.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
@@ -8,25 +8,23 @@ use super::page::{Page, PageFault};
 use super::plan::{Decoded, Names, Plans};
 use super::{Event, TraceError};
 
-/// Bytes that are read at once, about.
+/// Approximate size of one read, in bytes.
 const CHUNK: usize = 256 << 10;
 
 /// A window in which events of a processor are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// Where in the list of the trace's streams.
+    /// Index in the list of the trace's streams.
     pub stream: usize,
-    /// The processor.
     pub cpu: u32,
-    /// The last event before it, in ns; without one, when the recording started.
+    /// Time of the last event before the window, in ns; if there is none, the start of the recording.
     pub from_ns: u64,
-    /// The first event after it, in ns.
+    /// Time of the first event after it, in ns.
     pub to_ns: u64,
-    /// How many, if the kernel said.
+    /// Number of lost events, if the kernel recorded it.
     pub events: Option<u64>,
 }
 
-/// A file of pages that is being read.
 pub(super) struct Stream<R> {
     file: String,
     number: usize,
@@ -34,16 +32,16 @@ pub(super) struct Stream<R> {
     source: R,
     format: PageFormat,
     buffer: Vec<u8>,
-    /// Of the buffer: what holds bytes, and where the present page starts.
+    /// Number of bytes in the buffer; the next field is the offset of the current page.
     filled: usize,
     page_at: usize,
     page: Option<Page>,
-    /// Bytes of the file before the buffer.
+    /// Number of bytes of the file before the buffer.
     before: u64,
     last_ns: u64,
-    /// The next event, which a stack may still follow.
+    /// The next event. It is held back because its stack may follow.
     ahead: Option<Event>,
-    /// What was found besides events.
+    /// Windows in which events were lost.
     pub lost: Vec<Lost>,
     pub unknown: u64,
     pub pages: u64,
@@ -71,7 +69,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// The next event; none at the end.
+    /// Returns the next event; `None` at the end.
     #[inline]
     pub fn next(&mut self, plans: &Plans, names: &mut Names) -> Result<Option<Event>, TraceError> {
         loop {
@@ -92,14 +90,16 @@ impl<R: Read> Stream<R> {
                 Decoded::Unknown => self.unknown += 1,
                 Decoded::Short(expected) => {
                     let len = record.len();
-                    let detail = format!("a record of {len} bytes, expected {expected} or more of its event");
+                    let detail =
+                        format!("a record of {len} bytes, expected at least {expected} for its event");
                     return Err(self.fault(PageFault { offset: at, detail }));
                 }
             }
         }
     }
 
-    /// Where the next record starts in its page, its time, and where its content is in the buffer.
+    /// Returns the offset of the next record in its page, its time, and the position of its content in the
+    /// buffer.
     #[inline]
     fn record(&mut self) -> Result<Option<(usize, u64, Range<usize>)>, TraceError> {
         loop {
@@ -133,7 +133,7 @@ impl<R: Read> Stream<R> {
         }
         if self.filled - self.page_at < bytes {
             let left = self.filled - self.page_at;
-            let detail = format!("the file ends {left} bytes into a page of {bytes}");
+            let detail = format!("the file ends after {left} bytes of a page of {bytes}");
             return Err(self.fault(PageFault { offset: 0, detail }));
         }
         let page = Page::begin(&self.buffer[self.page_at..self.page_at + bytes], &self.format);
@@ -148,7 +148,7 @@ impl<R: Read> Stream<R> {
         Ok(true)
     }
 
-    /// Reads the next pages; false at the end.
+    /// Reads the next pages; returns false at the end.
     fn fill(&mut self) -> Result<bool, TraceError> {
         self.before += self.filled as u64;
         (self.filled, self.page_at) = (0, 0);

@@ -1,8 +1,8 @@
-//! Traces as the kernel would record them, for tests, fuzzing and the benchmark.
+//! Synthetic kernel traces for tests, fuzzing and the benchmark.
 
 use wiretail_schema::causes::trace::{ClockOffset, EventFormat, TRACE_SCHEMA, TraceInfo, TraceStream};
 
-/// Bytes of a page's records.
+/// Maximum number of record bytes in a page.
 const DATA: usize = 4080;
 /// Numbers of the events below.
 pub const TIMER_ENTRY: u16 = 165;
@@ -119,11 +119,11 @@ pub fn info(streams: &[(u32, &str, usize)]) -> TraceInfo {
     }
 }
 
-/// Pages of one processor, as they are written.
+/// Builds the pages of one processor.
 #[derive(Debug, Default)]
 pub struct Pages {
     bytes: Vec<u8>,
-    /// The records of the page under way, the time of its first one, and its flags.
+    /// Records of the current page; the time of its first record and its flags follow.
     page: Vec<u8>,
     start_ns: u64,
     flags: u64,
@@ -131,7 +131,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Adds a record of an event: what it holds behind the number of its task.
+    /// Adds a record of an event; `rest` is its content after the task's number.
     pub fn event(&mut self, ts_ns: u64, id: u16, pid: i32, rest: &[u8]) {
         let mut record = id.to_le_bytes().to_vec();
         record.extend([0; 2]);
@@ -161,7 +161,7 @@ impl Pages {
         self.page.extend(record);
     }
 
-    /// Ends the page, and says of the next one that so many events before it were overwritten.
+    /// Ends the page, and marks this number of events as overwritten before the next page.
     pub fn lose(&mut self, events: u32) {
         self.end_page();
         self.flags = 3 << 30 | u64::from(events) << 32;
@@ -170,7 +170,7 @@ impl Pages {
     fn end_page(&mut self) {
         let (flags, lost) = (self.flags & 0xffff_ffff, self.flags >> 32);
         self.bytes.extend(self.start_ns.to_le_bytes());
-        // With its sign extended, as the kernel does.
+        // Sign-extended, as the kernel writes it.
         let extended = i64::from(flags as u32 as i32) as u64;
         self.bytes.extend((extended | self.page.len() as u64).to_le_bytes());
         let mut page = std::mem::take(&mut self.page);
@@ -182,7 +182,7 @@ impl Pages {
         self.flags = 0;
     }
 
-    /// All pages.
+    /// Returns all pages.
     pub fn finish(mut self) -> Vec<u8> {
         if !self.page.is_empty() {
             self.end_page();
@@ -191,7 +191,7 @@ impl Pages {
     }
 }
 
-/// Two processors that do a little of everything, some µs apart: the pages of either.
+/// The pages of two processors with some events of every kind, a few µs apart.
 pub fn sample() -> (TraceInfo, [Vec<u8>; 2]) {
     let (mut watched, mut sends) = (Pages::default(), Pages::default());
     let comm = |name: &str| {

@@ -1,4 +1,4 @@
-//! Traces as the kernel writes them, and what is wrong with others.
+//! Reads traces in the kernel's format, and rejects invalid ones.
 
 use std::fs;
 use std::path::Path;
@@ -15,12 +15,12 @@ fn read(trace: &mut Trace, pages: &[Vec<u8>]) -> Result<(Vec<Event>, super::Trac
 }
 
 #[test]
-fn events_say_what_happened() {
+fn events_are_decoded() {
     let (info, pages) = sample();
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
     assert!(trace.remarks().is_empty());
     let (events, end) = read(&mut trace, &pages).expect("whole");
-    // Seven of known kinds a round; the stack belongs to the event before.
+    // Seven events of known kinds per round; a stack belongs to the event before it.
     assert_eq!((events.len(), end.events, end.unknown), (40 * 7, 40 * 7, 40));
     assert!(events.is_sorted_by_key(|event| event.ts_ns));
     let kinds: Vec<Kind> = events[..7].iter().map(|event| event.kind).collect();
@@ -57,7 +57,7 @@ fn events_say_what_happened() {
 }
 
 #[test]
-fn a_folder_is_read_and_what_is_wrong_is_named() {
+fn reads_a_folder_and_reports_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let (info, pages) = sample();
@@ -88,7 +88,7 @@ fn a_folder_is_read_and_what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_page_that_is_cut_off_is_no_page() {
+fn rejects_a_truncated_page() {
     let (info, mut pages) = sample();
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
     pages[1].truncate(5000);
@@ -97,13 +97,13 @@ fn a_page_that_is_cut_off_is_no_page() {
 }
 
 #[test]
-fn an_event_of_another_kernel_is_passed_over() {
+fn skips_events_with_an_unsupported_format() {
     let (mut info, pages) = sample();
     for event in info.events.iter_mut().filter(|event| event.name == "csd_queue_cpu") {
         event.format = event.format.replace("void * func;", "void * function;");
     }
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
-    assert_eq!(trace.remarks(), ["csd/csd_queue_cpu: not understood, its events are passed over"]);
+    assert_eq!(trace.remarks(), ["csd/csd_queue_cpu: unsupported format, its events are skipped"]);
     let end = read(&mut trace, &pages).expect("whole").1;
     assert_eq!((end.events, end.unknown), (40 * 6, 80));
 }

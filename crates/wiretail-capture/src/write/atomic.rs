@@ -1,7 +1,7 @@
-//! Files that are whole or not there.
+//! Files that are either complete or absent.
 //!
-//! A reader, or the next run after a crash, must never take half a result for a whole one. So bytes
-//! go to a hidden file in the same folder, which takes the result's name only when all are on disk.
+//! Readers, and runs after a crash, must not mistake a partial result for a complete one. Data is therefore
+//! written to a hidden file in the same folder, which is renamed only after all data is on disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,21 +12,21 @@ use super::WriteError;
 
 /// A file that appears under its name when it is committed, and never if it is dropped before.
 ///
-/// Not buffered. The name's folder must exist. A file of that name is replaced; a symbolic link of
-/// that name too, not what it points to.
+/// Writes are not buffered. The folder must exist. An existing file of the same name is replaced. If the name
+/// is a symbolic link, the link is replaced and not its target.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
     temporary: PathBuf,
-    /// None once committed.
+    /// `None` once committed.
     file: Option<File>,
 }
 
-/// Tells the temporary files of one process apart.
+/// Makes the names of one process' temporary files unique.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl AtomicFile {
-    /// Starts a file that will be named `path`.
+    /// Creates a file that will be named `path`.
     pub fn create(path: &Path) -> Result<Self, WriteError> {
         Self::create_temporary(path).map_err(WriteError::io(path))
     }
@@ -36,25 +36,25 @@ impl AtomicFile {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "this names a folder, not a file"));
         }
         loop {
-            // The length does not depend on the name's: a name may be as long as the system allows.
+            // The length of the temporary name is independent of the final name, which may have the maximum
+            // length.
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!(".wiretail-{}-{number}.partial", std::process::id());
             let temporary = path.with_file_name(name);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => return Ok(Self { path: path.to_owned(), temporary, file: Some(file) }),
-                // Left by a process that was killed and had the same number.
+                // Left by a killed process with the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The name that the file will have.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file its name, once its bytes are on disk.
+    /// Renames the file once its data is on disk.
     pub fn commit(mut self) -> Result<(), WriteError> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let renamed = file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
@@ -65,7 +65,7 @@ impl AtomicFile {
     }
 
     fn file(&mut self) -> io::Result<&mut File> {
-        self.file.as_mut().ok_or_else(|| io::Error::other("the file is committed already"))
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file is already committed"))
     }
 }
 
@@ -82,13 +82,13 @@ impl Write for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // Nothing is lost if this fails: the file is hidden and says that it is partial.
+            // An error is harmless: the file is hidden and its name marks it as partial.
             let _ = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Writes a file in one go: afterwards it holds all the bytes, or what it held before.
+/// Writes a file atomically: afterwards, it contains either all the bytes or its old content.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(WriteError::io(path))?;
@@ -101,7 +101,7 @@ mod tests {
     use crate::write::TestFolder;
 
     #[test]
-    fn a_file_is_replaced_whole() {
+    fn a_file_is_replaced_completely() {
         let folder = TestFolder::new("atomic-replace");
         let path = folder.file("report.html");
         write_atomically(&path, b"old and long").unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_never_was() {
+    fn an_uncommitted_file_leaves_no_trace() {
         let folder = TestFolder::new("atomic-drop");
         let path = folder.file("summary.json");
         write_atomically(&path, b"before").unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_as_long_as_the_system_allows_work() {
+    fn accepts_names_of_the_maximum_length() {
         let folder = TestFolder::new("atomic-long");
         let path = folder.file(&"n".repeat(255));
         write_atomically(&path, b"").unwrap();

@@ -1,7 +1,7 @@
-//! A file that a capture is written to while it is recorded, compressed where its name says so.
+//! The file of a capture during the recording, compressed if its name ends with `.zst`.
 //!
-//! Not an [`AtomicFile`](super::AtomicFile): a recording may be longer than its writer lives, and what
-//! was recorded until then is of use. Pipes and devices may be written to, too.
+//! This is not an [`AtomicFile`](super::AtomicFile): a recording that is killed still leaves a useful
+//! capture. The file may also be a pipe or a device.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::WriteError;
 
-/// zstd's own default: faster than a tap delivers.
+/// zstd's default level, which is faster than a tap delivers packets.
 const LEVEL: i32 = 3;
 
 /// An open capture file.
@@ -30,11 +30,11 @@ impl std::fmt::Debug for CaptureFile {
 }
 
 impl CaptureFile {
-    /// Opens a file for writing, and empties it if it is there. A name that ends with `.zst` is written
-    /// with zstd.
+    /// Opens a file for writing and truncates it if it exists. A name that ends with `.zst` selects zstd
+    /// compression.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// Returns an error if the file cannot be written.
     pub fn create(path: &Path) -> Result<Self, WriteError> {
         let file = File::create(path).map_err(WriteError::io(path))?;
         let sink = if path.extension().is_some_and(|extension| extension == "zst") {
@@ -49,7 +49,7 @@ impl CaptureFile {
     /// Completes the compression and closes the file.
     ///
     /// # Errors
-    /// As for a full disk.
+    /// Returns an error if the file cannot be written, for example because the disk is full.
     pub fn finish(self) -> Result<(), WriteError> {
         let finished = match self.sink {
             Sink::Plain(mut file) => file.flush(),
@@ -84,7 +84,7 @@ mod tests {
     use crate::{CaptureReader, OpenOptions};
 
     #[test]
-    fn the_name_decides_on_compression_and_both_are_read() {
+    fn the_name_selects_compression() {
         let folder = TestFolder::new("capture-file");
         let tap = TapInterface { name: "a".to_owned(), description: String::new(), snaplen: 0 };
         for (name, magic) in [("a.pcapng", [0x0a, 0x0d]), ("a.pcapng.zst", [0x28, 0xb5])] {

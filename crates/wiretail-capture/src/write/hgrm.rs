@@ -1,19 +1,19 @@
-//! A percentile distribution as HdrHistogram prints it (`.hgrm`).
+//! Writes a percentile distribution in HdrHistogram's text format (`.hgrm`).
 //!
-//! The text is that of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2, five
-//! ticks per half distance and three decimals, which is what its plotter and the many scripts made
-//! after it read. There a value is the upper end of a bucket; here every value is exact, so the
-//! figures for buckets say: as many as there are distinct values, one value each.
+//! The text equals that of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with five
+//! ticks per half distance and three decimals, which HdrHistogram's plotter and many other scripts read.
+//! HdrHistogram prints the upper end of each bucket. Here every value is exact, so the bucket figures are the
+//! number of distinct values and one value per bucket.
 
 use std::fmt::Write;
 
-/// Lines per halving of the distance to 100 %, as HdrHistogram's default.
+/// Lines per halving of the distance to 100 %, the default of HdrHistogram.
 const TICKS_PER_HALF_DISTANCE: f64 = 5.0;
 
-/// The distribution of values that come in ascending order, each with its count, as text.
+/// Formats the distribution of values, which must be in ascending order, each with its count.
 ///
-/// Values are divided by `unit`: 1000 for values in ns that are to be shown in µs. Entries with a
-/// count of 0 are passed over. The iterator is run through three times.
+/// Values are divided by `unit`: 1000 converts values in ns to µs. Entries with a count of 0 are skipped. The
+/// iterator is traversed three times.
 pub fn percentile_distribution(values: impl Iterator<Item = (i64, u64)> + Clone, unit: f64) -> String {
     let values = values.filter(|(_, count)| *count > 0);
     let moments = Moments::of(values.clone());
@@ -36,7 +36,7 @@ pub fn percentile_distribution(values: impl Iterator<Item = (i64, u64)> + Clone,
     text
 }
 
-/// One line for each tick, at the lowest value that reaches it, and a last one for all values.
+/// Appends one line per tick, with the lowest value that reaches it, and a last line for all values.
 fn push_lines(text: &mut String, values: impl Iterator<Item = (i64, u64)>, count: u128, unit: f64) {
     let mut level = 0.0;
     let mut seen = 0;
@@ -50,7 +50,7 @@ fn push_lines(text: &mut String, values: impl Iterator<Item = (i64, u64)>, count
             let inverse = 1.0 / (1.0 - level / 100.0);
             let _ = writeln!(text, "{value:>12.3} {} {seen:>10} {inverse:>14.2}", share_text(level));
             level = next_level(level);
-            // HdrHistogram leaves its loop at the last value after one line.
+            // HdrHistogram leaves its loop after one line for the last value.
             if seen == count {
                 break;
             }
@@ -61,33 +61,34 @@ fn push_lines(text: &mut String, values: impl Iterator<Item = (i64, u64)>, count
     }
 }
 
-/// A percentile in percent as a share with twelve decimals, halves rounded up as Java does.
+/// Formats a percentile as a share with twelve decimals, rounding halves up as Java does.
 ///
-/// Levels are sums of 20/2^n and exact in binary, their shares are not: rounding those would be off
-/// by one in the last decimal where half of one is left over.
+/// Levels are sums of 20/2^n and exact in binary, but their shares are not. Rounding the shares would be off
+/// by one in the last decimal for exact halves.
 fn share_text(level: f64) -> String {
     const ONE: u64 = 1_000_000_000_000;
     let share = (level * (ONE / 100) as f64).round() as u64;
     format!("{}.{:012}", share / ONE, share % ONE)
 }
 
-/// The percentile, in percent, of the line after the one for `level`: the range from 0 % is divided
-/// in equal ticks, twice as many each time the distance to 100 % has halved.
+/// Returns the percentile of the line after the one for `level`. The range from 0 % is divided into equal
+/// ticks, and the number of ticks doubles each time the distance to 100 % halves.
 fn next_level(level: f64) -> f64 {
     let halvings = ((100.0 / (100.0 - level)).ln() / 2_f64.ln()).floor();
     let next = level + 100.0 / (TICKS_PER_HALF_DISTANCE * (halvings + 1.0).exp2());
-    // Some fifty halvings on, ticks are too small to tell; that needs more than 10^14 values.
+    // After about fifty halvings, ticks are below the resolution of a double. This takes more than 10^14
+    // values.
     if next > level { next } else { 100.0 }
 }
 
-/// What the last lines tell.
+/// Values of the last lines.
 #[derive(Debug, Default)]
 struct Moments {
     count: u128,
     distinct: u64,
     max: i64,
     mean: f64,
-    /// Standard deviation of all values, not of a sample of them.
+    /// Standard deviation of the population, not of a sample.
     deviation: f64,
 }
 
@@ -116,19 +117,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_values_print_as_hdrhistogram_prints_them() {
+    fn ten_values_match_hdrhistogram() {
         let values = (1..=10).map(|i| (i * 1000, 1));
         assert_eq!(percentile_distribution(values, 1000.0), include_str!("testdata/ten.hgrm"));
     }
 
     #[test]
-    fn a_long_tail_prints_as_hdrhistogram_prints_it() {
+    fn a_long_tail_matches_hdrhistogram() {
         let values = [(3100, 99_000), (3162, 900), (4275, 90), (90_000, 9), (116_762, 1)];
         assert_eq!(percentile_distribution(values.into_iter(), 1000.0), include_str!("testdata/tail.hgrm"));
     }
 
     #[test]
-    fn nothing_and_one_value_have_their_lines() {
+    fn formats_empty_and_single_value_distributions() {
         let none = percentile_distribution(std::iter::empty(), 1000.0);
         assert_eq!(none.lines().count(), 5);
         assert!(none.contains("#[Max     =        0.000, Total count    =            0]"), "{none}");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_all_packets_end() {
+    fn terminates_for_the_largest_counts() {
         let values = [(i64::MIN, u64::MAX), (0, u64::MAX), (i64::MAX, 1)];
         let text = percentile_distribution(values.into_iter(), 1000.0);
         assert!(text.lines().count() < 1000);

@@ -1,10 +1,11 @@
-//! Results and captures to bytes.
+//! Writes results and captures.
 //!
-//! - [`samples`]: a row a packet, Parquet;
-//! - [`hgrm`]: a percentile distribution, as HdrHistogram prints it;
-//! - [`pcap`]: a capture with nanosecond stamps; [`pcapng`]: of several taps, with what each one lost;
-//! - [`capture_file`]: the file of a capture that is being recorded, plain or zstd;
-//! - [`atomic`]: files that are whole or not there, which the others and every text stand on.
+//! - [`samples`]: one row per packet, Parquet;
+//! - [`hgrm`]: a percentile distribution in HdrHistogram's format;
+//! - [`pcap`]: a capture with nanosecond timestamps;
+//! - [`pcapng`]: a capture of several taps, with the packets that each one lost;
+//! - [`capture_file`]: the file of a capture during the recording, plain or zstd;
+//! - [`atomic`]: files that are either complete or absent, used by all results.
 
 pub mod atomic;
 pub mod capture_file;
@@ -23,27 +24,25 @@ pub use pcap::PcapWriter;
 pub use pcapng::{PcapngWriter, TapCounts, TapInterface};
 pub use samples::{Sample, SampleKind, SamplesWriter};
 
-/// A result that could not be written; nothing is left under its name but what was there before.
+/// A result that could not be written. An existing file of its name is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(
         "{}: cannot be written: {source}; check that its folder exists, may be written to and has space left",
         path.display()
     )]
     Io {
-        /// The file's name as given.
+        /// File name as given.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
-    /// The encoder refused.
+    /// The Parquet encoder returned an error.
     #[error("{}: cannot be written as Parquet: {source}", path.display())]
     Parquet {
-        /// The file's name as given.
+        /// File name as given.
         path: PathBuf,
-        /// What the encoder said.
         source: parquet::errors::ParquetError,
     },
 }
@@ -54,7 +53,7 @@ impl WriteError {
     }
 }
 
-/// A folder for a test's files, removed at its end.
+/// A folder for a test's files, removed when dropped.
 #[cfg(test)]
 pub(crate) struct TestFolder(PathBuf);
 

@@ -1,14 +1,14 @@
-//! Captures in pcap with nanosecond stamps, little endian.
+//! Writes pcap captures with nanosecond timestamps, little endian.
 //!
-//! The format is that of draft-ietf-opsawg-pcap: a header of 24 bytes, then 16 bytes before each
-//! packet. Records are gathered in a buffer, so the sink need not have one.
+//! The format is described in draft-ietf-opsawg-pcap: a header of 24 bytes, and 16 bytes before each packet.
+//! Records are buffered, so the sink does not need a buffer.
 
 use std::io::{self, Write};
 
-/// What tells pcap with nanoseconds from pcap with microseconds.
+/// Magic number of pcap with nanoseconds; pcap with microseconds has another one.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// Longest frame that is written, in bytes: what readers accept (libpcap's `MAXIMUM_SNAPLEN`).
+/// Longest frame that can be written, in bytes: the limit of readers (libpcap's `MAXIMUM_SNAPLEN`).
 pub const FRAME_LEN_MAX: usize = 262_144;
 
 /// LINKTYPE_ETHERNET: frames from the destination address on, without frame check sequence.
@@ -17,7 +17,7 @@ pub const LINK_TYPE_ETHERNET: u32 = 1;
 const BUFFER_LEN: usize = 256 * 1024;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Writes a capture record by record. End it with [`PcapWriter::finish`], or records may be lost.
+/// Writes a capture record by record. Call [`PcapWriter::finish`] at the end, or records may be lost.
 #[derive(Debug)]
 pub struct PcapWriter<W: Write> {
     sink: W,
@@ -25,7 +25,7 @@ pub struct PcapWriter<W: Write> {
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Starts a capture of frames of this link type (`LINKTYPE_…`).
+    /// Starts a capture of frames with this link type (`LINKTYPE_…`).
     pub fn new(sink: W, link_type: u32) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_LEN);
         buffer.extend_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
@@ -36,11 +36,11 @@ impl<W: Write> PcapWriter<W> {
         Self { sink, buffer }
     }
 
-    /// Adds a packet seen `ts_ns` ns after the epoch, that had `wire_len` bytes of which `frame`
-    /// are the first.
+    /// Adds a packet that was seen `ts_ns` ns after the epoch and had `wire_len` bytes, of which `frame`
+    /// contains the first ones.
     ///
-    /// A stamp before the epoch or 2^32 s after it, a frame longer than [`FRAME_LEN_MAX`] or than
-    /// `wire_len` has no place in the format and is an error of kind `InvalidInput`.
+    /// Returns an error of kind `InvalidInput` for a timestamp before the epoch or 2^32 s after it, and for a
+    /// frame longer than [`FRAME_LEN_MAX`] or than `wire_len`.
     #[inline]
     pub fn write(&mut self, ts_ns: i64, wire_len: u32, frame: &[u8]) -> io::Result<()> {
         let timestamp = u64::try_from(ts_ns).ok().and_then(|ns| {
@@ -64,7 +64,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Hands the last records to the sink, flushes and returns it.
+    /// Writes the remaining records to the sink, flushes and returns it.
     pub fn finish(mut self) -> io::Result<W> {
         self.empty_buffer()?;
         self.sink.flush()?;
@@ -80,7 +80,8 @@ impl<W: Write> PcapWriter<W> {
 
 #[cold]
 fn timestamp_out_of_range(ts_ns: i64) -> io::Error {
-    let message = format!("a pcap stamp lies between 0 and 2^32 s after the epoch; this one is {ts_ns} ns");
+    let message =
+        format!("a pcap timestamp must be between 0 and 2^32 s after the epoch; this one is {ts_ns} ns");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
@@ -99,7 +100,7 @@ mod tests {
     use crate::test_support::{collect, open};
 
     #[test]
-    fn records_are_laid_out_as_the_format_says() {
+    fn records_follow_the_format() {
         let mut writer = PcapWriter::new(Vec::new(), LINK_TYPE_ETHERNET);
         writer.write(0x0102_0304 * 1_000_000_000 + 5, 60, &[0xaa, 0xbb]).unwrap();
         let bytes = writer.finish().unwrap();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn this_crates_reader_reads_what_was_written() {
+    fn written_captures_read_back() {
         let frames: [(i64, u32, &[u8]); 3] =
             [(0, 60, &[1; 60]), (1_500_000_000, 1514, &[2; 96]), (7, 1, &[3])];
         let mut writer = PcapWriter::new(Vec::new(), LINK_TYPE_ETHERNET);
@@ -123,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_packets_is_its_header() {
+    fn a_capture_without_packets_is_only_a_header() {
         assert_eq!(PcapWriter::new(Vec::new(), LINK_TYPE_ETHERNET).finish().unwrap().len(), 24);
     }
 
     #[test]
-    fn records_longer_than_the_buffer_arrive() {
+    fn writes_records_longer_than_the_buffer() {
         let mut writer = PcapWriter::new(Vec::new(), LINK_TYPE_ETHERNET);
         let frame = vec![7; FRAME_LEN_MAX];
         for _ in 0..3 {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_format_cannot_hold_is_refused() {
+    fn rejects_values_outside_the_format() {
         let mut writer = PcapWriter::new(Vec::new(), LINK_TYPE_ETHERNET);
         let frame = vec![0; FRAME_LEN_MAX + 1];
         let last = (1_i64 << 32) * 1_000_000_000 - 1;

@@ -1,8 +1,9 @@
-//! Captures of several taps in one file: pcapng with nanosecond stamps, little endian.
+//! Writes captures of several taps to one file: pcapng with nanosecond timestamps, little endian.
 //!
-//! draft-ietf-opsawg-pcapng, <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>: a section
-//! header, an interface description a tap, an enhanced packet block a packet, and at the end an interface
-//! statistics block a tap, which says what the tap lost: a capture states its own gaps.
+//! The format is draft-ietf-opsawg-pcapng, <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>: a
+//! section header, one interface description per tap, one enhanced packet block per packet, and at the end
+//! one interface statistics block per tap with the number of packets that the tap lost. A capture thus
+//! records its own gaps.
 
 use std::io::{self, Write};
 
@@ -23,50 +24,50 @@ const ISB_ENDTIME: u16 = 3;
 const ISB_IFRECV: u16 = 4;
 const ISB_IFDROP: u16 = 5;
 
-/// Stamps count units of 10^-9 s.
+/// Timestamps are in units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
-/// Longest name or description that is written, in bytes.
+/// Longest name or description that can be written, in bytes.
 const TEXT_MAX: usize = 4096;
 const BUFFER_LEN: usize = 256 * 1024;
-/// Type, length, five fields, padding and the length again.
+/// Type, length, five fields, padding and the second length.
 const PACKET_OVERHEAD: usize = 32 + 3;
 
-/// A tap, as an interface of the file.
+/// A tap as an interface of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapInterface {
-    /// Its name (`if_name`), by which readers choose it.
+    /// Its name (`if_name`), used by readers to select it.
     pub name: String,
-    /// Where it is and who makes its stamps (`if_description`).
+    /// Its location and the source of its timestamps (`if_description`).
     pub description: String,
-    /// Bytes of each frame that are kept at most; 0: all of them.
+    /// Maximum number of bytes kept of each frame; 0 keeps all.
     pub snaplen: u32,
 }
 
-/// What a tap counted over the whole capture.
+/// Counters of a tap over the whole capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TapCounts {
-    /// Packets that it saw (`isb_ifrecv`).
+    /// Number of packets that the tap saw (`isb_ifrecv`).
     pub received: u64,
-    /// Packets of these that are missing in the capture (`isb_ifdrop`).
+    /// Number of those packets that are missing in the capture (`isb_ifdrop`).
     pub dropped: u64,
 }
 
-/// Writes a capture of several taps. End it with [`PcapngWriter::finish`], or packets may be lost.
+/// Writes a capture of several taps. Call [`PcapngWriter::finish`] at the end, or packets may be lost.
 #[derive(Debug)]
 pub struct PcapngWriter<W: Write> {
     sink: W,
     buffer: Vec<u8>,
-    /// First and last stamp of each interface.
+    /// First and last timestamp of each interface.
     spans: Vec<Option<(u64, u64)>>,
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Starts a capture of Ethernet frames; `application` is what writes it ("wiretail 0.1.0"). The
-    /// interfaces are numbered from 0 in their order.
+    /// Starts a capture of Ethernet frames. `application` is the name of the writer ("wiretail 0.1.0"). The
+    /// interfaces are numbered from 0 in the given order.
     pub fn new(sink: W, application: &str, interfaces: &[TapInterface]) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_LEN);
         let mut header = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
-        // Version 1.0; the section's length is not known.
+        // Version 1.0; the section's length is unspecified.
         header.extend_from_slice(&[1, 0, 0, 0]);
         header.extend_from_slice(&[0xff; 8]);
         option(&mut header, SHB_USERAPPL, text(application));
@@ -85,13 +86,12 @@ impl<W: Write> PcapngWriter<W> {
         Self { sink, buffer, spans: vec![None; interfaces.len()] }
     }
 
-    /// Adds a packet that an interface saw `ts_ns` ns after the epoch, that had `wire_len` bytes of which
-    /// `frame` are the first.
+    /// Adds a packet that an interface saw `ts_ns` ns after the epoch and that had `wire_len` bytes, of which
+    /// `frame` contains the first ones.
     ///
     /// # Errors
-    /// Of kind `InvalidInput`: a stamp before the epoch, a frame longer than
-    /// [`FRAME_LEN_MAX`] or than `wire_len`, an interface that the file does
-    /// not have. Else what the sink says.
+    /// Returns an error of kind `InvalidInput` for a timestamp before the epoch, for a frame longer than
+    /// [`FRAME_LEN_MAX`] or than `wire_len`, and for an unknown interface. Returns other errors of the sink.
     #[inline]
     pub fn write(&mut self, interface: u16, ts_ns: i64, wire_len: u32, frame: &[u8]) -> io::Result<()> {
         let fits = frame.len() <= FRAME_LEN_MAX && frame.len() <= wire_len as usize;
@@ -127,20 +127,20 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
-    /// Hands what there is to the sink and flushes it, so that a reader sees it.
+    /// Writes the buffered data to the sink and flushes it, so that readers can see it.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Returns errors of the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.empty_buffer()?;
         self.sink.flush()
     }
 
-    /// Writes what each interface counted, in their order, hands all of it to the sink, flushes and
+    /// Writes the counters of each interface, in order, writes all buffered data to the sink, flushes and
     /// returns it.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Returns errors of the sink.
     pub fn finish(mut self, counts: &[TapCounts]) -> io::Result<W> {
         let timestamp = |ts: u64| [((ts >> 32) as u32).to_le_bytes(), (ts as u32).to_le_bytes()].concat();
         let spans = std::mem::take(&mut self.spans);
@@ -168,7 +168,7 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Type, length, body, length again; bodies here are multiples of four bytes.
+/// Appends a block: type, length, body, length. Bodies must be multiples of four bytes.
 fn block(buffer: &mut Vec<u8>, block_type: u32, body: &[u8]) {
     let len = (body.len() as u32 + 12).to_le_bytes();
     buffer.extend_from_slice(&block_type.to_le_bytes());
@@ -188,7 +188,7 @@ fn end_of_options(body: &mut Vec<u8>) {
     body.extend_from_slice(&[0; 4]);
 }
 
-/// The start of a text that an option has room for.
+/// Truncates a text to the maximum length of an option.
 fn text(text: &str) -> &[u8] {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
@@ -201,7 +201,7 @@ fn text(text: &str) -> &[u8] {
 fn refused(interface: u16, ts_ns: i64, wire_len: u32, frame_len: usize) -> io::Error {
     let message = format!(
         "a packet of interface {interface} at {ts_ns} ns, {frame_len} of {wire_len} bytes: expected an interface \
-         of this file, a stamp of 0 or more, and at most {FRAME_LEN_MAX} bytes and no more than on the wire"
+         of this file, a timestamp of 0 or more, and at most {FRAME_LEN_MAX} bytes and no more than on the wire"
     );
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
@@ -218,14 +218,14 @@ mod tests {
     fn taps(names: &[&str]) -> Vec<TapInterface> {
         let tap = |name: &&str| TapInterface {
             name: (*name).to_owned(),
-            description: format!("{name}: kernel software stamps"),
+            description: format!("{name}: kernel software timestamps"),
             snaplen: 70,
         };
         names.iter().map(tap).collect()
     }
 
     #[test]
-    fn blocks_are_laid_out_as_the_format_says() {
+    fn blocks_follow_the_format() {
         let mut writer = PcapngWriter::new(Vec::new(), "w 1", &taps(&["a"]));
         writer.write(0, 0x0102_0304_0506_0708, 60, &[0xaa, 0xbb, 0xcc, 0xdd, 0xee]).unwrap();
         let counts = TapCounts { received: 9, dropped: 8 };
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_tap_lost_is_read_back() {
+    fn losses_of_each_tap_read_back() {
         let mut writer = PcapngWriter::new(Vec::new(), "w", &taps(&["a", "b"]));
         writer.write(1, 5, 60, &[7; 60]).unwrap();
         let counts = [3, 1 << 40].map(|dropped| TapCounts { received: 1, dropped });
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_packets_is_read_as_such() {
+    fn reads_a_capture_without_packets() {
         let bytes = PcapngWriter::new(Vec::new(), "", &taps(&["a", "b"])).finish(&[TapCounts::default(); 2]);
         let mut reader = open(&bytes.unwrap()).unwrap();
         assert!(collect(&mut reader).unwrap().is_empty());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_longer_than_the_buffer_arrive() {
+    fn writes_packets_longer_than_the_buffer() {
         let mut writer = PcapngWriter::new(Vec::new(), "w", &taps(&["a"]));
         let frame = vec![7; FRAME_LEN_MAX];
         for ts in 0..3 {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_format_cannot_hold_is_refused() {
+    fn rejects_values_outside_the_format() {
         let mut writer = PcapngWriter::new(Vec::new(), "w", &taps(&["a"]));
         for (interface, ts, wire_len) in [(1, 0, 1), (0, -1, 1), (0, 0, 0)] {
             let error = writer.write(interface, ts, wire_len, &[0]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Traces of the kernel: damaged pages, and documents that lie about them.
+//! Kernel traces with damaged pages, and with documents that do not match them.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn kernel_trace() {
         let mut text = document.clone();
         let mut info = info.clone();
         match below(random, 8) {
-            // Most of these are no JSON any more; those that are must be refused or read.
+            // Most results are not valid JSON. Those that are must be rejected or read.
             0 => mutate(&mut text, &document, random),
             1 => {
                 let event = below(random, info.events.len());
@@ -52,7 +52,7 @@ fn kernel_trace() {
             }
             let other = document[..200].to_vec();
             mutate(pages, &other, random);
-            // Headers of records stand anywhere; the count of the page is what all else hangs on.
+            // Record headers may be anywhere; all other parsing depends on the page's count.
             if below(random, 2) == 0 {
                 continue;
             }
@@ -65,9 +65,9 @@ fn kernel_trace() {
             events += 1;
             (names, stacks) = (names.max(event.name), stacks.max(event.stack));
         });
-        assert!(trace.name(names).is_some() || names == 0, "a name that is none");
-        assert!(trace.stack(stacks).is_some() || stacks == 0, "a stack that is none");
-        // A record has eight bytes or more.
+        assert!(trace.name(names).is_some() || names == 0, "an invalid name");
+        assert!(trace.stack(stacks).is_some() || stacks == 0, "an invalid stack");
+        // A record has at least eight bytes.
         assert!(events <= bytes / 8, "{events} events of {bytes} bytes");
         match result {
             Ok(end) => {

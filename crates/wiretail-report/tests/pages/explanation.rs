@@ -172,9 +172,9 @@ fn packets_of_an_incident_are_shown_together() {
     // Behind the fifty worst, packets are counted and not shown.
     all.worst[60..70].iter_mut().for_each(|packet| packet.incident = first);
     let page = self::page(&all, false);
-    assert!(
-        page.contains("19 more delayed packets in the same incident; shown are those among the 50 worst</summary>")
-    );
+    assert!(page.contains(
+        "19 more delayed packets in the same incident; shown are those among the 50 worst</summary>"
+    ));
 }
 
 #[test]

@@ -313,7 +313,8 @@ fn what_came_stands_beside_what_a_tail_foretold() {
     let page = plain(&wiretail_report::tail(&refused));
     assert!(page.contains("<article class=\"card fail\">") && page.contains("<strong>REFUSED</strong>"));
     assert!(
-        page.contains("Delays are &lt;uneven&gt;.") && page.contains("No prediction is possible for these delays")
+        page.contains("Delays are &lt;uneven&gt;.")
+            && page.contains("No prediction is possible for these delays")
     );
     assert!(
         !page.contains("tail-quantiles") && page.contains("tail-mean-excess"),

@@ -1,8 +1,8 @@
-//! `samples.parquet`: what became of every packet, a row each.
+//! Writes `samples.parquet`: the outcome of every packet, one row each.
 //!
-//! Rows are gathered column by column and written in groups, so memory stays at one group however
-//! long the capture. Stamps and indices nearly count upwards: delta encoding keeps them small, where
-//! a general compressor sees noise.
+//! Rows are collected column by column and written in groups, so memory is limited to one group regardless of
+//! the capture's length. Timestamps and indices increase almost steadily, so delta encoding keeps them small,
+//! whereas they look like noise to a general compressor.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,52 +18,52 @@ use parquet::schema::types::{ColumnPath, Type};
 
 use super::{AtomicFile, WriteError};
 
-/// Name and version of the table; the number rises when a reader of the old one would be misled.
+/// Name and version of the table. The version changes if the table is incompatible with older readers.
 pub const SAMPLES_SCHEMA: &str = "wiretail.samples/1";
 
-/// Key of [`SAMPLES_SCHEMA`] in the file's metadata.
+/// Metadata key for [`SAMPLES_SCHEMA`].
 pub const SCHEMA_KEY: &str = "wiretail.schema";
 
-/// Rows held in memory and written as one group.
+/// Number of rows held in memory and written as one group.
 pub const ROWS_PER_GROUP: usize = 128 * 1024;
 
-/// What became of one packet.
+/// Outcome of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Position in the ingress capture among packets with a key, from 0; None if it was not seen there.
+    /// Position in the ingress capture among packets with a key, from 0; `None` if the packet was not seen
+    /// there.
     pub pre_index: Option<u64>,
-    /// When the ingress tap saw it, in ns since the capture clock's epoch.
+    /// Time at the ingress tap, in ns since the capture clock's epoch.
     pub pre_ns: Option<i64>,
-    /// When the egress tap saw it, in ns since the capture clock's epoch.
+    /// Time at the egress tap, in ns since the capture clock's epoch.
     pub post_ns: Option<i64>,
-    /// Egress minus ingress stamp, in ns.
+    /// Egress minus ingress timestamp, in ns.
     pub delay_ns: Option<i64>,
-    /// What it was recognised by.
+    /// Key of the packet.
     pub key: u64,
-    /// Its flow: an index into the flow table.
+    /// Index of the flow in the flow table.
     pub flow: Option<u32>,
-    /// How it was matched.
     pub kind: SampleKind,
 }
 
-/// How a packet was matched.
+/// Outcome of matching a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKind {
     /// Seen at both taps, later at the egress, within the window.
     Matched,
-    /// Seen at both taps with the same stamp.
+    /// Seen at both taps with the same timestamp.
     Zero,
     /// Seen at the egress before the ingress.
     Negative,
-    /// Seen at the egress after the window had passed.
+    /// Seen at the egress after the end of the window.
     OutOfWindow,
     /// Seen at the ingress only.
     Lost,
     /// Seen at the egress only.
     Extra,
-    /// A further ingress packet of a key.
+    /// A further ingress packet with the same key.
     DuplicatePre,
-    /// A further egress packet of a key.
+    /// A further egress packet with the same key.
     DuplicatePost,
 }
 
@@ -79,7 +79,7 @@ impl SampleKind {
         Self::DuplicatePost,
     ];
 
-    /// The text in the column `kind`.
+    /// Returns the text in the column `kind`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matched => "matched",
@@ -94,7 +94,7 @@ impl SampleKind {
     }
 }
 
-/// Writes `samples.parquet`. The file has its name only after [`SamplesWriter::finish`].
+/// Writes `samples.parquet`. The file appears under its name only after [`SamplesWriter::finish`].
 #[derive(Debug)]
 pub struct SamplesWriter {
     writer: SerializedFileWriter<AtomicFile>,
@@ -102,7 +102,7 @@ pub struct SamplesWriter {
 }
 
 impl SamplesWriter {
-    /// Starts a table named `path`, with these pairs in its metadata beside the schema's name.
+    /// Creates a table named `path`, with these pairs in its metadata in addition to the schema's name.
     pub fn create<'a>(
         path: &Path,
         metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -117,13 +117,12 @@ impl SamplesWriter {
         Ok(Self { writer, rows: Rows::new() })
     }
 
-    /// Adds a row.
     pub fn push(&mut self, sample: &Sample) -> Result<(), WriteError> {
         self.rows.push(sample);
         if self.rows.len() == ROWS_PER_GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Writes the last rows and gives the file its name.
+    /// Writes the last rows and renames the file to its final name.
     pub fn finish(mut self) -> Result<(), WriteError> {
         if self.rows.len() > 0 {
             self.write_group()?;
@@ -139,7 +138,8 @@ impl SamplesWriter {
     }
 }
 
-/// A full disk or a vanished folder is no fault of Parquet's: say what the system said.
+/// Errors of the file system, such as a full disk or a removed folder, are reported as such and not as
+/// Parquet errors.
 fn parquet_error(path: &Path, source: ParquetError) -> WriteError {
     let path = path.to_owned();
     match source {
@@ -151,7 +151,7 @@ fn parquet_error(path: &Path, source: ParquetError) -> WriteError {
     }
 }
 
-/// Columns whose values nearly count upwards.
+/// Columns whose values increase almost steadily.
 const DELTA_ENCODED: [&str; 4] = ["pre_index", "pre_ns", "post_ns", "key"];
 
 fn schema() -> ParquetResult<Type> {
@@ -179,7 +179,7 @@ fn properties<'a>(metadata: impl Iterator<Item = (&'a str, &'a str)>) -> Parquet
         .set_created_by(format!("wiretail {}", env!("CARGO_PKG_VERSION")))
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Page indices of all groups are kept in memory up to the end.
+        // The page indices of all groups would be kept in memory until the end.
         .set_offset_index_disabled(true)
         .set_key_value_metadata(Some(metadata.collect()));
     for name in DELTA_ENCODED {
@@ -191,7 +191,7 @@ fn properties<'a>(metadata: impl Iterator<Item = (&'a str, &'a str)>) -> Parquet
     Ok(properties.build())
 }
 
-/// The rows of a group, column by column in the order of [`schema`].
+/// The rows of a group, by column in the order of [`schema`].
 #[derive(Debug)]
 struct Rows {
     pre_index: Optional<i64>,
@@ -201,7 +201,7 @@ struct Rows {
     key: Vec<i64>,
     flow: Optional<i32>,
     kind: Vec<ByteArray>,
-    /// The texts of [`SampleKind::ALL`], which the rows share.
+    /// The texts of [`SampleKind::ALL`], shared by the rows.
     kinds: [ByteArray; 8],
 }
 
@@ -215,7 +215,7 @@ impl Rows {
             key: Vec::with_capacity(ROWS_PER_GROUP),
             flow: Optional::new(),
             kind: Vec::with_capacity(ROWS_PER_GROUP),
-            // Static, so that a row's clone counts no references.
+            // Static, so that cloning for a row needs no reference counting.
             kinds: SampleKind::ALL.map(|kind| Bytes::from_static(kind.name().as_bytes()).into()),
         }
     }
@@ -225,7 +225,7 @@ impl Rows {
     }
 
     fn push(&mut self, sample: &Sample) {
-        // Parquet keeps unsigned numbers in the bits of signed ones.
+        // Parquet stores unsigned numbers in the bits of signed ones.
         self.pre_index.push(sample.pre_index.map(u64::cast_signed));
         self.pre_ns.push(sample.pre_ns);
         self.post_ns.push(sample.post_ns);
@@ -257,7 +257,7 @@ impl Rows {
     }
 }
 
-/// A column with gaps: the values that are there, and for each row whether one is.
+/// A nullable column: the values that are present, and for each row whether it has one.
 #[derive(Debug)]
 struct Optional<T> {
     values: Vec<T>,

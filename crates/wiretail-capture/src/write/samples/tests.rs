@@ -16,7 +16,7 @@ const EVERYTHING: Sample = Sample {
     kind: SampleKind::Negative,
 };
 
-/// A sample that depends on its number in every column.
+/// A sample whose columns all depend on `number`.
 fn sample(number: u64) -> Sample {
     let kind = SampleKind::ALL[number as usize % 8];
     let timestamp = 1_700_000_000_000_000_000 + number as i64 * 100_000;
@@ -32,7 +32,7 @@ fn sample(number: u64) -> Sample {
     }
 }
 
-/// What a reader must get for a sample.
+/// The expected fields of a sample's row.
 fn fields(sample: &Sample) -> Vec<Field> {
     let long = |value: Option<i64>| value.map_or(Field::Null, Field::Long);
     vec![
@@ -59,7 +59,7 @@ fn columns(row: &Row) -> Vec<Field> {
 }
 
 #[test]
-fn rows_read_back_as_they_were_written() {
+fn rows_read_back() {
     let folder = TestFolder::new("samples-round-trip");
     let path = folder.file("samples.parquet");
     let count = ROWS_PER_GROUP as u64 + 1000;
@@ -94,7 +94,7 @@ fn metadata_and_schema_are_in_the_file() {
 }
 
 #[test]
-fn columns_are_compressed_and_encoded_as_meant() {
+fn columns_use_the_intended_encodings() {
     let folder = TestFolder::new("samples-encoding");
     let path = folder.file("samples.parquet");
     write(&path, (0..10_000).map(sample));
@@ -110,7 +110,7 @@ fn columns_are_compressed_and_encoded_as_meant() {
 }
 
 #[test]
-fn a_table_that_is_not_finished_never_was() {
+fn an_unfinished_table_leaves_no_file() {
     let folder = TestFolder::new("samples-unfinished");
     let path = folder.file("samples.parquet");
     let mut writer = SamplesWriter::create(&path, []).unwrap();

@@ -240,9 +240,7 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
     assert!(svg.contains("<svg") && svg.contains("measured") && svg.contains("simulated"));
     let paged: Vec<&str> = drawn.iter().copied().chain([pre.as_str(), post.as_str()]).collect();
     let page = page(&paged, folder.path());
-    assert!(
-        page.contains("Predicted and measured") && page.contains("data-figure=\"interrupt-sampling\"")
-    );
+    assert!(page.contains("Predicted and measured") && page.contains("data-figure=\"interrupt-sampling\""));
     assert!(text.contains("the worst waited") && text.contains("simulated"), "{text}");
     // A seed gives the same again, another one other phases.
     let seeded = |seed: &str| succeed(with(&["--json", "--seed", seed]));

@@ -73,7 +73,9 @@ fn a_program_is_held_against_the_skeleton_and_both_are_ranked() {
     ));
     let told = bed.run().with_code(0);
     let page = std::fs::read_to_string(bed.out().join("report.html")).expect("the page");
-    assert!(page.contains("Delay that the VNF adds to the skeleton") && page.contains("data-figure=\"added-1\""));
+    assert!(
+        page.contains("Delay that the VNF adds to the skeleton") && page.contains("data-figure=\"added-1\"")
+    );
     assert!(page.contains("<section id=\"ranking\""));
     assert!(
         told.stdout.contains("by p99.9; a range of ranks")
