@@ -1,12 +1,11 @@
-//! Writes a report from synthetic numbers into a directory, as `wiretail analyze --out` does from
-//! real ones: `report.html`, `summary.json`, a CSV and an SVG a figure, `comparison.html`, `run.html` and
+//! Writes a report from synthetic numbers to a directory, as `wiretail analyze --out` does from captures:
+//! `report.html`, `summary.json`, a CSV and an SVG per figure, `comparison.html`, `run.html` and
 //! `explanation.html`.
 //!
 //!     cargo run -p wiretail-report --example sample_report -- DIRECTORY [hostile]
 //!
-//! With `hostile`, every name from outside tries to become markup. The numbers come from a seeded
-//! generator and are computed from one another as in an analysis, so that tests can hold the page
-//! against `summary.json`.
+//! With `hostile`, all names from outside contain markup. The numbers come from a seeded generator and are
+//! computed from each other as in an analysis, so that tests can compare the page with `summary.json`.
 
 use std::path::Path;
 

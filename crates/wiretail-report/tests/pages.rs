@@ -1,4 +1,5 @@
-//! Pages and figures as a whole: nothing from outside becomes markup, nothing odd stops the drawing.
+//! Whole pages and figures: names from outside never become markup, and unusual numbers do not stop the
+//! drawing.
 
 use wiretail_schema::summary::Analysis;
 use wiretail_schema::summary::figure::{Axis, AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
@@ -23,7 +24,7 @@ fn analysis(hostile: bool) -> Analysis {
     Analysis { figures: figures::all(&summary, &packets), summary }
 }
 
-/// The names of all elements, in order; the text of scripts and styles is left out.
+/// The names of all elements in order, without the text of scripts and styles.
 fn elements(page: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = page;
@@ -45,24 +46,24 @@ fn elements(page: &str) -> Vec<&str> {
 #[test]
 fn hostile_names_add_no_element() {
     let mut hostile = analysis(true);
-    // One finding more than the tame sample has, and nothing else that is not text.
+    // Both samples have the same number of findings; they only differ in text.
     hostile.summary.findings.remove(0);
     let (tame, hostile) = (wiretail_report::report(&analysis(false)), wiretail_report::report(&hostile));
-    // The header repeats file names that the title does not hold; both titles hold theirs.
+    // The header repeats file names that are not in the title; both titles contain theirs.
     assert_eq!(elements(&tame), elements(&hostile));
     assert!(hostile.contains("&lt;img src=x onerror=alert(1)&gt;.pcap"));
     assert!(!hostile.contains("<img") && !hostile.contains("\"><script>"));
 }
 
 #[test]
-fn a_report_is_whole_and_small() {
+fn a_report_is_self_contained_and_small() {
     let analysis = analysis(false);
     let page = wiretail_report::report(&analysis);
     assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">") && page.ends_with("</html>\n"));
     assert!(page.len() < 1_500_000, "{} bytes", page.len());
     for address in ["http:", "https:", "//cdn", "@import", "url("] {
         let found = page.matches(address).count();
-        // The namespace of SVG is a name and no address.
+        // The SVG namespace is a name and is not loaded.
         let names = page.matches("\"http://www.w3.org/2000/svg\"").count();
         assert_eq!(found, if address == "http:" { names } else { 0 }, "{address}");
     }
@@ -85,7 +86,7 @@ fn a_comparison_escapes_its_names() {
     );
 }
 
-/// A plan with a trial of every state.
+/// A plan with a trial in every state.
 const PLAN: run::Plan<'_> = run::Plan {
     devices: &[("wire", None), ("skeleton", Some(1)), ("skeleton", Some(32))],
     rates_kpps: &[10, 20, 80],
@@ -96,7 +97,7 @@ const PLAN: run::Plan<'_> = run::Plan {
     switched: false,
 };
 
-/// Devices behind a switch, one of them in a trial that is invalid.
+/// Devices behind a switch, with one of them in an invalid trial.
 const SWITCHED: run::Plan<'_> = run::Plan {
     devices: &[("skeleton", Some(1)), ("suricata-fwd", None)],
     rates_kpps: &[10, 50],
@@ -133,7 +134,7 @@ fn a_run_shows_each_trial_with_its_state() {
 }
 
 #[test]
-fn a_run_has_the_figures_that_its_factors_ask_for() {
+fn a_run_has_a_figure_for_each_of_its_factors() {
     let page = run_page(&PLAN, false);
     for id in [
         "percentiles-3",
@@ -178,7 +179,8 @@ fn a_long_run_is_folded_and_a_run_without_trials_is_shown() {
 #[test]
 fn devices_behind_a_switch_have_their_breakdown() {
     let page = run_page(&SWITCHED, false);
-    // Three distributions of both directions of each scenario, and what all but the skeleton add to it.
+    // Three distributions for both directions of each scenario, and the delay that all devices but the
+    // skeleton add to it.
     let drawn = |id: &str| page.matches(&format!("data-figure=\"{id}")).count();
     assert_eq!((drawn("shares-"), drawn("added-")), (2 * 2 * 2, 2 * 2));
     assert_eq!(page.matches("<td>infrastructure</td>").count(), 2 * (8 - 1), "but of the failed trial");
@@ -188,7 +190,7 @@ fn devices_behind_a_switch_have_their_breakdown() {
 }
 
 #[test]
-fn devices_are_ranked_and_their_counts_stand_beside_the_taps() {
+fn ranks_devices_and_shows_their_counters_next_to_the_taps() {
     let page = run_page(&SWITCHED, false);
     assert!(
         page.contains("<section id=\"ranking\"")
@@ -215,7 +217,7 @@ fn hostile_names_add_no_element_to_a_run() {
 }
 
 #[test]
-fn an_analysis_without_packets_is_shown_too() {
+fn shows_an_analysis_without_packets() {
     let mut analysis = analysis(false);
     let summary = &mut analysis.summary;
     summary.delay.percentiles.clear();
@@ -233,7 +235,7 @@ fn an_analysis_without_packets_is_shown_too() {
 }
 
 #[test]
-fn odd_numbers_do_not_stop_the_drawing() {
+fn draws_figures_with_unusual_numbers() {
     let odd: &[&[f64]] = &[
         &[],
         &[0.0],

@@ -1,4 +1,5 @@
-//! Of a synthetic run behind a switch: shares, what devices add to the skeleton, and their places.
+//! Breakdowns of a synthetic run behind a switch, the delay that devices add to the skeleton, and their
+//! ranks.
 
 use wiretail_schema::run::breakdown::{
     AddedDelay, Addition, Breakdown, BreakdownCurves, BreakdownDelays, TrialCurves,
@@ -7,10 +8,10 @@ use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// The whole delay as that of the base, a third of it and more of it in the devices the longer it is.
+/// The whole delay equals that of the base. A third of it is in the devices, and more for longer delays.
 pub fn divide(trial: &mut TrialRecord, base: &Summary, factor: f64) -> TrialCurves {
     let count = base.delay.count;
-    // The middle of its distribution, and a tail of its own.
+    // The body of its distribution, and its own tail.
     let part = |scale: f64, tail: f64| -> Vec<Percentile> {
         let longer = |p: &Percentile, ns: i64| {
             (ns as f64 * scale * (1.0 + tail * p.percentile.powi(20) / 1e40)) as i64
@@ -51,7 +52,7 @@ pub fn divide(trial: &mut TrialRecord, base: &Summary, factor: f64) -> TrialCurv
     TrialCurves { trial: trial.number, curves }
 }
 
-/// Each device that is none against the first skeleton under its load.
+/// Each device other than a skeleton, compared with the first skeleton under the same load.
 pub fn additions(run: &Run, curves: &[TrialCurves]) -> Vec<Addition> {
     let is_skeleton =
         |trial: &TrialRecord| trial.setting("dut.kind").is_some_and(|kind| kind.text == "skeleton");
@@ -84,7 +85,7 @@ pub fn additions(run: &Run, curves: &[TrialCurves]) -> Vec<Addition> {
     found
 }
 
-/// Every load's devices, in an order that the numbers of the first trials give.
+/// The devices of every load, ordered by the numbers of the first trials.
 pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for (trial, percentile) in run.trials.iter().flat_map(|trial| [(trial, 99.9), (trial, 50.0)]) {
@@ -118,7 +119,7 @@ pub fn rankings(run: &Run, results: &[SegmentResult]) -> Vec<Ranking> {
         ranking.places.sort_by_key(|place| place.value_ns);
         let last = ranking.places.len();
         for (index, place) in ranking.places.iter_mut().enumerate() {
-            // The first two can't be told apart.
+            // The order of the first two is uncertain.
             (place.best, place.worst) = if index < 2 { (1, 2.min(last)) } else { (index + 1, index + 1) };
             place.alike = if index < 2 && last > 1 { vec![1 - index] } else { Vec::new() };
         }

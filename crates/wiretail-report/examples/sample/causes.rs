@@ -7,7 +7,8 @@ use wiretail_schema::run::scenario::{RATE, Scenario};
 
 use super::run::Sample;
 
-/// The causes: kind, name, events in the trial, how long one is, in ns, how many of the tail's packets it delays.
+/// The causes: kind, name, number of events in the trial, their length in ns, and number of the tail's
+/// packets that they delay.
 const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
     (CauseKind::TlbShootdown, "", 480, 310_000, 31),
     (CauseKind::Timer, "", 7_530, 11_900, 60),
@@ -29,15 +30,16 @@ const CAUSES: [(CauseKind, &str, u64, u64, u64); 19] = [
     (CauseKind::Asleep, "", 14, 51_000, 2),
     (CauseKind::FunctionCall, "rps_trigger_softirq", 12, 2_600, 1),
 ];
-/// The usual delay, in ns.
+/// The median delay, in ns.
 const BASELINE: i64 = 9_600;
 
-/// Gives a run's first trials an explanation each, and its first scenarios a comparison with untraced twins.
+/// Gives the first trials of a run an explanation each, and its first scenarios a comparison with untraced
+/// controls.
 pub fn trace(sample: &mut Sample, trials: usize, hostile: bool) {
     let traced: Vec<_> = sample.run.trials.iter().take(trials).collect();
     for (place, trial) in traced.iter().enumerate() {
         let mut explanation = explanation(&trial.name, hostile);
-        // Not all alike: of every other one a cause is missing.
+        // Every other trial lacks a cause, so that the explanations differ.
         if place % 2 == 1 {
             explanation.tail_lost_ns -= explanation.causes[2].tail_ns.iter().sum::<u64>();
             explanation.causes[2].tail_ns = [0; 3];
@@ -91,7 +93,7 @@ pub fn explanation(trial: &str, hostile: bool) -> TrialExplanation {
         all.worst.push(packet);
     }
     all.worst.sort_by_key(|packet| std::cmp::Reverse(packet.delay_ns));
-    // Only the packets that are shown one by one have a timeline.
+    // Only packets that are shown individually have a timeline.
     all.worst.iter_mut().skip(50).for_each(|packet| packet.timeline.clear());
     percentiles(&mut all);
     all.evidence = evidence(hostile);
@@ -120,7 +122,7 @@ fn senders() -> Vec<CauseSender> {
     ]
 }
 
-/// A packet: which causes take its time follows from its number.
+/// A packet whose causes depend on its number.
 fn packet(number: u64) -> PacketExplanation {
     let mut parts = Vec::new();
     let mut timeline = vec![span(-4_000, 0, None, Certainty::Observed, None)];
@@ -204,7 +206,7 @@ fn tally(all: &mut TrialExplanation, packet: &PacketExplanation) {
         of_cause[part.cause] += part.ns;
         if let Some(sender) = part.sender {
             all.senders[sender].tail_ns += part.ns;
-            // Each of theirs has a modelled part and an observed one.
+            // Each cause with senders has a modelled and an observed part.
             all.senders[sender].tail_packets += u64::from(part.certainty == Certainty::Observed);
         }
     }
@@ -271,7 +273,7 @@ fn evidence(hostile: bool) -> Evidence {
     }
 }
 
-/// What helps: the analysis has the table.
+/// Mitigations for the sample; the real table is in the analysis crate.
 pub fn mitigation(_: CauseKind, name: &str) -> Mitigation {
     Mitigation {
         what: "Something took the packet core from the device.",

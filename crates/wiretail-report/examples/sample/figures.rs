@@ -71,7 +71,7 @@ pub fn all(summary: &Summary, packets: &Packets) -> Vec<Figure> {
 fn percentiles(summary: &Summary, packets: &Packets) -> Figure {
     let mut sorted = packets.delay_ns.clone();
     sorted.sort_unstable();
-    // The percentiles of the tables, and thirty to a nine between them for the shape.
+    // The percentiles of the tables, and thirty per nine between them to show the shape.
     let mut wanted: Vec<f64> = summary.delay.percentiles.iter().map(|p| p.percentile).collect();
     wanted.extend((1..165).map(|i| ((1.0 - 10_f64.powf(-f64::from(i) / 30.0)) * 1e9).round() / 1e7));
     wanted.sort_by(f64::total_cmp);
@@ -139,7 +139,7 @@ fn post(packets: &Packets) -> Vec<i64> {
 fn gaps(packets: &Packets) -> Figure {
     let one = |name: &str, timestamps: &[i64]| {
         let counts = buckets(timestamps.windows(2).map(|w| w[1] - w[0]), 1000);
-        // Every bucket between the first and the last, empty ones too.
+        // Every bucket between the first and the last, including empty ones.
         let (first, last) = (counts.x[0] as i64, counts.x[counts.x.len() - 1] as i64);
         let count = |x: i64| counts.x.iter().position(|&at| at == x as f64).map_or(0.0, |i| counts.y[i]);
         series(name, (first..=last).step_by(1000).map(|x| (x as f64, count(x))))
@@ -155,7 +155,7 @@ fn gaps(packets: &Packets) -> Figure {
 
 fn rates(summary: &Summary) -> Figure {
     let one = |name: &str, capture: &Capture| {
-        // The last second is not a whole one.
+        // The last second is incomplete.
         let whole = &capture.rate[..capture.rate.len() - 1];
         series(name, whole.iter().map(|s| (s.second as f64, s.packets as f64)))
     };

@@ -18,19 +18,18 @@ const HOSTILE: [&str; 4] = [
 
 /// The matched packets, in order of time.
 pub struct Packets {
-    /// Ingress stamps, from 0.
+    /// Ingress timestamps, from 0.
     pub pre_ns: Vec<i64>,
-    /// Delays.
     pub delay_ns: Vec<i64>,
 }
 
-/// Standard normal (Box and Muller 1958).
+/// Standard normal distribution (Box and Muller 1958).
 fn normal(random: &mut Random) -> f64 {
     let (a, b) = (random.uniform().max(1e-300), random.uniform());
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// A forwarder's delays: a body, a bend where interrupts hit, a periodic disturbance.
+/// Delays of a forwarder: a body, a bend due to interrupts, and periodic interference.
 fn packets(seed: u64) -> Packets {
     let mut random = Random::new(seed);
     let slower = if seed == 1 { 1.0 } else { 1.25 };
@@ -45,7 +44,7 @@ fn packets(seed: u64) -> Packets {
             u if u < 0.002 => 9_000.0 * random.uniform().powi(-1).min(6.0) * slower,
             _ => 0.0,
         };
-        // Every second, something takes the core for a while.
+        // Once per second, interference takes the core for a while.
         let phase = (index as f64 * 100_000.0) % 1e9;
         let periodic = if phase < 900_000.0 { 24_000.0 * (1.0 - phase / 900_000.0) * slower } else { 0.0 };
         pre_ns.push((time.floor() * GRANULARITY_NS) as i64);
@@ -54,7 +53,7 @@ fn packets(seed: u64) -> Packets {
     Packets { pre_ns, delay_ns }
 }
 
-/// Nearest-rank percentiles; the ranks of the intervals by the normal approximation.
+/// Nearest-rank percentiles, with the ranks of their intervals from the normal approximation.
 pub fn percentiles(sorted: &[i64], wanted: &[f64]) -> Vec<Percentile> {
     let n = sorted.len() as f64;
     let rank = |r: f64| (r.ceil().max(1.0) as usize).min(sorted.len()) - 1;
@@ -368,7 +367,7 @@ fn key() -> Key {
     }
 }
 
-/// A summary and the packets behind it.
+/// A summary and the packets from which it is computed.
 pub fn summary(seed: u64, hostile: bool) -> (Summary, Packets) {
     let packets = packets(seed);
     let (pre, post) = if hostile {

@@ -1,4 +1,4 @@
-//! A synthetic run: trials of every state, whose numbers are one summary's, stretched by their load.
+//! A synthetic run with trials in every state, whose numbers come from one summary, scaled by their load.
 
 use serde_json::json;
 use wiretail_schema::causes::ExplainedTrial;
@@ -16,46 +16,42 @@ mod breakdown;
 
 use breakdown::{additions, divide, rankings};
 
-/// What varies between the trials of a sample.
+/// Properties that vary between the trials of a sample.
 pub struct Plan<'a> {
-    /// Devices, each with its batch where it has one.
+    /// Devices, each with its batch if it has one.
     pub devices: &'a [(&'a str, Option<u64>)],
     /// Offered rates, in kpps.
     pub rates_kpps: &'a [u64],
     /// Packets sent back to back.
     pub bursts: &'a [u64],
-    /// How often each trial is done.
+    /// Number of repeats of each trial.
     pub repeats: u64,
-    /// How many times as long as the base each trial is.
+    /// Length of each trial as a multiple of the base.
     pub stretch: i64,
-    /// Whether a trial has a way back, too.
+    /// Whether a trial also has a return path.
     pub back: bool,
-    /// Whether the devices are behind a switch: the delay is divided.
+    /// Whether the devices are behind a switch, so that the delay has a breakdown.
     pub switched: bool,
 }
 
-/// All that the page of a run is made of.
+/// Input of a run's page.
 pub struct Sample {
-    /// The manifest.
     pub run: Run,
-    /// Analyses of its trials.
     pub results: Vec<SegmentResult>,
-    /// Overloads of its scenarios.
     pub overloads: Vec<OverloadMark>,
-    /// Places of its devices.
+    /// Ranks of its devices.
     pub rankings: Vec<Ranking>,
-    /// Shares of its trials.
+    /// Breakdowns of its trials.
     pub curves: Vec<TrialCurves>,
-    /// What its devices add to the skeleton.
+    /// Delay that its devices add to the skeleton.
     pub additions: Vec<Addition>,
-    /// What delayed the worst packets of its traced trials.
+    /// Causes of the worst packets' delay in its traced trials.
     pub explanations: Vec<ExplainedTrial>,
-    /// What tracing them has cost.
+    /// Overhead of tracing them.
     pub overheads: Vec<Overhead>,
 }
 
 impl Sample {
-    /// The page.
     pub fn page(&self) -> String {
         wiretail_report::run(&wiretail_report::RunPage {
             run: &self.run,
@@ -72,7 +68,7 @@ impl Sample {
     }
 }
 
-/// A run and its results. With `hostile`, every name from outside tries to become markup.
+/// A run and its results. With `hostile`, all names from outside contain markup.
 pub fn run(plan: &Plan<'_>, base: &Summary, hostile: bool) -> Sample {
     let mut run = empty(hostile);
     let mut results = Vec::new();

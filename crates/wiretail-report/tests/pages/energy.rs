@@ -1,4 +1,4 @@
-//! Energy on the page of a run: its section, where it has none, and names from outside.
+//! The energy section of the run page: its content, the cases without it, and names from outside.
 
 use wiretail_schema::run::SettingRecord;
 use wiretail_schema::run::energy::*;
@@ -37,7 +37,7 @@ fn measured(name: &str, reason: Option<&str>) -> Energy {
     }
 }
 
-/// The page of a run whose trials have this, and ask for this source.
+/// The page of a run whose trials have this energy and request this source.
 fn page(energy: &Energy, source: &str) -> String {
     let mut sample = run::run(&PLAN, &numbers::summary(1, false).0, false);
     for trial in &mut sample.run.trials {
@@ -49,10 +49,10 @@ fn page(energy: &Energy, source: &str) -> String {
 }
 
 #[test]
-fn states_stand_beside_each_other() {
+fn shows_every_state_of_a_trial() {
     let page = page(&measured("dram", None), "auto");
     assert!(page.contains("<section id=\"energy\""));
-    // Of each of 18 trials.
+    // Once for each of 18 trials.
     for (cell, times) in [
         (">processing<", 18),
         (">44.00\u{a0}W<", 18),
@@ -67,7 +67,7 @@ fn states_stand_beside_each_other() {
 }
 
 #[test]
-fn where_nothing_was_measured_the_page_says_why() {
+fn reports_why_energy_was_not_measured() {
     let none = Energy::none("no powercap zones in /sys".to_owned());
     let asked = page(&none, "rapl");
     assert!(
@@ -82,7 +82,7 @@ fn where_nothing_was_measured_the_page_says_why() {
 }
 
 #[test]
-fn names_and_reasons_are_no_markup() {
+fn names_and_reasons_are_escaped() {
     let tame = page(&measured("dram", Some("why")), "command");
     let hostile = page(&measured("<img src=z>", Some("<script>alert(3)</script>")), "command");
     assert_eq!(elements(&tame), elements(&hostile));

@@ -1,4 +1,4 @@
-//! The page of a traced trial, and what is said in words: sums, names from outside, and what may be missing.
+//! The page of a traced trial and its sentences: sums, names from outside, and missing data.
 
 use wiretail_report::{ExplanationPage, cause_name, explanation, format, headline, sentence};
 use wiretail_schema::causes::{CauseKind, Certainty, PacketExplanation, Part, TrialExplanation};
@@ -23,12 +23,12 @@ fn page(explained: &TrialExplanation, hostile: bool) -> String {
     })
 }
 
-/// The page without its script, which knows what a NaN is.
+/// The page without its script, which contains the word NaN.
 fn markup_of(page: &str) -> &str {
     &page[..page.rfind("<script>").expect("a page ends with its script")]
 }
 
-/// Without the spaces that only a page needs.
+/// Replaces the spaces that are only used in pages.
 fn seen(text: &str) -> String {
     text.replace([format::SPACE, wiretail_schema::units::THIN], " ")
 }
@@ -57,7 +57,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
     assert!(seen(&sentence(&all, &packet)).starts_with("700 µs, 635 µs above the median: 612 µs TLB"));
     packet.delay_ns = 635_200;
 
-    // Behind another packet; and the idle task has no name of its own.
+    // A part behind another packet; the idle task has no name of its own.
     packet.parts[1].queued = true;
     packet.parts.push(part(burst, 5_000, Certainty::Observed, None, true));
     packet.parts[0].sender = Some(2);
@@ -75,7 +75,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
         ": 600 µs core paused (hypervisor), 24.9 µs queued behind a packet delayed by: core paused"
     ));
 
-    // Many causes: the small ones are counted.
+    // With many causes, the small ones are counted.
     packet.parts =
         (0..9).map(|cause| part(cause, 1_000 + cause as u64, Certainty::Observed, None, false)).collect();
     let said = seen(&sentence(&all, &packet));
@@ -85,7 +85,7 @@ fn sums_parts_of_a_packet_in_a_sentence() {
     assert!(sentence(&all, &packet).contains("events are missing"));
     let baseline = PacketExplanation { delay_ns: 9_000, ..PacketExplanation::default() };
     assert_eq!(seen(&sentence(&all, &baseline)), "9 µs: not above the median");
-    // An index that leads nowhere is no reason to stop.
+    // An invalid index must not panic.
     packet.events_missing = false;
     packet.parts = vec![part(99, 1_000, Certainty::Observed, Some(99), false)];
     assert!(sentence(&all, &packet).contains("1\u{a0}µs an unnamed cause"));
@@ -120,7 +120,7 @@ fn names_largest_causes_and_unexplained_share_in_headline() {
 }
 
 #[test]
-fn causes_have_names() {
+fn every_cause_has_a_name() {
     let mut row = causes::explanation("t", false).causes[0].clone();
     let mut name = |kind, name: &str| {
         (row.kind, row.name) = (kind, name.to_owned());
@@ -134,7 +134,7 @@ fn causes_have_names() {
 }
 
 #[test]
-fn a_page_shows_all_that_there_is() {
+fn a_page_shows_all_sections() {
     let all = causes::explanation("skeleton-10kpps", false);
     let page = page(&all, false);
     assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">") && page.ends_with("</html>\n"));
@@ -145,14 +145,14 @@ fn a_page_shows_all_that_there_is() {
     for row in &all.causes {
         assert!(page.contains(&cause_name(row).replace('\'', "&#39;")), "{row:?}");
     }
-    // Fifty incidents, ten of them open; packets without events have a sentence and no picture.
+    // Fifty incidents, ten of them open. Packets without events have a sentence but no drawing.
     assert_eq!(page.matches("<p class=\"said\">").count(), 50);
     let folded = page.find("40 more incidents</summary>").expect("the others are folded");
     assert_eq!(page[..folded].matches("<p class=\"said\">").count(), 10);
     let shown = &all.worst[..50];
     let pictures = shown.iter().filter(|packet| !packet.timeline.is_empty()).count();
     assert_eq!(page.matches("class=\"plot timeline tips\"").count(), pictures);
-    // Nothing is loaded: what is outside is a link, and only sources are.
+    // Nothing is loaded: external addresses only occur as links to sources.
     assert!(!page.contains("src=") && !page.contains("@import"));
     assert_eq!(page.matches("https://").count(), page.matches("href=\"https://").count());
     assert!(page.contains("class=\"number weak\""), "unsupported percentiles are marked");
@@ -169,7 +169,7 @@ fn packets_of_an_incident_are_shown_together() {
     assert!(page.contains("in 91 incidents: packets that queued"));
     assert!(page.contains("40 more incidents</summary>"));
     assert_eq!(page.matches("<p class=\"said\">").count(), 50 + 9);
-    // Behind the fifty worst, packets are counted and not shown.
+    // Packets after the fifty worst are counted but not shown.
     all.worst[60..70].iter_mut().for_each(|packet| packet.incident = first);
     let page = self::page(&all, false);
     assert!(page.contains(
@@ -184,7 +184,7 @@ fn bars_add_up() {
     let bars: Vec<&str> = page.split("class=\"stack tips\"").skip(1).collect();
     assert_eq!(bars.len(), 2);
     for bar in bars {
-        // Pieces are spans, their textures within them are not.
+        // Only pieces are spans; their textures are not.
         let bar = &bar[..bar.find("</div>").expect("it ends")];
         let pieces = bar.split("<span").skip(1);
         let widths = pieces.map(|piece| piece.split("width:").nth(1).expect("a width"));
@@ -200,7 +200,7 @@ fn bars_add_up() {
 }
 
 #[test]
-fn the_ranking_starts_with_what_saves_the_most() {
+fn the_ranking_starts_with_the_largest_effect() {
     let mut all = causes::explanation("t", false);
     let place = all.percentiles.iter().position(|p| p.percentile == 99.999).expect("it is there");
     let last = all.causes.len() - 1;
@@ -223,7 +223,7 @@ fn hostile_names_add_no_element() {
 }
 
 #[test]
-fn an_empty_explanation_is_shown() {
+fn shows_an_empty_explanation() {
     let page = page(&TrialExplanation::default(), false);
     assert!(page.contains("nothing to explain") && page.contains("no excess delay"));
     for section in ["causes", "remedies", "packets", "senders"] {
@@ -233,7 +233,7 @@ fn an_empty_explanation_is_shown() {
 }
 
 #[test]
-fn odd_timelines_do_not_stop_the_drawing() {
+fn draws_unusual_timelines() {
     let mut all = causes::explanation("t", false);
     let packet = &mut all.worst[0];
     let span = packet.timeline[1];
@@ -253,7 +253,7 @@ fn traced(hostile: bool) -> String {
 }
 
 #[test]
-fn a_run_shows_its_traced_trials_side_by_side() {
+fn a_run_shows_its_traced_trials() {
     let page = traced(false);
     let start = page.find("<section id=\"explanations\"").expect("it is there");
     let section = &page[start..start + page[start..].find("</section>").expect("it ends")];
@@ -261,7 +261,7 @@ fn a_run_shows_its_traced_trials_side_by_side() {
     assert_eq!(section.matches("/explanation.html\">Full explanation").count(), 8);
     assert!(section.contains("2 more traced trials"), "the others are folded");
     assert_eq!(section.matches("excess delay came from").count(), 8);
-    // The same cause has the same colour in every bar, also where another trial lacks one before it.
+    // A cause has the same color in every bar, even if another trial lacks an earlier cause.
     let classes: Vec<&str> = section
         .split("<span class=\"")
         .filter(|piece| piece.contains("data-tip=\"function call rps_trigger_softirq"))
@@ -272,7 +272,7 @@ fn a_run_shows_its_traced_trials_side_by_side() {
 }
 
 #[test]
-fn a_run_says_what_tracing_overheads() {
+fn a_run_shows_the_overhead_of_tracing() {
     let page = traced(false);
     let start = page.find("<section id=\"tracing-cost\"").expect("it is there");
     let section = seen(&page[start..start + page[start..].find("</section>").expect("it ends")]);

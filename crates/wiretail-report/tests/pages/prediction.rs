@@ -1,4 +1,5 @@
-//! The pages of predictions: their numbers are those of the document, the answer stands at the top, and names are only names.
+//! The pages of predictions: their numbers match the document, the verdict is at the top, and names are
+//! escaped.
 
 use wiretail_schema::prediction::capacity::*;
 use wiretail_schema::prediction::sampling::*;
@@ -13,7 +14,7 @@ fn estimate(value: f64, low: f64, high: Option<f64>) -> Estimate {
     Estimate { value, low, high }
 }
 
-/// A deployment with an overload, one that a search was done of, one that nothing was measured of.
+/// A deployment with an overload, one with the results of a search, and one without measurements.
 fn model(name: &str) -> CapacityModel {
     let median = |trial: &str| MedianBasis {
         trial: format!("{trial} ({name})"),
@@ -196,7 +197,7 @@ fn pages(name: &str) -> [String; 3] {
     ]
 }
 
-/// The document that a page holds.
+/// The document embedded in a page.
 fn document(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("class=\"document\">").expect("a document");
     let (text, _) = rest.split_once("</script>").expect("its end");
@@ -208,7 +209,7 @@ fn plain(page: &str) -> String {
 }
 
 #[test]
-fn two_components_are_said_and_shown() {
+fn shows_both_components_of_a_mixture() {
     let mut prediction = tail("x");
     let fit = prediction.tail.fit.as_mut().expect("a fit");
     fit.thin = true;
@@ -237,7 +238,7 @@ fn hostile_names_add_no_element_to_a_prediction() {
 }
 
 #[test]
-fn a_prediction_holds_its_document_and_says_where_it_is_from() {
+fn a_prediction_contains_its_document_and_source() {
     let documents = [
         serde_json::to_value(model(HOSTILE)),
         serde_json::to_value(tail(HOSTILE)),
@@ -255,7 +256,7 @@ fn a_prediction_holds_its_document_and_says_where_it_is_from() {
 }
 
 #[test]
-fn capacities_stand_beside_what_was_measured() {
+fn compares_capacities_with_measurements() {
     let page = plain(&wiretail_report::capacity(&model("x")));
     assert!(page.contains("Compared with measurements: 1 right, 1 a lower bound, 1 wrong, 1 open."));
     for (word, class) in
@@ -283,14 +284,14 @@ fn capacities_stand_beside_what_was_measured() {
     }
     assert!(page.contains("Medians given as numbers"));
     assert!(page.contains(&Goal::to_string(&"pdr 0.5%".parse().expect("a goal"))));
-    // A line for the overload, three for the searched goals, one for what was not measured.
+    // A line for the overload, three for the searched goals, and one for the deployment without measurements.
     assert_eq!(page.matches("data-tip=\"").count(), 5);
     let none = CapacityModel { deployments: Vec::new(), ..model("x") };
     assert!(wiretail_report::capacity(&none).contains("There is no measurement"));
 }
 
 #[test]
-fn what_came_stands_beside_what_a_tail_foretold() {
+fn compares_observed_events_with_the_predicted_tail() {
     let found = tail("x");
     let page = plain(&wiretail_report::tail(&found));
     assert!(page.contains("<h1 class=\"long\">31.70 µs once in 40 h</h1>"));
@@ -326,7 +327,7 @@ fn what_came_stands_beside_what_a_tail_foretold() {
 }
 
 #[test]
-fn a_simulated_pattern_lies_over_the_measured_one() {
+fn shows_the_simulated_and_the_measured_pattern() {
     let found = sampling("tick");
     let page = plain(&wiretail_report::interrupts(&found));
     for cell in [
