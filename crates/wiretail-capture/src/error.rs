@@ -62,7 +62,7 @@ pub enum CaptureError {
         file: String,
         /// Offset in the (decompressed) file, in bytes.
         offset: u64,
-        /// What was expected and found.
+        /// Expected and found content.
         detail: String,
     },
     /// The compressed stream is damaged or not supported.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use wiretail_schema::causes::capture::{InterruptColumn, InterruptRow, InterruptTable};
 
-/// Limit for the number of columns and for that of lines: a machine with a thousand cores, read for a day.
+/// Maximum number of columns, and of lines: a machine with a thousand cores, read for a day.
 const COLUMNS_MAX: usize = 1 << 20;
 const CELLS_MAX: usize = 1 << 26;
 /// Name of the column with the time.
@@ -75,7 +75,7 @@ pub fn parse_irq_csv(text: &str) -> Result<InterruptTable, InterruptsError> {
         let wrong = |cell: &str| error(place + 1, shown(cell), LINE);
         let at_us: i64 = found[time].parse().map_err(|_| wrong(found[time]))?;
         if table.rows.last().is_some_and(|before| at_us <= before.at_us) {
-            let what = format!("time {at_us} is not after that of the previous line");
+            let what = format!("time {at_us} is not after the time of the previous line");
             return Err(error(place + 1, what, "readings in order of time: sort the lines by timestamp_us"));
         }
         let counts = found.iter().enumerate().filter(|(column, _)| *column != time);

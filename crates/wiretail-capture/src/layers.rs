@@ -124,7 +124,7 @@ impl<'a> Ip<'a> {
 }
 
 /// Returns the ethertype of a frame (after its VLAN tags) and the data after it. For links without an
-/// ethertype, it returns that of the IP version.
+/// ethertype, it returns the ethertype of the IP version.
 pub(crate) fn network<'a>(frame: &Frame<'a>) -> Option<(u16, &'a [u8])> {
     let data = frame.data;
     match frame.link {

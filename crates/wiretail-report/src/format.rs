@@ -44,7 +44,7 @@ pub fn difference(ns: i64) -> String {
     format!("{}{}", if ns > 0 { "+" } else { "" }, duration(ns as f64))
 }
 
-/// Joins up to three names; of more, it returns the first one and the number of others.
+/// Joins up to three names. For longer lists, it returns the first name and the number of others.
 pub fn first_of(names: &[String]) -> String {
     match names {
         [first, _, _, _, ..] => format!("{first} and {} others", names.len() - 1),

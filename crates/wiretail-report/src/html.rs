@@ -37,7 +37,7 @@ impl Markup {
         self.text.push_str(line);
     }
 
-    /// Appends a style or script element. Its text must not be escaped, so it has to be a literal.
+    /// Appends a style or script element. Its text must not be escaped, so only literals are accepted.
     pub fn asset(&mut self, name: &'static str, text: &'static str) {
         debug_assert!(!text.contains("</"), "an asset cannot hold an end tag");
         let _ = write!(self.text, "<{name}>\n{text}</{name}>\n");

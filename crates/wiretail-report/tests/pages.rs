@@ -185,7 +185,7 @@ fn devices_behind_a_switch_have_their_breakdown() {
     assert_eq!((drawn("shares-"), drawn("added-")), (2 * 2 * 2, 2 * 2));
     assert_eq!(page.matches("<td>infrastructure</td>").count(), 2 * (8 - 1), "but of the failed trial");
     assert!(page.contains("Delay that the VNF adds to the skeleton") && page.contains("<td>2 devices</td>"));
-    assert!(page.contains("n(1−p) = "), "what a percentile rests on");
+    assert!(page.contains("n(1−p) = "), "sample size of a percentile");
     assert!(!run_page(&PLAN, false).contains("<section id=\"shares\""), "only behind a switch");
 }
 
@@ -195,7 +195,7 @@ fn ranks_devices_and_shows_their_counters_next_to_the_taps() {
     assert!(
         page.contains("<section id=\"ranking\"")
             && page.contains(">1–2<")
-            && page.contains("not distinguished from")
+            && page.contains("not distinguished by")
     );
     assert!(page.contains("Device counters and packets seen by the taps"));
     assert!(page.contains("✕ no") && page.contains("✓ yes") && page.contains("no tap"));

@@ -190,7 +190,7 @@ fn signature(frame: &Frame<'_>) -> Option<u64> {
     Some((u64::from_le_bytes(sequence) ^ stream << 47) & (u64::MAX >> 1))
 }
 
-/// Hashes the bytes `start..end` of the frame, or those that exist; `None` if there are none.
+/// Hashes the bytes `start..end` of the frame, clipped to its length; `None` if the range is empty then.
 fn bytes(frame: &Frame<'_>, start: usize, end: usize, zeroed: bool) -> Option<u64> {
     let data = frame.data.get(..end).unwrap_or(frame.data);
     if frame.link == LinkType::MoonsniffId || data.len() <= start {

@@ -3,7 +3,6 @@
 //!
 //! Memory is bounded independently of the file's content: gzip needs 32 KiB, and zstd needs the window of its
 //! frame header, which is limited to 2^26 bytes here. The decompressed data is never held as a whole.
-//! header asks for, at most 2^26 bytes here. What comes out is never held as a whole.
 
 use std::io::{self, BufReader, Read};
 

@@ -157,7 +157,7 @@ struct Decoded {
     consumed: usize,
     /// Total number of bytes that the next record needs; 0 if that is not yet known.
     need: usize,
-    /// Complete packets found, including those of other interfaces.
+    /// Complete packets found, including packets of other interfaces.
     frames: u64,
     /// Why decoding cannot continue after `consumed`.
     fault: Option<Fault>,

@@ -60,7 +60,7 @@ pub enum TraceError {
         file: String,
         /// Offset of the page, or of the record in it.
         offset: u64,
-        /// What was expected and found.
+        /// Expected and found content.
         detail: String,
     },
 }

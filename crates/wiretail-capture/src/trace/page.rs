@@ -10,7 +10,7 @@
 //! | 1 to 28 | a record with this number of words |
 //! | 29 | padding: to the end of the page if its delta is 0, otherwise the number of bytes in the next word |
 //! | 30 | the next word is the upper part of a long delta |
-//! | 31 | the next word is the upper part of an absolute time; its highest 5 bits are those of the previous time |
+//! | 31 | the next word is the upper part of an absolute time; its highest 5 bits are taken from the previous time |
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ const COUNT: u64 = (1 << 20) - 1;
 pub struct PageFault {
     /// Offset from the page's start, in bytes.
     pub offset: usize,
-    /// What was expected and found.
+    /// Expected and found content.
     pub detail: String,
 }
 

@@ -1,6 +1,6 @@
 //! Writes a percentile distribution in HdrHistogram's text format (`.hgrm`).
 //!
-//! The text equals that of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with five
+//! The text equals the output of `AbstractHistogram.outputPercentileDistribution` in HdrHistogram 2.2 with five
 //! ticks per half distance and three decimals, which HdrHistogram's plotter and many other scripts read.
 //! HdrHistogram prints the upper end of each bucket. Here every value is exact, so the bucket figures are the
 //! number of distinct values and one value per bucket.

@@ -8,7 +8,7 @@ use wiretail_schema::run::scenario::{Place, Ranking, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialRecord, TrialState};
 use wiretail_schema::summary::{Percentile, Summary};
 
-/// The whole delay equals that of the base. A third of it is in the devices, and more for longer delays.
+/// The whole delay equals the delay of the base. A third of it is in the devices, and more for longer delays.
 pub fn divide(trial: &mut TrialRecord, base: &Summary, factor: f64) -> TrialCurves {
     let count = base.delay.count;
     // The body of its distribution, and its own tail.

@@ -186,7 +186,7 @@ fn trial(number: usize, repeat: u64, settings: Vec<SettingRecord>, back: bool, h
             "drops": drops,
         })
     };
-    // As manifest.json has it: what a trial need not have is left out.
+    // As in manifest.json: optional fields without a value are omitted.
     let record = json!({
         "number": number,
         "repeat": repeat,

@@ -121,8 +121,8 @@ pub fn percentiles<'a>(results: impl IntoIterator<Item = (&'a str, &'a Summary)>
     }
 }
 
-/// A result's curve. The maximum is the percentile of all packets above the second-largest one, so it is
-/// drawn above the last share below 100 %.
+/// A result's curve. The largest delay covers all percentiles beyond the second-largest one, so it is drawn
+/// above the last share below 100 %.
 fn curve(name: &str, summary: &Summary) -> Series {
     let count = summary.delay.count.max(1);
     let last = (count - 1).max(1);

@@ -162,9 +162,9 @@ fn matrix(m: &mut Markup, matrix: &Matrix) {
         matrix.rows.iter().flat_map(move |row| facts(row).iter().map(move |fact| (name(row), fact)))
     };
     let security = of(|row| &row.security).chain(matrix.host_security.iter().map(|fact| (host(), fact)));
-    facts(m, "Security: what is between a device and the others", security.collect());
+    facts(m, "Security: isolation between a device and others", security.collect());
     let resources = of(|row| &row.resources).chain(matrix.host_resources.iter().map(|fact| (host(), fact)));
-    facts(m, "Resources: what a device takes", resources.collect());
+    facts(m, "Resources: usage of a device", resources.collect());
 }
 
 /// The rows of a deployment in the table of latencies.

@@ -196,7 +196,10 @@ fn bars_add_up() {
     assert!(page.contains(&format!("title=\"{}\"", exact(all.tail_lost_ns))));
     let worst = &all.worst[..50];
     let unknown: u64 = worst.iter().map(|packet| packet.unknown_ns).sum();
-    assert!(page.contains(&format!("title=\"{}\"", exact(unknown))), "what the worst lost without a cause");
+    assert!(
+        page.contains(&format!("title=\"{}\"", exact(unknown))),
+        "unexplained excess delay of the worst packets"
+    );
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn compares_observed_events_with_the_predicted_tail() {
     );
     assert!(
         !page.contains("tail-quantiles") && page.contains("tail-mean-excess"),
-        "what was tried is still shown"
+        "the tried thresholds are still shown"
     );
     let mut unchecked = found;
     unchecked.tail.forecast.as_mut().expect("one").holds = None;

@@ -83,7 +83,7 @@ fn columns(explanation: &TrialExplanation) -> Vec<std::borrow::Cow<'static, str>
     }
     names.extend(head(["share", "time in the tail"]));
     if queued(explanation) {
-        names.push("of it queueing behind others".into());
+        names.push("part due to queueing".into());
     }
     names.extend(head(["longest", "packets of the tail", "times a second", "share of the core's time"]));
     names
@@ -220,7 +220,7 @@ fn entry(m: &mut Markup, explanation: &TrialExplanation, mitigation: &Mitigation
     m.line();
 }
 
-/// The value of a percentile without a cause. Packets ahead (and those of the same batch) cannot be removed:
+/// The value of a percentile without a cause. Packets ahead (or in the same batch) cannot be removed:
 /// they are the traffic, so the result is `None` for them.
 fn without(explanation: &TrialExplanation, cause: usize, place: usize) -> Option<i64> {
     let row = &explanation.causes[cause];

@@ -78,7 +78,7 @@ pub fn section(m: &mut Markup, explanation: &TrialExplanation) {
                 format::count(evidence.events),
             ));
             line(format!(
-                "The offset between the clock of the trace and that of the packets' timestamps is known to within {}.",
+                "The offset between the clocks of the trace and of the packets' timestamps is known to within {}.",
                 format::duration(evidence.clock_uncertainty_ns as f64)
             ));
             line(match evidence.windows_lost {

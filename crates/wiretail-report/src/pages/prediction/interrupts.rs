@@ -35,7 +35,7 @@ pub fn interrupts(sampling: &InterruptSampling) -> String {
         version: &sampling.wiretail_version,
         formula: Formula {
             text: "Packet n arrives at n / r and needs the core for S; an interrupt of rate f and length L takes the core \
-                   immediately. If f and r are nearly incommensurable, a share f (L + S) of all packets waits, at most L, and \
+                   immediately. If f and r are nearly incommensurable, a share f (L + S) of all packets waits, each for at most L, and \
                    the pattern repeats |a − b · round(a / b)| times a second, where a is the larger and b the smaller of r and f.",
             page: "docs/kpi/capacity.md",
             source: (

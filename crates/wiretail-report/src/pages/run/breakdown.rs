@@ -339,7 +339,7 @@ fn added_figure(page: &Page<'_>, number: usize, title: &str, group: &[&Addition]
         id: format!("added-{number}"),
         title: titled("Delay that the VNF adds to the skeleton, by percentile", title),
         caption: format!(
-            "Quantile function of the devices' delay minus that of the skeleton's.{band}{repeats}"
+            "Quantile function of the devices' delay minus the skeleton's delay.{band}{repeats}"
         ),
         x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
         y: axis(

@@ -153,7 +153,7 @@ fn distribution(page: &Page<'_>, index: usize, group: &[Curve<'_>]) -> Figure {
 }
 
 /// The highest delay of each interval, for trials that are long enough. Every repeat is shown, because the
-/// worst case of one repeat does not show that of another.
+/// worst case differs between repeats.
 pub fn over_time(m: &mut Markup, page: &Page<'_>, count: &mut usize) {
     let long = page.run.trials.iter().filter_map(|trial| {
         let summary = page.summary(trial, 0)?;

@@ -175,7 +175,7 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         "A rate counts as overloaded if more than {} of the packets are lost, and more than {} times the median \
          of the lower rates (or the loss exceeds that median by {} of the packets); or if the median delay is \
          more than {} times the median of at least {} lower rates; each only if the same holds for every higher \
-         rate. The lowest rate is therefore never overloaded, and at the highest one a single odd trial looks the same as \
+         rate. The lowest rate therefore never counts as overloaded, and at the highest one a single odd trial looks the same as \
          an overload. The median over repeats is used; invalid trials are excluded.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),

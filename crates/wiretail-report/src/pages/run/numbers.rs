@@ -131,7 +131,7 @@ fn reordered(page: &Page<'_>) -> bool {
     page.results.iter().any(|result| result.summary.reordering.reordered > 0)
 }
 
-/// Column headings. Only the table of the whole device has the state, which is that of the trial.
+/// Column headings. Only the table of the whole device has a state column, because the state belongs to the trial.
 fn columns(page: &Page<'_>, segment: usize) -> Vec<Cow<'static, str>> {
     let mut names = head(["scenario", "offered", "sent", "loss", "min", "mean"]).to_vec();
     names.extend(PERCENTILES.map(|p| Cow::Owned(format!("p{}", format::short(p)))));

@@ -55,7 +55,7 @@ fn one(m: &mut Markup, rankings: &[&Ranking]) {
         let percentile = format::short(ranking.percentile);
         names.extend([format!("rank by p{percentile}").into(), format!("p{percentile}").into()]);
     }
-    names.push(format!("by p{} not distinguished from", format::short(first.percentile)).into());
+    names.push(format!("not distinguished by p{} from", format::short(first.percentile)).into());
     let rows = first.places.iter().map(|place| {
         let mut cells = vec![Cell::text(&place.device), Cell::count(place.trials.len() as u64)];
         for ranking in rankings {
