@@ -59,7 +59,7 @@ impl Markup {
     }
 }
 
-/// An element whose attributes are being written.
+/// An element with an open start tag, to which attributes can be added.
 #[must_use = "an element is not finished before body, text or close"]
 pub struct Tag<'a> {
     markup: &'a mut Markup,

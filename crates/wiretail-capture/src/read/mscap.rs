@@ -102,7 +102,7 @@ impl Mscap {
         decoded
     }
 
-    /// Returns the timestamp plus the offset of the wraps before it. The sum cannot overflow: only 32-bit
+    /// Returns the timestamp plus the offset of all previous wraps. The sum cannot overflow: only 32-bit
     /// timestamps are added to, and a wrap takes two records.
     #[inline(always)]
     fn unwrap(&mut self, timestamp: u64) -> u64 {

@@ -11,7 +11,7 @@ use super::plan::{Names, Plans};
 use super::stream::{Lost, Stream};
 use super::{Event, TraceError};
 
-/// A trace whose document was read.
+/// A trace after reading its document.
 #[derive(Debug)]
 pub struct Trace {
     folder: PathBuf,

@@ -20,7 +20,7 @@ fn events_are_decoded() {
     let mut trace = Trace::new(Path::new("t"), info).expect("a trace");
     assert!(trace.remarks().is_empty());
     let (events, end) = read(&mut trace, &pages).expect("whole");
-    // Seven events of known kinds per round; a stack belongs to the event before it.
+    // Seven events of known kinds per round; a stack belongs to the previous event.
     assert_eq!((events.len(), end.events, end.unknown), (40 * 7, 40 * 7, 40));
     assert!(events.is_sorted_by_key(|event| event.ts_ns));
     let kinds: Vec<Kind> = events[..7].iter().map(|event| event.kind).collect();

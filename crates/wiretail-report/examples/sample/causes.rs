@@ -122,7 +122,7 @@ fn senders() -> Vec<CauseSender> {
     ]
 }
 
-/// A packet whose causes depend on its number.
+/// A packet with causes that depend on its number.
 fn packet(number: u64) -> PacketExplanation {
     let mut parts = Vec::new();
     let mut timeline = vec![span(-4_000, 0, None, Certainty::Observed, None)];

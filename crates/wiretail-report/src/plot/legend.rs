@@ -1,4 +1,4 @@
-//! The legend: which colors, bands and dashes a plot uses and what they mean.
+//! The legend, which explains the colors, bands and dashes of a plot.
 
 use wiretail_schema::summary::figure::{Figure, Mark};
 

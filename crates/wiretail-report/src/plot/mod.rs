@@ -38,7 +38,7 @@ impl Size {
     }
 }
 
-/// A figure whose axes, ticks and legend are laid out.
+/// A figure with its layout of axes, ticks and legend.
 #[derive(Debug)]
 pub struct Plot<'a> {
     figure: &'a Figure,

@@ -31,7 +31,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The extent of the values that `scale` can show; `None` if there are no such values.
+    /// The extent of the values that `scale` can show; `None` if there are none.
     pub fn of(values: impl Iterator<Item = f64>, scale: Scale) -> Option<Self> {
         let shown = values.filter(|&v| position(scale, v).is_some());
         shown.fold(None, |extent: Option<Self>, v| {
@@ -57,7 +57,7 @@ pub fn position(scale: Scale, value: f64) -> Option<f64> {
     place.is_finite().then_some(place)
 }
 
-/// An axis whose domain of values is mapped to a section of the drawing.
+/// An axis, which maps a domain of values to a section of the drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ruler {
     scale: Scale,

@@ -151,7 +151,7 @@ fn parquet_error(path: &Path, source: ParquetError) -> WriteError {
     }
 }
 
-/// Columns whose values increase almost steadily.
+/// Columns with almost steadily increasing values.
 const DELTA_ENCODED: [&str; 4] = ["pre_index", "pre_ns", "post_ns", "key"];
 
 fn schema() -> ParquetResult<Type> {

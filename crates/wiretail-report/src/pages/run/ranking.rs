@@ -1,4 +1,4 @@
-//! Ranks of the devices under each load; devices whose order is uncertain share a range of ranks.
+//! Ranks of the devices under each load; devices in uncertain order share a range of ranks.
 
 use wiretail_schema::run::scenario::{Place, Ranking};
 
@@ -8,7 +8,7 @@ use crate::html::Markup;
 use crate::pages::cells::{Cell, head, table};
 use crate::pages::page;
 
-/// Number of loads whose tables are open; further ones are folded.
+/// Number of loads with open tables; further ones are folded.
 const OPEN: usize = 3;
 /// Number of devices named in a cell.
 const NAMED: usize = 4;

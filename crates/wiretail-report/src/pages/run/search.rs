@@ -11,7 +11,7 @@ use crate::pages::cells::{Cell, head, table};
 use crate::pages::page;
 use crate::plot::Size;
 
-/// Number of searches whose trials are drawn; further ones are folded.
+/// Number of searches with a figure; further ones are folded.
 const OPEN: usize = 4;
 
 /// The section; empty without searches.
