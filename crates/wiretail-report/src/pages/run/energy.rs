@@ -150,7 +150,7 @@ fn rests(page: &Page<'_>) -> String {
     let mut text = sources.join(" ");
     text.push_str(
         " Per million packets: energy while packets were sent, divided by the packets sent, including warm-up and lost packets. Above \
-         available: without the energy of the idle device over the same time.",
+         available: without the energy of the state Available over the same time.",
     );
     text
 }
