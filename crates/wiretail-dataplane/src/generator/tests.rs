@@ -237,7 +237,7 @@ fn sends_recording_unchanged() {
 fn recording_excludes_streams() {
     let mut both = recorded(End::Packets(1));
     both.streams.push(stream(0, Sizes::Fixed(100)));
-    assert!(both.check().unwrap_err().to_string().contains("beside a recording"));
+    assert!(both.check().unwrap_err().to_string().contains("with a recording"));
     let empty = GeneratorPlan { recording: Some(Arc::default()), ..recorded(End::Packets(1)) };
     assert!(empty.check().unwrap_err().to_string().contains("at least one"));
 }

@@ -356,7 +356,7 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
     let file = folder.path().join("hardware.pcapng");
     let message = fail(["capture", &tap, "--write", file.to_str().unwrap(), "--timestamps", "hardware"]);
     assert!(
-        message.contains("hardware timestamps were asked for") && message.contains("ethtool -T"),
+        message.contains("hardware timestamps were requested") && message.contains("ethtool -T"),
         "{message}"
     );
     assert!(!file.exists(), "no capture without its stamps");

@@ -41,7 +41,7 @@ fn the_published_capacities_follow_from_the_medians_of_the_published_captures() 
     let judged: Vec<&str> =
         deployments.iter().map(|found| found["against"]["judgement"].as_str().unwrap()).collect();
     assert_eq!(judged, ["inside", "lower-bound", "inside", "inside"]);
-    assert_eq!(text.matches("right: overloaded between").count(), 3, "{text}");
+    assert_eq!(text.matches("correct: overloaded between").count(), 3, "{text}");
     assert_eq!(text.matches("a lower bound: the device still carried 80 kpps").count(), 1, "{text}");
     assert!(text.contains("2949.9 µs/s") && text.contains("8891.6 µs/s"), "{text}");
     let folder = folder();

@@ -122,11 +122,11 @@ mod tests {
   3. set r1:net/ipv4/conf/out/rp_filter to 0
   4. set r1:net/ipv4/ip_forward to 1
   5. add address 169.254.0.2/30 to r1:in
-  6. tell r1:in that 169.254.0.1 is at 02:00:00:00:03:01
-  7. route 198.18.0.0/16 by r1:in to 169.254.0.1
+  6. add neighbor 169.254.0.1 at 02:00:00:00:03:01 to r1:in
+  7. route 198.18.0.0/16 via 169.254.0.1 on r1:in
   8. add address 169.254.1.1/30 to r1:out
-  9. tell r1:out that 169.254.1.2 is at 02:00:00:00:01:02
- 10. route 198.19.0.0/16 by r1:out to 169.254.1.2
+  9. add neighbor 169.254.1.2 at 02:00:00:00:01:02 to r1:out
+ 10. route 198.19.0.0/16 via 169.254.1.2 on r1:out
 ";
         assert_eq!(plan("r1", &first).to_string(), expected);
     }

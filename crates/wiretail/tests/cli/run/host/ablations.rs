@@ -125,7 +125,7 @@ fn what_can_not_be_proved_is_refused_with_what_can() {
     assert!(refused(&["--profile", "regular"]).contains("expected --profile energysaving or optimized"));
     let text = fs::read_to_string(bed.path("test.toml")).unwrap();
     fs::write(bed.path("test.toml"), text.clone() + "profile = \"optimized\"\nsettings = \"thq\"\n").unwrap();
-    assert!(refused(&[]).contains("\"thq\", which is no rule of the audit"));
+    assert!(refused(&[]).contains("\"thq\", which is not an audit rule"));
     fs::write(bed.path("test.toml"), text + "profile = \"optimized\"\n").unwrap();
     assert!(refused(&[]).contains("leave host.profile and trace.record out"));
     let nowhere = wiretail(["host", "prove", "--resume", "/nowhere", "--allow-system-changes"]);
