@@ -1,16 +1,17 @@
-//! The command line: the only crate that wires the others.
+//! The command line: the only crate that connects the others.
 //!
-//! - [`cli`]: the options of every verb;
+//! - [`cli`]: command-line options;
 //! - [`analyze`]: two captures to a verdict; [`compare`]: several results side by side;
-//! - [`run`]: from an experiment file to a report, live; [`search`]: trials that look for the rate a device takes;
-//! - [`traffic`]: the parts of a testbed by hand: `generate`, `forward`, `capture`;
-//! - [`explain`]: why packets were late; [`trace`]: what the kernel did; [`predict`]: other loads, by models;
+//! - [`run`]: an experiment file to a report, live; [`search`]: trials that find the highest rate of a
+//!   device;
+//! - [`traffic`]: the parts of a testbed as separate commands: `generate`, `forward`, `capture`;
+//! - [`explain`]: why packets were late; [`trace`]: kernel traces; [`predict`]: models of other loads;
 //! - [`host`]: audit, noise, plan, apply, revert, ablation; [`setup`]: installs devices under test;
-//! - [`synth`]: captures with planted, known content.
+//! - [`synth`]: captures with known, injected content.
 //!
-//! Exit codes: 0 success; 1 `--check` found a budget broken or a difference beyond the tolerance, or
-//! traffic was late, a live capture is not whole, or a prediction was refused or did not hold;
-//! 2 an error, told on standard error; 3 `--check` could not decide for want of packets.
+//! Exit codes: 0 success; 1 `--check` found a missed budget or a difference beyond the tolerance, traffic was
+//! late, a live capture is incomplete, or a prediction was refused or failed its validation; 2 an error,
+//! reported on standard error; 3 `--check` had too few packets to decide.
 
 mod analyze;
 mod cli;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // `wiretail ... | head` is no error.
+        // `wiretail ... | head` is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "wiretail: {}", message(&error));
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes; a cause that the error's own text tells already is not told again.
+/// Formats the error and its causes; omits a cause that the text of the error already contains.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

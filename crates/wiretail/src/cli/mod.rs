@@ -1,4 +1,5 @@
-//! Options of the command line. [`traffic`] has the parts of a testbed as commands, [`predict`] and [`tail`] the models.
+//! Command-line options. [`traffic`] has the parts of a testbed as commands, [`predict`] and [`tail`] the
+//! models.
 
 // Doc comments are the text of --help: brackets in them are not links.
 #![allow(rustdoc::broken_intra_doc_links)]

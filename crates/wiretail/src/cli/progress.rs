@@ -1,4 +1,4 @@
-//! A progress bar on a terminal, for work that takes longer than a moment.
+//! A progress bar on the terminal for long operations.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work that is done sooner shows no bar.
+/// Shorter operations show no bar.
 const DELAY: Duration = Duration::from_millis(400);
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Bytes read, counted by the readers and shown by whoever waits for them.
+/// Number of bytes read, updated by the readers and shown by the thread that waits for them.
 pub struct Progress {
     bytes: AtomicU64,
     total: Option<u64>,
@@ -19,24 +19,25 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress towards `total` bytes, where that is known; shown if `wanted` and standard error is a terminal.
+    /// Creates a progress towards `total` bytes, if known; shown if `wanted` and standard error is a
+    /// terminal.
     pub fn new(total: Option<u64>, wanted: bool) -> Self {
         let wanted = wanted && std::io::stderr().is_terminal();
         Self { bytes: AtomicU64::new(0), total, wanted, started: Instant::now() }
     }
 
-    /// Notes that so many bytes more were read.
+    /// Adds `bytes` to the number of bytes read.
     pub fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bar, to be drawn now and then by one thread.
+    /// Returns the bar, for one thread to draw at intervals.
     pub fn bar(&self) -> Bar<'_> {
         Bar { progress: self, drawn: None, next: self.started + DELAY }
     }
 }
 
-/// The drawn side of a [`Progress`].
+/// The display of a [`Progress`].
 pub struct Bar<'a> {
     progress: &'a Progress,
     drawn: Option<ProgressBar>,
@@ -44,7 +45,7 @@ pub struct Bar<'a> {
 }
 
 impl Bar<'_> {
-    /// Draws the bar where it is time to.
+    /// Draws the bar if it is due.
     pub fn draw(&mut self) {
         if !self.progress.wanted || Instant::now() < self.next {
             return;

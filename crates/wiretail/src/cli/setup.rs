@@ -3,7 +3,6 @@
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-/// The names of the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartName {
@@ -21,34 +20,34 @@ pub enum PartName {
     Container,
     /// QEMU and a static busybox
     Vm,
-    /// Snort 3, which Debian has no package of
+    /// Snort 3, for which Debian has no package
     Snort,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail setup                                   # what is installed, and what uses it
+  wiretail setup                                   # installed parts, and the devices that use them
   wiretail setup suricata --dry-run                # packages, versions, sources, services
-  sudo wiretail setup suricata suricata-rules      # shows the plan, and asks
+  sudo wiretail setup suricata suricata-rules      # shows the plan, and asks for confirmation
   sudo wiretail setup dpdk ovs container vm --yes  # for scripts
 
-What the packages of a part would start stays stopped, now and at boot: a measurement starts what
-it needs. apt's configuration and lists stay as they are; a further suite that Suricata needs is
-taken from the mirror that is configured, for this alone. What is installed already is left alone.
+Services of the installed packages are stopped and not enabled at boot: a measurement starts what it
+needs. The configuration and package lists of apt are not changed; an additional suite that Suricata
+needs is read from the configured mirror for this purpose only. Installed packages are not changed.
 
-Exit code: 0 done; 1 answered with no, or asked for a part that has no package; 2 error.")]
+Exit code: 0 success; 1 the confirmation was declined, or a requested part has no package; 2 error.")]
 pub struct SetupArgs {
-    /// What to install; without it all parts are shown
+    /// Parts to install; without PART, lists all parts
     #[arg(value_enum, value_name = "PART")]
     pub parts: Vec<PartName>,
-    /// Print what would be installed, and do nothing
+    /// Print the plan, and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// Install without asking
+    /// Install without confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// Print the parts and their state as JSON, and do nothing
+    /// Print the parts and their state as JSON, and exit
     #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
     pub json: bool,
 }

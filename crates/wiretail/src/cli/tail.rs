@@ -1,4 +1,4 @@
-//! What `wiretail predict tail` can be asked for.
+//! Arguments of `wiretail predict tail`.
 
 use std::path::PathBuf;
 
@@ -14,39 +14,40 @@ Examples:
   wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20% --report tail.html
   wiretail predict tail pre.pcap post.pcap --json | jq .tail.refused
 
-How to read it: docs/kpi/extreme-values.md.
+How to read the result: docs/kpi/extreme-values.md.
 
-Exit code: 0 predicted (with --calibrate: and what was observed lies in the bands); 1 refused, or it does not; 2 error.")]
+Exit code: 0 predicted (with --calibrate: the observation lies within the bands); 1 refused, or
+outside the bands; 2 error.")]
 pub struct TailArgs {
     /// Capture of the ingress wire
     pub pre: PathBuf,
     /// Capture of the egress wire
     pub post: PathBuf,
-    /// Leave out packets sent in the first part of the measurement, as warm-up
+    /// Leave out packets sent in this first part of the measurement (warm-up)
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub trim: Duration,
-    /// Fit the first part of the packets only, and compare the others with what it predicts
+    /// Fit only the first part of the packets, and compare the prediction with the others
     #[arg(long, value_name = "SHARE%", value_parser = share, conflicts_with = "ahead")]
     pub calibrate: Option<f64>,
-    /// How many packets to look ahead; without it, as many as there were
+    /// Number of packets to predict for [default: as many as were measured]
     #[arg(long, value_name = "N", value_parser = super::count)]
     pub ahead: Option<std::num::NonZeroU64>,
-    /// Span of time of which the delay is told that comes once in it; may be repeated
+    /// Return period: predict the delay that is exceeded once in this time; may be repeated
     #[arg(long, value_name = "DURATION", default_values = ["1min", "1h", "40h"])]
     pub once_in: Vec<Duration>,
-    /// High delays with fewer packets than this between them are one event
+    /// Treat high delays with fewer packets than this between them as one event
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub run: u64,
-    /// How a packet is recognised at both taps, as in `wiretail analyze`
+    /// Key by which a packet is matched at both taps, as in `wiretail analyze`
     #[arg(long, value_name = "RULE", default_value = "auto")]
     pub key: String,
-    /// Add this to every egress stamp, where the taps' clocks differ by a known offset
+    /// Add this to every egress timestamp, to correct a known offset between the taps' clocks
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
     pub post_offset: Duration,
-    /// Seed of everything random: the same seed gives the same numbers
+    /// Seed of all random numbers; the same seed gives the same result
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write a page: what comes beside what came, and how well the distribution fits
+    /// Write an HTML page with predicted and observed delays, and the goodness of fit
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Print the result as JSON (docs/formats/tail.schema.json)

@@ -1,4 +1,4 @@
-//! The parts of a testbed as commands of their own: `generate`, `capture`, `forward`.
+//! Arguments of the parts of a testbed as separate commands: `generate`, `capture`, `forward`.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU64;
@@ -14,17 +14,17 @@ use wiretail_schema::units::sizes::FrameSizes;
 
 use super::count;
 
-/// What makes a place a device as DPDK writes it.
+/// Prefix of a device in DPDK syntax.
 const DEVICE_PREFIX: &str = "dpdk:";
 
-/// An interface or a device of DPDK's, and the network namespace that it is in.
+/// An interface or a DPDK device, and its network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Name of the namespace below /run/netns; None: the one of this process.
+    /// Name of the namespace below /run/netns; `None` is the namespace of this process.
     pub namespace: Option<String>,
-    /// Name of the interface, or the device as DPDK writes it, with its arguments.
+    /// Name of the interface, or the device in DPDK syntax, with its arguments.
     pub interface: String,
-    /// Whether it is a device of DPDK's.
+    /// Whether this is a DPDK device.
     pub is_device: bool,
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (namespace, interface) = match text.split_once('/') {
-            // A device's arguments may have slashes, too.
+            // The arguments of a device may contain slashes, too.
             Some((namespace, interface)) if !namespace.starts_with(DEVICE_PREFIX) => {
                 (Some(namespace.to_owned()), interface)
             }
@@ -43,7 +43,7 @@ impl FromStr for Place {
             && namespace.as_deref() != Some("")
         {
             if device.is_empty() {
-                return Err("expected a device behind dpdk:, such as dpdk:0000:01:00.0 or \
+                return Err("expected a device after dpdk:, such as dpdk:0000:01:00.0 or \
                             dpdk:net_memif0,role=client"
                     .to_owned());
             }
@@ -66,14 +66,11 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A tap: where, which packets, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapPlace {
-    /// Name of the interface in the file.
+    /// Name of the tap's interface in the capture file.
     pub name: String,
-    /// Where.
     pub place: Place,
-    /// Which packets.
     pub direction: Direction,
 }
 
@@ -86,7 +83,7 @@ impl FromStr for TapPlace {
                 .to_owned()
         };
         let (name, rest) = match text.split_once('=') {
-            // A device's arguments have such signs, too.
+            // The arguments of a device may contain equals signs, too.
             Some((name, rest)) if !name.contains(DEVICE_PREFIX) => (Some(name), rest),
             _ => (None, text),
         };
@@ -112,57 +109,57 @@ Examples:
   wiretail generate eth0 --rate 50kpps --burst 32 --packets 1M --size 7x60,4x566,1x1514
   wiretail generate eth0 --replay recorded.pcap.zst --rate 20kpps    # its gaps, scaled to this mean rate
 
-Each packet is UDP over IPv4 and carries a signature that `wiretail analyze` and the tools around
-MoonSniff know it by: a 4-byte number and 0x55, then stream, number in the stream, intended departure.
+Each packet is UDP over IPv4 and carries a signature that `wiretail analyze` and the MoonSniff tools
+recognize: a 4-byte number and 0x55, then stream, number in the stream, intended departure.
 
-Exit code: 0 done, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late, or some could
-not be sent; 2 error."
+Exit code: 0 success, or ended by SIGINT or SIGTERM; 1 more than 1 % of the packets were late, or
+some could not be sent; 2 error."
 )]
 pub struct GenerateArgs {
-    /// Where the packets leave: [NAMESPACE/]INTERFACE, a namespace by its name in `ip netns`; or
-    /// [NAMESPACE/]dpdk:DEVICE with --socket dpdk
+    /// Output: [NAMESPACE/]INTERFACE, with a namespace name from `ip netns`; or [NAMESPACE/]dpdk:DEVICE with
+    /// --socket dpdk
     #[arg(value_name = "PORT")]
     pub port: Place,
-    /// Packets a second: 10kpps, 1Mpps, 500pps; on average for poisson and bursts, while it is on for
+    /// Packet rate: 10kpps, 1Mpps, 500pps; the mean rate for poisson and bursts, the rate of an on-period for
     /// on-off
     #[arg(long, value_name = "RATE", value_parser = rate, required_unless_present = "replay")]
     pub rate: Option<u64>,
-    /// End after so many packets, such as 300000, 300k or 20M
+    /// End after this number of packets, such as 300000, 300k or 20M
     #[arg(long, value_name = "N", value_parser = count)]
     pub packets: Option<NonZeroU64>,
     /// End after this time
     #[arg(long, value_name = "DURATION", conflicts_with = "packets")]
     pub duration: Option<Duration>,
-    /// When packets depart
+    /// Departure pattern
     #[arg(long, value_enum, default_value_t = PatternChoice::Constant, conflicts_with = "replay")]
     pub pattern: PatternChoice,
-    /// For --pattern on-off: how long it sends
+    /// For --pattern on-off: duration of the on-period
     #[arg(long, value_name = "DURATION", requires = "off")]
     pub on: Option<Duration>,
-    /// For --pattern on-off: how long it is silent
+    /// For --pattern on-off: duration of the off-period
     #[arg(long, value_name = "DURATION", requires = "on")]
     pub off: Option<Duration>,
-    /// Packets that depart back to back, the bursts evenly spaced
+    /// Packets per burst, sent back to back; bursts are evenly spaced
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub burst: u32,
     /// Frame size: 100B, imix-csit, imix-trex, or a mix such as 7x60,4x566,1x1514
     ///
-    /// Sizes are without the frame check sequence of 4 bytes. imix-csit is 7 frames of 60, 4 of 566 and
-    /// 1 of 1514 bytes; imix-trex is 28 of 60, 16 of 590 and 4 of 1514 bytes.
+    /// Sizes exclude the frame check sequence of 4 bytes. imix-csit is 7 frames of 60, 4 of 566 and 1 of 1514
+    /// bytes; imix-trex is 28 of 60, 16 of 590 and 4 of 1514 bytes.
     #[arg(long, value_name = "SIZE", default_value = "100B")]
     pub size: FrameSizes,
-    /// Flows of each stream, told apart by their source port (from 1024 on), taking turns
+    /// Flows per stream, distinguished by source port (from 1024), in round-robin order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub flows: u16,
-    /// Streams, told apart by their number in the signature (`wiretail analyze --flows stream`), taking
-    /// turns
+    /// Streams, distinguished by their number in the signature (`wiretail analyze --flows stream`), in
+    /// round-robin order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub streams: u16,
-    /// Send the frames of a capture as they are, with the gaps that they were recorded at
+    /// Send the frames of a capture unchanged, with their recorded gaps
     ///
-    /// pcap, pcapng, mscap or ERF, plain or compressed, of Ethernet and with whole frames of up to 1518
-    /// bytes; all of it is held in memory, up to 1 GiB of frames. With --rate all gaps are scaled so that
-    /// the mean rate is that one.
+    /// Reads pcap, pcapng, mscap or ERF, plain or compressed, of Ethernet, with complete frames of up to 1518
+    /// bytes. The whole capture is held in memory, up to 1 GiB of frames. With --rate, all gaps are scaled to
+    /// this mean rate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "off", "burst", "size", "flows", "streams"])]
     pub replay: Option<PathBuf>,
     /// Destination Ethernet address
@@ -171,36 +168,36 @@ pub struct GenerateArgs {
     /// Source Ethernet address
     #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01", value_parser = mac)]
     pub mac_from: [u8; 6],
-    /// Destination address
+    /// Destination IP address
     #[arg(long, value_name = "IP", default_value = "10.0.0.2")]
     pub ip_to: Ipv4Addr,
-    /// Source address
+    /// Source IP address
     #[arg(long, value_name = "IP", default_value = "10.0.0.1")]
     pub ip_from: Ipv4Addr,
-    /// Destination port
+    /// Destination UDP port
     #[arg(long = "port", value_name = "PORT", default_value_t = 53)]
     pub port_to: u16,
-    /// How frames are handed to the kernel
+    /// How frames are passed to the kernel
     #[arg(long, value_enum, default_value_t = GenerateSocket::Packet)]
     pub socket: GenerateSocket,
-    /// Send through the queueing discipline, where `capture INTERFACE:out` sees the packets; without it
-    /// they go straight to the driver
+    /// Send through the queueing discipline, where `capture INTERFACE:out` sees the packets, and not directly
+    /// to the driver
     #[arg(long)]
     pub qdisc: bool,
     #[command(flatten)]
     pub dpdk: DpdkArgs,
     #[command(flatten)]
     pub thread: ThreadArgs,
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A packet that departs more than this after its time is late
+    /// Count a packet as late if it departs later than this after its time
     #[arg(long, value_name = "DURATION", default_value = "100us")]
     pub late_limit: Duration,
-    /// Number of the first packet: the packets of two generators in one capture must differ
+    /// Number of the first packet; two generators in one capture need disjoint numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub first_id: u32,
-    /// Print what was done as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -213,26 +210,28 @@ Examples:
   wiretail analyze both.pcapng.zst --pre-interface pre --post-interface post
   wiretail capture pre=gen/eth0:out post=dut/eth1 --write short.pcapng --packets 100k
 
-A capture of up to 512 MiB (--packets, and --duration or at most 30 s) stays in memory until it ends: no
-reader is in the way of a short trial. A longer one, or one with --stream, is read every 20 ms and written
-as it goes; 64 MiB a tap bridge a second in which the disk is busy, at 400 kpps.
+A capture of up to 512 MiB (--packets, and --duration or at most 30 s) stays in memory until it
+ends, so that no reader disturbs a short trial. A longer one, or one with --stream, is read every 20
+ms and written continuously; 64 MiB per tap cover one second of a busy disk at 400 kpps.
 
-Exit code: 0 done, or ended by SIGINT or SIGTERM, nothing lost; 1 packets are missing in the capture;
+Exit code: 0 nothing lost, also if ended by SIGINT or SIGTERM; 1 packets are missing in the capture;
 2 error.")]
 pub struct CaptureArgs {
-    /// Taps: [NAME=][NAMESPACE/]INTERFACE[:in|:out]; :in unless said otherwise, NAME is the interface's
+    /// Taps: [NAME=][NAMESPACE/]INTERFACE[:in|:out]; the direction defaults to :in, NAME to the interface's
+    /// name
     #[arg(required = true, value_name = "TAP")]
     pub taps: Vec<TapPlace>,
-    /// The capture: pcapng with an interface a tap, compressed with zstd if the name ends with .zst
+    /// Capture file to write: pcapng with one interface per tap, compressed with zstd if the name ends with
+    /// .zst
     #[arg(long, value_name = "FILE")]
     pub write: PathBuf,
-    /// End when a tap has seen so many packets; of each tap no more are written
+    /// End when a tap has seen this number of packets; also the limit of packets written per tap
     #[arg(long, value_name = "N", value_parser = count)]
     pub packets: Option<NonZeroU64>,
     /// End after this time
     #[arg(long, value_name = "DURATION")]
     pub duration: Option<Duration>,
-    /// Bytes of each frame that are kept; the load generator's signature needs 65
+    /// Number of bytes of each frame to keep; the load generator's signature needs 65
     #[arg(
         long,
         value_name = "BYTES",
@@ -240,11 +239,11 @@ pub struct CaptureArgs {
         value_parser = clap::value_parser!(u16).range(1..=2048)
     )]
     pub snaplen: u16,
-    /// Who makes the stamps (with --socket dpdk, software is the polling loop); others are never put in their
-    /// place
+    /// Source of the timestamps (with --socket dpdk, software is the polling loop); never replaced by another
+    /// source
     #[arg(long, value_enum, default_value_t = TimestampChoice::Software)]
     pub timestamps: TimestampChoice,
-    /// Read and write while the capture runs, however short it is
+    /// Read and write during the capture, even if it is short
     #[arg(long)]
     pub stream: bool,
     /// How frames are received
@@ -252,10 +251,10 @@ pub struct CaptureArgs {
     pub socket: CaptureSocket,
     #[command(flatten)]
     pub dpdk: DpdkArgs,
-    /// Of the loop that polls, with --socket dpdk; packet sockets have none
+    /// Core and priority of the polling loop, with --socket dpdk; packet sockets have no such loop.
     #[command(flatten)]
     pub thread: ThreadArgs,
-    /// Print what was done as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -270,40 +269,42 @@ Examples:
   wiretail forward dut/in dut/out --socket dpdk --batch 4            # DPDK's net_af_packet on both
   wiretail forward dpdk:0000:01:00.0 dpdk:0000:01:00.1 --socket dpdk --cpu 3 --both-directions
 
-It busy-polls (but for xdp-redirect), so it takes a whole core. Switch segmentation offload off at the senders
-(`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB are not forwarded.
+Except with xdp-redirect, the forwarder busy-polls and takes a whole core. Disable segmentation
+offload at the senders (`ethtool -K INTERFACE tso off gso off gro off`): frames longer than 2 KiB
+are not forwarded.
 
-`forwarding from IN to OUT` on standard error says that packets are received from then on. On SIGUSR1 it
-prints the counts so far as one line of JSON on standard output, and goes on.
+The line `forwarding from IN to OUT` on standard error reports that packets are received from then
+on. On SIGUSR1, the counts so far are printed as one line of JSON on standard output; forwarding
+continues.
 
 Exit code: 0 ended by SIGINT or SIGTERM; 2 error.")]
 pub struct ForwardArgs {
-    /// Where packets come from: [NAMESPACE/]INTERFACE, or [NAMESPACE/]dpdk:DEVICE with --socket dpdk
+    /// Input: [NAMESPACE/]INTERFACE, or [NAMESPACE/]dpdk:DEVICE with --socket dpdk
     #[arg(value_name = "IN")]
     pub input: Place,
-    /// Where they leave
+    /// Output, in the same syntax
     #[arg(value_name = "OUT")]
     pub output: Place,
-    /// Back as well, from OUT to IN
+    /// Also forward from OUT to IN
     #[arg(long)]
     pub both_directions: bool,
-    /// Most packets that are taken together, 1 to 64; it never waits for a batch to fill
+    /// Largest batch, 1 to 64; the forwarder never waits for a batch to fill
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub batch: usize,
-    /// When the packets of a batch leave; with --socket dpdk always together
+    /// When the packets of a batch leave; always together with --socket dpdk
     #[arg(long, value_enum, default_value_t = ReleaseChoice::Immediate)]
     pub release: ReleaseChoice,
-    /// Hold some packets back for this time
+    /// Delay some packets by this time
     #[arg(long, value_name = "DURATION")]
     pub delay: Option<Duration>,
-    /// With --delay: one of so many of the load generator's packets is held back; 1: all of them
+    /// With --delay: delay one in N packets of the load generator; 1 delays all of them
     #[arg(long, value_name = "N", default_value_t = 1, requires = "delay",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub delay_every: u64,
-    /// With --socket dpdk: compute for this time for each packet of a batch, before the batch is sent
+    /// With --socket dpdk: compute for this time per packet of a batch, before the batch is sent
     #[arg(long, value_name = "DURATION")]
     pub work: Option<Duration>,
-    /// With --socket dpdk: take packets over when none has come for this time, as from a card's receive timer
+    /// With --socket dpdk: take packets once none has arrived for this time, like the receive timer of a NIC
     #[arg(long, value_name = "DURATION")]
     pub coalesce: Option<Duration>,
     /// How frames are received and sent
@@ -313,15 +314,15 @@ pub struct ForwardArgs {
     pub dpdk: DpdkArgs,
     #[command(flatten)]
     pub thread: ThreadArgs,
-    /// Print what was done as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-// Where a loop that busy-waits runs.
+// Core and priority of a busy-waiting loop.
 #[derive(Debug, Args)]
 pub struct ThreadArgs {
-    /// Run on this core only
+    /// Pin to this core
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
     /// Real-time priority (SCHED_FIFO), 1 to 99; starves everything else on its core
@@ -329,73 +330,69 @@ pub struct ThreadArgs {
     pub fifo: Option<u8>,
 }
 
-/// When packets depart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PatternChoice {
-    /// Evenly spaced (with --burst: bursts evenly spaced)
+    /// Evenly spaced packets (with --burst: evenly spaced bursts)
     Constant,
     /// Independent, exponentially distributed gaps
     Poisson,
-    /// Evenly spaced for --on, silence for --off, and again
+    /// Evenly spaced packets for --on, silence for --off, repeated
     OnOff,
 }
 
-/// How a load generator hands frames to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GenerateSocket {
-    /// A packet socket, a system call a frame or a burst
+    /// A packet socket, with one system call per frame or burst
     Packet,
-    /// A packet socket with a sending ring
+    /// A packet socket with a transmit ring
     PacketRing,
-    /// An AF_XDP socket, straight to the driver: taps on this interface do not see the packets
+    /// An AF_XDP socket, directly to the driver: taps on this interface do not see the packets
     Xdp,
-    /// DPDK, in a build with it
+    /// DPDK, if compiled in
     Dpdk,
 }
 
-/// How a tap receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CaptureSocket {
     /// A packet socket
     Packet,
-    /// A port of DPDK's, in a build with it: a loop polls, and takes a whole core; into memory only
+    /// A DPDK port, if compiled in: a loop that polls and takes a whole core; captures to memory only
     ///
-    /// Stamps are the network card's (--timestamps hardware, where the driver has them) or the loop's, one for all
-    /// packets that it finds at once.
+    /// Timestamps come from the NIC (--timestamps hardware, if the driver supports it) or from the loop, one
+    /// for all packets of a poll.
     Dpdk,
 }
 
-/// How a forwarder receives and sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ForwardSocket {
     /// Packet sockets
     Packet,
-    /// AF_XDP sockets, past the kernel's stack; interfaces of one receiving queue
+    /// AF_XDP sockets, which bypass the kernel's stack; for interfaces with one receive queue
     ///
-    /// Taps on IN see nothing come in then: capture the sender's end (`PEER:out`, and `generate --qdisc`).
+    /// Taps on IN do not see incoming packets: capture at the sender's end (`PEER:out`, and `generate
+    /// --qdisc`).
     Xdp,
-    /// None: the kernel itself forwards, by an XDP program on IN (and with --both-directions on OUT)
+    /// The kernel forwards, by an XDP program on IN (and with --both-directions on OUT)
     ///
-    /// Natively where the driver can. Taps on IN see nothing come in then, as with xdp. If OUT is a veth, its
-    /// other end needs `ethtool -K PEER gro on`; it is told if not. --batch, --release, --delay, --cpu and --fifo
-    /// have no meaning here.
+    /// In native mode if the driver supports it. Taps on IN do not see incoming packets, as with xdp. If OUT
+    /// is a veth, its peer needs `ethtool -K PEER gro on`; a message reports if it is off. --batch,
+    /// --release, --delay, --cpu and --fifo have no effect.
     XdpRedirect,
-    /// DPDK, in a build with it: what one look takes, up to --batch, is sent at once, together
+    /// DPDK, if compiled in: the packets of a poll, up to --batch, are sent together
     Dpdk,
 }
 
-// How DPDK is used.
+// DPDK options.
 #[derive(Debug, Args)]
 pub struct DpdkArgs {
-    /// With --socket dpdk: DPDK's driver for an interface
+    /// With --socket dpdk: DPDK driver for an interface
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t = PmdChoice::AfPacket)]
     pub pmd: PmdChoice,
-    /// With --socket dpdk: more arguments for DPDK's start, such as '-m 512 --iova-mode va'
+    /// With --socket dpdk: additional EAL arguments, such as '-m 512 --iova-mode va'
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     pub eal: Option<String>,
 }
 
-/// DPDK's driver for an interface of the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PmdChoice {
     /// net_af_packet: packet sockets
@@ -407,7 +404,7 @@ pub enum PmdChoice {
 }
 
 impl PmdChoice {
-    /// The driver.
+    /// Returns the driver of the dataplane.
     pub fn driver(self) -> InterfaceDriver {
         match self {
             Self::AfPacket => InterfaceDriver::AfPacket,
@@ -416,21 +413,19 @@ impl PmdChoice {
     }
 }
 
-/// When the packets of a batch leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReleaseChoice {
-    /// Each at once
+    /// Each packet immediately
     Immediate,
-    /// All together, when all have been taken
+    /// All packets together, after all have been received
     Batch,
 }
 
-/// Who makes the stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TimestampChoice {
     /// The kernel, where a packet enters the stack
     Software,
-    /// The network card, on reception
+    /// The NIC, on reception
     Hardware,
 }
 
@@ -448,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_distinguished() {
+    fn parses_interface_with_namespace() {
         let place = |text: &str| text.parse::<Place>();
         let inside =
             Place { namespace: Some("dut".to_owned()), interface: "eth0".to_owned(), is_device: false };
@@ -461,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_dpdk_are_places() {
+    fn parses_dpdk_devices() {
         for (text, namespace, device) in [
             ("dpdk:0000:01:00.0", None, "0000:01:00.0"),
             ("dpdk:net_memif0,socket=/run/a.sock", None, "net_memif0,socket=/run/a.sock"),
@@ -478,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_have_a_name_and_a_direction() {
+    fn parses_tap_name_and_direction() {
         let tap = |text: &str| text.parse::<TapPlace>();
         let full = tap("pre=gen/eth0:out").unwrap();
         assert_eq!((full.name.as_str(), full.direction), ("pre", Direction::Out));
