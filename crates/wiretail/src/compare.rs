@@ -16,10 +16,10 @@ use wiretail_schema::summary::{SUMMARY_SCHEMA, Summary};
 use crate::analyze::outputs;
 use crate::cli::CompareArgs;
 
-/// Runs the command.
+/// Runs `wiretail compare`.
 ///
 /// # Errors
-/// A result that can't be read, or is none.
+/// Returns an error if a result can't be read or parsed.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let results: Vec<(String, Summary)> =
         arguments.results.iter().map(|path| Ok((name(path), read(path)?))).collect::<Result<_>>()?;
@@ -48,7 +48,7 @@ fn name(path: &Path) -> String {
     path.display().to_string().trim_end_matches('/').to_owned()
 }
 
-/// Reads a result: a directory that `analyze --out` wrote, or its summary.json.
+/// Reads a result: a directory written by `analyze --out`, or its summary.json.
 fn read(path: &Path) -> Result<Summary> {
     let file = if path.is_dir() { path.join("summary.json") } else { path.to_owned() };
     let shown = file.display();
@@ -62,15 +62,15 @@ fn read(path: &Path) -> Result<Summary> {
     match document.get("schema").and_then(|schema| schema.as_str()) {
         Some(SUMMARY_SCHEMA) => {}
         Some(other) => bail!(
-            "{shown}: is a {other}; expected {SUMMARY_SCHEMA}: analyse the captures again with this version"
+            "{shown}: is a {other}; expected {SUMMARY_SCHEMA}: analyze the captures again with this version"
         ),
         None => bail!("{shown}: has no schema; expected a summary.json of `wiretail analyze --out`"),
     }
-    serde_json::from_value(document).with_context(|| format!("{shown}: is not a whole {SUMMARY_SCHEMA}"))
+    serde_json::from_value(document).with_context(|| format!("{shown}: is not a complete {SUMMARY_SCHEMA}"))
 }
 
-/// What a difference means. Only percentiles, the mean and the loss ratio have an interval to judge
-/// by: extremes of single packets are shown and not judged.
+/// Judges a difference. Only percentiles, the mean and the loss ratio have a confidence interval; extremes of
+/// single packets are shown but not judged.
 fn judge(cell: &Cell, tolerance: f64) -> Change {
     let (Some(difference), Some((low, high))) = (cell.difference, cell.difference_interval) else {
         return Change::Unclear;

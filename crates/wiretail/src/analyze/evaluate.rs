@@ -1,5 +1,5 @@
-//! From two captures to a result: recognise the packets, match them, tally, write it all down. What
-//! `analyze` does for the user, and `run` for each of its trials.
+//! From two captures to a result: recognizes the packets, matches them, tallies, and writes the output. Used
+//! by `analyze`, and by `run` for each of its trials.
 
 use std::path::{Path, PathBuf};
 
@@ -16,28 +16,23 @@ use crate::analyze::recognise::{KeyChoice, recognise};
 use crate::analyze::source::Source;
 use crate::cli::progress::Progress;
 
-/// What is to be evaluated, and how.
+/// Input and options of an evaluation.
 pub struct Job<'a> {
-    /// What stands at the top of the result.
+    /// Title of the result.
     pub title: String,
-    /// Capture of the ingress wire.
     pub pre: Source,
-    /// Capture of the egress wire.
     pub post: Source,
-    /// How packets are recognised.
     pub key: KeyChoice,
-    /// How to measure.
     pub settings: Settings,
-    /// Latency budgets to judge.
     pub budgets: Vec<Budget>,
-    /// Where report, summary, samples and figures go; None writes nothing.
+    /// Directory for report, summary, samples and figures; `None` writes nothing.
     pub out: Option<&'a Path>,
-    /// Whether to show progress where standard error is a terminal.
+    /// Whether to show progress if standard error is a terminal.
     pub progress: bool,
 }
 
 impl Job<'_> {
-    /// Two captures as they are, as `analyze` takes them unless told otherwise: the numbers alone, nothing is written.
+    /// A job with the defaults of `analyze` that writes no files.
     pub fn of(pre: Source, post: Source) -> Self {
         Self {
             title: String::new(),
@@ -52,11 +47,12 @@ impl Job<'_> {
     }
 }
 
-/// Evaluates; `observer`, if given, takes every packet's outcome, in order. Returns the result, and
-/// the path of its report where it was written.
+/// Evaluates two captures. If given, `observer` receives the outcome of every packet, in order. Returns the
+/// result, and the path of its report if one was written.
 ///
 /// # Errors
-/// Whatever keeps it from a result; the message names the file and the next step.
+/// Returns an error if a capture can't be read or matched, or a file can't be written. The message names the
+/// file and the next step.
 pub fn evaluate(
     mut job: Job<'_>,
     observer: Option<&mut (dyn Observer + Send)>,
@@ -94,12 +90,12 @@ pub fn evaluate(
     Ok((analysis.summary, Some(report)))
 }
 
-/// Why there is no delay to report.
+/// Explains why there is no delay to report.
 fn nothing_matched(context: &summary::Context, matching: &Matching) -> String {
     let (pre, post) = (&context.pre.path, &context.post.path);
     if matching.trim_ns > 0 && matching.lost + matching.extra + matching.negative == 0 {
         return format!(
-            "{pre} and {post}: --trim {} leaves no packet; the captures are shorter than that",
+            "{pre} and {post}: --trim {} leaves no packets; the captures are shorter",
             Duration::from_ns(matching.trim_ns)
         );
     }

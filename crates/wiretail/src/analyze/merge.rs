@@ -1,9 +1,9 @@
-//! Where the two readers' records meet.
+//! The paired merge of the records of both readers.
 //!
-//! There is no thread for the matching: each reader lays its batches on its lane, and whichever of
-//! them is ahead and finds the table free does what matching there is to do before it reads on. So two cores
-//! are busy with two captures, and nobody waits for a third thread to be given a core. Lanes are
-//! bounded: memory does not grow with the captures.
+//! There is no thread for the matching. Each reader pushes its batches to its queue; a reader that is ahead
+//! of the other also becomes the merger, if there is none, and matches what is queued before it reads on. Two
+//! captures thus keep two cores busy, without waiting for the scheduler to run a third thread. The queues are
+//! bounded, so memory use does not depend on the size of the captures.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use wiretail_schema::packet::Record;
 
-/// Batches that may wait on a lane.
+/// Capacity of a queue, in batches.
 const BATCHES: usize = 8;
 
-/// Which tap a lane belongs to.
+/// The tap of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Ingress.
@@ -23,10 +23,10 @@ pub enum Side {
     Post = 1,
 }
 
-/// Two lanes of batches and the table where they are merged.
+/// Two queues of batches, and the merger.
 ///
-/// `merge` gets what is at hand of either side, ingress first, and returns how many records of each
-/// it took; it must take something. An empty slice means that the side has ended.
+/// `merge` receives the available records of both sides, ingress first, and returns the number of records
+/// that it took from each; it must take at least one. An empty slice means that the side has ended.
 pub struct PairedMerge<M> {
     queues: [Queue; 2],
     merger: Mutex<Merger<M>>,
@@ -42,35 +42,35 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     batches: VecDeque<Vec<Record>>,
-    /// Used vectors, to be filled again.
+    /// Used vectors, for reuse.
     spare: Vec<Vec<Record>>,
     ended: bool,
 }
 
 struct Merger<M> {
-    /// The batch at hand of each side, and how much of it was taken.
+    /// The current batch of each side, and the number of records taken from it.
     at_hand: [(Vec<Record>, usize); 2],
     merge: M,
 }
 
-/// A lock whose holder panicked guards data that nobody will look at: the panic ends the program.
+/// Locks `mutex`, even if it is poisoned: a panic ends the program, so its data is not used any more.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> PairedMerge<M> {
-    /// A meeting where `merge` is done.
+    /// Creates a paired merge that calls `merge`.
     pub fn new(merge: M) -> Self {
         let merger = Merger { at_hand: Default::default(), merge };
         Self { queues: Default::default(), merger: Mutex::new(merger), abandoned: AtomicBool::new(false) }
     }
 
-    /// The place of one side's reader.
+    /// Returns the producer of one side. Dropping it ends that side.
     pub fn producer(&self, side: Side) -> Producer<'_, M> {
         Producer { paired_merge: self, side }
     }
 
-    /// Merges until one side has nothing at hand and has not ended.
+    /// Merges until a side that has not ended has no records left.
     fn work(&self, merger: &mut Merger<M>) {
         loop {
             let mut ended = [false; 2];
@@ -123,24 +123,24 @@ impl Queue {
     }
 }
 
-/// One reader's place; leaving it says that its side has ended.
+/// The input of one side. Dropping it marks the side as ended.
 pub struct Producer<'a, M: FnMut(&[Record], &[Record]) -> (usize, usize)> {
     paired_merge: &'a PairedMerge<M>,
     side: Side,
 }
 
 impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
-    /// A vector that was used before, if there is one.
+    /// Returns a used vector, if there is one.
     pub fn spare(&self) -> Option<Vec<Record>> {
         lock(&self.queue().waiting).spare.pop()
     }
 
-    /// Lays the next batch on the lane, and does what matching there is to do. Returns false when
-    /// the other side has given up: then nobody wants more.
+    /// Pushes the next batch to the queue, and merges if this side is ahead. Returns false if the other side
+    /// was abandoned, so that no more records are needed.
     pub fn push(&self, batch: Vec<Record>) -> bool {
         let mine = {
             let mut waiting = lock(&self.queue().waiting);
-            // A stretch of a file without a packet of this tap. To `merge`, nothing at hand means the end.
+            // A part of a file without packets of this tap. An empty slice would mean the end to `merge`.
             if batch.is_empty() {
                 waiting.spare.push(batch);
                 return !self.paired_merge.abandoned.load(Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
         };
         let other = lock(&self.paired_merge.queues[1 - self.side as usize].waiting).batches.len();
         let abandoned = || self.paired_merge.abandoned.load(Ordering::Relaxed);
-        // The one who is behind reads on: matching would only keep it behind.
+        // The side that has fallen behind reads on: matching would only delay it further.
         if mine >= other {
             match self.paired_merge.merger.try_lock() {
                 Ok(mut merger) => self.paired_merge.work(&mut merger),
@@ -159,7 +159,7 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
             }
         }
         if mine >= BATCHES {
-            // The other side may have left the table just before this batch lay there.
+            // The other side may have stopped merging just before this batch was pushed.
             self.paired_merge.work(&mut lock(&self.paired_merge.merger));
             let waiting = lock(&self.queue().waiting);
             let is_full = |waiting: &mut Waiting| waiting.batches.len() >= BATCHES && !abandoned();
@@ -168,11 +168,11 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Producer<'_, M> {
         !abandoned()
     }
 
-    /// Tells the other side to stop.
+    /// Stops the other side.
     pub fn abandon(&self) {
         self.paired_merge.abandoned.store(true, Ordering::Relaxed);
         for queue in &self.paired_merge.queues {
-            // Holding the lock: a waiter between its check and its sleep must not miss the call.
+            // Hold the lock, so that a waiter between its check and its sleep does not miss the notification.
             drop(lock(&queue.waiting));
             queue.room.notify_all();
         }
@@ -189,7 +189,7 @@ impl<M: FnMut(&[Record], &[Record]) -> (usize, usize)> Drop for Producer<'_, M> 
         if std::thread::panicking() {
             self.abandon();
         } else {
-            // Whoever leaves last finds the table free and does the rest.
+            // The last producer finds the merger free and processes the rest.
             self.paired_merge.work(&mut lock(&self.paired_merge.merger));
         }
     }
@@ -203,7 +203,7 @@ mod tests {
         range.map(|ts_ns| Record { ts_ns, key: 0, flow: 0, wire_len: 0 }).collect()
     }
 
-    /// Takes by time, as the matcher's merge does.
+    /// Takes records in order of time, as the matcher does.
     fn by_time(taken: &mut Vec<(usize, i64)>, pre: &[Record], post: &[Record]) -> (usize, usize) {
         let (mut i, mut j) = (0, 0);
         loop {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_out_in_order_whatever_their_sizes() {
+    fn merges_both_sides_in_order_for_any_length() {
         for (pre_len, post_len) in [(5000, 5000), (0, 700), (700, 0), (20_000, 3), (0, 0)] {
             let mut taken = Vec::new();
             let paired_merge =
@@ -229,7 +229,7 @@ mod tests {
                     scope.spawn(move || {
                         let producer = paired_merge.producer(side);
                         for start in (0..len).step_by(size as usize) {
-                            assert!(producer.push(records(0..0)), "nothing is not the end");
+                            assert!(producer.push(records(0..0)), "an empty batch is not the end");
                             assert!(producer.push(records(start..len.min(start + size))));
                         }
                     });
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_gives_up_wakes_the_other() {
+    fn abandon_wakes_waiting_producer() {
         let paired_merge = PairedMerge::new(|pre: &[Record], post: &[Record]| (pre.len(), post.len()));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {

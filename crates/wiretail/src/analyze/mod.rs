@@ -24,10 +24,11 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::{AnalyzeArgs, TimestampPlace};
 
-/// Runs the command.
+/// Runs `wiretail analyze`.
 ///
 /// # Errors
-/// Whatever keeps it from a result; the message names the file and the next step.
+/// Returns an error if a capture can't be read or matched, or a file can't be written. The message names the
+/// file and the next step.
 pub fn run(arguments: &AnalyzeArgs) -> Result<ExitCode> {
     if arguments.window.ns <= 0 || arguments.trim.ns < 0 {
         bail!("--window must be longer than 0s and --trim not negative");
@@ -74,7 +75,7 @@ fn print(summary: &Summary, arguments: &AnalyzeArgs, report: Option<&Path>) -> R
     Ok(())
 }
 
-/// 1 where a budget is broken, 3 where one can't be decided.
+/// Returns 1 if a budget is missed, 3 if a budget can't be decided.
 fn exit_code(summary: &Summary) -> ExitCode {
     match summary.verdicts.iter().map(|verdict| verdict.outcome).max() {
         Some(Outcome::Fail) => ExitCode::from(1),
@@ -94,7 +95,7 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
         Some(post) => {
             if arguments.pre.as_os_str() == "-" && post.as_os_str() == "-" {
                 bail!(
-                    "both captures are -: standard input holds one; give the other as a file or <(process substitution)"
+                    "both captures are -: standard input is one capture; pass a file or <(process substitution)"
                 );
             }
             let pre = Source::open(&arguments.pre, options(&arguments.pre_interface), again)?;
@@ -102,7 +103,9 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
         }
         None => {
             if arguments.pre_interface == arguments.post_interface {
-                bail!("--pre-interface and --post-interface are the same: a delay needs two taps");
+                bail!(
+                    "--pre-interface and --post-interface are the same: measuring a delay requires two taps"
+                );
             }
             let pre = Source::open(&arguments.pre, options(&arguments.pre_interface), true)?;
             let post = pre.other_tap(options(&arguments.post_interface))?;
@@ -111,7 +114,7 @@ fn sources(arguments: &AnalyzeArgs) -> Result<(Source, Source)> {
     }
 }
 
-/// The nine tables of the published pipeline: another evaluation, with rules of its own.
+/// Writes the nine tables of the published pipeline, a separate evaluation with its own rules.
 fn write_published(pre: &Source, post: &Source, prefix: &str, arguments: &AnalyzeArgs) -> Result<()> {
     let bucket = u64::try_from(arguments.bucket.ns).ok().and_then(std::num::NonZeroU64::new);
     let parameters = published::Parameters {

@@ -1,10 +1,10 @@
-//! What commands leave behind and print: documents, and the files of `--out DIR`.
+//! Documents that commands print, and the files of `--out DIR`.
 //!
 //! | file | what |
 //! |---|---|
 //! | `report.html` | one page with every number and plot, works offline |
 //! | `summary.json` | the numbers, as `--json` prints them |
-//! | `samples.parquet` | a row a packet |
+//! | `samples.parquet` | one row per packet |
 //! | `percentiles.hgrm` | the percentile distribution in µs, for HdrHistogram's plotter |
 //! | `figures/ID.csv` | the data of each plot |
 
@@ -18,10 +18,10 @@ use wiretail_analysis::stats::counts::Counts;
 use wiretail_capture::write::{Sample, SampleKind, SamplesWriter, percentile_distribution, write_atomically};
 use wiretail_schema::summary::Analysis;
 
-/// Prints a document on standard output: as JSON on a line of its own, or as `text` has it for people.
+/// Prints a document on standard output: as one line of JSON, or in the human-readable form of `text`.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn print(
     document: &impl Serialize,
     json: bool,
@@ -38,18 +38,18 @@ pub fn print(
     Ok(())
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically: completely or not at all.
 ///
 /// # Errors
-/// Names the file and the system's reason.
+/// Returns an error with the path and the system's reason if the file can't be written.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(write_atomically(path, bytes)?)
 }
 
-/// Writes all but the samples; returns the report's path.
+/// Writes all files except the samples; returns the path of the report.
 ///
 /// # Errors
-/// A file that can't be written.
+/// Returns an error if a file can't be written.
 pub fn write_all(directory: &Path, analysis: &Analysis, delays: &Counts) -> Result<PathBuf> {
     let figures = directory.join("figures");
     make_directory(&figures)?;
@@ -69,21 +69,21 @@ pub fn write_all(directory: &Path, analysis: &Analysis, delays: &Counts) -> Resu
 }
 
 fn make_directory(directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be made", directory.display()))
+    std::fs::create_dir_all(directory).with_context(|| format!("{}: cannot be created", directory.display()))
 }
 
-/// `samples.parquet`, written while the packets are matched.
+/// Writer of `samples.parquet`, which is written while the packets are matched.
 pub struct Samples {
     writer: SamplesWriter,
-    /// The first error, such as a full disk; nothing is written after it.
+    /// The first error, such as a full disk. Nothing is written after it.
     failure: Result<()>,
 }
 
 impl Samples {
-    /// Starts the file in `directory`, which is made where it is missing.
+    /// Creates the file in `directory`, which is created if missing.
     ///
     /// # Errors
-    /// A directory or file that can't be written.
+    /// Returns an error if the directory or the file can't be written.
     pub fn create(directory: &Path, title: &str) -> Result<Self> {
         make_directory(directory)?;
         let metadata = [("wiretail.version", env!("CARGO_PKG_VERSION")), ("wiretail.title", title)];
@@ -94,7 +94,7 @@ impl Samples {
     /// Completes the file.
     ///
     /// # Errors
-    /// As for a full disk, now or before.
+    /// Returns the first write error, such as a full disk, of this or an earlier call.
     pub fn finish(self) -> Result<()> {
         self.failure?;
         Ok(self.writer.finish()?)
@@ -138,7 +138,7 @@ fn sample(outcome: &Outcome) -> Sample {
         Outcome::DuplicatePre { index, record } => {
             alone(record.key, Some((*index, record.ts_ns)), None, Some(record.flow), SampleKind::DuplicatePre)
         }
-        // Flows are numbered at the ingress tap; what was seen at egress only has no number there.
+        // Flows are numbered at the ingress tap; a packet seen only at egress has no flow number.
         Outcome::DuplicatePost { record } => {
             alone(record.key, None, Some(record.ts_ns), None, SampleKind::DuplicatePost)
         }

@@ -1,4 +1,4 @@
-//! Reading, matching and tallying: one thread a capture, which meet over the matching.
+//! Reading, matching and tallying: one reader thread per capture, joined by the paired merge.
 
 use std::thread;
 
@@ -18,27 +18,27 @@ use wiretail_schema::packet::{FlowRule, Record};
 use crate::analyze::merge::{PairedMerge, Producer, Side};
 use crate::cli::progress::Progress;
 
-/// Batches for which each reader keeps to its core: some 30 ms.
+/// Number of batches for which a reader is pinned to its core: about 30 ms.
 const PINNED_BATCHES: u64 = 512;
 
-/// Records that a batch usually holds: a read buffer of small frames. A guess that saves copying.
+/// Typical number of records in a batch: one read buffer of small frames. Only avoids reallocations.
 const BATCH_RECORDS: usize = 1280;
 
-/// Longest delay that counts as arrived unless told otherwise, in ns: as the option `--window` of `analyze` has it.
+/// Default of the longest latency that counts as arrived, in ns: as for `analyze --window`.
 const WINDOW_NS: i64 = 5_000_000_000;
 
-/// How to measure.
+/// Measurement options.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Longest latency that counts as arrived, in ns.
+    /// Longest latency of a packet that counts as arrived, in ns.
     pub window_ns: i64,
-    /// Packets sent in this first part are left out, in ns.
+    /// Duration of the warm-up, in ns: packets sent in it are left out.
     pub trim_ns: i64,
-    /// Added to every egress stamp, in ns.
+    /// Added to every egress timestamp, in ns.
     pub post_offset_ns: i64,
-    /// What tells flows apart.
+    /// Definition of a flow.
     pub flows: FlowRule,
-    /// How many of the worst packets to keep.
+    /// Number of worst packets to keep.
     pub worst: usize,
 }
 
@@ -48,40 +48,37 @@ impl Default for Settings {
     }
 }
 
-/// A capture to be read, and the name it goes by.
+/// A capture to read, and its name.
 pub struct TapInput {
     /// The path as given, or `-`.
     pub name: String,
-    /// At the start of the capture.
+    /// Reader at the start of the capture.
     pub reader: CaptureReader,
-    /// How packets are recognised.
     pub keyer: Keyer,
 }
 
-/// What was measured.
 pub struct Measured {
-    /// The tallies of the matched packets.
+    /// Tallies of the matched packets.
     pub measurement: Measurement,
-    /// The ingress tap by itself.
+    /// Result of the ingress tap alone.
     pub pre: TapResult,
-    /// The egress tap by itself.
+    /// Result of the egress tap alone.
     pub post: TapResult,
 }
 
-/// One tap by itself.
+/// Result of one tap alone.
 pub struct TapResult {
-    /// Its statistics.
     pub tally: TapTally,
-    /// What is known of the capture.
+    /// Properties of the capture.
     pub facts: CaptureFacts,
-    /// Names of its flows, by index.
+    /// Names of the tap's flows, by index.
     pub flow_names: Vec<String>,
 }
 
-/// Reads both captures to their ends. `observer` takes every outcome after the warm-up.
+/// Reads both captures to their ends. `observer` receives every outcome after the warm-up.
 ///
 /// # Errors
-/// A capture that can't be read.
+/// Returns an error if a capture can't be read.
 pub fn measure(
     pre: TapInput,
     post: TapInput,
@@ -124,7 +121,7 @@ pub fn measure(
     Ok(Measured { measurement: tally.observer.0, pre, post })
 }
 
-/// Tallies what follows the first ingress packet, and passes it on.
+/// Tallies the packets after the warm-up, counted from the first ingress packet, and forwards their outcomes.
 fn observe<O: Observer>(
     settings: &Settings,
     first: Option<&Record>,
@@ -135,7 +132,7 @@ fn observe<O: Observer>(
     Trimmed::new(first_ns, settings.trim_ns, (measurement, observer))
 }
 
-/// This thread's core, and the others that it may use; None twice where there are no others.
+/// Returns this thread's core, and the other cores it may use; twice `None` if there are no others.
 fn two_cores() -> [Option<CpuSet>; 2] {
     let Ok(mut others) = sched_getaffinity(None) else { return [None, None] };
     let here = sched_getcpu();
@@ -148,17 +145,17 @@ fn two_cores() -> [Option<CpuSet>; 2] {
     [Some(this), Some(others)]
 }
 
-/// Keeps a thread on some cores until it is dropped.
+/// Pins a thread to some cores until dropped.
 ///
-/// A new thread starts on the core of its maker, and one that is woken is put beside its waker; the
-/// scheduler takes some ms to notice that the next core is idle, as long as reading a short capture
-/// takes. Of a long one, the scheduler knows best.
+/// The scheduler starts a thread on the core of its creator, and places a woken thread near its waker. It
+/// takes some ms to notice that the next core is idle, which is as long as reading a short capture takes. For
+/// the rest of a long capture, the scheduler's placement is better.
 struct Pin {
     allowed: CpuSet,
 }
 
 impl Pin {
-    /// None where there is nothing to choose, or no permission.
+    /// Pins this thread; returns `None` if there is nothing to choose, or no permission.
     fn to(cores: Option<CpuSet>) -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
         sched_setaffinity(None, &cores?).ok()?;
@@ -168,12 +165,12 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // A thread that stays on its cores only takes longer.
+        // On failure, the thread stays on its cores and only takes longer.
         let _ = sched_setaffinity(None, &self.allowed);
     }
 }
 
-/// Reads one capture to its end. A failure ends the other side's reading too.
+/// Reads one capture to its end. A failure also ends the reading of the other side.
 fn read_tap<M: FnMut(&[Record], &[Record]) -> (usize, usize)>(
     input: TapInput,
     settings: &Settings,

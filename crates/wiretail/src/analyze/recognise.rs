@@ -1,4 +1,5 @@
-//! Before the measurement: which key recognises the packets, and do the taps' clocks agree?
+//! Checks before the measurement: finds the key that recognizes the packets, and checks that the taps' clocks
+//! agree.
 
 use anyhow::{Result, bail};
 use wiretail_analysis::matching::recognition::{Sighting, Trial, clock_problem, try_rule};
@@ -8,32 +9,32 @@ use wiretail_schema::summary::{Key, KeyTrial};
 
 use crate::analyze::source::Source;
 
-/// Packets looked at on either side.
+/// Number of packets examined on each side.
 const PACKETS: usize = 1024;
-/// Bytes that link layer, two VLAN tags and an IPv6 header take: what a snap length leaves is payload.
+/// Size of the link layer, two VLAN tags and an IPv6 header. The rest of a truncated frame is payload.
 const HEADERS: usize = 14 + 8 + 40;
 
-/// How packets will be recognised.
+/// Result of the recognition.
 pub struct Recognition {
-    /// The rule, with the payload that both taps captured.
+    /// The rule, with the length of payload that both taps captured.
     pub keyer: Keyer,
-    /// For the summary.
+    /// Description for the summary.
     pub key: Key,
 }
 
-/// Which key was asked for.
+/// The requested key.
 pub enum KeyChoice {
     /// Try [`AUTO_RULES`] in order.
     Auto,
-    /// This one.
+    /// Use this rule.
     Rule(KeyRule),
 }
 
-/// Reads `--key`.
+/// Parses `--key`.
 pub fn key_choice(text: &str, zero_checksums: bool) -> Result<KeyChoice> {
     if text == "auto" {
         if zero_checksums {
-            bail!("--zero-checksums goes with --key bytes:A-B, such as --key bytes:12-64 --zero-checksums");
+            bail!("--zero-checksums requires --key bytes:A-B, such as --key bytes:12-64 --zero-checksums");
         }
         return Ok(KeyChoice::Auto);
     }
@@ -42,15 +43,15 @@ pub fn key_choice(text: &str, zero_checksums: bool) -> Result<KeyChoice> {
     ))
 }
 
-/// The first packets of one tap.
+/// The examined packets of one tap.
 struct Look {
     sightings: Vec<Sighting>,
-    /// Shortest captured length among packets that were cut by the snap length.
+    /// Shortest captured length among truncated packets.
     cut_at: Option<usize>,
 }
 
 impl Look {
-    /// Looks at the first packets of `source` from `from_ns` on.
+    /// Examines the first packets of `source` at or after `from_ns`.
     fn at(source: &Source, keyer: &Keyer, from_ns: i64) -> Result<Self> {
         let mut look = Self { sightings: Vec::with_capacity(PACKETS), cut_at: None };
         let mut reader = source.peek()?;
@@ -72,7 +73,7 @@ impl Look {
     }
 }
 
-/// Where to look in both captures, and how.
+/// Start of the examined part in both captures, and the rules' options.
 struct Scout<'a> {
     pre: &'a Source,
     post: &'a Source,
@@ -85,7 +86,7 @@ struct Scout<'a> {
 impl Scout<'_> {
     fn try_rule(&mut self, rule: &KeyRule) -> Result<Trial> {
         let mut looks = self.look(rule)?;
-        // Taps with different snap lengths see different parts of the payload: use what both have.
+        // Taps with different snap lengths see different parts of the payload: use the common part.
         if let Some(cut) = [looks.0.cut_at, looks.1.cut_at].into_iter().flatten().min() {
             let limit = cut.saturating_sub(HEADERS);
             if limit < self.payload_limit {
@@ -105,7 +106,7 @@ impl Scout<'_> {
         Ok((Look::at(self.pre, &keyer, self.from_pre_ns)?, Look::at(self.post, &keyer, self.from_post_ns)?))
     }
 
-    /// The first suitable rule's place, and all trials up to it.
+    /// Returns the index of the first suitable rule, and all trials up to it.
     fn try_rules(&mut self, rules: &[KeyRule]) -> Result<(Option<usize>, Vec<Trial>)> {
         let mut trials = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
@@ -119,7 +120,7 @@ impl Scout<'_> {
         Ok((None, trials))
     }
 
-    /// One tap may have started long before the other: from now on, look where both record.
+    /// Moves the examined part to where both taps record: one may have started long before the other.
     fn align(&mut self, rule: &KeyRule) -> Result<()> {
         let (pre, post) = self.look(rule)?;
         if let (Some(pre), Some(post)) = (pre.sightings.first(), post.sightings.first()) {
@@ -130,12 +131,13 @@ impl Scout<'_> {
     }
 }
 
-/// Looks at the first packets of both captures and settles on a rule.
+/// Examines the first packets of both captures and chooses a rule.
 ///
-/// `post_offset_ns` is added to every egress stamp, `window_ns` is the longest latency looked for.
+/// `post_offset_ns` is added to every egress timestamp, `window_ns` is the longest accepted latency.
 ///
 /// # Errors
-/// A capture that can't be read; captures without a packet in common; clocks or files that are mixed up.
+/// Returns an error if a capture can't be read, if the captures have no packet in common, or if the clocks
+/// disagree or the files are swapped.
 pub fn recognise(
     pre: &Source,
     post: &Source,
@@ -167,7 +169,7 @@ pub fn recognise(
         None => 0,
     };
     let trial = &trials[place];
-    // A pipe shows its first megabytes only: there, nothing in common does not mean that nothing will be.
+    // Only the first megabytes of a pipe are examined: later packets may still match.
     if trial.delays_ns.is_empty() && pre.peeks_all() && post.peeks_all() {
         bail!(no_common_packet(pre, post, &trials));
     }
@@ -184,7 +186,7 @@ pub fn recognise(
 
 fn no_common_packet(pre: &Source, post: &Source, trials: &[Trial]) -> String {
     let mut text = format!(
-        "{} and {}: no packet of one is recognised in the other. Tried on the first packets:",
+        "{} and {}: the captures have no packet in common. Tried on the first packets:",
         pre.name, post.name
     );
     for trial in trials {
@@ -194,7 +196,7 @@ fn no_common_packet(pre: &Source, post: &Source, trials: &[Trial]) -> String {
             report.rule, report.with_key, report.packets, report.repeated, report.matched
         );
     }
-    text += "\nAre they captures of the same traffic, at the same time? If the device rewrites packets, name what it \
-             leaves alone: --key bytes:A-B or --key offset:OFF+LEN";
+    text += "\nAre they captures of the same traffic, at the same time? If the device rewrites packets, match by \
+             bytes that it does not change: --key bytes:A-B or --key offset:OFF+LEN";
     text
 }

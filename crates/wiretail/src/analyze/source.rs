@@ -1,7 +1,7 @@
-//! Where a capture comes from, and how often it can be read.
+//! A capture as a source that can be read more than once.
 //!
-//! The first packets are looked at before the measurement starts. A file is simply opened again; of
-//! a pipe, what was read for the look is kept and read again in front of the rest.
+//! The first packets are examined before the measurement starts. A file is opened again afterwards. The
+//! examined bytes of a pipe are kept and read again before the rest.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use wiretail_capture::error::CaptureError;
 use wiretail_capture::read::{CaptureReader, OpenOptions};
 
-/// Bytes of a pipe that are kept for the look at its first packets.
+/// Number of bytes of a pipe that are kept for the examination of its first packets.
 const PEEK: u64 = 4 << 20;
 
-/// A capture that can be looked at first and then read in full.
+/// A capture whose first packets can be examined before it is read in full.
 pub struct Source {
     /// Name as given, for messages.
     pub name: String,
@@ -24,9 +24,9 @@ pub struct Source {
 
 enum Kind {
     File(PathBuf),
-    /// A pipe's content, in a file without a name.
+    /// The content of a pipe, in an anonymous file.
     Spooled(File),
-    /// A pipe: its first bytes and the rest.
+    /// A pipe: its first bytes, and the rest.
     Pipe {
         peeked: Vec<u8>,
         rest: Box<dyn Read + Send>,
@@ -34,8 +34,8 @@ enum Kind {
 }
 
 impl Source {
-    /// Opens a file, pipe or, where `path` is `-`, standard input. `again` says that it must be
-    /// readable in full more than once: a pipe is then copied into a temporary file.
+    /// Opens a file, a pipe, or standard input if `path` is `-`. If `again` is true, the capture must be
+    /// readable more than once: a pipe is copied to a temporary file.
     pub fn open(path: &Path, options: OpenOptions, again: bool) -> Result<Self> {
         let name = path.display().to_string();
         let stdin = name == "-";
@@ -60,7 +60,7 @@ impl Source {
         Ok(Self { name, options, kind })
     }
 
-    /// The same content under other options: the other tap of one file. Not for a pipe.
+    /// Opens the same content with other options, for the other tap in one file. Fails for a pipe.
     pub fn other_tap(&self, options: OpenOptions) -> Result<Self> {
         let kind = match &self.kind {
             Kind::File(path) => Kind::File(path.clone()),
@@ -70,12 +70,11 @@ impl Source {
         Ok(Self { name: self.name.clone(), options, kind })
     }
 
-    /// How it is opened.
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
-    /// A reader of the first packets at least.
+    /// Returns a reader of at least the first packets.
     pub fn peek(&self) -> Result<CaptureReader, CaptureError> {
         match &self.kind {
             Kind::Pipe { peeked, .. } => {
@@ -90,7 +89,7 @@ impl Source {
         !matches!(self.kind, Kind::Pipe { .. })
     }
 
-    /// A reader of the whole capture.
+    /// Returns a reader of the whole capture.
     pub fn read(self) -> Result<CaptureReader, CaptureError> {
         match self.kind {
             Kind::Pipe { peeked, rest } => CaptureReader::from_reader(
@@ -115,7 +114,7 @@ impl Source {
     }
 }
 
-/// Reads a file from its start with an offset of its own: clones of a file share the system's.
+/// Reads a file from its start with a separate offset: clones of a file descriptor share one.
 struct SharedFile {
     file: File,
     offset: u64,
@@ -129,7 +128,7 @@ impl Read for SharedFile {
     }
 }
 
-/// Whether `path` is something that gives its content once: a named pipe, a process substitution.
+/// Whether `path` can be read only once, such as a named pipe or a process substitution.
 fn is_pipe(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }

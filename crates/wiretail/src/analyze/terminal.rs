@@ -1,4 +1,4 @@
-//! The summary that a person reads at a glance.
+//! The human-readable summary on the terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use wiretail_report::format::{count, duration, percentile, ratio};
 use wiretail_schema::summary::{Outcome, Percentile, Severity, Summary};
 
-/// Bars of the small percentile plot are at most this long.
+/// Longest bar of the percentile plot, in characters.
 const BAR: usize = 32;
 
 struct Paint {
@@ -27,10 +27,10 @@ impl Paint {
     }
 }
 
-/// Writes the summary; `report` is the page that was written, if one was.
+/// Writes the summary. `report` is the path of the page, if one was written.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn summary(out: &mut impl Write, summary: &Summary, report: Option<&Path>) -> io::Result<()> {
     let paint = Paint { on: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() };
     head(out, summary, &paint)?;
@@ -68,7 +68,7 @@ fn head(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()
     let granularity = pre.clock.granularity_ns.max(post.clock.granularity_ns);
     writeln!(
         out,
-        "  {} packets in {} at {:.0} packets/s; stamps on a grid of {granularity} ns; recognised by {}\n",
+        "  {} packets in {} at {:.0} packets/s; timestamp granularity {granularity} ns; matched by {}\n",
         count(pre.packets),
         duration(seconds),
         pre.mean_rate_pps,
@@ -76,7 +76,7 @@ fn head(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()
     )
 }
 
-/// One line a percentile, with its interval and a bar on a logarithmic scale.
+/// Writes one line per percentile, with its interval and a bar on a logarithmic scale.
 fn percentiles(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Result<()> {
     let delay = &summary.delay;
     writeln!(out, "  one-way delay of {} packets (RFC 7679)", count(delay.count))?;
@@ -91,7 +91,7 @@ fn percentiles(out: &mut impl Write, summary: &Summary, paint: &Paint) -> io::Re
     };
     line("min", delay.min_ns, "", true)?;
     for p in &delay.percentiles {
-        // Beyond the first percentile that the packets do not support, all are the same few packets.
+        // All percentiles beyond the first unsupported one would show the same few packets.
         let enough = p.supported || delay.count as f64 * (1.0 - p.percentile / 100.0) >= 1.0;
         if enough {
             line(
@@ -162,7 +162,8 @@ fn facts(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     )
 }
 
-/// A text from outside, such as a file name, without control characters that a terminal would obey.
+/// Removes control characters from external text, such as a file name, because a terminal would interpret
+/// them.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

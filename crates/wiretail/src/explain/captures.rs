@@ -1,4 +1,4 @@
-//! What late packets of two captures have in common, as far as it can be told without a trace.
+//! Explains the late packets of two captures, as far as possible without a trace.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,19 +20,21 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::explain::ExplainArgs;
 
-/// Packets that are looked at: 24 bytes each, 32 in the spectrum, and 8 for each number that they hold.
+/// Largest number of analyzed packets. Each takes 24 bytes, 32 in the spectrum, and 8 for each of its
+/// numbers.
 const PACKETS_MAX: usize = 1 << 21;
-/// Stalls that are listed.
+/// Largest number of listed stalls.
 const STALLS_MAX: usize = 100;
-/// A stall is this many times as far above the median as the 99.9th percentile.
+/// A stall exceeds the median by this multiple of the distance from the median to the 99.9th percentile.
 const STANDS_OUT: i64 = 20;
-/// Seed of the permutations: the same captures give the same chance.
+/// Seed of the permutations, fixed so that the same captures give the same probabilities.
 const SEED: u64 = 1;
 
 /// Explains a pair of captures.
 ///
 /// # Errors
-/// A file that can't be read; captures of which no packet matches. The message names the file and the next step.
+/// Returns an error if a file can't be read, or if no packet matches. The message names the file and the next
+/// step.
 pub fn explain(arguments: &ExplainArgs, post: &Path) -> Result<ExitCode> {
     if arguments.above.is_some_and(|above| above.ns <= 0) {
         bail!("--above must be longer than 0s");
@@ -78,11 +80,11 @@ fn read_counters(path: &Path) -> Result<InterruptTable> {
     let shown = path.display();
     let bytes = std::fs::read(path).with_context(|| format!("{shown}: cannot be read"))?;
     let text = std::str::from_utf8(&bytes)
-        .with_context(|| format!("{shown}: not a text; expected interrupt counters as in irq.csv"))?;
+        .with_context(|| format!("{shown}: not text; expected interrupt counters as in irq.csv"))?;
     parse_irq_csv(text).with_context(|| format!("{shown}: not interrupt counters as in irq.csv"))
 }
 
-/// Reading the counters interrupts cores itself: it is a clock like any other.
+/// Returns the period of the counter readings: reading them interrupts cores itself.
 fn reading_clock(table: &InterruptTable) -> Option<KnownClock> {
     let (first, last) = (table.rows.first()?, table.rows.last()?);
     let periods = table.rows.len() - 1;
@@ -100,7 +102,7 @@ fn percentile_ns(summary: &Summary, percent: f64) -> i64 {
 fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> {
     let options = OpenOptions::default();
     if arguments.pre.as_os_str() == "-" && post.as_os_str() == "-" {
-        bail!("both captures are -: standard input holds one; give the other as a file");
+        bail!("both captures are -: standard input is one capture; pass the other as a file");
     }
     let pre = Source::open(&arguments.pre, options.clone(), true)?;
     let again = pre.other_tap(options.clone())?;
@@ -114,11 +116,11 @@ fn open(arguments: &ExplainArgs, post: &Path) -> Result<(Job<'static>, Source)> 
     Ok((job, again))
 }
 
-/// The matched packets in the order in which they were sent, with what they hold, for which the ingress capture is read
-/// `again`; and how many there are in all.
+/// Returns the summary, the matched packets in order of departure with the numbers in them, and their total
+/// number. Reads the ingress capture a second time, from `again`, for the numbers.
 ///
 /// # Errors
-/// As of [`explain`].
+/// As for [`explain`].
 pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
     let mut matched: Vec<(u64, i64, i64)> = Vec::new();
     let mut whole = 0;
@@ -145,13 +147,13 @@ pub fn read(job: Job<'_>, again: Source) -> Result<(Summary, Series, u64)> {
     Ok((summary, series, whole))
 }
 
-/// Whether numbers go on in small steps: others recur by themselves, or never.
+/// Whether the numbers increase in small steps. Others recur on their own, or never.
 fn counts(values: &[u64]) -> bool {
     let steps = values.windows(2).filter(|pair| (1..1024).contains(&pair[1].wrapping_sub(pair[0]))).count();
     steps * 10 >= values.len() * 9
 }
 
-/// What the matched packets hold: the numbers that each of them has.
+/// Reads the numbers in each matched packet.
 fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
     let mut found: Vec<Option<Vec<u64>>> =
         vec![Some(Vec::with_capacity(matched.len())); fields::COUNTERS.len()];
@@ -159,7 +161,7 @@ fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
     let mut next = 0;
     loop {
         let more = reader.read(&mut |frame| {
-            // By time: records without a key or without a partner are in the capture, too.
+            // By time, because the capture also contains records without a key or a match.
             if matched.get(next).is_some_and(|(_, at_ns, _)| *at_ns == frame.ts_ns) {
                 next += 1;
                 for (values, value) in found.iter_mut().zip(fields::counters(frame)) {

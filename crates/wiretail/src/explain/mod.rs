@@ -1,5 +1,5 @@
-//! `wiretail explain`: what delayed the worst packets of a traced run ([`trial`] shows it), and what late packets have
-//! in common, as far as it can be told without a trace: of a run, or of two [`captures`].
+//! `wiretail explain`: what delayed the worst packets of a traced run (printed by [`trial`]), and regular
+//! patterns among the late packets of a run or of two [`captures`], which need no trace.
 
 mod captures;
 mod text;
@@ -16,11 +16,11 @@ use crate::analyze::outputs;
 use crate::cli::explain::ExplainArgs;
 use crate::run::output::explanation as traced;
 
-/// Runs the command.
+/// Runs `wiretail explain`.
 ///
 /// # Errors
-/// A file that can't be read; captures of which no packet matches; a run without a trial that was analysed. The message
-/// names the file and the next step.
+/// Returns an error if a file can't be read, if no packet of the captures matches, or if the run has no
+/// analyzed trial. The message names the file and the next step.
 pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     match &arguments.post {
         Some(post) => captures::explain(arguments, post),
@@ -28,11 +28,12 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     }
 }
 
-/// What delayed the worst packets of a run's traced trials, and regular patterns among the late packets of all.
+/// Explains the worst packets of a run's traced trials, and regular patterns among the late packets of all
+/// trials.
 fn of_run(arguments: &ExplainArgs) -> Result<ExitCode> {
     if arguments.pre.is_file() {
         bail!(
-            "{}: one capture only; expected the capture behind the device too, or the directory of a run",
+            "{}: one capture only; expected also the capture of the egress wire, or the directory of a run",
             arguments.pre.display()
         );
     }

@@ -1,4 +1,4 @@
-//! The explanation that a person reads.
+//! The human-readable explanation.
 
 use std::io::{self, Write};
 
@@ -7,15 +7,15 @@ use wiretail_schema::causes::capture::{
     Alignment, CaptureExplanation, Follows, Interrupts, Periodicity, Recurrence, Stall,
 };
 
-/// Stalls and alignments that are shown; JSON has all.
+/// Largest number of printed stalls and alignments; JSON has all.
 const SHOWN: usize = 8;
-/// Below this probability by chance, an alignment alone is more than a hint.
+/// An alignment that is at least this probable by chance is marked as weak evidence.
 const LIKELY: f64 = 0.01;
 
-/// Writes all of it.
+/// Writes the whole explanation.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn write(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<()> {
     writeln!(
         out,
@@ -34,7 +34,7 @@ pub fn write(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Resu
 /// Writes the regular patterns.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn patterns(out: &mut impl Write, periodicity: &Periodicity) -> io::Result<()> {
     writeln!(out, "  REGULAR PATTERNS among late packets ({} packets)", count(periodicity.packets))?;
     if periodicity.recurrences.is_empty() {
@@ -48,9 +48,9 @@ pub fn patterns(out: &mut impl Write, periodicity: &Periodicity) -> io::Result<(
 
 fn stalls(out: &mut impl Write, explanation: &CaptureExplanation) -> io::Result<()> {
     let above = duration(explanation.stall_above_ns as f64);
-    writeln!(out, "  STALLS: packets of {above} and more")?;
+    writeln!(out, "  STALLS: packets delayed by {above} or more")?;
     if explanation.stalls.is_empty() {
-        writeln!(out, "    none; --above chooses another limit")?;
+        writeln!(out, "    none; use --above to set another limit")?;
     }
     for stall in explanation.stalls.iter().take(SHOWN) {
         writeln!(
@@ -73,13 +73,13 @@ fn interrupts(out: &mut impl Write, found: &Interrupts, stalls: &[Stall]) -> io:
     writeln!(out, "  INTERRUPTS in {} readings, {:.1} s", found.readings, found.span_s)?;
     for cpu in &found.cpus {
         if cpu.rising.is_empty() {
-            writeln!(out, "    CPU {}: none at all", cpu.cpu)?;
+            writeln!(out, "    CPU {}: no interrupts", cpu.cpu)?;
         }
         for (place, counter) in cpu.rising.iter().take(SHOWN).enumerate() {
             let head = if place == 0 { format!("CPU {}:", cpu.cpu) } else { String::new() };
             writeln!(
                 out,
-                "    {head:<7} {:>9.2} a second, in {} of {} intervals   {}",
+                "    {head:<7} {:>9.2} per second, in {} of {} intervals   {}",
                 counter.per_second,
                 counter.intervals_risen,
                 found.readings - 1,
@@ -94,7 +94,7 @@ fn interrupts(out: &mut impl Write, found: &Interrupts, stalls: &[Stall]) -> io:
     }
     writeln!(out, "  STALLS AND INTERRUPTS (the clocks' offset is unknown, and fitted)")?;
     let Some(best) = found.alignments.first() else {
-        writeln!(out, "    no counter that rises now and then rose with a stall\n")?;
+        writeln!(out, "    no occasional interrupt coincided with a stall\n")?;
         return Ok(());
     };
     for stall in best.explained.iter().filter_map(|place| stalls.get(*place)).take(SHOWN) {
@@ -114,10 +114,10 @@ fn interrupts(out: &mut impl Write, found: &Interrupts, stalls: &[Stall]) -> io:
 }
 
 fn aligned(out: &mut impl Write, found: &Alignment, compared: usize, stalls: usize) -> io::Result<()> {
-    let strength = if found.chance_of_any < LIKELY { "" } else { ": a hint, no proof" };
+    let strength = if found.chance_of_any < LIKELY { "" } else { ": weak evidence" };
     writeln!(
         out,
-        "    CPU {} {}: {} of {stalls} stalls, {} interrupts; {} other rises inside the capture\n      the capture \
+        "    CPU {} {}: {} of {stalls} stalls, {} interrupts; {} other increases during the capture\n      the capture \
          begins {:.3} to {:.3} s after the counters' zero; by chance {}{}, for the best of {compared} counters \
          at most {}{strength}",
         found.cpu,
@@ -140,13 +140,13 @@ fn recurrence(out: &mut impl Write, found: &Recurrence, rate_hz: f64) -> io::Res
         }
         Follows::Packets => format!("every {} PACKETS", found.period_packets.round()),
         Follows::Indistinguishable => format!(
-            "every {} packets or {:.4} ± {:.4} Hz: CANNOT BE TOLD APART",
+            "every {} packets or {:.4} ± {:.4} Hz: INDISTINGUISHABLE",
             found.period_packets.round(),
             found.frequency_hz,
             found.frequency_error_hz
         ),
     };
-    let clock = found.clock.as_ref().map_or(String::new(), |name| format!(", which fits {name}"));
+    let clock = found.clock.as_ref().map_or(String::new(), |name| format!(", consistent with {name}"));
     writeln!(out, "    {follows}{clock}")?;
     writeln!(
         out,
@@ -166,14 +166,18 @@ fn recurrence(out: &mut impl Write, found: &Recurrence, rate_hz: f64) -> io::Res
         .map(|residue| format!("{} ≡ {} (mod {})", residue.of, residue.residue, residue.modulus))
         .collect();
     if residues.len() > 1 {
-        writeln!(out, "      these advance together and cannot be told apart here: {}", residues.join("; "))?;
+        writeln!(
+            out,
+            "      these advance together and are indistinguishable here: {}",
+            residues.join("; ")
+        )?;
     } else if let [only] = &residues[..] {
         writeln!(out, "      {only}")?;
     }
     if found.follows != Follows::Packets {
         writeln!(
             out,
-            "      sampled by {rate_hz:.1} packets a second: a multiple of that more or less looks the same"
+            "      sampled at {rate_hz:.1} packets per second: frequencies that differ by a multiple look the same"
         )?;
     }
     Ok(())

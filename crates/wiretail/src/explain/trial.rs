@@ -1,4 +1,4 @@
-//! What delayed the worst packets of a trial, for a terminal.
+//! The human-readable explanation of a trial's worst packets.
 
 use std::io::{self, Write};
 
@@ -11,48 +11,49 @@ use wiretail_schema::run::interference::GroundTruthReport;
 
 use super::text::patterns;
 
-/// Causes and senders that are shown; JSON has all.
+/// Largest number of printed causes and senders; JSON has all.
 const SHOWN: usize = 10;
-/// Causes of which it is said what helps.
+/// Number of causes with printed mitigations.
 const MITIGATIONS: usize = 3;
-/// The percentile that causes are compared by, in the order of [`TrialExplanation::percentiles`].
+/// Percentiles by which causes are compared, in the order of [`TrialExplanation::percentiles`].
 const COMPARED: [f64; 2] = [99.9, 99.999];
 
-/// Writes it, with so many of the worst packets.
+/// Writes the explanation, with up to `worst` of the worst packets.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn write(out: &mut impl Write, findings: &TrialFindings, worst: usize) -> io::Result<()> {
     writeln!(out, "\n  {}. {}", findings.number, findings.name)?;
     match &findings.causes {
         Some(explanation) => self::explanation(out, explanation, worst)?,
         None => writeln!(
             out,
-            "  without a trace: [trace] record = true in the experiment tells who delayed its packets\n"
+            "  not traced: set [trace] record = true in the experiment to record what delayed its packets\n"
         )?,
     }
     findings.ground_truth.iter().try_for_each(|report| ground_truth(out, report))?;
     patterns(out, &findings.periodicity)
 }
 
-/// What was planted against what was told.
+/// Writes the comparison of injected interference with the reported causes.
 fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<()> {
     let percent =
         |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
     writeln!(
         out,
-        "  PLANTED disturbances, and what is said of the packets that lost more than 20 us in them"
+        "  INJECTED interference, and the reported causes of packets that it delayed by more than 20 us"
     )?;
     writeln!(
         out,
-        "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  senders named",
-        "KIND", "planted", "packets", "precision", "recall"
+        "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  identified senders",
+        "KIND", "injected", "packets", "precision", "recall"
     )?;
     for (kind, ground_truth) in &report.kinds {
         let senders: Vec<&str> = ground_truth.senders.iter().map(String::as_str).collect();
         let missed: Vec<&str> =
             ground_truth.injectors.difference(&ground_truth.senders).map(String::as_str).collect();
-        let missed = if missed.is_empty() { String::new() } else { format!("; NOT {}", missed.join(", ")) };
+        let missed =
+            if missed.is_empty() { String::new() } else { format!("; MISSED {}", missed.join(", ")) };
         writeln!(
             out,
             "  {:<12}  {:>7}  {:>7}  {:>9}  {:>9}  {}{missed}",
@@ -68,15 +69,15 @@ fn ground_truth(out: &mut impl Write, report: &GroundTruthReport) -> io::Result<
         let said = if confused.said.is_empty() { "nothing" } else { &confused.said };
         writeln!(
             out,
-            "    {} packets of {} were put down to: {said}",
+            "    {} packets of {} were attributed to: {said}",
             confused.packets,
             confused.injected.name()
         )?;
     }
     writeln!(
         out,
-        "    not judged: {} late packets that came too close behind others; {} outside of every planted window; {} that \
-         met a disturbance for less than half of what they lost\n",
+        "    not judged: {} late packets that arrived too soon after others; {} outside all injected windows; {} that \
+         overlapped interference for less than half of their excess delay\n",
         count(report.crowded),
         count(report.not_injected),
         count(report.doubtful)
@@ -87,7 +88,7 @@ fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usiz
     writeln!(out, "  {}\n", headline(explanation))?;
     causes(out, explanation)?;
     if !explanation.senders.is_empty() {
-        writeln!(out, "\n  SENDERS of what the tail waited for")?;
+        writeln!(out, "\n  SENDERS of the interrupts that delayed the tail")?;
     }
     for sender in explanation.senders.iter().take(SHOWN) {
         self::sender(out, explanation, sender)?;
@@ -95,7 +96,7 @@ fn explanation(out: &mut impl Write, explanation: &TrialExplanation, worst: usiz
     incidents(out, explanation, worst)?;
     writeln!(
         out,
-        "\n  WHAT HELPS [rule of wiretail host audit; wiretail host plan writes what sets most of them]"
+        "\n  MITIGATIONS [rule of wiretail host audit; wiretail host plan writes most of these settings]"
     )?;
     let mut told: Vec<Mitigation> = Vec::new();
     for row in explanation.causes.iter().filter(|row| row.tail_packets > 0) {
@@ -122,7 +123,7 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
     writeln!(
         out,
         "  {:<width$}  {:>7}  {:>8}  {:>10}  {:>10}  {:>14}  {:>16}",
-        "CAUSE", "of tail", "packets", "at most", "a second", without[0], without[1]
+        "CAUSE", "of tail", "packets", "at most", "per second", without[0], without[1]
     )?;
     let row = |row: &CauseRow| -> Vec<String> {
         let seconds = explanation.evidence.duration_ns.max(1) as f64 * 1e-9;
@@ -160,7 +161,7 @@ fn causes(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<()
     print("as measured", &[none.clone(), none.clone(), none.clone(), none, measured(99.9), measured(99.999)])
 }
 
-/// The worst packet of each incident: those that waited behind it would say the same.
+/// Writes the worst packet of each incident: packets that waited behind it have the same causes.
 fn incidents(out: &mut impl Write, explanation: &TrialExplanation, most: usize) -> io::Result<()> {
     let mut worst: Vec<(&PacketExplanation, u64)> = Vec::new();
     for packet in &explanation.worst {
@@ -172,7 +173,7 @@ fn incidents(out: &mut impl Write, explanation: &TrialExplanation, most: usize) 
     if most > 0 {
         writeln!(
             out,
-            "\n  WORST PACKETS, one of each incident: number in the stream, seconds since the first one, what took how long"
+            "\n  WORST PACKETS, one per incident: number in the stream, seconds since the first packet, causes"
         )?;
     }
     for (packet, more) in worst.iter().take(most) {
@@ -189,7 +190,7 @@ fn sender(out: &mut impl Write, explanation: &TrialExplanation, sender: &CauseSe
     let call = sender.system_call.as_ref().map_or(String::new(), |call| format!(" in {call}()"));
     writeln!(
         out,
-        "    {} ({}) on core {}{call}: {cause}; {} times, {} packets of the tail lost {} by it",
+        "    {} ({}) on core {}{call}: {cause}; {} times, delayed {} packets of the tail by {} in total",
         sender.task,
         sender.pid,
         sender.cpu,
@@ -203,7 +204,7 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     let evidence = &explanation.evidence;
     writeln!(
         out,
-        "\n  rests on {} events of core {} in {:.1} s; the clocks agree within {}",
+        "\n  based on {} events of core {} in {:.1} s; the clocks agree within {}",
         count(evidence.events),
         evidence.core,
         evidence.duration_ns as f64 * 1e-9,
@@ -212,7 +213,7 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     if evidence.windows_lost > 0 {
         writeln!(
             out,
-            "  events are missing in {} windows: {} packets of the tail are not explained; a larger trace.buffer helps",
+            "  events are missing in {} windows: {} packets of the tail are not explained; increase trace.buffer",
             count(evidence.windows_lost),
             count(evidence.packets_in_lost)
         )?;
@@ -220,7 +221,7 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     for cost in &evidence.calibration {
         writeln!(
             out,
-            "  calibrated by {} gaps: {} takes {} before its first tracepoint and {} behind its last",
+            "  calibrated by {} gaps: {} takes {} before its first tracepoint and {} after its last",
             count(cost.gaps),
             cost.event,
             duration(cost.head_ns[0] as f64),
@@ -231,7 +232,7 @@ fn evidence(out: &mut impl Write, explanation: &TrialExplanation) -> io::Result<
     writeln!(out)
 }
 
-/// A percentile, in doubt where too few packets are beyond it.
+/// Formats a percentile, with a question mark if too few packets are beyond it.
 fn percentile(ns: i64, supported: bool) -> String {
     format!("{}{}", duration(ns as f64), if supported { "" } else { "?" })
 }

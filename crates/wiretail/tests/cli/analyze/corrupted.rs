@@ -148,7 +148,7 @@ fn messages_name_the_file_and_the_next_step() {
     }
     let foreign = write("foreign.pcap", &shifted);
     let message = fail(["analyze".as_ref(), pre.as_os_str(), foreign.as_os_str()]);
-    assert!(message.contains("no packet of one is recognised in the other"), "{message}");
+    assert!(message.contains("the captures have no packet in common"), "{message}");
     // Swapped.
     let message = fail(["analyze".as_ref(), post.as_os_str(), pre.as_os_str()]);
     assert!(message.contains("every latency is negative") && message.contains("swapped?"), "{message}");
