@@ -1,4 +1,4 @@
-//! `wiretail predict capacity`: inputs by hand, from a file or from a run; the result as a table or JSON.
+//! `wiretail predict capacity`: reads inputs from options, a file or a run; prints a table or JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,10 +20,11 @@ use crate::analyze::outputs;
 use crate::cli::predict::CapacityArgs;
 use crate::run::output::directory;
 
-/// Runs the command.
+/// Runs `wiretail predict capacity`.
 ///
 /// # Errors
-/// Inputs that are missing, can't be read, or leave no time for packets. The message names the deployment.
+/// Returns an error if inputs are missing, can't be read, or leave no time for packets. The message names the
+/// deployment.
 pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
     let given = gather(arguments)?;
     let deployments = given.into_iter().map(|inputs| {
@@ -47,7 +48,7 @@ pub fn run(arguments: &CapacityArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The inputs, from wherever they were asked for.
+/// Collects the inputs from options, file or run.
 fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
     if let Some(path) = &arguments.from {
         let shown = path.display();
@@ -68,12 +69,12 @@ fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
     if let (Some(path), Some(dut), Some(forwarder)) = (&arguments.run, arguments.dut, arguments.forwarder) {
         let (_, run) = directory::read(path)?;
         let (device, idle) = (trial(path, &run, dut)?, trial(path, &run, forwarder)?);
-        let name = format!("{} against {}", device.name, idle.name);
+        let name = format!("{} compared with {}", device.name, idle.name);
         let ((dut_median_ns, dut), (forwarder_median_ns, forwarder)) =
             (median(path, device)?, median(path, idle)?);
         let mut found = inputs(&spec(&name, dut_median_ns, forwarder_median_ns));
         found.basis = Some(CapacityBasis { dut, forwarder });
-        // By hand is instead of by the run, so that nothing is counted twice.
+        // Interrupts from options replace those of the run, so that none is counted twice.
         if arguments.interrupts.is_empty() && arguments.interrupt_time.is_none() {
             found.interrupts = interrupts(arguments, path, device)?;
         }
@@ -82,10 +83,10 @@ fn gather(arguments: &CapacityArgs) -> Result<Vec<CapacityInputs>> {
     match (arguments.dut_median, arguments.forwarder_median) {
         (Some(dut), Some(forwarder)) => {
             let exact = |ns: i64| Estimate::exact(ns as f64);
-            Ok(vec![inputs(&spec("given by hand", exact(dut.ns), exact(forwarder.ns)))])
+            Ok(vec![inputs(&spec("from options", exact(dut.ns), exact(forwarder.ns)))])
         }
         _ => bail!(
-            "nothing to compute from; expected --dut-median and --forwarder-median, --run with --dut and --forwarder, or \
+            "no inputs; expected --dut-median and --forwarder-median, --run with --dut and --forwarder, or \
              --from FILE (wiretail predict capacity --help has examples)"
         ),
     }
@@ -103,19 +104,19 @@ fn trial<'a>(path: &Path, run: &'a Run, number: usize) -> Result<&'a TrialRecord
     })
 }
 
-/// The median delay of the whole device in a trial, with its confidence interval, and what it rests on.
+/// Returns the median delay of the whole device in a trial, with its confidence interval, and its basis.
 fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     let segment = trial.segments.first().filter(|segment| segment.analysed);
     let segment =
-        segment.with_context(|| format!("trial {} ({}) was not analysed", trial.number, trial.name))?;
+        segment.with_context(|| format!("trial {} ({}) was not analyzed", trial.number, trial.name))?;
     let file = path.join(&segment.directory).join("summary.json");
     let shown = file.display();
     let text = std::fs::read(&file).with_context(|| format!("{shown}: cannot be read"))?;
     let summary: Summary =
-        serde_json::from_slice(&text).with_context(|| format!("{shown}: is no summary"))?;
+        serde_json::from_slice(&text).with_context(|| format!("{shown}: is not a summary"))?;
     let found = summary.delay.percentile(50.0);
     let found = found.filter(|_| summary.delay.count > 0);
-    let found = found.with_context(|| format!("{shown}: has no median, as no packet was matched"))?;
+    let found = found.with_context(|| format!("{shown}: has no median because no packet was matched"))?;
     let median = Estimate {
         value: found.value_ns as f64,
         low: found.low_ns as f64,
@@ -126,20 +127,21 @@ fn median(path: &Path, trial: &TrialRecord) -> Result<(Estimate, MedianBasis)> {
     Ok((median, MedianBasis { trial, packets: summary.delay.count, clock, granularity_ns }))
 }
 
-/// What interrupted the device's core in its trial: by the trace, else by the counters with the costs given.
+/// Returns the interrupts of the device's core in its trial: from the trace if there is one, else from the
+/// counters and the given costs.
 fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
     let file = path.join(&trial.directory).join(EXPLANATION_FILE);
     let shown = file.display();
     if arguments.costs.is_empty() {
         return match std::fs::read(&file) {
             Ok(text) => {
-                let explanation: TrialExplanation =
-                    serde_json::from_slice(&text).with_context(|| format!("{shown}: is no explanation"))?;
-                traced(&explanation).with_context(|| format!("{shown}: its trace has no length"))
+                let explanation: TrialExplanation = serde_json::from_slice(&text)
+                    .with_context(|| format!("{shown}: is not an explanation"))?;
+                traced(&explanation).with_context(|| format!("{shown}: its trace has zero length"))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-                "trial {} ({}) was not traced, so the length of its interrupts is not known; give it by --interrupt-cost \
-                 LOC=3.2us for each kind, or the interrupts by --interrupt",
+                "trial {} ({}) was not traced, so the length of its interrupts is unknown; pass --interrupt-cost \
+                 LOC=3.2us for each kind, or all interrupts with --interrupt",
                 trial.number,
                 trial.name
             ),
@@ -149,8 +151,8 @@ fn interrupts(arguments: &CapacityArgs, path: &Path, trial: &TrialRecord) -> Res
     by_counters(arguments, trial)
 }
 
-/// The causes that take the core from the device, by events and their time. The device's own work, packets that come
-/// together, and a core that waits for packets are none.
+/// Returns the causes that take the core from the device, with their events and durations. Excludes the
+/// device's own work, packets that arrive together, and a core that waits for packets.
 pub fn traced(explanation: &TrialExplanation) -> Option<Vec<InterruptLoad>> {
     let seconds = explanation.evidence.duration_ns as f64 * 1e-9;
     if seconds <= 0.0 {
@@ -183,24 +185,24 @@ pub fn traced(explanation: &TrialExplanation) -> Option<Vec<InterruptLoad>> {
     Some(rows.map(load).collect())
 }
 
-/// The counters of the device's core, each with the cost that was given for its name.
+/// Returns the interrupt counters of the device's core, each with the cost given for its name.
 fn by_counters(arguments: &CapacityArgs, trial: &TrialRecord) -> Result<Vec<InterruptLoad>> {
     let named = format!("trial {} ({})", trial.number, trial.name);
     let mut cores: Vec<u32> = trial.interrupts.iter().map(|delta| delta.cpu).collect();
     cores.sort_unstable();
     cores.dedup();
     if cores.is_empty() {
-        bail!("{named} has no interrupt counters; give the interrupts by --interrupt");
+        bail!("{named} has no interrupt counters; pass the interrupts with --interrupt");
     }
     let Some(cpu) = arguments.cpu.filter(|cpu| cores.contains(cpu)) else {
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
         bail!(
-            "{named} has interrupt counters of the cores {}; say by --cpu which is the device's",
+            "{named} has interrupt counters of the cores {}; select the device's core with --cpu",
             cores.join(", ")
         );
     };
     let sent = trial.generator.as_ref().filter(|generator| generator.sent > 0 && generator.offered_pps > 0);
-    let sent = sent.with_context(|| format!("{named} does not say how long packets were sent"))?;
+    let sent = sent.with_context(|| format!("{named} does not record how long packets were sent"))?;
     let seconds = sent.sent as f64 / sent.offered_pps as f64;
     let mut loads = Vec::new();
     let mut without = Vec::new();
@@ -217,7 +219,7 @@ fn by_counters(arguments: &CapacityArgs, trial: &TrialRecord) -> Result<Vec<Inte
     }
     if !without.is_empty() {
         bail!(
-            "{named}: core {cpu} was interrupted by {}, too, whose length is not known; give each its --interrupt-cost (0us \
+            "{named}: core {cpu} was also interrupted by {}, of unknown length; pass --interrupt-cost for each (0us \
              to leave it out)",
             without.join(", ")
         );
@@ -241,15 +243,15 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
         for load in &found.inputs.interrupts {
             let often = match (load.rate_hz, load.length_ns) {
                 (Some(rate), Some(length)) => format!("{:.2}/s of {}", rate.value, duration(length)),
-                _ => "given as their sum".to_owned(),
+                _ => "given as a sum".to_owned(),
             };
             let time = bounded(load.time_ns, duration);
-            writeln!(out, "  {:<width$}  {}: {often}, {time} a second", found.inputs.name, load.name)?;
+            writeln!(out, "  {:<width$}  {}: {often}, {time} per second", found.inputs.name, load.name)?;
         }
     }
     let judged: Vec<&Deployment> = model.deployments.iter().filter(|found| found.against.is_some()).collect();
     if !judged.is_empty() {
-        writeln!(out, "\n  AGAINST THE MEASURED OVERLOAD")?;
+        writeln!(out, "\n  COMPARISON WITH THE MEASURED OVERLOAD")?;
     }
     for found in judged {
         if let Some(validation) = &found.against {
@@ -265,7 +267,7 @@ fn write(out: &mut impl Write, model: &CapacityModel) -> io::Result<()> {
     )
 }
 
-/// R_max against what searches found; nothing where there were none.
+/// Writes R_max next to the rates that searches found; writes nothing if there are none.
 fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Result<()> {
     let mut all = model
         .deployments
@@ -273,15 +275,15 @@ fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Re
         .flat_map(|found| found.searched.iter().map(move |validation| (found, validation)))
         .peekable();
     if all.peek().is_some() {
-        writeln!(out, "\n  AGAINST WHAT A SEARCH FOUND")?;
+        writeln!(out, "\n  COMPARISON WITH SEARCH RESULTS")?;
     }
     for (found, validation) in all {
         let pps = |pps: Option<u64>| pps.map_or_else(|| "none".to_owned(), |pps| rate(pps as f64));
         let said = match validation.judgement {
-            Some(Judgement::Inside) => "right",
+            Some(Judgement::Inside) => "correct",
             Some(Judgement::LowerBound) => "a lower bound",
             Some(Judgement::Off) => "off",
-            None => "open: the bound that would tell was not found",
+            None => "undecided: the deciding bound was not found",
         };
         let error = validation.error.map_or_else(String::new, |error| format!(", {:+.1} %", error * 100.0));
         writeln!(
@@ -316,12 +318,12 @@ fn row(out: &mut impl Write, found: &Deployment, width: usize) -> io::Result<()>
     writeln!(out)
 }
 
-/// Microseconds with one decimal, as the published tables have them.
+/// Formats microseconds with one decimal, like the published tables.
 fn micros(ns: f64) -> String {
     format!("{:.1} µs", ns / 1e3)
 }
 
-/// A value, with its interval where it has one.
+/// Formats a value, with its interval if it has one.
 fn bounded(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
     let value = show(estimate.value);
     match estimate.high {

@@ -1,5 +1,5 @@
-//! `wiretail predict interrupts`: which packets meet interrupts, as a table, JSON and a figure; beside a measurement
-//! where there is one.
+//! `wiretail predict interrupts`: packets that meet interrupts, as a table, JSON and a figure; with a
+//! comparison if there is a measurement.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,23 +21,24 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::predict::InterruptsArgs;
 
-/// Late packets that are listed and drawn.
+/// Largest number of late packets that are listed and drawn.
 const WORST: usize = 5_000;
-/// Packets that are simulated: 8 bytes each.
+/// Largest number of simulated packets, of 8 bytes each.
 const PACKETS_MAX: u64 = 10_000_000;
-/// Interrupts that are simulated.
+/// Largest number of simulated interrupts.
 const INTERRUPTS_MAX: f64 = 1e9;
 /// Picoseconds in a nanosecond.
 const PS: u64 = 1_000;
-/// Longest time in the arguments, in ns: an hour.
+/// Longest duration in the arguments, in ns: one hour.
 const LENGTH_NS_MAX: i64 = 3_600_000_000_000;
-/// Other rates, in percent of the one asked for.
+/// Rates of the sensitivity table, in percent of the requested rate.
 const SENSITIVITY: [u64; 6] = [90, 95, 99, 101, 105, 110];
 
-/// Runs the command.
+/// Runs `wiretail predict interrupts`.
 ///
 /// # Errors
-/// Interrupts that leave no time for packets, numbers that would take too long, captures that can't be read.
+/// Returns an error if the interrupts leave no time for packets, if the simulation would take too long, or if
+/// a capture can't be read.
 pub fn run(arguments: &InterruptsArgs) -> Result<ExitCode> {
     let sampling = simulate(arguments)?;
     if let Some(path) = &arguments.figure {
@@ -54,17 +55,17 @@ fn simulate(arguments: &InterruptsArgs) -> Result<InterruptSampling> {
     let (packets, pps) = (arguments.packets.get(), arguments.rate.get());
     let lengths = arguments.interrupts.iter().map(|spec| spec.length.ns);
     if packets > PACKETS_MAX {
-        bail!("--packets {packets}: expected {PACKETS_MAX} at most");
+        bail!("--packets {packets}: expected at most {PACKETS_MAX}");
     }
     if lengths.chain([arguments.service.ns]).any(|ns| !(0..=LENGTH_NS_MAX).contains(&ns)) {
-        bail!("--service and lengths of interrupts must be between 0s and 1h");
+        bail!("--service and interrupt lengths must be between 0s and 1h");
     }
     let seconds = packets as f64 / pps as f64;
     let interrupts = arguments.interrupts.iter().map(|spec| spec.rate.hz()).sum::<f64>() * seconds;
     if interrupts > INTERRUPTS_MAX {
         bail!(
-            "{interrupts:.0} interrupts come in the {seconds:.0} s of {packets} packets; expected {INTERRUPTS_MAX:.0} at \
-             most: fewer --packets, or a higher --rate"
+            "{interrupts:.0} interrupts in the {seconds:.0} s of {packets} packets; expected at most \
+             {INTERRUPTS_MAX:.0}: reduce --packets or increase --rate"
         );
     }
     let kinds: Vec<Recurring> = (0..)
@@ -120,7 +121,8 @@ fn recurring(seed: u64, place: u64, spec: &InterruptSpec) -> Recurring {
     }
 }
 
-/// The worst packets of a pair of captures: their delay less the median stands for their wait.
+/// Returns the worst packets of a pair of captures, with the delay above the median as an estimate of their
+/// wait.
 fn measured(arguments: &InterruptsArgs, pre: &Path, post: &Path) -> Result<MeasuredLate> {
     let options = OpenOptions::default();
     let job = Job {
@@ -156,7 +158,7 @@ fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
     let nominal = &sampling.outcome;
     writeln!(
         out,
-        "\n  {} packets at {}, {} of the core each; interrupts take {:.1} µs of each second",
+        "\n  {} packets at {}, core time {} each; interrupts take {:.1} µs per second",
         count(sampling.packets),
         exactly(nominal.rate_pps),
         duration(sampling.service_ns as f64),
@@ -168,7 +170,7 @@ fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
             "never".to_owned()
         } else if beat.beat_hz == 0.0 {
             format!(
-                "keeps step with the packets, {} apart: by its phase, always the same wait or none",
+                "in step with the packets, {} apart: the same wait for each, or none, depending on the phase",
                 wiretail_report::format::digits(beat.packets_apart, 4)
             )
         } else {
@@ -196,14 +198,14 @@ fn write(out: &mut impl Write, sampling: &InterruptSampling) -> io::Result<()> {
     all.into_iter().try_for_each(|found| row(out, found))?;
     if nominal.overloaded {
         let max =
-            sampling.max_pps.map_or_else(String::new, |max| format!(": it serves {} at most", rate(max)));
+            sampling.max_pps.map_or_else(String::new, |max| format!(": it serves at most {}", rate(max)));
         writeln!(
             out,
-            "\n  OVERLOADED: packets come faster than the core serves them{max}. The queue grows as long as packets come; \
-             waits say how long that was"
+            "\n  OVERLOADED: packets arrive faster than the core serves them{max}. The queue grows while they arrive; \
+             the waits depend on that duration"
         )?;
     } else if let Some(max) = sampling.max_pps {
-        writeln!(out, "\n  the core serves {} at most", rate(max))?;
+        writeln!(out, "\n  the core serves at most {}", rate(max))?;
     }
     if let Some(measured) = &sampling.measured {
         self::measured_beside(out, sampling, measured)?;
@@ -227,12 +229,12 @@ fn row(out: &mut impl Write, found: &SamplingOutcome) -> io::Result<()> {
     )
 }
 
-/// A rate with all its digits: the pattern hangs on the last one.
+/// Formats a rate with all its digits: the pattern is sensitive to the last one.
 fn exactly(pps: f64) -> String {
     format!("{} pps", wiretail_report::format::short(pps))
 }
 
-/// How the simulation compares with the measurement.
+/// Writes the comparison of the simulation with the measurement.
 fn measured_beside(
     out: &mut impl Write,
     sampling: &InterruptSampling,
@@ -246,13 +248,13 @@ fn measured_beside(
         duration(measured.median_ns as f64)
     )?;
     let Some(validation) = &measured.against else {
-        return writeln!(out, "; nothing waited in one of both: there is nothing to compare");
+        return writeln!(out, "; no comparison: no packet waited in the measurement or in the simulation");
     };
     let more = if validation.long_or_more { " or more" } else { "" };
     let percent = |error: f64| format!("{:+.1} %", error * 100.0);
     writeln!(
         out,
-        "\n    the worst waited {}, simulated {}: {}",
+        "\n    longest wait {}, simulated {}: {}",
         duration(validation.max_wait_ns),
         duration(sampling.outcome.max_wait_ns),
         percent(validation.wait_error)

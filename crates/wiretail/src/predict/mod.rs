@@ -1,4 +1,4 @@
-//! `wiretail predict`: what another load would do to a device, by models. One file a model.
+//! `wiretail predict`: model-based predictions of a device under other loads. One file per model.
 
 mod capacity;
 mod interrupts;
@@ -12,10 +12,10 @@ use wiretail_schema::summary::Summary;
 
 use crate::cli::predict::{Predict, PredictArgs};
 
-/// Runs the command.
+/// Runs `wiretail predict`.
 ///
 /// # Errors
-/// As of each model: inputs that can't be read, or from which nothing follows.
+/// Returns the error of the model: inputs that can't be read or are insufficient.
 pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
     match &arguments.what {
         Predict::Capacity(arguments) => capacity::run(arguments),
@@ -25,7 +25,8 @@ pub fn run(arguments: &PredictArgs) -> Result<ExitCode> {
     }
 }
 
-/// Where the stamps of a measurement come from, and the finest step in ns that their differences have: the finer of both grids.
+/// Returns the timestamp sources of a measurement, and the granularity of its delays in ns: the finer of both
+/// taps.
 fn clock(summary: &Summary) -> (String, f64) {
     let (pre, post) = (&summary.pre.clock, &summary.post.clock);
     let source = if pre.source == post.source {

@@ -1,4 +1,4 @@
-//! `wiretail predict tail`: two captures to the highest delays to come.
+//! `wiretail predict tail`: predicts the highest future delays from two captures.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -17,13 +17,14 @@ use crate::analyze::recognise::key_choice;
 use crate::analyze::source::Source;
 use crate::cli::tail::TailArgs;
 
-/// Packets that are looked at: some 50 bytes each.
+/// Largest number of analyzed packets, of about 50 bytes each.
 const PACKETS_MAX: usize = 1 << 26;
 
-/// Runs the command.
+/// Runs `wiretail predict tail`.
 ///
 /// # Errors
-/// A file that can't be read; captures of which no packet matches. The message names the file and the next step.
+/// Returns an error if a file can't be read, or if no packet of the captures matches. The message names the
+/// file and the next step.
 pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     if let Some(once_in) = arguments.once_in.iter().find(|once_in| once_in.ns <= 0) {
         bail!("--once-in {once_in}: expected more than 0s");
@@ -56,7 +57,7 @@ pub fn run(arguments: &TailArgs) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The matched packets in the order in which they were sent.
+/// The matched packets in order of departure.
 struct Read {
     times_ns: Vec<i64>,
     delays_ns: Vec<i64>,
@@ -67,7 +68,7 @@ struct Read {
 fn read(arguments: &TailArgs) -> Result<Read> {
     let options = OpenOptions::default();
     if arguments.pre.as_os_str() == "-" && arguments.post.as_os_str() == "-" {
-        bail!("both captures are -: standard input holds one; give the other as a file");
+        bail!("both captures are -: standard input is one capture; pass the other as a file");
     }
     let pre = Source::open(&arguments.pre, options.clone(), true)?;
     let post = Source::open(&arguments.post, options, false)?;
@@ -93,7 +94,7 @@ fn read(arguments: &TailArgs) -> Result<Read> {
         }),
     )?;
     if matched.len() > PACKETS_MAX {
-        bail!("more than {PACKETS_MAX} packets; split the captures, a part of them tells the same");
+        bail!("more than {PACKETS_MAX} packets; split the captures; a part of them suffices");
     }
     matched.sort_unstable();
     let (clock, granularity_ns) = super::clock(&summary);
@@ -108,7 +109,7 @@ fn read(arguments: &TailArgs) -> Result<Read> {
 fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {
     writeln!(
         out,
-        "  {} of {} packets in {:.3} s, {:.0} a second; delays on a grid of {} ns\n",
+        "  {} of {} packets in {:.3} s, {:.0} per second; delay granularity {} ns\n",
         count(tail.packets),
         count(packets),
         tail.span_ns as f64 * 1e-9,
@@ -122,12 +123,12 @@ fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {
         writeln!(out, "  REFUSED: {}\n", refused.reason)?;
     }
     if !tail.return_levels.is_empty() {
-        writeln!(out, "  ONCE IN, on average, with 95 % confidence")?;
+        writeln!(out, "  RETURN PERIOD, on average, with 95 % confidence")?;
     }
     for level in &tail.return_levels {
         writeln!(
             out,
-            "    {:>9}   {:>10}   {} to {}   one packet of {}",
+            "    {:>9}   {:>10}   {} to {}   one packet in {}",
             duration(level.once_in_ns as f64),
             duration(level.delay_ns.round()),
             duration(level.low_ns.round()),
@@ -141,21 +142,21 @@ fn write(out: &mut impl Write, tail: &Tail, packets: u64) -> io::Result<()> {
     if let Some(forecast) = &tail.forecast {
         write_forecast(out, forecast)?;
     }
-    writeln!(out, "  HOW LONG TO MEASURE for ten packets above a percentile")?;
+    writeln!(out, "  MEASUREMENT TIME for ten packets above a percentile")?;
     for support in &tail.support {
         writeln!(
             out,
             "    {:>12}   {:>13} packets   {}{}",
             percentile(support.percentile),
             count(support.packets),
-            support.seconds.map_or("at no rate known".to_owned(), span),
+            support.seconds.map_or("at an unknown rate".to_owned(), span),
             if support.supported { "   enough were measured" } else { "" }
         )?;
     }
     Ok(())
 }
 
-/// A time that may be days, in s.
+/// Formats a time in s, in units up to days.
 fn span(seconds: f64) -> String {
     match seconds {
         s if s >= 172_800.0 => format!("{} d", digits(s / 86_400.0, 3)),
@@ -172,7 +173,7 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     writeln!(
         out,
         "  {} above {}: {} packets in {} events (fewer than {} packets between them is one)",
-        if fit.below.is_some() { "UPPER HEAP" } else { "TAIL" },
+        if fit.below.is_some() { "UPPER COMPONENT" } else { "TAIL" },
         duration(fit.threshold_ns),
         count(fit.exceedances),
         count(fit.events),
@@ -180,7 +181,7 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "    generalised Pareto: shape {:.3} ({:.3} to {:.3}), scale {}; {}",
+        "    generalized Pareto: shape {:.3} ({:.3} to {:.3}), scale {}; {}",
         fit.shape,
         fit.shape_low,
         fit.shape_high,
@@ -190,28 +191,28 @@ fn write_fit(out: &mut impl Write, fit: &Fit, tail: &Tail) -> io::Result<()> {
     if fit.thin && fit.below.is_none() {
         writeln!(
             out,
-            "    no threshold with 100 events and more has a distribution that fits: this rests on few"
+            "    no threshold with 100 or more events has a fitting distribution: this fit is based on fewer"
         )?;
     }
     let chosen = tail.candidates.iter().find(|candidate| candidate.threshold_ns == fit.threshold_ns);
     if let Some(chosen) = chosen {
         writeln!(
             out,
-            "    by chance: as bad a fit {}, as uneven counts {:.3}, as uneven sizes {:.3}, as high a maximum {:.3}",
+            "    p-values: goodness of fit {}, evenness of counts {:.3}, evenness of sizes {:.3}, maximum {:.3}",
             fit_chance(chosen.fit_chance),
             chosen.counts_chance,
             chosen.sizes_chance,
             fit.maximum_chance
         )?;
     }
-    writeln!(out, "    counts vary {:.1} times as much as those of a Poisson process\n", fit.dispersion)
+    writeln!(out, "    the counts vary {:.1} times as much as those of a Poisson process\n", fit.dispersion)
 }
 
-/// Both heaps as the one tail that they are, and the lower one's distribution.
+/// Writes both components as one tail, and the distribution of the lower one.
 fn write_heap(out: &mut impl Write, below: &Component, fit: &Fit) -> io::Result<()> {
     writeln!(
         out,
-        "  TAIL above {}: {} packets in {} events, of two heaps: {} of the events are below {}",
+        "  TAIL above {}: {} packets in {} events, in two components: {} of the events are below {}",
         duration(below.threshold_ns),
         count(below.exceedances),
         count(below.events),
@@ -220,14 +221,14 @@ fn write_heap(out: &mut impl Write, below: &Component, fit: &Fit) -> io::Result<
     )?;
     writeln!(
         out,
-        "    one generalised Pareto distribution fits no 100 events and more; one for each heap does: by chance as bad a fit {}",
+        "    no single generalized Pareto distribution fits 100 or more events; one per component does: p-value {}",
         fit_chance(below.fit_chance)
     )?;
     let scale = duration(below.scale_ns.round());
-    writeln!(out, "    lower heap: shape {:.3}, scale {scale}\n", below.shape)
+    writeln!(out, "    lower component: shape {:.3}, scale {scale}\n", below.shape)
 }
 
-/// Above 0.05 it is not known how far.
+/// Formats the p-value of a fit, which is not resolved above 0.05.
 fn fit_chance(chance: f64) -> String {
     if chance > 0.05 { "more than 0.05".to_owned() } else { format!("{chance:.3}") }
 }
@@ -236,7 +237,7 @@ fn write_forecast(out: &mut impl Write, forecast: &Forecast) -> io::Result<()> {
     let percent = forecast.confidence * 100.0;
     writeln!(
         out,
-        "  EVENTS IN THE NEXT {} PACKETS; all bands hold with {percent:.0} %",
+        "  EVENTS IN THE NEXT {} PACKETS; all bands hold jointly with {percent:.0} %",
         count(forecast.packets)
     )?;
     for level in &forecast.levels {

@@ -1,4 +1,4 @@
-//! `wiretail synth`: the command around [`synthesize`].
+//! `wiretail synth`: the command for [`synthesize`].
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use super::{LatencyModel, SynthOptions, synthesize};
 use crate::cli::SynthArgs;
 
-/// Runs the command: writes both captures and prints what was planted.
+/// Runs `wiretail synth`: writes both captures and prints the injected events.
 ///
 /// # Errors
-/// Options out of range, files that can't be written.
+/// Returns an error if an option is out of range, or a file can't be written.
 pub fn run(arguments: &SynthArgs) -> Result<ExitCode> {
     let nanoseconds = |name: &str, duration: wiretail_schema::units::Duration| {
         u64::try_from(duration.ns).map_err(|_| anyhow::anyhow!("--{name} must not be negative"))

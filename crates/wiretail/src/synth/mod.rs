@@ -1,14 +1,14 @@
-//! Synthetic captures with known content: what `wiretail synth` writes.
+//! Synthetic captures with known content, for `wiretail synth`.
 //!
-//! A pair of pcap files as two taps around a device under test would record them, with loss,
-//! duplicates, reordering and delays planted at random, and the exact count of everything planted.
-//! Tests compare an analysis with that count; benchmarks get captures of any length from it. Both
-//! files are written in one pass with memory for the packets under way only, and the same seed gives
-//! the same bytes on every machine: the random part uses integers only.
+//! Writes the pair of pcap files that two taps around a device under test would record, with randomly
+//! injected loss, duplicates, reordering and delays, and the exact count of all injected events. Tests
+//! compare an analysis with these counts; benchmarks use captures of any length. Both files are written in
+//! one pass, with memory for the packets in flight only. The same seed gives the same bytes on every machine,
+//! because the random part uses integers only.
 //!
-//! The frames are Ethernet, IPv4 and UDP to port 53 with a 4-byte little-endian counter and 0x55 at
-//! the start of the payload, as MoonGen's MoonSniff writes them. The device changes the last byte of
-//! the destination address, as an L2 forwarder that rewrites it does.
+//! The frames are Ethernet, IPv4 and UDP to port 53. The payload starts with a 4-byte little-endian counter
+//! and 0x55, as in MoonGen's MoonSniff. The device changes the last byte of the destination address, as an L2
+//! forwarder that rewrites addresses does.
 
 pub mod command;
 
@@ -19,27 +19,28 @@ use std::io::{self, BufWriter, Write};
 use serde::Serialize;
 use wiretail_schema::random;
 
-/// What to write.
+/// Options of the generator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SynthOptions {
-    /// Packets sent, at most 2^32: the counter must not repeat.
+    /// Packets sent, at most 2^32, so that the counter does not repeat.
     pub packets: u64,
-    /// Offered load in packets a second, at most 100 million: evenly spaced, but for a jitter of up to
-    /// 1 µs or a quarter of the gap, without which the ingress stamps would lie on a coarse grid.
+    /// Offered load in packets per second, at most 100 million. Packets are evenly spaced except for a jitter
+    /// of up to 1 µs or a quarter of the gap; without it, the ingress timestamps would have a coarse
+    /// granularity.
     pub rate_pps: u64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Share of the packets that the device drops.
     pub loss: f64,
-    /// Share of the arriving packets that the ingress tap records twice, while they are under way.
+    /// Share of the arriving packets that the ingress tap records twice, while they are in flight.
     pub duplicate_pre: f64,
     /// Share of the arriving packets that the device sends twice.
     pub duplicate_post: f64,
-    /// Share of the arriving packets that are held back so that up to eight later ones overtake them.
+    /// Share of the arriving packets that are delayed until up to eight later ones have overtaken them.
     pub reorder: f64,
-    /// How long the device takes.
+    /// Delay model of the device.
     pub latency: LatencyModel,
-    /// Number of flows, told apart by their source port and taking turns.
+    /// Number of flows, distinguished by source port, in round-robin order.
     pub flows: u16,
     /// Frame length in bytes without the frame check sequence, 60 to 1514.
     pub frame_len: usize,
@@ -47,15 +48,15 @@ pub struct SynthOptions {
     pub start_ns: u64,
 }
 
-/// One-way delay of a device with one queue: a fixed part, a skewed body, and rare long stalls that
-/// also delay the packets behind them, which is what tails look like in practice.
+/// One-way delay of a device with one queue: a fixed part, a skewed body, and rare long stalls that also
+/// delay the following packets, as in real tails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyModel {
     /// Fixed part in ns, at least 2.
     pub base_ns: u64,
-    /// Median of the variable part in ns; it lies between a quarter and four times that.
+    /// Median of the variable part in ns, which lies between a quarter and four times this value.
     pub body_ns: u64,
-    /// Shortest stall in ns; each doubling of the length is half as likely, up to 128 times.
+    /// Shortest stall in ns. Stalls reach 128 times this length; each doubling is half as likely.
     pub tail_ns: u64,
     /// Share of the packets that meet a stall.
     pub tail_share: f64,
@@ -79,7 +80,7 @@ impl Default for SynthOptions {
     }
 }
 
-/// What was planted, counted while it was written.
+/// Number of injected events, counted while the captures are written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct GroundTruth {
     /// Packets sent.
@@ -92,30 +93,30 @@ pub struct GroundTruth {
     pub arrived: u64,
     /// Packets that the device dropped.
     pub lost: u64,
-    /// Most packets dropped one after the other.
+    /// Longest run of dropped packets.
     pub longest_loss_run: u64,
     /// Second copies in the ingress capture.
     pub duplicates_pre: u64,
     /// Second copies in the egress capture.
     pub duplicates_post: u64,
-    /// Packets that arrived after one sent later, second copies aside (RFC 4737).
+    /// Packets that arrived after a packet sent later, without second copies (RFC 4737).
     pub reordered: u64,
-    /// Packets that met a stall of their own.
+    /// Packets with a stall of their own.
     pub stalls: u64,
-    /// Smallest delay in ns; second copies do not count here and below.
+    /// Smallest delay in ns; this and the following fields exclude second copies.
     pub min_delay_ns: u64,
     /// Largest delay in ns.
     pub max_delay_ns: u64,
     /// Sum of all delays in ns.
     pub delay_ns_sum: u64,
-    /// Most packets, copies included, that were under way at a time.
+    /// Largest number of packets in flight, including copies.
     pub in_flight_max: u64,
 }
 
-/// Writes both captures and returns what they hold.
+/// Writes both captures and returns their content.
 ///
 /// # Errors
-/// `InvalidInput` for options out of range, otherwise what writing returns.
+/// Returns `InvalidInput` if an option is out of range, or the error of a failed write.
 pub fn synthesize(options: &SynthOptions, pre: impl Write, post: impl Write) -> io::Result<GroundTruth> {
     check(options)?;
     let mut device = Device::new(options);
@@ -181,13 +182,13 @@ fn check(options: &SynthOptions) -> io::Result<()> {
     } else if !(60..=1514).contains(&options.frame_len) {
         "the frame length must be 60 to 1514 bytes"
     } else if !(1..=60_000).contains(&options.flows) {
-        "the number of flows must be 1 to 60000: a source port each"
+        "the number of flows must be 1 to 60000: each has its own source port"
     } else if latency.base_ns < 2
         || latency.base_ns.max(latency.body_ns).max(latency.tail_ns) > 10_000_000_000
     {
         "delays must be at most 10 s, the fixed part at least 2 ns"
     } else if options.start_ns > 4_000_000_000_000_000_000 {
-        "the start must lie before the year 2096: a pcap file counts seconds in 32 bits"
+        "the start must be before the year 2096: a pcap file counts seconds in 32 bits"
     } else {
         return Ok(());
     };
@@ -199,7 +200,7 @@ fn check(options: &SynthOptions) -> io::Result<()> {
 struct Random([u64; 4]);
 
 impl Random {
-    /// State from SplitMix64, as the authors of xoshiro recommend.
+    /// Derives the state with SplitMix64, as the authors of xoshiro recommend.
     fn new(seed: u64) -> Self {
         let mut state = random::Random::new(seed);
         Self(std::array::from_fn(|_| state.bits()))
@@ -219,16 +220,16 @@ impl Random {
     }
 }
 
-/// An event that happens to a share of the packets.
+/// A random event with a given probability.
 #[derive(Clone, Copy)]
 struct Chance {
-    /// The share scaled to 2^64, which itself stands for "always".
+    /// The probability scaled to 2^64, where 2^64 means "always".
     below: u128,
 }
 
 impl Chance {
     fn new(share: f64) -> Self {
-        // Exact: scaling by a power of two changes the exponent only.
+        // Exact: scaling by a power of two only changes the exponent.
         Self { below: (share * 2f64.powi(64)) as u128 }
     }
 
@@ -237,18 +238,18 @@ impl Chance {
     }
 }
 
-/// What becomes of a packet.
+/// Times of a packet after its departure.
 struct Fate {
-    /// When it arrives, unless it is lost.
+    /// Time of arrival, unless the packet is lost.
     arrival_ns: Option<u64>,
-    /// When the ingress tap records it again.
+    /// Time of the second copy at the ingress tap.
     copied_ns: Option<u64>,
-    /// When it arrives again.
+    /// Time of the second arrival.
     repeated_ns: Option<u64>,
 }
 
-/// The load generator's jitter and the device under test, which is first in, first out but for the packets
-/// that it holds back.
+/// The load generator's jitter, and the device under test, which is first in, first out except for packets
+/// that it delays.
 struct Device {
     random: Random,
     latency: LatencyModel,
@@ -258,9 +259,9 @@ struct Device {
     reorder: Chance,
     stall: Chance,
     stalls: u64,
-    /// Time from one packet sent to the next.
+    /// Time between two departures, in ns.
     gap_ns: u64,
-    /// Least time from one packet to the next at egress.
+    /// Shortest time between two packets at egress, in ns.
     spacing_ns: u64,
     last_arrival_ns: u64,
 }
@@ -268,8 +269,8 @@ struct Device {
 impl Device {
     fn new(options: &SynthOptions) -> Self {
         let gap_ns = 1_000_000_000 / options.rate_pps;
-        // The frame on a 10 Gbit/s wire with preamble, check sequence and gap (24 bytes), but never so
-        // slow that the queue grows without end.
+        // Transmission time of the frame at 10 Gbit/s with preamble, check sequence and gap (24 bytes),
+        // limited so that the queue does not grow without bound.
         let wire_ns = (options.frame_len as u64 + 24) * 8 / 10;
         Self {
             random: Random::new(options.seed),
@@ -286,7 +287,7 @@ impl Device {
         }
     }
 
-    /// What the load generator is late by; never so much that the next packet overtakes.
+    /// Returns the lateness of the load generator, which never lets the next packet overtake.
     fn jitter_ns(&mut self) -> u64 {
         self.random.next() % (self.gap_ns / 4).clamp(1, 1_000)
     }
@@ -301,7 +302,7 @@ impl Device {
         if self.reorder.happens(&mut self.random) {
             arrival_ns += self.gap_ns * (1 + self.random.next() % 8) + self.gap_ns / 2;
         }
-        // Before the packet arrives and before the next one is sent.
+        // Before the packet arrives and before the next one departs.
         let copied_ns = sent_ns + self.gap_ns.min(arrival_ns - sent_ns) / 2;
         let copied = self.duplicate_pre.happens(&mut self.random);
         let repeated = self.duplicate_post.happens(&mut self.random);
@@ -323,18 +324,18 @@ impl Device {
         latency_ns
     }
 
-    /// Close to log-normal: two to the power of a sum of four uniform numbers, in fixed point with 16
-    /// bits after the point, and linear between powers of two.
+    /// Returns an approximately log-normal delay: two to the power of a sum of four uniform numbers, in fixed
+    /// point with 16 fractional bits, linear between powers of two.
     fn body_ns(&mut self) -> u64 {
         let bits = self.random.next();
         let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
         let mantissa = (1 << 16) + (sum & 0xffff);
-        // The sum lies around 2.0, the middle of its range; the shift takes that back.
+        // The sum is centered at 2.0, the middle of its range; the shift compensates for it.
         ((self.latency.body_ns * mantissa) << (sum >> 16)) >> (16 + 2)
     }
 }
 
-/// A record of the egress capture that is still to come, in the order of its fields.
+/// A future record of the egress capture. The order of the fields defines the order of the records.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     time_ns: u64,
@@ -343,7 +344,7 @@ struct Arrival {
     sent_ns: u64,
 }
 
-/// The egress side: sorts the packets by their arrival and counts what it writes.
+/// The egress side: sorts packets by arrival and counts the written records.
 struct Egress<W: Write> {
     tap: Tap<W>,
     in_flight: BinaryHeap<Reverse<Arrival>>,
@@ -358,7 +359,7 @@ impl<W: Write> Egress<W> {
         self.ground_truth.in_flight_max = self.ground_truth.in_flight_max.max(self.in_flight.len() as u64);
     }
 
-    /// Writes what has arrived by `now_ns`; all that is sent from then on arrives later.
+    /// Writes all packets that have arrived by `now_ns`; packets sent later arrive later.
     fn write_until(&mut self, now_ns: u64) -> io::Result<()> {
         while self.in_flight.peek().is_some_and(|Reverse(next)| next.time_ns <= now_ns) {
             let Some(Reverse(arrival)) = self.in_flight.pop() else { break };
@@ -382,7 +383,7 @@ impl<W: Write> Egress<W> {
     }
 }
 
-/// Last byte of the destination address at ingress, and what the device makes of it.
+/// Last byte of the destination address at ingress, before the device changes it.
 const DESTINATION_PRE: u8 = 0x01;
 const DESTINATION_POST: u8 = 0x02;
 
@@ -395,12 +396,12 @@ const UDP_AT: usize = IP_AT + IPV4;
 const PAYLOAD_AT: usize = UDP_AT + UDP;
 const PORT_FIRST: u16 = 1024;
 
-/// One capture file: a record that is changed and written again for every packet.
+/// One capture file. A single record is modified and written for every packet.
 struct Tap<W: Write> {
     file: BufWriter<W>,
     record: Vec<u8>,
     flows: u32,
-    /// Sums of the 16-bit words that no packet changes, for the checksums (RFC 1071).
+    /// Sums of the 16-bit words that are the same in all packets, for the checksums (RFC 1071).
     ip_sum: u32,
     udp_sum: u32,
 }
@@ -413,7 +414,7 @@ impl<W: Write> Tap<W> {
             file.write_all(&word.to_le_bytes())?;
         }
         let record = blank_record(options.frame_len, destination);
-        // The pseudo header: addresses, protocol and the length of the datagram.
+        // The pseudo header: addresses, protocol and length of the datagram.
         let pseudo_sum = sum(&record[IP_AT + 12..UDP_AT]) + 17 + sum(&record[UDP_AT + 4..UDP_AT + 6]);
         Ok(Self {
             file,
@@ -435,7 +436,7 @@ impl<W: Write> Tap<W> {
         let port = u32::from(PORT_FIRST) + counter % self.flows;
         put(UDP_AT, &(port as u16).to_be_bytes());
         let payload = counter.to_le_bytes();
-        // RFC 768: a checksum of zero is sent as all ones, for zero means that there is none.
+        // RFC 768: a checksum of zero is sent as all ones, because zero means no checksum.
         let udp = match checksum(self.udp_sum + port + sum(&payload)) {
             0 => 0xffff,
             other => other,
@@ -446,14 +447,14 @@ impl<W: Write> Tap<W> {
     }
 }
 
-/// A record with everything in place that is the same for all packets of a tap.
+/// Returns a record with all fields that are the same for all packets of a tap.
 fn blank_record(frame_len: usize, destination: u8) -> Vec<u8> {
     let ip_len = frame_len - ETHERNET;
     let mut record = vec![0; RECORD_HEADER + frame_len];
     let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
     put(8, &(frame_len as u32).to_le_bytes());
     put(12, &(frame_len as u32).to_le_bytes());
-    // Locally administered addresses; ethertype IPv4.
+    // Locally administered addresses; EtherType IPv4.
     put(RECORD_HEADER, &[2, 0, 0, 0, 0, destination, 2, 0, 0, 0, 0, 0x10, 0x08, 0x00]);
     put(IP_AT, &[0x45, 0]);
     put(IP_AT + 2, &(ip_len as u16).to_be_bytes());
@@ -465,13 +466,13 @@ fn blank_record(frame_len: usize, destination: u8) -> Vec<u8> {
     record
 }
 
-/// Sum of the big-endian 16-bit words; an odd last byte is the high half of a word.
+/// Sums the big-endian 16-bit words; an odd last byte is the high half of a word.
 fn sum(bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     bytes.chunks(2).map(word).sum()
 }
 
-/// The Internet checksum (RFC 1071) of a sum of words.
+/// Returns the Internet checksum (RFC 1071) of a sum of words.
 fn checksum(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,10 +1,10 @@
-//! The planted truth against a naive reader that knows nothing of the generator.
+//! Compares the ground truth with a naive reader that is independent of the generator.
 
 use std::collections::{HashMap, HashSet};
 
 use super::*;
 
-/// A record as the naive reader sees it.
+/// A record as read by the naive reader.
 struct Seen {
     time_ns: u64,
     counter: u32,
@@ -25,7 +25,7 @@ fn read(file: &[u8]) -> Vec<Seen> {
         records.push(Seen { time_ns, counter, frame });
         at += 16 + length;
     }
-    assert_eq!(at, file.len(), "whole records");
+    assert_eq!(at, file.len(), "complete records");
     records
 }
 
@@ -49,7 +49,7 @@ fn busy() -> SynthOptions {
     }
 }
 
-/// Counts everything from the files alone, with maps and full memory.
+/// Counts everything from the files alone, with maps and without a memory limit.
 fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
     let mut sent = HashMap::new();
     for record in pre {
@@ -68,7 +68,7 @@ fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
             continue;
         }
         delays.push(record.time_ns - sent[&record.counter]);
-        // No packet is under way for longer than a few thousand records here.
+        // No packet is in flight for longer than a few thousand records here.
         let before = &post[position.saturating_sub(5_000)..position];
         ground_truth.reordered += u64::from(before.iter().any(|other| other.counter > record.counter));
     }
@@ -87,7 +87,7 @@ fn recount(pre: &[Seen], post: &[Seen]) -> GroundTruth {
 }
 
 #[test]
-fn the_ground_truth_is_what_the_files_hold() {
+fn ground_truth_matches_recount_of_files() {
     let nothing = SynthOptions { packets: 20_000, ..SynthOptions::default() };
     let all_lost = SynthOptions { packets: 100, loss: 1.0, ..SynthOptions::default() };
     let all_copied =
@@ -95,7 +95,7 @@ fn the_ground_truth_is_what_the_files_hold() {
     for options in [busy(), nothing, all_lost, all_copied, SynthOptions { reorder: 1.0, ..busy() }] {
         let (ground_truth, pre, post) = pair(&options);
         let mut counted = recount(&read(&pre), &read(&post));
-        // What only the generator can know.
+        // Only the generator knows this.
         counted.stalls = ground_truth.stalls;
         counted.in_flight_max = ground_truth.in_flight_max;
         assert_eq!(ground_truth, counted, "{options:?}");
@@ -103,7 +103,7 @@ fn the_ground_truth_is_what_the_files_hold() {
 }
 
 #[test]
-fn about_as_much_is_planted_as_was_asked_for() {
+fn injects_about_the_requested_shares() {
     let (ground_truth, _, _) = pair(&busy());
     let near = |count: u64, expected: f64| {
         // Five standard deviations of a Poisson count.
@@ -127,7 +127,7 @@ fn about_as_much_is_planted_as_was_asked_for() {
 }
 
 #[test]
-fn times_rise_and_copies_come_while_their_packet_is_in_flight() {
+fn times_ascend_and_copies_are_recorded_in_flight() {
     let (_, pre, post) = pair(&busy());
     let (pre, post) = (read(&pre), read(&post));
     assert!(pre.is_sorted_by_key(|record| record.time_ns));
@@ -142,9 +142,9 @@ fn times_rise_and_copies_come_while_their_packet_is_in_flight() {
 }
 
 #[test]
-fn frames_are_valid_and_change_in_one_byte() {
+fn frames_are_valid_and_differ_in_one_byte() {
     for frame_len in [60, 61, 100, 1514] {
-        // More than 2^16 of the shorter ones, so that the identification field wraps.
+        // More than 2^16 of the shorter frames, so that the identification field wraps.
         let packets = 7_000_000 / frame_len as u64;
         let (_, pre, post) = pair(&SynthOptions { packets, frame_len, flows: 3, ..SynthOptions::default() });
         let (pre, post) = (read(&pre), read(&post));
@@ -155,31 +155,31 @@ fn frames_are_valid_and_change_in_one_byte() {
             assert_eq!(changed, [5], "last byte of the destination address");
             assert_eq!(frame[46], 0x55);
             assert_eq!(u16::from_be_bytes([frame[34], frame[35]]), 1024 + (ingress.counter % 3) as u16);
-            // A receiver sums everything, the checksum included, and gets all ones.
+            // A receiver sums everything, including the checksum, and gets all ones.
             assert_eq!(checksum(sum(&frame[14..34])), 0, "IPv4");
             let udp = sum(&frame[26..34]) + 17 + (frame_len as u32 - 34) + sum(&frame[34..]);
             assert_eq!(checksum(udp), 0, "UDP");
-            assert_ne!(frame[40..42], [0, 0], "zero would mean that there is no checksum");
+            assert_ne!(frame[40..42], [0, 0], "zero would mean no checksum");
         }
     }
 }
 
 #[test]
-fn a_seed_gives_the_same_bytes_again_and_another_one_others() {
+fn same_seed_gives_same_bytes() {
     let (ground_truth, pre, post) = pair(&busy());
     assert_eq!((ground_truth, pre, post.clone()), pair(&busy()));
     assert_ne!(post, pair(&SynthOptions { seed: 8, ..busy() }).2);
 }
 
 #[test]
-fn memory_holds_the_packets_in_flight_only() {
+fn memory_is_bounded_by_packets_in_flight() {
     let (ground_truth, _, _) = pair(&SynthOptions { packets: 200_000, ..busy() });
-    // At a packet each microsecond, as many as the longest delay has microseconds, and some copies.
+    // At one packet per microsecond, the longest delay in microseconds, plus some copies.
     assert!(ground_truth.in_flight_max < ground_truth.max_delay_ns / 1_000 + 100, "{ground_truth:?}");
 }
 
 #[test]
-fn options_out_of_range_are_errors() {
+fn rejects_options_out_of_range() {
     let good = SynthOptions::default();
     let latency = LatencyModel { base_ns: 1, ..good.latency.clone() };
     for bad in [
@@ -199,7 +199,7 @@ fn options_out_of_range_are_errors() {
 }
 
 #[test]
-fn the_generator_of_random_numbers_is_the_published_one() {
+fn random_numbers_match_published_generator() {
     // First outputs of the authors' C code from the states 1234567 and {1, 2, 3, 4}.
     let splitmix64 = [
         6_457_827_717_110_365_317,
@@ -214,7 +214,7 @@ fn the_generator_of_random_numbers_is_the_published_one() {
 }
 
 #[test]
-fn the_body_of_the_delay_has_the_median_asked_for() {
+fn delay_body_has_requested_median() {
     let mut device = Device::new(&SynthOptions::default());
     let mut bodies: Vec<u64> = (0..20_001).map(|_| device.body_ns()).collect();
     bodies.sort_unstable();

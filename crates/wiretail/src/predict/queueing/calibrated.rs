@@ -1,4 +1,4 @@
-//! A model from runs, captures or a file.
+//! A model calibrated from runs or captures, or read from a file.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::cli::predict::queueing::QueueingArgs;
 use crate::predict::capacity::traced;
 use crate::run::output::packets::{Crossed, of_job, of_trial};
 
-/// Packets as the calibration takes them.
+/// Packets in the form that the calibration takes.
 pub struct Taken {
     packets: Vec<(f64, f64)>,
     lost: u64,
@@ -35,7 +35,7 @@ impl Taken {
         Ok(Self::of(&crossed, trial.warm_up_ns(), trial.burst()))
     }
 
-    /// Behind the warm-up, with times since the first packet.
+    /// Converts the packets after the warm-up, with times relative to the first packet.
     pub fn of(crossed: &[Crossed], warm_up_ns: i64, burst: u64) -> Self {
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let counted = crossed.iter().filter(|packet| packet.at_ns - first_ns >= warm_up_ns);
@@ -46,16 +46,16 @@ impl Taken {
         Self { packets: packets.collect(), lost, burst }
     }
 
-    /// The same, as it is calibrated by.
+    /// Returns the packets as an observation for the calibration.
     pub fn seen(&self) -> Observation<'_> {
         Observation { packets: &self.packets, lost: self.lost, burst: self.burst }
     }
 }
 
-/// The model that `--calibrate`, `--calibrate-captures` or `--model` mean; None without any of them.
+/// Returns the model of `--calibrate`, `--calibrate-captures` or `--model`; `None` without any of them.
 ///
 /// # Errors
-/// What can't be read, or says too little.
+/// Returns an error if an input can't be read or is insufficient for a calibration.
 pub fn model(arguments: &QueueingArgs) -> Result<Option<(QueueingModel, Option<QueueingCalibration>)>> {
     let (model, calibration) = if let Some(path) = &arguments.model {
         let saved = read(path)?;
@@ -92,7 +92,7 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
             || other.release() != first.release()
         {
             bail!(
-                "{} and {} are trials of different devices, batches or releases; say which to calibrate by: --calibrate RUN:TRIAL",
+                "{} and {} are trials of different devices, batches or releases; select with --calibrate RUN:TRIAL",
                 first.name(),
                 other.name()
             );
@@ -118,13 +118,13 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
         Some(text) => by_baseline(&observations, baseline(text)?, &known),
         None => calibrate(&observations, &known),
     }
-    .with_context(|| format!("{}: can't be calibrated by", arguments.calibrate.join(", ")))?;
+    .with_context(|| format!("{}: calibration failed", arguments.calibrate.join(", ")))?;
     calibration.trials = trials.iter().map(Chosen::name).collect();
     calibration.device = first.device();
     calibration.release = Some(first.release());
     if arguments.ring.is_none() && first.ring().is_none() {
         calibration.remarks.push(format!(
-            "the device's ring is not known and taken as {RING_DEFAULT} packets (--ring): it matters for loss alone"
+            "the device's ring size is unknown; assuming {RING_DEFAULT} packets (--ring), which only affects loss"
         ));
     }
     for trial in &trials {
@@ -132,7 +132,7 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
     }
     if left_out > 0 {
         calibration.remarks.push(format!(
-            "of trials that repeat each other those with the lowest and the highest p99, a quarter each, are left out: {left_out}"
+            "left out the quarter of the repeats with the lowest p99 and the quarter with the highest: {left_out}"
         ));
     }
     let others = skipped.len().saturating_sub(1);
@@ -143,8 +143,8 @@ fn from_runs(arguments: &QueueingArgs) -> Result<(QueueingModel, QueueingCalibra
     Ok((model, calibration))
 }
 
-/// Which trials count: of three repeats and more those in the middle by their p99, without a quarter at either end. What disturbs
-/// the machine in one of them would else be in every prediction.
+/// Selects the repeats near the median: of three or more, without the quarter with the lowest and the quarter
+/// with the highest p99. A disturbance of the machine in one repeat would otherwise affect every prediction.
 fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     let p99_ns = |taken: &Taken| {
         let mut delays: Vec<f64> = taken.packets.iter().map(|packet| packet.1).collect();
@@ -164,7 +164,7 @@ fn usual(trials: &[Chosen], taken: &[Taken]) -> Vec<bool> {
     usual
 }
 
-/// The median delay of a forwarder without work, in ns.
+/// Returns the median delay of a forwarder without work, in ns.
 fn baseline(text: &str) -> Result<f64> {
     let (trials, _) = choose(text)?;
     let mut delays = Vec::new();
@@ -176,7 +176,7 @@ fn baseline(text: &str) -> Result<f64> {
     median(delays).with_context(|| format!("--baseline {text}: no packet was matched"))
 }
 
-/// What a trial's trace says of interrupts, beside what the gaps say; None where it was not traced.
+/// Describes the interrupts in a trial's trace, for comparison with the gaps; `None` if it was not traced.
 fn seen_by_trace(trial: &Chosen) -> Result<Option<String>> {
     let file = trial.run.join(&trial.record.directory).join(EXPLANATION_FILE);
     let text = match std::fs::read(&file) {
@@ -184,13 +184,13 @@ fn seen_by_trace(trial: &Chosen) -> Result<Option<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", file.display())),
     };
-    let explanation: TrialExplanation =
-        serde_json::from_slice(&text).with_context(|| format!("{}: is no explanation", file.display()))?;
+    let explanation: TrialExplanation = serde_json::from_slice(&text)
+        .with_context(|| format!("{}: is not an explanation", file.display()))?;
     let Some(loads) = traced(&explanation) else { return Ok(None) };
     let often: f64 = loads.iter().map(|load| load.rate_hz.map_or(0.0, |rate| rate.value)).sum();
     let time_ns: f64 = loads.iter().map(|load| load.time_ns.value).sum();
     Ok(Some(format!(
-        "the trace of {} has {often:.0} interrupts a second, which take {:.2} % of the core",
+        "the trace of {} has {often:.0} interrupts per second, which take {:.2} % of the core",
         trial.name(),
         time_ns / 1e7
     )))
@@ -210,7 +210,7 @@ fn from_captures(
         Known { ring: arguments.ring.unwrap_or(RING_DEFAULT), batch: arguments.batch.unwrap_or(32), release };
     let (pre, post) = (pre.display(), post.display());
     let (model, mut calibration) = calibrate(&[taken.seen()], &known)
-        .with_context(|| format!("{pre} and {post}: can't be calibrated by"))?;
+        .with_context(|| format!("{pre} and {post}: calibration failed"))?;
     calibration.trials = vec![format!("{pre} and {post}")];
     calibration.release = Some(release);
     Ok((model, calibration))
@@ -222,7 +222,7 @@ fn read(path: &Path) -> Result<SavedQueueingModel> {
         format!("{shown}: cannot be read; expected a file of `wiretail predict queueing --save`")
     })?;
     let saved: SavedQueueingModel = serde_json::from_slice(&text).with_context(|| {
-        format!("{shown}: is no model; expected a file of `wiretail predict queueing --save`")
+        format!("{shown}: is not a model; expected a file of `wiretail predict queueing --save`")
     })?;
     if saved.schema != QUEUEING_MODEL_SCHEMA {
         bail!("{shown}: written as '{}'; expected {QUEUEING_MODEL_SCHEMA}: calibrate again", saved.schema);
@@ -231,10 +231,10 @@ fn read(path: &Path) -> Result<SavedQueueingModel> {
     Ok(saved)
 }
 
-/// Writes a model into a file.
+/// Writes a model to a file.
 ///
 /// # Errors
-/// A file that can't be written.
+/// Returns an error if the file can't be written.
 pub fn save(path: &Path, model: &QueueingModel, calibration: Option<&QueueingCalibration>) -> Result<()> {
     let saved = SavedQueueingModel {
         schema: QUEUEING_MODEL_SCHEMA.to_owned(),

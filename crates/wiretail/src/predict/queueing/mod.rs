@@ -1,5 +1,5 @@
-//! `wiretail predict queueing`: a model from the command line, from measured packets ([`calibrated`]) or from a file, simulated at
-//! each rate, and held against measured trials ([`validate`]).
+//! `wiretail predict queueing`: takes a model from the command line, from measured packets ([`calibrated`])
+//! or from a file, simulates it at each rate, and validates it with measured trials ([`validate`]).
 
 mod calibrated;
 mod replay;
@@ -21,20 +21,20 @@ use self::trials::RING_DEFAULT;
 use crate::analyze::outputs;
 use crate::cli::predict::queueing::{ArrivalChoice, QueueingArgs, ServiceChoice};
 
-/// Packets that are taken at a time, where nothing else is said.
+/// Default batch size.
 const BATCH_DEFAULT: u64 = 32;
 
-/// Runs the command.
+/// Runs `wiretail predict queueing`.
 ///
 /// # Errors
-/// A model or a load that can't be simulated: what it is, and what was expected. Runs and files that can't be read, or say too
-/// little of a device.
+/// Returns an error if a model or a load can't be simulated, with the expected values, or if runs and files
+/// can't be read or are insufficient for a calibration.
 pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
     let (model, calibration) = match calibrated::model(arguments)? {
         Some(found) => found,
         None => (by_hand(arguments)?, None),
     };
-    // What is wrong with the path is no fault of a rate's.
+    // Check the model first, so that its errors are not attributed to a rate.
     capacity(&model)?;
     if let Some(path) = &arguments.save {
         calibrated::save(path, &model, calibration.as_ref())?;
@@ -72,7 +72,7 @@ pub fn run(arguments: &QueueingArgs) -> Result<ExitCode> {
 
 fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
     if !(-1e5..=1e5).contains(&arguments.clock_offset) {
-        bail!("--clock-offset {}: expected millionths between -100000 and 100000", arguments.clock_offset);
+        bail!("--clock-offset {}: expected ppm between -100000 and 100000", arguments.clock_offset);
     }
     let mut interrupts = arguments.interrupts.clone();
     for source in &mut interrupts {
@@ -102,11 +102,11 @@ fn by_hand(arguments: &QueueingArgs) -> Result<QueueingModel> {
     })
 }
 
-/// A number on each line of a file; empty lines and those that begin with # are none.
+/// Reads one number per line of a file; skips empty lines and lines that start with #.
 fn numbers(path: &Path) -> Result<Vec<f64>> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{shown}: cannot be read; expected a time in ns on each line"))?;
+        .with_context(|| format!("{shown}: cannot be read; expected one time in ns per line"))?;
     let mut numbers = Vec::new();
     for (line, place) in text.lines().zip(1..) {
         let line = line.trim();
@@ -115,14 +115,15 @@ fn numbers(path: &Path) -> Result<Vec<f64>> {
         }
         let number = line.parse::<f64>().ok().filter(|number| number.is_finite());
         numbers.push(
-            number
-                .with_context(|| format!("{shown}:{place}: '{line}' is no time in ns; expected a number"))?,
+            number.with_context(|| {
+                format!("{shown}:{place}: '{line}' is not a time in ns; expected a number")
+            })?,
         );
     }
     Ok(numbers)
 }
 
-/// The arrivals of each load that is asked for.
+/// Returns the arrivals of each requested load.
 fn arrivals(arguments: &QueueingArgs, calibration: Option<&QueueingCalibration>) -> Result<Vec<Arrivals>> {
     if let Some(path) = &arguments.arrival_times {
         return Ok(vec![Arrivals::Recorded { times_ns: numbers(path)? }]);
@@ -134,9 +135,7 @@ fn arrivals(arguments: &QueueingArgs, calibration: Option<&QueueingCalibration>)
         let rate_pps = rate_pps as f64;
         Ok(match arguments.arrivals {
             ArrivalChoice::Poisson if burst > 1 => {
-                bail!(
-                    "--burst {burst}: bursts are evenly spaced; expected --arrivals constant, or no --burst"
-                )
+                bail!("--burst {burst}: bursts are evenly spaced; use --arrivals constant, or omit --burst")
             }
             ArrivalChoice::Poisson => Arrivals::Poisson { rate_pps },
             ArrivalChoice::Constant if burst == 1 => Arrivals::Constant { rate_pps },

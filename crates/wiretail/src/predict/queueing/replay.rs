@@ -1,5 +1,5 @@
-//! Trials replayed: the device as calibrated, with the arrivals at its ingress tap and the stalls that it saw itself. So an
-//! error of the prediction is either the device's, or of the load generator and the machine.
+//! Replays trials: simulates the calibrated device with the arrivals at its ingress tap and its recorded
+//! stalls. This separates errors of the device model from those of the load generator and the machine.
 
 use anyhow::{Context, Result};
 use wiretail_analysis::prediction::queueing::comparison::compare_each;
@@ -13,20 +13,20 @@ use super::trials::Chosen;
 use crate::cli::predict::queueing::QueueingArgs;
 use crate::run::output::packets::Crossed;
 
-/// The repeats of one load.
+/// Replay of the repeats of one load.
 pub struct Replay<'a> {
     arguments: &'a QueueingArgs,
     model: &'a QueueingModel,
-    /// Shorter stalls are not told from the loop's own work, in ns.
+    /// Shortest stall in ns; shorter ones are indistinguishable from the loop's own work.
     threshold_ns: f64,
-    /// How many there are: they share the packets that are simulated.
+    /// Number of repeats, which share the simulated packets.
     repeats: usize,
     stalls: bool,
     simulated: Vec<Counts>,
 }
 
 impl<'a> Replay<'a> {
-    /// Of a device with the load's batch and release, and of trials that repeat each other.
+    /// Creates a replay of a device with the load's batch and release, for trials that repeat each other.
     pub fn new(
         arguments: &'a QueueingArgs,
         model: &'a QueueingModel,
@@ -43,10 +43,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays a repeat, whose packets these are.
+    /// Replays a repeat with its packets.
     ///
     /// # Errors
-    /// A list of stalls that can't be read; arrivals that can't be simulated.
+    /// Returns an error if the list of stalls can't be read, or the arrivals can't be simulated.
     pub fn simulate(&mut self, trial: &Chosen, crossed: &[Crossed]) -> Result<()> {
         let first_ns = crossed.first().map_or(0, |packet| packet.at_ns);
         let times_ns: Vec<f64> = crossed.iter().map(|packet| (packet.at_ns - first_ns) as f64).collect();
@@ -54,7 +54,8 @@ impl<'a> Replay<'a> {
         let rounds = self.arguments.packets.get() / packets.max(1) / self.repeats as u64;
         let rounds = Rounds { rounds: rounds.max(1), warm_up_ns };
         let stalls = trial.stalls(StalledRole::Device, first_ns)?;
-        // A device that keeps no list (another program) is not one that nothing stalled. What held the sender is in its arrivals.
+        // A device without a list of stalls (another program) may still have stalled. Stalls of the sender
+        // are in its arrivals.
         self.stalls &= !stalls.is_empty();
         let model = match stalls.is_empty() {
             true => self.model.clone(),
@@ -62,12 +63,12 @@ impl<'a> Replay<'a> {
         };
         let arrivals = Arrivals::Recorded { times_ns };
         let (_, counts) = predict_rounds(&model, &arrivals, packets, self.arguments.seed, rounds, |_| ())
-            .with_context(|| format!("{}: what it recorded can't be simulated", trial.name()))?;
+            .with_context(|| format!("{}: its recorded arrivals can't be simulated", trial.name()))?;
         self.simulated.push(counts);
         Ok(())
     }
 
-    /// Holds them against what was measured, a repeat each in the same order.
+    /// Compares the replays with the measured repeats, in the same order.
     pub fn finish(self, measured: Vec<Counts>) -> QueueingReplay {
         let pairs: Vec<(Counts, Counts)> = self.simulated.into_iter().zip(measured).collect();
         let percentiles = compare_each(&pairs);
@@ -76,14 +77,16 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Shorter stalls of these trials count for nothing, in ns: between two readings of its clock a loop receives and sends, too, so what is
-/// shorter than a packet without an interrupt took in the calibration is no stall.
+/// Returns the shortest stall of these trials that counts, in ns. The time between two clock readings of a
+/// loop includes receiving and sending, so an interval shorter than that of a packet without interrupts in
+/// the calibration is not a stall.
 fn threshold_ns(calibration: Option<&QueueingCalibration>, trials: &[Chosen]) -> f64 {
     let listed_ns = trials.iter().map(|trial| trial.record.stalls.threshold_ns).max().unwrap_or(0) as f64;
     calibration.and_then(|found| found.interrupts.above_ns).unwrap_or(0.0).max(listed_ns)
 }
 
-/// The model with these stalls in the place of its own interrupts, of which those that are too short for a stall stay.
+/// Returns the model with these stalls in place of its own interrupts, except interrupts too short for a
+/// stall.
 fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: f64) -> QueueingModel {
     spans.retain(|span| span.1 >= threshold_ns);
     let mut interrupts: Vec<Interrupts> =
@@ -94,7 +97,7 @@ fn with_stalls(model: &QueueingModel, mut spans: Vec<(f64, f64)>, threshold_ns: 
     QueueingModel { interrupts, ..model.clone() }
 }
 
-/// What of a source is shorter than a stall; None where nothing is.
+/// Returns the part of a source that is shorter than a stall; `None` if there is none.
 fn below(source: &Interrupts, threshold_ns: f64) -> Option<Interrupts> {
     match source {
         Interrupts::Poisson { per_second, length: Length::Samples(samples) } => {
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stalls_take_the_place_of_long_interrupts() {
+    fn recorded_stalls_replace_long_interrupts() {
         let mixed =
             Interrupts::Poisson { per_second: 100.0, length: Length::Samples(vec![1e3, 2e3, 3e3, 9e3]) };
         let short = Interrupts::Poisson { per_second: 75.0, length: Length::Samples(vec![1e3, 2e3, 3e3]) };

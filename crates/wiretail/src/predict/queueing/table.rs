@@ -1,4 +1,4 @@
-//! A model, what it rests on, what it predicts and how right that was, for a terminal.
+//! The human-readable model, its calibration, predictions and validation.
 
 use std::io::{self, Write};
 
@@ -11,15 +11,15 @@ use wiretail_schema::prediction::queueing::{
 };
 use wiretail_schema::units::Duration;
 
-/// Reasons why something was not validated, at most.
+/// Largest number of printed reasons why trials were not validated.
 const SKIPPED: usize = 4;
 /// Percentiles in the table; JSON has more.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// Writes everything; `skipped` says which trials were not validated.
+/// Writes everything; `skipped` has the reasons why trials were not validated.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[String]) -> io::Result<()> {
     model(out, prediction)?;
     if let Some(calibration) = &prediction.calibration {
@@ -41,7 +41,7 @@ pub fn write(out: &mut impl Write, prediction: &QueueingPrediction, skipped: &[S
     }
 }
 
-/// The model in a line.
+/// Writes the model in one line.
 fn model(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()> {
     let model = &prediction.model;
     write!(out, "  ring {}, batch {}, service {}", count(model.ring), model.batch, length(&model.service))?;
@@ -49,16 +49,16 @@ fn model(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
         write!(out, ", interrupts {}", interrupts(source))?;
     }
     let capacity = wiretail_analysis::prediction::queueing::capacity(model).ok().and_then(|found| found.pps);
-    writeln!(out, ": capacity {}", capacity.map_or_else(|| "without limit".to_owned(), rate))
+    writeln!(out, ": capacity {}", capacity.map_or_else(|| "unlimited".to_owned(), rate))
 }
 
-/// What a calibrated model rests on.
+/// Writes the basis of a calibrated model.
 fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibration) -> io::Result<()> {
-    writeln!(out, "\n  CALIBRATED by {}", first_of(&found.trials))?;
+    writeln!(out, "\n  CALIBRATED with {}", first_of(&found.trials))?;
     let high = found.service_ns.high.map_or("open".to_owned(), duration);
     writeln!(
         out,
-        "    service     median {} [{} ... {high}]: {} gaps, {} of a busy device",
+        "    service     median {} [{} ... {high}]: {} gaps, {} of them of a busy device",
         duration(found.service_ns.value),
         duration(found.service_ns.low),
         count(found.gaps),
@@ -68,7 +68,7 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
     let high = seen.per_second.high.map_or("open".to_owned(), |high| digits(high, 3));
     writeln!(
         out,
-        "    interrupts  {}: {} a second [{} ... {high}], {} of the time, {} at most{}",
+        "    interrupts  {}: {} per second [{} ... {high}], {} of the time, at most {}{}",
         count(seen.count),
         digits(seen.per_second.value, 3),
         digits(seen.per_second.low, 3),
@@ -98,7 +98,7 @@ fn evidence(out: &mut impl Write, model: &QueueingModel, found: &QueueingCalibra
     found.remarks.iter().try_for_each(|remark| writeln!(out, "    note: {remark}"))
 }
 
-/// A row a load, and what the reader must know.
+/// Writes one row per load, and notes below the table.
 fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()> {
     write!(out, "\n  {:>12} {:>8}", "rate", "load")?;
     for percentile in SHOWN {
@@ -110,10 +110,7 @@ fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
         unsupported |= row(out, load)?;
     }
     if unsupported {
-        writeln!(
-            out,
-            "\n  ? rests on too few packets: fewer than ten are beyond it; --packets simulates more"
-        )?;
+        writeln!(out, "\n  ? too few packets: fewer than ten are beyond it; increase --packets")?;
     }
     if prediction.loads.iter().any(|load| load.overloaded) {
         writeln!(
@@ -124,11 +121,11 @@ fn loads(out: &mut impl Write, prediction: &QueueingPrediction) -> io::Result<()
     Ok(())
 }
 
-/// The capacity against what searches found, a row a goal.
+/// Writes the predicted capacity and the rates that searches found, one row per goal.
 fn searches(out: &mut impl Write, validations: &[QueueingSearchValidation]) -> io::Result<()> {
     let width =
         validations.iter().map(|validation| validation.name.chars().count()).max().unwrap_or(0).max(6);
-    writeln!(out, "\n  CAPACITY predicted against searched")?;
+    writeln!(out, "\n  CAPACITY predicted and found by search")?;
     writeln!(
         out,
         "  {:<width$}  {:<12} {:>12} {:>12} {:>12}  {:>8}",
@@ -151,11 +148,11 @@ fn searches(out: &mut impl Write, validations: &[QueueingSearchValidation]) -> i
     writeln!(out, "\n  {within} of {} rates are within 10 %", validations.len())
 }
 
-/// Predicted against measured, a row a load.
+/// Writes predicted and measured values, one row per load.
 fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::Result<()> {
     let width =
         validations.iter().map(|validation| validation.name.chars().count()).max().unwrap_or(0).max(5);
-    writeln!(out, "\n  PREDICTED against measured")?;
+    writeln!(out, "\n  PREDICTED and measured")?;
     write!(out, "  {:<width$} {:>7}", "load", "of all")?;
     for one in &validations[0].percentiles {
         write!(out, "  {:>30}", format!("p{}", short(one.percentile)))?;
@@ -184,7 +181,7 @@ fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::
     if inside > 0 {
         writeln!(
             out,
-            "  {inside} of the others lie between the repeats of the measurement, which are farther apart"
+            "  {inside} of the others lie within the spread of the measured repeats, which is larger"
         )?;
     }
     for validation in failed {
@@ -203,7 +200,7 @@ fn validations(out: &mut impl Write, validations: &[QueueingValidation]) -> io::
     Ok(())
 }
 
-/// The same loads with what the trials recorded, a row each.
+/// Writes the replays of the same loads with the recorded arrivals and stalls, one row each.
 fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usize) -> io::Result<()> {
     let stalls = if validations.iter().all(|validation| validation.replay.stalls) {
         " and the stalls of the device"
@@ -212,7 +209,7 @@ fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usiz
     };
     writeln!(
         out,
-        "\n  REPLAYED with the arrivals{stalls} that each trial recorded; of repeats the one with the median error"
+        "\n  REPLAYED with the recorded arrivals{stalls} of each trial; for repeats, the one with the median error"
     )?;
     for validation in validations {
         write!(out, "  {:<width$}", validation.name)?;
@@ -233,8 +230,8 @@ fn replays(out: &mut impl Write, validations: &[QueueingValidation], width: usiz
     if others > 0 {
         writeln!(
             out,
-            "  {others} predictions fail whose replay does not: the load generator or the machine did something else than in\n  \
-             the calibration, not the device"
+            "  {others} predictions fail but their replays do not: the load generator or the machine behaved\n  \
+             differently than in the calibration, not the device"
         )?;
     }
     Ok(())
@@ -266,7 +263,7 @@ fn compared(one: &ComparedPercentile) -> String {
     )
 }
 
-/// One load; whether a percentile rests on too few packets.
+/// Writes one load; returns whether a percentile has too few packets.
 fn row(out: &mut impl Write, load: &QueueingLoad) -> io::Result<bool> {
     let mut unsupported = false;
     write!(

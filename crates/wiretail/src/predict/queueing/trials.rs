@@ -1,4 +1,4 @@
-//! Trials of a run, as calibration and validation want them: which, what they sent through what, and their packets.
+//! Trials of a run for calibration and validation: their selection, loads, devices and packets.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,46 +14,45 @@ use wiretail_schema::run::{Run, SettingRecord, TrialRecord, TrialState};
 use crate::run::output::directory;
 use crate::run::output::packets::missing;
 
-/// Packets of a schedule that is made packet by packet.
+/// Largest number of packets of a schedule that is generated packet by packet.
 const SCHEDULE_MAX: u64 = 10_000_000;
-/// Packets that a device takes at a time which does not say how many.
+/// Batch size of a device without that setting.
 const BATCH_DEFAULT: u64 = 32;
-/// Ring of a device that does not say its own.
+/// Ring size of a device without that setting.
 pub const RING_DEFAULT: u64 = 4096;
 
-/// A trial of a run.
+/// A selected trial of a run.
 pub struct Chosen {
-    /// The run's directory.
     pub run: PathBuf,
-    /// What was asked for.
+    /// The trial as planned.
     pub trial: Trial,
-    /// What became of it.
+    /// Its record after execution.
     pub record: TrialRecord,
 }
 
 impl Chosen {
-    /// "RUN:NUMBER (NAME)".
+    /// Formats "RUN:NUMBER (NAME)".
     pub fn name(&self) -> String {
         format!("{}:{} ({})", self.run.display(), self.record.number, self.record.name)
     }
 
-    /// Whether it repeats another trial, of this run or of another: they differ in what chance is seeded by, and nothing else.
+    /// Whether this trial repeats another one, of this or another run: they differ in the seed only.
     pub fn repeats(&self, other: &Self) -> bool {
         let counts = |one: &SettingRecord| one.key != "seed";
         let [own, its] = [self, other].map(|trial| trial.record.settings.iter().filter(|one| counts(one)));
         own.eq(its)
     }
 
-    /// Packets that are taken at a time; of a device without such a setting, the default.
+    /// Returns the batch size of the device, or the default if it has no such setting.
     pub fn batch(&self) -> u64 {
         match self.trial.dut.kind {
             DutKind::Skeleton | DutKind::DpdkL2fwd | DutKind::DpdkTestpmd => u64::from(self.trial.dut.batch),
-            // All others have no such setting.
+            // Other devices have no such setting.
             _ => BATCH_DEFAULT,
         }
     }
 
-    /// How packets are to leave.
+    /// Returns when packets leave the device.
     pub fn release(&self) -> Release {
         match self.trial.dut.release {
             SkeletonRelease::Batch if self.trial.dut.kind == DutKind::Skeleton => Release::Batch,
@@ -61,12 +60,12 @@ impl Chosen {
         }
     }
 
-    /// Slots of its ring, where they are known.
+    /// Returns the size of the device's ring, if known.
     pub fn ring(&self) -> Option<u64> {
         (self.trial.dut.kind == DutKind::Skeleton).then_some(RING_SLOTS as u64)
     }
 
-    /// Packets that were sent together.
+    /// Returns the number of packets sent together.
     pub fn burst(&self) -> u64 {
         match self.trial.traffic.pattern {
             TrafficPattern::Constant => u64::from(self.trial.traffic.burst),
@@ -74,17 +73,17 @@ impl Chosen {
         }
     }
 
-    /// Packets a second, while they are sent.
+    /// Returns the packet rate in packets per second while sending.
     pub fn rate_pps(&self) -> f64 {
         self.trial.traffic.rate.pps as f64
     }
 
-    /// The first part of it, which does not count, in ns.
+    /// Returns the length of the warm-up in ns.
     pub fn warm_up_ns(&self) -> i64 {
         self.trial.trial.warm_up.ns
     }
 
-    /// What it says of the device, whatever the load is.
+    /// Returns the settings of the device that do not depend on the load.
     pub fn device(&self) -> Vec<SettingRecord> {
         let varies = ["dut.batch", "dut.release"];
         let settings = self.record.settings.iter();
@@ -94,10 +93,11 @@ impl Chosen {
             .collect()
     }
 
-    /// When the core of one was taken from it, as (start, length) in ns since the first packet, in order; empty where it lists none.
+    /// Returns the stalls of a role's core as (start, length) in ns since the first packet, in order; empty
+    /// if the trial recorded none.
     ///
     /// # Errors
-    /// A list that can't be read.
+    /// Returns an error if the list can't be read.
     pub fn stalls(&self, role: StalledRole, first_ns: i64) -> Result<Vec<(f64, f64)>> {
         let path = self.run.join(&self.record.directory).join(STALLS_FILE);
         let text = match fs::read_to_string(&path) {
@@ -115,11 +115,12 @@ impl Chosen {
         Ok(spans)
     }
 
-    /// When packets were to be sent, and how many; `spacing_ns` is what the sender needs from one to the next, `offsets_ns` when those
-    /// of a burst come after its first one, where that is known.
+    /// Returns the intended departure times, and their number. `spacing_ns` is the time that the sender needs
+    /// from one packet to the next; `offsets_ns` are the departures in a burst relative to its first packet,
+    /// if known.
     ///
     /// # Errors
-    /// A schedule that only its recording knows.
+    /// Returns an error if the schedule is known from the recording only.
     pub fn intended(&self, spacing_ns: f64, offsets_ns: &[f64]) -> Result<(Arrivals, u64)> {
         let duration_ns = self.trial.trial.duration.ns_unsigned();
         let rate_pps = self.rate_pps();
@@ -135,14 +136,14 @@ impl Chosen {
                 Arrivals::Recorded { times_ns: (0..packets).map(of_burst).collect() }
             }
             TrafficPattern::Constant => {
-                // A sender that can't keep up sends without pause.
+                // A sender that can't keep up sends without gaps.
                 let most_ns = 1e9 * burst as f64 / rate_pps / (burst - 1) as f64;
                 Arrivals::Bursts { rate_pps, packets: burst, spacing_ns: spacing_ns.min(most_ns) }
             }
             TrafficPattern::Poisson => Arrivals::Poisson { rate_pps },
             TrafficPattern::OnOff => return self.on_off(rate_pps, duration_ns),
             TrafficPattern::Replay => bail!(
-                "{}: traffic.pattern = \"replay\" says not when packets are to come; expected --recorded-arrivals",
+                "{}: traffic.pattern = \"replay\" does not define arrival times; expected --recorded-arrivals",
                 self.name()
             ),
         };
@@ -163,11 +164,12 @@ impl Chosen {
     }
 }
 
-/// The trials that RUN`[:TRIAL]` means, where TRIAL is a number, a name, or a pattern of names with `*`, and why the others are
-/// none: those that are valid, through one device, one way.
+/// Selects trials by RUN`[:TRIAL]`, where TRIAL is a number, a name, or a pattern of names with `*`. Returns
+/// the usable trials, which are valid and cross one device in one direction, and the reasons why others were
+/// skipped.
 ///
 /// # Errors
-/// No such run; no such trial; the trial that was named is of no use.
+/// Returns an error if the run or trial does not exist, or if a trial selected by name is not usable.
 pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
     let (path, wanted) = split(text);
     let (experiment, run) = directory::read(&path)?;
@@ -187,13 +189,13 @@ pub fn choose(text: &str) -> Result<(Vec<Chosen>, Vec<String>)> {
         }
     }
     if chosen.is_empty() {
-        let reasons = if skipped.is_empty() { "it has no trial".to_owned() } else { skipped.join("; ") };
-        bail!("{}: nothing to take the device's behaviour from: {reasons}", path.display());
+        let reasons = if skipped.is_empty() { "it has no trials".to_owned() } else { skipped.join("; ") };
+        bail!("{}: no trial to calibrate or validate with: {reasons}", path.display());
     }
     Ok((chosen, skipped))
 }
 
-/// A directory's name may hold a colon, so the whole is looked at first.
+/// Splits off the trial. Tries the whole text first, because the name of a directory may contain a colon.
 fn split(text: &str) -> (PathBuf, Option<&str>) {
     match text.rsplit_once(':') {
         Some((path, trial)) if !Path::new(text).exists() && !trial.is_empty() => {
@@ -207,7 +209,7 @@ fn is(record: &TrialRecord, wanted: &str) -> bool {
     matches(wanted, &record.name) || wanted.parse() == Ok(record.number)
 }
 
-/// Whether a name is of a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
@@ -219,7 +221,7 @@ fn trials(run: &Run) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Why a trial says nothing that the model could be held against.
+/// Returns why a trial is not usable for calibration or validation.
 fn useless(one: &Chosen) -> Option<String> {
     let dut = &one.trial.dut;
     if one.record.state != TrialState::Valid {
@@ -230,7 +232,7 @@ fn useless(one: &Chosen) -> Option<String> {
         return Some(reason.to_owned());
     }
     if one.trial.traffic.directions == Directions::Both {
-        return Some("packets went both ways, and the model has one way".to_owned());
+        return Some("packets were sent in both directions, and the model has one".to_owned());
     }
     if dut.hops > 1 || dut.switch != SwitchKind::None {
         return Some("packets crossed several devices, and the model has one".to_owned());
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn star_matches_any_text() {
         for (pattern, name) in [
             ("*-15kpps-*", "skeleton-15kpps-burst4-repeat1"),
             ("a*", "a"),

@@ -1,4 +1,4 @@
-//! Validates a model by measured trials: predicts the same loads and compares.
+//! Validates a model with measured trials: predicts the same loads and compares.
 
 use std::path::Path;
 
@@ -22,15 +22,15 @@ use crate::cli::predict::queueing::QueueingArgs;
 use crate::run::output::directory::{self, SEARCH_FILE};
 use crate::run::output::packets::of_trial;
 
-/// Pages for measured delays, as for simulated ones.
+/// Number of pages for measured delays, as for simulated ones.
 const PAGES: usize = 4096;
-/// Simulations of a trial, at most.
+/// Largest number of simulations per trial.
 const ROUNDS_MAX: u64 = 1000;
 
-/// Validates the model by all trials asked for; also returns the trials that were skipped, with reasons.
+/// Validates the model with all selected trials; also returns the trials that were skipped, with reasons.
 ///
 /// # Errors
-/// Runs that can't be read, loads that can't be simulated.
+/// Returns an error if a run can't be read, or a load can't be simulated.
 pub fn all(
     arguments: &QueueingArgs,
     model: &QueueingModel,
@@ -64,17 +64,17 @@ pub fn all(
         }
     }
     if by_these > 0 {
-        skipped.insert(0, format!("{by_these} trials of the loads by which it was calibrated"));
+        skipped.insert(0, format!("{by_these} trials of the loads used for calibration"));
     }
     let validations = groups.iter().map(|repeats| one(arguments, model, calibration, repeats));
     Ok((validations.collect::<Result<_>>()?, skipped))
 }
 
-/// Validates the capacity by the rates that searches among the runs found for goals of loss; also returns what was skipped,
-/// with reasons.
+/// Validates the capacity with the rates that searches among the runs found for goals of loss; also returns
+/// the searches that were skipped, with reasons.
 ///
 /// # Errors
-/// Searches that can't be read.
+/// Returns an error if a search can't be read.
 pub fn searches(
     arguments: &QueueingArgs,
     model: &QueueingModel,
@@ -98,7 +98,7 @@ pub fn searches(
             let Some(predicted_pps) = capacity(&model)?.pps else { continue };
             for result in search.rates_of_loss() {
                 let Some(lower_pps) = result.lower else { continue };
-                // Where one bound does not tell, the other is as near as it gets.
+                // If one bound was not found, use the other one.
                 let error = place(predicted_pps, [Some(lower_pps), result.upper])
                     .map_or(predicted_pps / lower_pps as f64 - 1.0, |(_, error)| error);
                 validations.push(QueueingSearchValidation {
@@ -118,12 +118,12 @@ pub fn searches(
     Ok((validations, skipped))
 }
 
-/// Whether what was named is the directory of a search.
+/// Whether `text` names the directory of a search.
 fn is_search(text: &str) -> bool {
     Path::new(text).join(SEARCH_FILE).exists()
 }
 
-/// Why a trial is of another device; None where it is not, or nothing is known.
+/// Returns how the device of a trial differs; `None` if it is the same or unknown.
 fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<String> {
     let differing = calibrated.iter().find_map(|setting| {
         let same = other.iter().find(|one| one.key == setting.key)?;
@@ -131,17 +131,17 @@ fn differs(calibrated: &[SettingRecord], other: &[SettingRecord]) -> Option<Stri
     });
     differing.map(|(setting, other)| {
         format!(
-            "is of another device: {} is {}, and was {} for the calibration",
+            "has another device: {} is {}, but was {} in the calibration",
             setting.key, other.text, setting.text
         )
     })
 }
 
-/// A load that was measured, once or in repeats.
+/// A measured load, once or in repeats.
 struct Measured {
-    /// Delays of each repeat, without its warm-up.
+    /// Delays of each repeat, without the warm-up.
     delays: Vec<Counts>,
-    /// Arrivals of each repeat, from which spacing and offsets are estimated.
+    /// Arrivals of each repeat, to estimate spacing and offsets.
     taken: Vec<Taken>,
     sent: u64,
     lost: u64,
@@ -173,7 +173,7 @@ impl Measured {
     }
 }
 
-/// Predicts the load of these repeats: what the simulation found, and each round's delays.
+/// Predicts the load of these repeats; returns the result of the simulation, and the delays of each round.
 fn predict(
     arguments: &QueueingArgs,
     model: &QueueingModel,
@@ -181,7 +181,7 @@ fn predict(
     trial: &Chosen,
     taken: &[Taken],
 ) -> Result<(QueueingLoad, Predicted)> {
-    // How fast a sender's packets follow one another is the load's, not the device's.
+    // The spacing of a sender's packets is a property of the load, not of the device.
     let observations: Vec<Observation<'_>> = taken.iter().map(Taken::seen).collect();
     let given_ns = arguments.spacing.map(|spacing| spacing.ns as f64).or(spacing(&observations));
     let spacing_ns = given_ns.or(calibration.and_then(|found| found.spacing_ns)).unwrap_or(0.0);
@@ -200,7 +200,7 @@ fn predict(
     Ok((predicted, Predicted::new(delays, each_round)))
 }
 
-/// Validates the model by one load: predicts its repeats, replays them, and compares percentiles.
+/// Validates the model with one load: predicts its repeats, replays them, and compares percentiles.
 fn one(
     arguments: &QueueingArgs,
     model: &QueueingModel,
@@ -238,7 +238,8 @@ fn one(
     })
 }
 
-/// The device with the trial's batch and release; one whose packets left one by one though they were to leave together goes on so.
+/// Returns the device with the trial's batch and release. A calibrated device that sends packets one by one
+/// despite a batch release keeps doing so.
 fn of_trial_settings(
     model: &QueueingModel,
     calibration: Option<&QueueingCalibration>,
@@ -251,13 +252,14 @@ fn of_trial_settings(
     QueueingModel { batch: trial.batch(), release, ..model.clone() }
 }
 
-/// A longer stall in the trial than the calibration has seen: what the model can't know.
+/// Describes a stall in the trial that is longer than all stalls in the calibration, which the model can't
+/// predict.
 fn stalled(calibration: &QueueingCalibration, trial: &Chosen) -> Option<String> {
     let longest = trial.record.stalls.longest.first()?;
     let known_ns = calibration.interrupts.longest_ns;
     (longest.duration_ns as f64 > 2.0 * known_ns).then(|| {
         format!(
-            "the trial has a stall of {} ({}), and the calibration none above {}",
+            "the trial has a stall of {} ({}), but the calibration has none above {}",
             duration(longest.duration_ns as f64),
             longest.role,
             duration(known_ns)
@@ -265,7 +267,7 @@ fn stalled(calibration: &QueueingCalibration, trial: &Chosen) -> Option<String> 
     })
 }
 
-/// A trial's name without the repeat.
+/// Returns a trial's name without the repeat.
 fn unrepeated(name: &str) -> &str {
     match name.rsplit_once("-repeat") {
         Some((scenario, repeat)) if repeat.bytes().all(|byte| byte.is_ascii_digit()) => scenario,
@@ -277,14 +279,14 @@ fn failure(one: &ComparedPercentile) -> Option<String> {
     let limit = one.limit.filter(|limit| one.error.abs() > *limit)?;
     let repeats = one.measured_low_ns..=one.measured_high_ns;
     Some(format!(
-        "p{} is predicted as {} and measured as {}: {:+.1} %, where {:.0} % are allowed{}",
+        "p{} is predicted as {} and measured as {}: {:+.1} %, but {:.0} % are allowed{}",
         short(one.percentile),
         duration(one.predicted_ns as f64),
         duration(one.measured_ns as f64),
         one.error * 100.0,
         limit * 100.0,
         match repeats.contains(&one.predicted_ns) {
-            true => "; the repeats of the measurement lie farther apart than that, on both sides of it",
+            true => "; the spread of the measured repeats is larger, and includes the prediction",
             false => "",
         }
     ))
