@@ -1,6 +1,7 @@
-//! What `wiretail host apply` leaves on disk: the journal, and the plan that was carried out.
+//! The files that `wiretail host apply` leaves on disk: the journal, and the applied plan.
 //!
-//! Both are in [`KEPT_FOLDER`], away from the journals of runs: `wiretail clean` is for what dead runs left, and this is to stay.
+//! Both are in [`KEPT_FOLDER`], separate from the journals of runs: `wiretail clean` reverts what killed runs
+//! left behind, but an applied profile is meant to stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use crate::analyze::outputs::write_file;
 
 /// Name of the journal.
 pub(super) const JOURNAL: &str = "applied";
-/// What is said of a setting that the kernel did not take.
+/// Detail of a setting that the kernel did not accept.
 pub(super) const REFUSED: &str = "the kernel refused it";
 
-/// The folder of what is applied.
+/// Returns the directory of the journal and the plan.
 pub(super) fn folder(root: &Path) -> PathBuf {
     below(root, KEPT_FOLDER)
 }
@@ -26,42 +27,42 @@ fn plan_file(root: &Path) -> PathBuf {
     folder(root).join("plan.json")
 }
 
-/// The plan that was applied last, and is not reverted.
+/// Reads the applied plan, if there is one.
 ///
 /// # Errors
-/// A file that is none.
+/// Returns an error if the file is not a valid plan.
 pub(super) fn plan(root: &Path) -> Result<Option<TuningPlan>> {
     let path = plan_file(root);
     let Ok(text) = fs::read(&path) else { return Ok(None) };
     let plan = serde_json::from_slice(&text);
-    plan.map(Some).with_context(|| format!("{}: is no plan of this version of Wiretail", path.display()))
+    plan.map(Some).with_context(|| format!("{}: is not a plan of this version of Wiretail", path.display()))
 }
 
-/// Writes the plan down.
+/// Saves the plan.
 ///
 /// # Errors
-/// Names the file and the system's reason.
+/// Returns an error with the path and the system's reason if the file can't be written.
 pub(super) fn save(root: &Path, plan: &TuningPlan) -> Result<()> {
     write_file(&plan_file(root), &serde_json::to_vec(plan)?)
 }
 
-/// Removes the plan, also one that was not written to its end, and the folders that are empty then. A journal that is still there keeps all
-/// of it.
+/// Removes the plan, even if it is incomplete, and directories that are then empty. Keeps everything if the
+/// journal still exists.
 pub(super) fn forget(root: &Path) {
     let folder = folder(root);
     if leftovers(&folder).is_ok_and(|journals| journals.is_empty()) {
         let _ = fs::remove_dir_all(&folder);
     }
     if let Some(parent) = folder.parent() {
-        // Fails while something else is in it.
+        // Fails if the directory is not empty.
         let _ = fs::remove_dir(parent);
     }
 }
 
-/// Refuses while a run has set the same files: what it puts back at its end would be wrong.
+/// Fails if a run has changed the same files, because the values that it restores would be wrong.
 ///
 /// # Errors
-/// Names the run and the file.
+/// Returns an error with the run and the file.
 pub(super) fn refuse_runs(root: &Path, steps: &[Step]) -> Result<()> {
     let written = |step: &Step| match step {
         Step::WriteFile { path, .. } => Some(path.clone()),
@@ -73,8 +74,8 @@ pub(super) fn refuse_runs(root: &Path, steps: &[Step]) -> Result<()> {
             continue;
         };
         let (what, next) = match run.state {
-            LeftoverState::Living => ("is running and has", "wait for its end"),
-            _ => ("was killed and had", "put back what it left with `wiretail clean`"),
+            LeftoverState::Living => ("is running and has", "wait for it to end"),
+            _ => ("was killed and had", "revert its changes with `wiretail clean`"),
         };
         bail!("{}: {what} changed {}; {next}", run.run, path.display());
     }

@@ -1,4 +1,4 @@
-//! `wiretail host apply`: what can be changed while the machine runs, and files for its next start.
+//! `wiretail host apply`: changes runtime settings, and installs files for the next boot.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -18,17 +18,18 @@ use super::plan::{place, question, row, table};
 use crate::cli::host::ApplyArgs;
 use crate::run::testbed::profile::{below, planned, read, writes};
 
-/// Files of other programs are put in their places only where those programs are.
+/// Configuration files of other programs, each with the paths that must exist for it to be installed.
 const READERS: &[(&str, &[&str])] = &[
     ("etc/default/grub.d/", &["/etc/default/grub", "/etc/default/grub.d"]),
     ("etc/sysctl.d/", &["/etc/sysctl.d"]),
     ("etc/systemd/", &["/etc/systemd"]),
 ];
 
-/// Runs the command.
+/// Runs `wiretail host apply`.
 ///
 /// # Errors
-/// Privileges; something that is applied already; a file that can't be written. Then nothing is changed.
+/// Returns an error without privileges, if a profile is already applied, or if a file can't be written. The
+/// host is then unchanged.
 pub fn run(arguments: &ApplyArgs) -> Result<ExitCode> {
     let root = arguments.root.as_path();
     let record = read(root, &files(), Duration::ZERO);
@@ -37,13 +38,13 @@ pub fn run(arguments: &ApplyArgs) -> Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     if arguments.dry_run {
         table(&mut out, &plan, false)?;
-        writeln!(out, "  apply would change the host by these steps, and revert undo them:\n{steps}")?;
+        writeln!(out, "  apply would make these changes, and revert would undo them:\n{steps}")?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.allow_system_changes {
         bail!(
-            "apply changes this host until `wiretail host revert`; look at all changes with --dry-run, then say \
+            "apply changes this host until `wiretail host revert`; show all changes with --dry-run, then pass \
              --allow-system-changes"
         );
     }
@@ -51,7 +52,7 @@ pub fn run(arguments: &ApplyArgs) -> Result<ExitCode> {
         bail!("applying a profile needs root; run with sudo");
     }
     if !leftovers(&applied::folder(root))?.is_empty() {
-        bail!("a profile is applied already, or was begun with; run `wiretail host revert` first");
+        bail!("a profile is already applied, possibly incompletely; run `wiretail host revert` first");
     }
     applied::refuse_runs(root, steps.steps())?;
     let after = carry_out(root, &plan, &steps)?;
@@ -60,7 +61,7 @@ pub fn run(arguments: &ApplyArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does the steps; returns the plan as it is then. Until the last of them is done, an error undoes all.
+/// Applies the steps; returns the plan with the resulting state. An error in any step reverts all of them.
 fn carry_out(root: &Path, plan: &TuningPlan, steps: &Plan) -> Result<TuningPlan> {
     let mut journal = Journal::create(&applied::folder(root), JOURNAL)?;
     let done = applied::save(root, plan)
@@ -80,7 +81,7 @@ fn carry_out(root: &Path, plan: &TuningPlan, steps: &Plan) -> Result<TuningPlan>
     }
 }
 
-/// The plan anew, in which what the kernel did not take is said.
+/// Reads the host again and marks the settings that the kernel refused.
 fn read_again(root: &Path, plan: &TuningPlan) -> Result<TuningPlan> {
     let record = read(root, &files(), Duration::ZERO);
     let mut after = planned(&record, plan.profile, &same_question(plan))?;
@@ -92,12 +93,12 @@ fn read_again(root: &Path, plan: &TuningPlan) -> Result<TuningPlan> {
     Ok(after)
 }
 
-/// The question that a plan answers.
+/// Returns the question that led to a plan.
 pub(super) fn same_question(plan: &TuningPlan) -> Question {
     Question { cores: CoreSet::parse(&plan.cores).ok(), role: Some(plan.role) }
 }
 
-/// The changes, in the order of the plan.
+/// Returns the changes in the order of the plan.
 fn steps(root: &Path, plan: &TuningPlan, record: &HostRecord, with_files: bool) -> Plan {
     let mut steps = Plan::new();
     steps.extend(writes(root, plan, &Rules::AllBut(Vec::new())));
@@ -124,7 +125,7 @@ fn told(
     let written = steps.steps().len() - put.len() - refused.len();
     writeln!(
         out,
-        "  profile {} applied: {written} values changed, {} refused, {} files put in their places",
+        "  profile {} applied: {written} values changed, {} refused, {} files installed",
         plan.profile.name(),
         refused.len(),
         put.len()
@@ -144,20 +145,20 @@ fn told(
     match (words, has_grub, with_files) {
         (0, ..) => {}
         (_, true, _) => {
-            writeln!(out, "  {words} words of the boot line: update-grub, then start the machine again")?
+            writeln!(out, "  {words} words of the boot command line: run update-grub, then reboot")?
         }
         (_, false, true) => writeln!(
             out,
-            "  {words} words of the boot line: no GRUB here; put them where your boot loader has them (plan --out: boot-line.txt)"
+            "  {words} boot command line words: no GRUB here; add them to your boot loader (boot-line.txt of plan --out)"
         )?,
         (_, false, false) => writeln!(
             out,
-            "  {words} words of the boot line are not changed: --files puts them in their place, plan --out elsewhere"
+            "  {words} words of the boot command line are unchanged: --files installs them, plan --out exports them"
         )?,
     }
     writeln!(
         out,
-        "  wiretail host verify says what is in effect; wiretail host revert puts everything back"
+        "  wiretail host verify shows what is in effect; wiretail host revert restores everything"
     )?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `wiretail host audit`: a host, this one or a recorded one, against the rules.
+//! `wiretail host audit`: checks this or a recorded host against the rules.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,12 +18,12 @@ use super::read::{asked, recorded};
 use super::text::wrapped;
 use crate::run::testbed::profile::read;
 
-/// Runs the command.
+/// Runs `wiretail host audit`.
 ///
 /// # Errors
-/// A record that can't be read or written.
+/// Returns an error if a record can't be read or written.
 pub fn run(arguments: &AuditArgs) -> Result<ExitCode> {
-    // Also what a plan needs, so that what is saved can be planned for.
+    // Includes the files that a plan needs, so that a plan can be made from a saved audit.
     let record = match &arguments.from {
         Some(path) => recorded(path, &files())?,
         None => read(Path::new("/"), &files(), Duration::from_nanos(arguments.watch.ns.max(0) as u64)),
@@ -50,7 +50,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
         audit.kernel.clone().unwrap_or_else(unknown),
         audit.role.name()
     )?;
-    writeln!(out, "  cores to be left alone: {} ({})\n", some(&audit.cores), audit.cores_from)?;
+    writeln!(out, "  isolated cores: {} ({})\n", some(&audit.cores), audit.cores_from)?;
     let shown = |finding: &&Finding| all || finding.verdict.is_problem();
     let mut group = None;
     for finding in audit.findings.iter().filter(shown) {
@@ -83,7 +83,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What could not be read by the reason, those that differ in numbers as one: "/dev/cpu/N/msr (4)".
+/// Groups unreadable files by reason, and those that differ in numbers as one: "/dev/cpu/N/msr (4)".
 fn denied(audit: &Audit) -> BTreeMap<&str, Vec<String>> {
     let mut counted: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for one in &audit.unreadable {
@@ -97,7 +97,7 @@ fn denied(audit: &Audit) -> BTreeMap<&str, Vec<String>> {
     all
 }
 
-/// Of a path the parts that are a number, or end in one, are the same: "cpu3" is "cpuN".
+/// Replaces numbers at the ends of path components: "cpu3" becomes "cpuN".
 fn without_numbers(name: &str) -> String {
     let part = |part: &str| match part.trim_end_matches(|letter: char| letter.is_ascii_digit()) {
         begin if begin.len() < part.len() => format!("{begin}N"),

@@ -1,4 +1,4 @@
-//! `wiretail host`: what a host must look like for packets' cores to be left alone, and whether it does.
+//! `wiretail host`: the isolation of a host's packet-processing cores, and its verification.
 
 pub mod ablation;
 mod applied;
@@ -18,10 +18,10 @@ use anyhow::Result;
 
 use crate::cli::host::{HostArgs, HostCommand};
 
-/// Runs the command.
+/// Runs `wiretail host`.
 ///
 /// # Errors
-/// What the command says.
+/// Returns the error of the command.
 pub fn run(arguments: &HostArgs) -> Result<ExitCode> {
     match &arguments.command {
         HostCommand::Audit(arguments) => audit::run(arguments),

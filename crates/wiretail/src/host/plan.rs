@@ -1,4 +1,4 @@
-//! `wiretail host plan`: what to set, what it costs, and the files for those who set hosts up.
+//! `wiretail host plan`: required settings, their costs, and configuration files for other tools.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,10 +17,11 @@ use crate::analyze::outputs::{print, write_file};
 use crate::cli::host::{PlanArgs, WantedArgs};
 use crate::run::testbed::profile::{planned, read};
 
-/// Runs the command.
+/// Runs `wiretail host plan`.
 ///
 /// # Errors
-/// A record that can't be read, cores that can't be had, a folder that can't be written.
+/// Returns an error if a record can't be read, if the cores are not available, or if a directory can't be
+/// written.
 pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
     let record = match &arguments.from {
         Some(path) => recorded(path, &files())?,
@@ -41,12 +42,12 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked, by the words of the command line.
+/// Returns the question that the command line asks.
 pub(super) fn question(wanted: &WantedArgs) -> Question {
     asked(&wanted.cores, wanted.role)
 }
 
-/// What the outputs need to know besides the plan.
+/// Returns the properties of the host that the output files depend on.
 pub(super) fn place(record: &HostRecord) -> outputs::Place {
     outputs::Place { has_cgroup2: record.readings.contains_key("/sys/fs/cgroup/cgroup.controllers") }
 }
@@ -56,26 +57,27 @@ fn write_outputs(folder: &Path, plan: &TuningPlan, record: &HostRecord) -> Resul
     for file in &mut files {
         let path = folder.join(&file.path);
         let parent = path.parent().unwrap_or(folder);
-        std::fs::create_dir_all(parent).with_context(|| format!("{}: cannot be made", parent.display()))?;
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("{}: cannot be created", parent.display()))?;
         write_file(&path, file.text.as_bytes())?;
         file.path = path.display().to_string();
     }
     Ok(files)
 }
 
-/// The plan as a table; with `all` also what needs no change.
+/// Writes the plan as a table; with `all`, also settings that need no change.
 pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::Result<()> {
     writeln!(
         out,
-        "  profile {}, role {}: cores {} left alone, {} for everything else",
+        "  profile {}, role {}: cores {} isolated, {} for everything else",
         plan.profile.name(),
         plan.role.name(),
         plan.cores,
         plan.housekeeping
     )?;
     for (when, title) in [
-        (TakesEffect::Reboot, "BOOT LINE: TAKES EFFECT WHEN THE MACHINE IS STARTED AGAIN"),
-        (TakesEffect::Now, "NOW: CAN BE CHANGED WHILE THE MACHINE RUNS"),
+        (TakesEffect::Reboot, "BOOT COMMAND LINE: TAKES EFFECT AT THE NEXT BOOT"),
+        (TakesEffect::Now, "NOW: CAN BE CHANGED AT RUNTIME"),
     ] {
         let is_shown = |setting: &&Setting| setting.takes_effect == when && (all || needs_change(setting));
         let shown: Vec<&Setting> = plan.settings.iter().filter(is_shown).collect();
@@ -83,7 +85,7 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
             continue;
         }
         writeln!(out, "\n  {title}")?;
-        // Settings that one rule asks for stand together, with what they are for and cost once.
+        // Settings of one rule are grouped, with their purpose and cost once.
         for group in shown.chunk_by(|a, b| a.title == b.title && a.cost == b.cost) {
             group.iter().try_for_each(|setting| row(out, setting))?;
             wrapped(out, "for", &group[0].title)?;
@@ -105,16 +107,16 @@ pub(super) fn table(out: &mut impl Write, plan: &TuningPlan, all: bool) -> io::R
     )
 }
 
-/// Whether something is to be done about it, or nobody knows.
+/// Whether a setting must be changed, or its state is unknown.
 pub(super) fn needs_change(setting: &Setting) -> bool {
     matches!(setting.state, SettingState::Change | SettingState::Ineffective | SettingState::Unseen)
 }
 
-/// One setting: how it is, and how it shall be.
+/// Writes one setting, with its current and required value.
 pub(super) fn row(out: &mut impl Write, setting: &Setting) -> io::Result<()> {
     let value = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or("not there");
-        // A word of the boot line is shown by its value.
+        // For a word of the boot command line, only the value is shown.
         match &setting.target {
             Target::BootWord { name } => match text.strip_prefix(name.as_str()) {
                 Some("") => "there".to_owned(),
@@ -129,7 +131,7 @@ pub(super) fn row(out: &mut impl Write, setting: &Setting) -> io::Result<()> {
     let change = match setting.state {
         SettingState::Change => format!("{now} -> {wanted}"),
         SettingState::InEffect => now,
-        SettingState::Ineffective => format!("{now}, asked for and not in effect"),
+        SettingState::Ineffective => format!("{now}, requested but not in effect"),
         SettingState::NotHere | SettingState::Unseen => String::new(),
     };
     writeln!(out, "    {:<11} {name:<52} {change}", setting.state.name())?;

@@ -1,13 +1,13 @@
-//! Text below the rows of a table.
+//! Wrapped text below the rows of a table.
 
 use std::io::{self, Write};
 
-/// Columns of text that is wrapped.
+/// Width of wrapped text, in columns.
 const WIDTH: usize = 108;
-/// Blanks before it.
+/// Indentation, in columns.
 const INDENT: usize = 16;
 
-/// A text below a row, behind a label.
+/// Writes a text below a row, after a label.
 pub(super) fn wrapped(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
     let indent = " ".repeat(INDENT);
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };

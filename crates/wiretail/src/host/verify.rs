@@ -1,4 +1,5 @@
-//! `wiretail host verify`: a plan made anew, and whether anything of it is left to change.
+//! `wiretail host verify`: makes a plan for the current state, and reports the settings that are not in
+//! effect.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,19 +18,19 @@ use crate::analyze::outputs;
 use crate::cli::host::VerifyArgs;
 use crate::run::testbed::profile::{planned, read};
 
-/// Runs the command.
+/// Runs `wiretail host verify`.
 ///
 /// # Errors
-/// No profile is applied and none was named; cores that can't be had.
+/// Returns an error if no profile is applied and none was named, or if the cores are not available.
 pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     let root = arguments.root.as_path();
     let applied = applied::plan(root)?;
     let (profile, question): (Profile, Question) = match arguments.profile {
         Some(profile) => (profile.into(), asked(&arguments.cores, arguments.role)),
         None => {
-            let plan = applied.as_ref().context(
-                "no profile is applied here; say which one is meant: --profile optimized --cores 1-3",
-            )?;
+            let plan = applied
+                .as_ref()
+                .context("no profile is applied; name one: --profile optimized --cores 1-3")?;
             (plan.profile, same_question(plan))
         }
     };
@@ -44,7 +45,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     let is_open = |setting: &Setting| needs_change(setting) && setting.detail != REFUSED;
     let open = plan.settings.iter().filter(|setting| is_open(setting)).count();
     outputs::print(&plan, arguments.json, |out| {
-        writeln!(out, "  profile {}, cores {} left alone", plan.profile.name(), plan.cores)?;
+        writeln!(out, "  profile {}, cores {} isolated", plan.profile.name(), plan.cores)?;
         plan.settings.iter().try_for_each(|setting| row(out, setting))?;
         let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
         writeln!(
@@ -58,7 +59,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     Ok(if open == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What the kernel refused when the plan was applied is no news.
+/// Marks the settings that the kernel refused when the plan was applied.
 fn say_refused(plan: &mut TuningPlan, applied: &TuningPlan) {
     for setting in plan.settings.iter_mut().filter(|setting| setting.state == SettingState::Change) {
         let before = applied.settings.iter().find(|before| before.target == setting.target);

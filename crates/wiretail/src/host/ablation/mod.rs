@@ -1,6 +1,6 @@
-//! `wiretail host prove`: what a profile is worth, and each of its settings. Its trials are those of a run, in the same
-//! manifest; which arm each of them belongs to and what follows is in `ablation.json`, written after each, so that
-//! `--resume` goes on from there.
+//! `wiretail host prove`: measures the effect of a profile, and of each of its settings. Its trials are those
+//! of a run, in the same manifest. `ablation.json` records the configuration of each trial and the results;
+//! it is written after every trial, so that `--resume` can continue.
 
 mod text;
 
@@ -34,26 +34,27 @@ use crate::run::trial::session;
 use crate::run::{begin, insert, interrupted, new_run};
 use crate::traffic::live::stop_on_signals;
 
-/// More repeats than an interval needs, so that some may contradict the others.
+/// Extra repeats beyond the minimum of a confidence interval, so that some may contradict the others.
 const SPARE_REPEATS: u64 = 15;
-/// Keys by which arms differ, for the tables of the run's report.
+/// Keys in which configurations differ, for the tables of the run's report.
 const FACTORS: [&str; 5] = ["host.profile", "host.settings", "host.fifo", "host.isolate", "host.idle"];
 
-/// Runs a proof.
+/// Runs `wiretail host prove`.
 ///
 /// # Errors
-/// An experiment that can't be read, a profile that changes nothing, a host that can't be changed, a full disk. A trial that fails
-/// has no say, and the others go on.
+/// Returns an error if the experiment can't be read, the profile changes nothing, the host can't be changed,
+/// or the disk is full. A failed trial is left out, and the others continue.
 pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
     let (experiment, earlier) = match (&arguments.run.resume, &arguments.run.experiment) {
         (Some(path), _) => {
             let (directory, experiment, run) = RunDirectory::open(path)?;
-            let ablation = directory::ablation(path)?
-                .ok_or_else(|| anyhow!("{}: holds no ablation; expected {ABLATION_FILE}", path.display()))?;
+            let ablation = directory::ablation(path)?.ok_or_else(|| {
+                anyhow!("{}: contains no ablation; expected {ABLATION_FILE}", path.display())
+            })?;
             (experiment, Some((directory, run, ablation)))
         }
         (None, Some(file)) => (read_file(file)?, None),
-        (None, None) => bail!("which experiment? wiretail host prove EXPERIMENT.toml"),
+        (None, None) => bail!("expected an experiment: wiretail host prove EXPERIMENT.toml"),
     };
     let bases = bases(&experiment)?;
     let (ablation, earlier) = match earlier {
@@ -73,7 +74,7 @@ pub fn run(arguments: &ProveArgs) -> Result<ExitCode> {
     prove(&directory, run, ablation, &trials, arguments)
 }
 
-/// All trials that are not done yet, and what follows.
+/// Runs all remaining trials, and prints the results.
 fn prove(
     directory: &RunDirectory,
     mut run: Run,
@@ -90,7 +91,7 @@ fn prove(
     while let Some(one) = left.first().filter(|_| !stop.load(Ordering::Relaxed)) {
         let waiting: Vec<&Trial> = left.iter().map(|one| &one.trial).collect();
         let line = Line::new(&waiting, trials.len(), arguments.run.quiet);
-        // The same packets in every arm: the seed is that of the repeat.
+        // All configurations of a repeat use the same seed, and thus the same packets.
         let seed = run.seed.wrapping_add(one.repeat);
         let Some(measured) = measured(directory, &mut run, (one, seed), &line, arguments.run.quiet, &stop)?
         else {
@@ -116,35 +117,35 @@ fn prove(
     Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The loads: the experiment's trials without repeats.
+/// Returns the loads: the experiment's trials without repeats.
 ///
 /// # Errors
-/// One that can't be done, or that chooses a profile itself.
+/// Returns an error if a trial is invalid, or chooses a profile itself.
 fn bases(experiment: &Experiment) -> Result<Vec<Trial>> {
     let bases: Vec<Trial> = experiment.trials().into_iter().filter(|trial| trial.repeat == 1).collect();
     for base in &bases {
         session::refuse(base)?;
         if profile::of(base).is_some() || crate::run::trial::tracing::is_traced(base) {
             bail!(
-                "a proof sets host.profile by itself and takes no traces; leave host.profile and trace.record out"
+                "an ablation sets host.profile itself and does not trace; remove host.profile and trace.record"
             );
         }
     }
     Ok(bases)
 }
 
-/// What is to be compared on this host.
+/// Plans the configurations to compare on this host.
 fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> Result<Ablation> {
     let profile = Profile::from(arguments.profile);
     if profile == Profile::Regular {
         bail!(
-            "the regular profile is what the others are held against; expected --profile energysaving or optimized"
+            "the regular profile is the reference of the comparison; expected --profile energysaving or optimized"
         );
     }
     let assignment = CpuAssignment::assign(Path::new("/"), Topology::of(&bases[0]).middle, true)?;
     let cores = assignment.map(|assignment| assignment.quiet).filter(|quiet| !quiet.is_empty());
     let cores = cores
-        .ok_or_else(|| anyhow!("a profile leaves cores alone; expected a second core on this machine"))?;
+        .ok_or_else(|| anyhow!("a profile isolates cores, which requires a machine with at least two"))?;
     let plan = profile::here(profile, &cores)?;
     let mut factors = factors(&plan, &keys(&bases[0], profile));
     if let Some(unknown) =
@@ -152,7 +153,7 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     {
         let names: Vec<&str> = factors.iter().map(|factor| factor.name.as_str()).collect();
         bail!(
-            "--only {unknown}: the profile changes no such thing here; expected some of {}",
+            "--only {unknown}: not a setting that the profile changes here; expected some of {}",
             names.join(", ")
         );
     }
@@ -182,7 +183,8 @@ fn planned(arguments: &ProveArgs, experiment: &Experiment, bases: &[Trial]) -> R
     })
 }
 
-/// The keys of table `host` that are levers: those that the experiment does not forbid; polling where the profile asks for it.
+/// Returns the keys of table `host` that are factors: those that the experiment does not disable, and polling
+/// if the profile requires it.
 fn keys(base: &Trial, profile: Profile) -> Vec<HostKey> {
     let is_factor = |key: &HostKey| match key {
         HostKey::Fifo => base.host.fifo,
@@ -192,7 +194,7 @@ fn keys(base: &Trial, profile: Profile) -> Vec<HostKey> {
     HostKey::ALL.into_iter().filter(is_factor).collect()
 }
 
-/// A trial that is to be done.
+/// A planned trial.
 struct Planned {
     load: usize,
     configuration: usize,
@@ -200,7 +202,7 @@ struct Planned {
     trial: Trial,
 }
 
-/// All trials, in the order in which they are done.
+/// Returns all trials in order of execution.
 fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
     let mut trials = Vec::new();
     for repeat in 1..=ablation.repeats {
@@ -214,7 +216,8 @@ fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
                 let trial = base.with(number, repeat, name, |settings| {
                     let configuration = &ablation.configurations[configuration];
                     apply(configuration, ablation.profile, &switched, &mut settings.host);
-                    // What stalls and delays the generator is what is measured.
+                    // Stalls and delays of the generator are part of what is measured, so they invalidate no
+                    // trial.
                     settings.trial.late_share = Percent::ALL;
                     settings.trial.stall_share = Percent::ALL;
                     settings.trial.retries = 0;
@@ -226,7 +229,7 @@ fn trials(ablation: &Ablation, bases: &[Trial]) -> Vec<Planned> {
     trials
 }
 
-/// One trial; None where it was interrupted.
+/// Runs one trial; returns `None` if it was interrupted.
 fn measured(
     directory: &RunDirectory,
     run: &mut Run,
@@ -256,7 +259,7 @@ fn ablation_trial(planned: &Planned, record: &TrialRecord, summary: Option<&Summ
         _ => record.reasons.clone(),
     };
     if summary.is_none_or(|summary| summary.delay.count == 0) && invalid.is_empty() {
-        invalid.push("no packet came through".to_owned());
+        invalid.push("no packet arrived".to_owned());
     }
     let level = |statistic: Statistic| {
         let delay = &summary?.delay;

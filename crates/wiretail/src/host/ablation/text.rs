@@ -1,4 +1,4 @@
-//! A proof on a terminal: what would be compared, a line a trial, and what follows.
+//! The human-readable ablation: the plan, one line per trial, and the results.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use wiretail_schema::host::ablation::{
 use super::Planned;
 use crate::run::trial::progress::{AROUND, seconds};
 
-/// What would be done.
+/// Writes the planned configurations and trials.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn plan(out: &mut impl Write, ablation: &Ablation, trials: &[Planned]) -> io::Result<()> {
     writeln!(
         out,
-        "{}: what profile {} is worth on cores {}\n",
+        "{}: effect of profile {} on cores {}\n",
         ablation.title,
         ablation.profile.name(),
         ablation.cores
@@ -34,7 +34,7 @@ pub fn plan(out: &mut impl Write, ablation: &Ablation, trials: &[Planned]) -> io
         writeln!(out, "  {:<32} {}", configuration.name(), factor.title)?;
         match &factor.changes[..] {
             [first, .., last] if factor.changes.len() > 3 => {
-                writeln!(out, "      {first}\n      {} more, to {last}", factor.changes.len() - 2)?;
+                writeln!(out, "      {first}\n      {} more, up to {last}", factor.changes.len() - 2)?;
             }
             changes => changes.iter().try_for_each(|change| writeln!(out, "      {change}"))?,
         }
@@ -44,7 +44,7 @@ pub fn plan(out: &mut impl Write, ablation: &Ablation, trials: &[Planned]) -> io
     let time = Duration::from_nanos(sending) + AROUND * u32::try_from(trials.len()).unwrap_or(u32::MAX);
     writeln!(
         out,
-        "\n{} trials, {} of each under {}, in an order that is drawn: about {}. All changes are undone behind each.",
+        "\n{} trials, {} of each configuration under {}, in random order: about {}. Changes are reverted after each.",
         count(trials.len() as u64),
         ablation.repeats,
         ablation.loads.join(", "),
@@ -58,15 +58,15 @@ fn not_tried(out: &mut impl Write, ablation: &Ablation) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n  not tried, as they need a start of the machine or another program: {}",
+        "\n  not compared, because they need a reboot or another program: {}",
         ablation.not_tried.join(", ")
     )
 }
 
-/// What became of a trial.
+/// Formats the outcome of a trial.
 pub fn trial(trial: &AblationTrial) -> String {
     if !trial.invalid.is_empty() {
-        return format!("has no say: {}", trial.invalid.join("; "));
+        return format!("left out: {}", trial.invalid.join("; "));
     }
     let level = |level: &Level| format!("{} {}", level.statistic.name(), duration(level.value_ns as f64));
     let levels: Vec<String> = trial.levels.iter().map(level).collect();
@@ -74,14 +74,14 @@ pub fn trial(trial: &AblationTrial) -> String {
     format!("{} of {} packets{lost}", levels.join(", "), count(trial.packets))
 }
 
-/// What follows, under each load.
+/// Writes the results under each load.
 ///
 /// # Errors
-/// Standard output is closed.
+/// Returns an error if standard output is closed.
 pub fn table(out: &mut impl Write, ablation: &Ablation) -> io::Result<()> {
     writeln!(
         out,
-        "{}: what profile {} is worth on cores {}",
+        "{}: effect of profile {} on cores {}",
         ablation.title,
         ablation.profile.name(),
         ablation.cores
@@ -91,14 +91,8 @@ pub fn table(out: &mut impl Write, ablation: &Ablation) -> io::Result<()> {
         medians(out, ablation, result)?;
         whole(out, result)?;
         for (kind, title) in [
-            (
-                ConfigurationKind::Without,
-                "WHAT EACH SETTING IS WORTH BESIDE ALL OTHERS: how much more without it",
-            ),
-            (
-                ConfigurationKind::Alone,
-                "WHAT EACH SETTING IS WORTH ALONE: how much less than the host as it is",
-            ),
+            (ConfigurationKind::Without, "EFFECT OF EACH SETTING AMONG ALL OTHERS: increase without it"),
+            (ConfigurationKind::Alone, "EFFECT OF EACH SETTING ALONE: decrease from the unchanged host"),
         ] {
             effects(out, ablation, result, kind, title)?;
         }
@@ -152,7 +146,7 @@ fn effects(
         ablation.configurations[configuration].factor.as_ref().map_or("", |factor| factor.name.as_str())
     };
     for statistic in [Statistic::P999, Statistic::Max, Statistic::P99, Statistic::P50] {
-        // Settings are ranked by the first two; of the others what is seen.
+        // Settings are ranked by the first two statistics; of the others, only visible effects are printed.
         let is_ranked = matches!(statistic, Statistic::P999 | Statistic::Max);
         let mut rows: Vec<(&str, &Effect)> = factors
             .iter()
@@ -166,7 +160,7 @@ fn effects(
             let size = effect.difference_ns.map_or(0, i64::abs);
             (!effect.verdict.is_seen(), std::cmp::Reverse(size))
         });
-        let seen = if is_ranked { "" } else { ", where an effect is seen" };
+        let seen = if is_ranked { "" } else { ", if an effect is seen" };
         writeln!(out, "      by {}{seen}", statistic.name())?;
         for (name, effect) in rows {
             let rank = match effect.ranks {
@@ -179,16 +173,16 @@ fn effects(
     }
     writeln!(
         out,
-        "      intervals of {:.1} %, so that all of a list hold together with 95 %; settings with the same ranks can't be told apart",
+        "      intervals of {:.1} %, jointly 95 % in each list; settings with equal ranks are indistinguishable",
         first.confidence
     )
 }
 
-/// An effect in words: "helps: +820 us (+400 us ... +1.2 ms) in 20 pairs".
+/// Formats an effect in words: "helps: +820 us (+400 us ... +1.2 ms) in 20 pairs".
 fn in_words(effect: &Effect) -> String {
-    let difference = effect.difference_ns.map_or("nothing known".to_owned(), format::difference);
+    let difference = effect.difference_ns.map_or("unknown".to_owned(), format::difference);
     let Some((low, high)) = effect.interval_ns else {
-        return format!("{difference}; {} pairs are too few to tell", effect.pairs);
+        return format!("{difference}; {} pairs are too few", effect.pairs);
     };
     let verdict = match effect.verdict {
         EffectVerdict::Helps => "helps",
@@ -203,18 +197,20 @@ fn in_words(effect: &Effect) -> String {
     )
 }
 
-/// Trials that had no say, by reason.
+/// Writes the trials that were left out, by reason.
 fn left_out(out: &mut impl Write, ablation: &Ablation) -> io::Result<()> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in ablation.trials.iter().filter_map(|trial| trial.invalid.first()) {
         *reasons.entry(reason).or_default() += 1;
     }
-    reasons.iter().try_for_each(|(reason, times)| writeln!(out, "  {times} trials had no say: {reason}"))?;
+    reasons
+        .iter()
+        .try_for_each(|(reason, times)| writeln!(out, "  {times} trials were left out: {reason}"))?;
     let lost: u64 = ablation.trials.iter().map(|trial| trial.lost).sum();
     if lost > 0 {
         writeln!(
             out,
-            "  {} packets were lost in all trials together: they are in no percentile",
+            "  {} packets were lost in all trials together; percentiles exclude them",
             count(lost)
         )?;
     }

@@ -1,4 +1,4 @@
-//! The kernel's trace of the cores that are watched, and what it says of their gaps.
+//! Kernel trace of the measured cores, and the causes of their gaps.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use wiretail_schema::host::noise::CoreNoise;
 
 use super::longest;
 
-/// A trace under way.
+/// A running trace.
 pub struct Tracing {
     folder: TempDir,
     journal: Journal,
@@ -22,12 +22,12 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts to trace these cores; `drain` is one that may be disturbed.
+    /// Starts to trace `cores`; `drain` is a core that may be disturbed.
     ///
     /// # Errors
-    /// No root, a kernel that can't be traced, no room for the trace.
+    /// Returns an error without root, if the kernel can't be traced, or if there is no space for the trace.
     pub fn start(cores: &CoreSet, drain: Option<u32>) -> Result<Self> {
-        let folder = tempfile::tempdir().context("a folder for the trace can't be made")?;
+        let folder = tempfile::tempdir().context("a directory for the trace can't be created")?;
         let mut journal = Journal::create_unique(Path::new(JOURNAL_FOLDER))
             .context("--trace needs root; without it gaps have lengths only")?;
         let spec =
@@ -37,10 +37,10 @@ impl Tracing {
         Ok(Self { folder, journal, recorder })
     }
 
-    /// Ends it, and names who took each core. Returns what limits that.
+    /// Ends the trace and adds the causes to each core. Returns the limitations of the explanation.
     ///
     /// # Errors
-    /// Files that can't be written or read.
+    /// Returns an error if a file can't be written or read.
     pub fn finish(
         mut self,
         logs: &[(u32, NoiseLog)],

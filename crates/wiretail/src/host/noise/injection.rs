@@ -1,4 +1,4 @@
-//! Disturbances on purpose: whether the instrument names what it should.
+//! Injected interference, to test that the measurement identifies it.
 
 use std::sync::atomic::AtomicBool;
 use std::thread::Scope;
@@ -12,14 +12,14 @@ use wiretail_host::{CoreSet, own_loopback};
 use crate::cli::host::NoiseArgs;
 use crate::traffic::live;
 
-/// Of those who disturb from another core.
+/// Real-time priority of injectors on other cores.
 const PRIORITY: u8 = 45;
-/// Shortest time from one disturbance to the next, in ns: the longest ones take most of it.
+/// Shortest interval between injected events, in ns: the longest events take most of it.
 const EVERY_NS_MIN: u64 = 1_000_000;
-/// Of the times, where several kinds take turns.
+/// Seed of the times, when several kinds take turns.
 const SEED: u64 = 1;
 
-/// What planters need while they run; outlives them.
+/// Context of the running injectors, which it outlives.
 pub struct Injection {
     plan: InterferencePlan,
     device: u32,
@@ -29,37 +29,38 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// As asked for; none where nothing was. `others` are the cores that are not watched.
+    /// Creates the requested injection; `None` if none was requested. `others` are the cores that are not
+    /// measured.
     ///
     /// # Errors
-    /// There is no other core to disturb from; too often.
+    /// Returns an error if there is no other core to inject from, or if the interval is too short.
     pub fn of(arguments: &NoiseArgs, others: &CoreSet, duration_ns: u64) -> Result<Option<Self>> {
         if arguments.inject.is_empty() {
             return Ok(None);
         }
         let cores = (arguments.cores.cores().first().copied(), others.cores().first().copied());
         let (Some(device), Some(housekeeping)) = cores else {
-            bail!("--inject disturbs a core from another one, and all are watched; leave one out of --cores")
+            bail!("--inject needs a core that is not measured, to inject from; remove one from --cores")
         };
-        let every_ns = live::nanoseconds("plant-every", arguments.inject_every)?;
+        let every_ns = live::nanoseconds("inject-every", arguments.inject_every)?;
         if every_ns < EVERY_NS_MIN {
             bail!("--inject-every is {}; expected 1ms or more", arguments.inject_every);
         }
         let loopback = Box::new(move || {
             own_loopback(device).map_err(|error| DataplaneError::Thread {
-                step: "making a loopback whose packets the core receives".to_owned(),
+                step: "creating a loopback whose packets the core receives".to_owned(),
                 source: std::io::Error::other(error.to_string()),
-                next: "leave softirq out of --inject where that can't be had",
+                next: "remove softirq from --inject if that is not possible",
             })
         });
         let plan = InterferencePlan { kinds: arguments.inject.clone(), every_ns, duration_ns, seed: SEED };
         Ok(Some(Self { plan, device, housekeeping, loopback, stop: AtomicBool::new(false) }))
     }
 
-    /// Starts the planters, and returns when they are ready.
+    /// Starts the injectors, and returns when they are ready.
     ///
     /// # Errors
-    /// One can't do its work here.
+    /// Returns an error if an injector is not possible here.
     pub fn start<'scope, 'env: 'scope>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,

@@ -1,4 +1,4 @@
-//! `wiretail host noise`: how long cores are taken away from a loop that never sleeps, and by whom.
+//! `wiretail host noise`: how long cores are taken away from a loop that never sleeps, and the causes.
 
 mod causes;
 mod injection;
@@ -26,19 +26,20 @@ use crate::host::noise::injection::Injection;
 use crate::run::trial::interrupts::Reading;
 use crate::traffic::live::{self, LOOP_THREAD, ProgressLine};
 
-/// Gaps that are listed one by one.
+/// Largest number of gaps that are listed individually.
 const LONGEST: usize = 20;
-/// Fewer pieces of work than this have no percentiles.
+/// Smallest number of work samples that have percentiles.
 const RUNS_MIN: u64 = 20;
-/// Of the times at which loops work; another one each.
+/// Seed of the times at which loops work; each loop derives its own.
 const SEED: u64 = 7;
-/// Between two looks at whether all is over.
+/// Interval between checks whether the measurement is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Runs the command.
+/// Runs `wiretail host noise`.
 ///
 /// # Errors
-/// A core or a priority that can't be had, no root for a trace, a file that can't be written.
+/// Returns an error if a core or a priority is not available, if a trace needs root, or if a file can't be
+/// written.
 pub fn run(arguments: &NoiseArgs) -> Result<ExitCode> {
     let stop = live::stop_on_signals()?;
     let noise = measure(arguments, &stop)?;
@@ -75,14 +76,12 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     let others = Cores::read(Path::new("/"))?.usable.without(&arguments.cores);
     if others.is_empty() && arguments.fifo.is_some() {
         bail!(
-            "--fifo on all cores leaves none for everybody else, who would wait for the loops; watch fewer cores, or leave \
-             --fifo out"
+            "--fifo on all cores leaves none for other tasks, which would wait for the loops; use fewer cores, or omit \
+             --fifo"
         );
     }
     if others.is_empty() {
-        noise.remarks.push(
-            "all cores are watched: this program's own threads are among those who take them".to_owned(),
-        );
+        noise.remarks.push("all cores are measured: this program's own threads also take them".to_owned());
     }
     live::keep_off(arguments.cores.cores().iter().map(|core| *core as usize));
     let (peers, missing) = if arguments.compare { peers::available() } else { Default::default() };
@@ -117,14 +116,14 @@ fn measure(arguments: &NoiseArgs, stop: &AtomicBool) -> Result<Noise> {
     }
     if logs.iter().any(|(_, log)| log.gaps() > log.kept().len() as u64) {
         noise.remarks.push(
-            "not all gaps were kept one by one: of the short ones the first only; the floor is within 5 %"
+            "not all gaps were recorded individually: of the short ones, only the first; the floor is accurate to 5 %"
                 .to_owned(),
         );
     }
     Ok(noise)
 }
 
-/// Watches all cores at once, a thread each.
+/// Measures all cores at once, with one thread per core.
 fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<Vec<(u32, NoiseLog)>> {
     let mut progress = ProgressLine::new();
     thread::scope(|scope| {
@@ -145,11 +144,11 @@ fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<V
                 Ok::<_, anyhow::Error>(log)
             };
             let thread = Builder::new().name(LOOP_THREAD.to_owned()).spawn_scoped(scope, work);
-            loops.push((*core, thread.context("a thread for the loop can't be had")?));
+            loops.push((*core, thread.context("a thread for the loop can't be created")?));
         }
         while loops.iter().any(|(_, thread)| !thread.is_finished()) {
             thread::sleep(LOOK_EVERY);
-            progress.show(&|| format!("watching core {}", arguments.cores));
+            progress.show(&|| format!("measuring core {}", arguments.cores));
         }
         progress.clear();
         let join = |(core, thread): (u32, thread::ScopedJoinHandle<'_, Result<NoiseLog>>)| {
@@ -160,7 +159,7 @@ fn watch(arguments: &NoiseArgs, duration_ns: u64, stop: &AtomicBool) -> Result<V
     })
 }
 
-/// What a loop saw, without causes.
+/// Summarizes the gaps of a loop, without causes.
 fn of_core(core: u32, log: &NoiseLog) -> CoreNoise {
     let lengths = log.lengths();
     let work = &log.work;
@@ -193,7 +192,7 @@ fn of_core(core: u32, log: &NoiseLog) -> CoreNoise {
     }
 }
 
-/// The places of the longest gaps, the longest first.
+/// Returns the indices of the longest gaps, in descending order of length.
 fn longest(log: &NoiseLog) -> Vec<usize> {
     let mut places: Vec<usize> = (0..log.kept().len()).collect();
     places.sort_by_key(|place| (std::cmp::Reverse(log.kept()[*place].duration_ns), *place));
@@ -201,7 +200,7 @@ fn longest(log: &NoiseLog) -> Vec<usize> {
     places
 }
 
-/// What other programs measure on the same cores, one after another.
+/// Runs other measuring programs on the same cores, one after another.
 fn compare(
     arguments: &NoiseArgs,
     peers: &[peers::Peer],

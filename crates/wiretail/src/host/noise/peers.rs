@@ -1,5 +1,6 @@
-//! What others measure on the same core, for comparison: cyclictest of rt-tests, and rtla's timerlat where the kernel has
-//! that tracer. Both tell how late a thread runs that sleeps until a timer; they have no trace of who made it late beside it.
+//! Measurements of other programs on the same core, for comparison: cyclictest of rt-tests, and timerlat of
+//! rtla if the kernel has that tracer. Both measure how late a thread runs that sleeps until a timer expires;
+//! neither has a trace of the causes.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,19 +9,19 @@ use anyhow::{Context, Result, bail};
 use wiretail_schema::host::noise::PeerNoise;
 use wiretail_schema::units::Share;
 
-/// How long each of them measures, in ns.
+/// Measurement time of each program, in ns.
 pub const DURATION_NS: u64 = 5_000_000_000;
-/// Its threads wake up so often, in us.
+/// Wakeup interval of its threads, in us.
 const INTERVAL_US: u64 = 200;
-/// Wakeups up to so many us late are counted by their lateness.
+/// Lateness covered by the histogram, in us.
 const HISTOGRAM_US: u64 = 20_000;
-/// Its real-time priority where the loop has none.
+/// Its real-time priority if the loop has none.
 const PRIORITY: u8 = 80;
-/// Where the kernel says which tracers it has, as the tracing file system is mounted or was so for long.
+/// Lists of the kernel's tracers, at the current and the former mount point of tracefs.
 const TRACERS: [&str; 2] =
     ["/sys/kernel/tracing/available_tracers", "/sys/kernel/debug/tracing/available_tracers"];
 
-/// A program that is installed.
+/// A measuring program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// `cyclictest` of rt-tests.
@@ -29,20 +30,23 @@ pub enum Peer {
     Timerlat,
 }
 
-/// Those that can be had here, and why the others can't, with what to do.
+/// Returns the available programs, and for each missing one the reason and the remedy.
 pub fn available() -> (Vec<Peer>, Vec<String>) {
     let (mut peers, mut missing) = (Vec::new(), Vec::new());
     if is_there("cyclictest") {
         peers.push(Peer::Cyclictest);
     } else {
-        missing.push("no cyclictest to compare with: apt-get install rt-tests (Debian)".to_owned());
+        missing.push("no comparison with cyclictest: apt-get install rt-tests (Debian)".to_owned());
     }
     if !is_there("rtla") {
-        missing.push("no rtla to compare with: it comes with the kernel's tools (Debian: rtla)".to_owned());
+        missing.push("no comparison with rtla: it is one of the kernel's tools (Debian: rtla)".to_owned());
     } else if TRACERS.iter().any(|path| fs::read_to_string(path).is_ok_and(|all| all.contains("timerlat"))) {
         peers.push(Peer::Timerlat);
     } else {
-        missing.push("rtla has nothing to measure with: this kernel lacks CONFIG_TIMERLAT_TRACER, or tracefs is not mounted".to_owned());
+        missing.push(
+            "no comparison with rtla: this kernel lacks CONFIG_TIMERLAT_TRACER, or tracefs is not mounted"
+                .to_owned(),
+        );
     }
     (peers, missing)
 }
@@ -52,7 +56,7 @@ fn is_there(program: &str) -> bool {
 }
 
 impl Peer {
-    /// Its command on a core, for a loop of this real-time priority.
+    /// Returns its command line for a core and the loop's real-time priority.
     fn command(self, core: u32, fifo: Option<u8>) -> Vec<String> {
         let (priority, seconds) = (fifo.unwrap_or(PRIORITY), DURATION_NS / 1_000_000_000);
         let words = match self {
@@ -67,10 +71,10 @@ impl Peer {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// Measures on a core; `fifo` is the loop's real-time priority.
+    /// Measures a core; `fifo` is the loop's real-time priority.
     ///
     /// # Errors
-    /// It can't, or says something that is not known.
+    /// Returns an error if the program fails, or prints an unknown format.
     pub fn measure(self, core: u32, fifo: Option<u8>) -> Result<PeerNoise> {
         let words = self.command(core, fifo);
         let command = words.join(" ");
@@ -83,19 +87,19 @@ impl Peer {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let mut lines = said.lines().chain(text.lines());
-            let said = lines.find(|line| !line.trim().is_empty()).unwrap_or("nothing was said");
+            let said = lines.find(|line| !line.trim().is_empty()).unwrap_or("no message");
             bail!("`{command}` ended with {}: {}", output.status, said.trim());
         }
         let told = match self {
             Self::Cyclictest => cyclictest(&text),
             Self::Timerlat => timerlat(&text),
         };
-        let Some(told) = told else { bail!("`{command}` printed no histogram that is known here") };
+        let Some(told) = told else { bail!("`{command}` printed no histogram in a known format") };
         Ok(PeerNoise {
             program: words[0].clone(),
             command,
             core,
-            measures: "how late a real-time thread runs that sleeps until a timer".to_owned(),
+            measures: "lateness of a real-time thread that sleeps until a timer expires".to_owned(),
             samples: told.samples,
             p999_ns: told.p999_us.map(|us| us * 1000),
             longest_ns: told.max_us * 1000,
@@ -103,7 +107,7 @@ impl Peer {
     }
 }
 
-/// What a histogram of lateness says.
+/// Summary of a histogram of lateness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     samples: u64,
@@ -111,7 +115,8 @@ struct Told {
     max_us: u64,
 }
 
-/// `rows` are latenesses in us and how many wakeups had them, ascending; `over` were later than all of these.
+/// Summarizes a histogram. `rows` are lateness in us and number of wakeups, ascending; `over` is the number
+/// of later wakeups.
 fn told(rows: &[(u64, u64)], over: u64, max_us: u64) -> Option<Told> {
     let samples = rows.iter().map(|(_, count)| count).sum::<u64>() + over;
     let all = rows.iter().map(|(us, count)| (Some(*us), *count)).chain([(None, over)]);
@@ -119,8 +124,8 @@ fn told(rows: &[(u64, u64)], over: u64, max_us: u64) -> Option<Told> {
     Some(Told { samples, p999_us, max_us })
 }
 
-/// Reads the histogram of one thread of cyclictest's: lines of two numbers, and comments with the extremes and with those
-/// beyond it.
+/// Parses the histogram of one thread of cyclictest: lines of two numbers, and comments with the extremes and
+/// the overflows.
 fn cyclictest(text: &str) -> Option<Told> {
     let comment = |name: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
@@ -134,8 +139,8 @@ fn cyclictest(text: &str) -> Option<Told> {
     told(&rows, comment("# Histogram Overflows:").unwrap_or(0), comment("# Max Latencies:")?)
 }
 
-/// Reads the histogram of one core of `rtla timerlat hist`: a header that names the columns, of which that of the thread
-/// counts, lines that begin with a lateness, and lines that begin with a word.
+/// Parses the histogram of one core of `rtla timerlat hist`: a header with the names of the columns, lines
+/// that start with a lateness, and lines that start with a word. Only the column of the thread is used.
 fn timerlat(text: &str) -> Option<Told> {
     let fields = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<String>>();
     let header = text.lines().map(fields).find(|line| line.first().is_some_and(|word| word == "Index"))?;
@@ -153,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_of_cyclictest_is_read() {
+    fn parses_cyclictest_histogram() {
         let rows: String = (0..50)
             .map(|us| format!("{us:06} {:06}\n", if us == 7 { 9_980 } else { u64::from(us == 40) * 15 }))
             .collect();
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_of_timerlat_is_read() {
+    fn parses_timerlat_histogram() {
         let text = "# RTLA timerlat histogram\n# Time unit is microseconds (us)\n# Duration:   0 00:00:05\n\
             Index   IRQ-001   Thr-001\n0          700         0\n3          280       990\n9           20         9\n\
             over:         0         1\ncount:     1000      1000\nmin:          0         3\navg:          1         \

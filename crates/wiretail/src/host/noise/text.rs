@@ -1,4 +1,4 @@
-//! The noise of cores, for a terminal.
+//! The human-readable noise of cores.
 
 use std::io::{self, Write};
 
@@ -9,27 +9,27 @@ use wiretail_schema::host::noise::{
     CoreNoise, FloorValue, GapCause, GapCauses, GapPart, LongGap, Noise, Speed,
 };
 
-/// Bars are at most this long.
+/// Longest bar of the histogram, in characters.
 const BAR: usize = 32;
-/// Causes, senders of each, gaps and counters that are shown; JSON has all.
+/// Largest number of printed causes; JSON has all. The next ones limit senders, gaps and counters.
 const CAUSES: usize = 12;
 const SENDERS: usize = 3;
 const LONGEST: usize = 5;
 const COUNTERS: usize = 6;
-/// Parts of a gap that are shown.
+/// Largest number of printed parts of a gap.
 const PARTS: usize = 3;
 
-/// Writes all of it.
+/// Writes the whole result.
 ///
 /// # Errors
-/// As for a closed pipe.
+/// Returns an error if `out` can't be written, such as a closed pipe.
 pub fn write(out: &mut impl Write, noise: &Noise) -> io::Result<()> {
     for core in &noise.cores {
         self::core(out, noise, core)?;
     }
     peers(out, noise)?;
     if !noise.traced {
-        writeln!(out, "  note: --trace (as root) names who took the core")?;
+        writeln!(out, "  note: --trace (as root) identifies the causes")?;
     }
     noise.remarks.iter().try_for_each(|remark| writeln!(out, "  note: {remark}"))
 }
@@ -37,16 +37,16 @@ pub fn write(out: &mut impl Write, noise: &Noise) -> io::Result<()> {
 fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()> {
     let how = match noise.fifo {
         Some(priority) => format!(
-            "SCHED_FIFO {priority}, resting {} behind each {}",
+            "SCHED_FIFO {priority}, sleeping {} after each {}",
             duration(noise.rest_ns as f64),
             duration(noise.watch_ns as f64)
         ),
         None => "the ordinary scheduler".to_owned(),
     };
-    writeln!(out, "\n  CORE {}: watched for {}, under {how}", core.core, duration(core.watched_ns as f64))?;
+    writeln!(out, "\n  CORE {}: measured for {}, under {how}", core.core, duration(core.watched_ns as f64))?;
     writeln!(
         out,
-        "    {} gaps of {} and more ({:.1} a second), {} together ({:.3} %), the longest {}; {} of them to another thread",
+        "    {} gaps of {} or more ({:.1} per second), {} in total ({:.3} %), longest {}; {} of them to another thread",
         count(core.gaps),
         duration(noise.threshold_ns as f64),
         per_second(core.gaps, core),
@@ -57,7 +57,7 @@ fn core(out: &mut impl Write, noise: &Noise, core: &CoreNoise) -> io::Result<()>
     )?;
     let is_first = noise.cores.first().is_some_and(|first| first.core == core.core);
     if is_first && !noise.injected.is_empty() {
-        writeln!(out, "    planted on it: {}", noise.injected.join(", "))?;
+        writeln!(out, "    injected on it: {}", noise.injected.join(", "))?;
     }
     writeln!(out, "\n    FLOOR  {}", floor(core))?;
     if let Some(speed) = &core.speed {
@@ -77,7 +77,7 @@ fn per_second(gaps: u64, core: &CoreNoise) -> f64 {
     gaps as f64 / (core.watched_ns.max(1) as f64 * 1e-9)
 }
 
-/// What no forwarder on this core can promise.
+/// Formats the delay floor: no forwarder on this core can guarantee less.
 fn floor(core: &CoreNoise) -> String {
     let value = |wanted: f64| core.floor.iter().find(|value| value.percentile == wanted);
     let values: Vec<&FloorValue> = [99.9, 99.99, 99.999].into_iter().filter_map(value).collect();
@@ -89,10 +89,10 @@ fn floor(core: &CoreNoise) -> String {
     let doubt = if values.iter().all(|value| value.supported) {
         ""
     } else {
-        "; (?) rests on fewer than ten gaps: watch longer"
+        "; (?) based on fewer than ten gaps: measure longer"
     };
     format!(
-        "no forwarder on core {} can promise less than {}; {} at worst{doubt}",
+        "no forwarder on core {} can guarantee less than {}; worst case {}{doubt}",
         core.core,
         waits.join(", "),
         duration(core.longest_ns as f64)
@@ -103,8 +103,8 @@ fn speed(speed: &Speed) -> String {
     let [p10, p50, p90] = [speed.p10_ns, speed.p50_ns, speed.p90_ns].map(|ns| duration(ns as f64));
     if speed.varies {
         format!(
-            "the same work took {p10} (p10), {p50} (p50), {p90} (p90): something shares the physical core (a second \
-             hardware thread, of another virtual machine maybe), its frequency changes, or others empty its cache"
+            "the same work took {p10} (p10), {p50} (p50), {p90} (p90): the physical core is shared (by a second \
+             hardware thread, perhaps of another virtual machine), its frequency changes, or its cache is evicted"
         )
     } else {
         format!("the same work took {p10} (p10), {p50} (p50), {p90} (p90): one speed")
@@ -115,14 +115,14 @@ fn histogram(out: &mut impl Write, core: &CoreNoise) -> io::Result<()> {
     if core.histogram.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n    {:<22} {:>9} {:>9} {:>11}", "LENGTH", "gaps", "a second", "together")?;
-    // A gap that is there once is to be seen beside thousands: by the logarithm.
+    writeln!(out, "\n    {:<22} {:>9} {:>10} {:>11}", "LENGTH", "gaps", "per second", "total")?;
+    // Logarithmic scale, so that a single gap is visible next to thousands.
     let most = core.histogram.iter().map(|bucket| bucket.gaps).max().unwrap_or(1);
     for bucket in &core.histogram {
         let share = ((bucket.gaps + 1) as f64).ln() / ((most + 1) as f64).ln();
         writeln!(
             out,
-            "    {:<22} {:>9} {:>9.1} {:>11}  {}",
+            "    {:<22} {:>9} {:>10.1} {:>11}  {}",
             format!("{} to {}", whole(bucket.from_ns), whole(bucket.to_ns)),
             count(bucket.gaps),
             per_second(bucket.gaps, core),
@@ -133,7 +133,7 @@ fn histogram(out: &mut impl Write, core: &CoreNoise) -> io::Result<()> {
     Ok(())
 }
 
-/// A round number of ns.
+/// Formats a round number of ns.
 fn whole(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -143,7 +143,7 @@ fn whole(ns: u64) -> String {
     }
 }
 
-/// A cause as a label, for a core that packets need not be on.
+/// Formats a cause as a label, on a core that may process no packets.
 fn label(cause: &GapCause) -> String {
     match (cause.kind, cause.name.as_str()) {
         (CauseKind::Paused, "") => "not the kernel: hypervisor or firmware".to_owned(),
@@ -157,13 +157,13 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
     let width = labels.iter().take(CAUSES).map(|label| label.chars().count()).max().unwrap_or(0).max(12);
     writeln!(
         out,
-        "\n    {:<width$} {:>9} {:>9} {:>11} {:>10}",
-        "WHO TOOK IT", "gaps", "a second", "together", "longest"
+        "\n    {:<width$} {:>9} {:>10} {:>11} {:>10}",
+        "CAUSE", "gaps", "per second", "total", "longest"
     )?;
     for (cause, label) in found.causes.iter().zip(&labels).filter(|(cause, _)| cause.gaps > 0).take(CAUSES) {
         writeln!(
             out,
-            "    {label:<width$} {:>9} {:>9.1} {:>11} {:>10}",
+            "    {label:<width$} {:>9} {:>10.1} {:>11} {:>10}",
             count(cause.gaps),
             per_second(cause.gaps, core),
             duration(cause.total_ns as f64),
@@ -187,10 +187,10 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
         writeln!(out, "    and {more} more (--json)")?;
     }
     if found.gaps_missing > 0 {
-        writeln!(out, "    {} gaps lie where events are missing in the trace", count(found.gaps_missing))?;
+        writeln!(out, "    {} gaps overlap missing events in the trace", count(found.gaps_missing))?;
     }
     if found.gaps_unnamed > 0 {
-        writeln!(out, "    {} gaps are of pieces too short to have a cause", count(found.gaps_unnamed))?;
+        writeln!(out, "    {} gaps consist of parts too short to have a cause", count(found.gaps_unnamed))?;
     }
     if found.gaps_not_kept > 0 {
         writeln!(out, "    {} gaps were only counted", count(found.gaps_not_kept))?;
@@ -198,14 +198,14 @@ fn causes(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Resu
     if let Some(steal_ns) = core.steal_ns.filter(|ns| *ns > 0) {
         writeln!(
             out,
-            "    the kernel was told that its hypervisor gave {} to others (steal time, in steps of 10 ms)",
+            "    the hypervisor reported {} of steal time (in steps of 10 ms)",
             duration(steal_ns as f64)
         )?;
     }
     for cost in &found.calibration {
         writeln!(
             out,
-            "    by {} gaps: {} takes {} before its first tracepoint and {} behind its last",
+            "    calibrated with {} gaps: {} takes {} before its first tracepoint and {} after its last",
             count(cost.gaps),
             cost.event,
             duration(cost.head_ns[0] as f64),
@@ -219,7 +219,7 @@ fn longest(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Res
     if core.longest.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n    LONGEST GAPS: seconds since the loop began, what they were made of")?;
+    writeln!(out, "\n    LONGEST GAPS: seconds since the start of the loop, length, parts")?;
     let part = |part: &GapPart| {
         let label = found.causes.get(part.cause).map(label).unwrap_or_default();
         format!("{label} {}", duration(part.ns as f64))
@@ -232,16 +232,20 @@ fn longest(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Res
     core.longest.iter().take(LONGEST).try_for_each(|gap| writeln!(out, "{}", row(gap)))
 }
 
-/// Without a trace: what rose.
+/// Writes the interrupt counters that increased, if there is no trace.
 fn counters(out: &mut impl Write, core: &CoreNoise) -> io::Result<()> {
     if core.interrupts.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n    {:>9} {:>9}  INTERRUPTS of this core meanwhile", "number", "a second")?;
+    writeln!(
+        out,
+        "\n    {:>9} {:>10}  INTERRUPTS of this core during the measurement",
+        "number", "per second"
+    )?;
     for delta in core.interrupts.iter().take(COUNTERS) {
         writeln!(
             out,
-            "    {:>9} {:>9.1}  {}",
+            "    {:>9} {:>10.1}  {}",
             count(delta.count),
             per_second(delta.count, core),
             delta.name
@@ -254,13 +258,13 @@ fn peers(out: &mut impl Write, noise: &Noise) -> io::Result<()> {
     if noise.peers.is_empty() {
         return Ok(());
     }
-    writeln!(out, "  BESIDE OTHERS, one after another")?;
+    writeln!(out, "  OTHER PROGRAMS, one after another")?;
     writeln!(out, "    {:<16} {:>5} {:>10} {:>10}  what it measures", "", "core", "p99.9", "longest")?;
     for core in &noise.cores {
         let p999 = core.floor.iter().find(|value| value.percentile == 99.9);
         writeln!(
             out,
-            "    {:<16} {:>5} {:>10} {:>10}  what a packet waits that comes at a random time to a loop that never sleeps",
+            "    {:<16} {:>5} {:>10} {:>10}  wait of a packet that arrives at a random time at a loop that never sleeps",
             "wiretail",
             core.core,
             p999.map_or_else(String::new, |value| duration(value.wait_ns as f64)),

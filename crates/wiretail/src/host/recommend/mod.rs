@@ -1,4 +1,4 @@
-//! `wiretail host recommend`: what the papers recommend, from one's own runs and audit.
+//! `wiretail host recommend`: recommendations from the literature, judged by the user's runs and audit.
 
 mod text;
 
@@ -17,15 +17,15 @@ use crate::cli::host::RecommendArgs;
 use crate::run::output::{directory, explanation};
 use crate::run::testbed::profile::read;
 
-/// How long a living host is watched for what interrupts its cores.
+/// How long this host's interrupts are counted.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Runs the command.
+/// Runs `wiretail host recommend`.
 ///
 /// # Errors
-/// A record or a run that can't be read, a page that can't be written.
+/// Returns an error if a record or a run can't be read, or a page can't be written.
 pub fn run(arguments: &RecommendArgs) -> Result<ExitCode> {
-    // Runs first: a slip in their names is told at once.
+    // Read the runs first, so that a mistyped path is reported at once.
     let runs: Vec<RunInput> = arguments.runs.iter().map(|path| input(path)).collect::<Result<_>>()?;
     let record = match &arguments.from {
         Some(path) => recorded(path, &files())?,
@@ -41,15 +41,15 @@ pub fn run(arguments: &RecommendArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is taken from a run directory.
+/// Reads the evidence in a run directory.
 fn input(path: &Path) -> Result<RunInput> {
     if !path.is_dir() {
         bail!(
-            "{}: is no folder; expected a directory of `wiretail run` or `wiretail search`",
+            "{}: is not a directory; expected a directory of `wiretail run` or `wiretail search`",
             path.display()
         );
     }
-    let (_, run) = directory::read(path).with_context(|| format!("{}: is no run", path.display()))?;
+    let (_, run) = directory::read(path).with_context(|| format!("{}: is not a run", path.display()))?;
     Ok(RunInput {
         directory: path.display().to_string().trim_end_matches('/').to_owned(),
         results: directory::results(path, &run)?,

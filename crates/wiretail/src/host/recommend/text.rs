@@ -1,4 +1,4 @@
-//! Recommendations for a terminal.
+//! The human-readable recommendations.
 
 use std::io::{self, Write};
 
@@ -9,37 +9,37 @@ use wiretail_schema::host::recommendation::{
 
 use crate::host::text::wrapped;
 
-/// Statements of a recommendation, and loads of a deployment, that are shown without `--all`.
+/// Statements of a recommendation, and loads of a deployment, that are printed without `--all`.
 const SHOWN: usize = 5;
-/// Ranges of trials that are shown; of more only how many trials they are.
+/// Largest number of printed ranges of trials; beyond it, only the number of trials is printed.
 const RANGES: usize = 6;
 
-/// All of it; with `all` also sources, and every statement.
+/// Writes all recommendations; with `all`, also sources and every statement.
 pub(super) fn print(out: &mut impl Write, found: &Recommendations, all: bool) -> io::Result<()> {
     let host = &found.host;
     let some = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     writeln!(out, "  {}, kernel {}, role {}", some(&host.processor), some(&host.kernel), host.role.name())?;
     let cores = if host.cores.is_empty() { "none" } else { &host.cores };
-    writeln!(out, "  cores to be left alone: {cores} ({})", host.cores_from)?;
+    writeln!(out, "  isolated cores: {cores} ({})", host.cores_from)?;
     for run in &found.runs {
         let (valid, trials) = (run.valid, run.trials);
-        writeln!(out, "  {}: {valid} of {trials} trials to build on: {}", run.directory, run.title)?;
+        writeln!(out, "  {}: {valid} of {trials} trials usable: {}", run.directory, run.title)?;
     }
     if found.runs.is_empty() {
-        writeln!(out, "  no run was given: this is of the audit alone")?;
+        writeln!(out, "  no run was given: based on the audit alone")?;
     }
     found.notes.iter().try_for_each(|note| wrapped(out, "note", note))?;
     writeln!(out, "\n  RECOMMENDATIONS")?;
     found.recommendations.iter().try_for_each(|one| recommendation(out, one, all))?;
     writeln!(out, "\n  LATENCY, SECURITY, RESOURCES")?;
     found.matrix.rows.iter().try_for_each(|one| row(out, one, all))?;
-    writeln!(out, "    of the host, in every row")?;
+    writeln!(out, "    common to all rows, from the host")?;
     for (label, facts) in
         [("security", &found.matrix.host_security), ("resources", &found.matrix.host_resources)]
     {
         facts.iter().try_for_each(|fact| evidence(out, label, fact))?;
     }
-    writeln!(out, "\n  [..] 95 % confidence interval over all trials named; ? rests on too few packets")
+    writeln!(out, "\n  [..] 95 % confidence interval over all named trials; ? too few packets")
 }
 
 fn recommendation(out: &mut impl Write, one: &Recommendation, all: bool) -> io::Result<()> {
@@ -75,7 +75,7 @@ fn row(out: &mut impl Write, row: &MatrixRow, all: bool) -> io::Result<()> {
 
 fn latency(out: &mut impl Write, load: &Latency) -> io::Result<()> {
     let emulated = match load.emulated {
-        Some(true) => " (emulated processor: says nothing of hardware)",
+        Some(true) => " (emulated processor: not representative of hardware)",
         Some(false) | None => "",
     };
     let numbers: Vec<String> = load.delays.iter().map(value).collect();
@@ -83,7 +83,7 @@ fn latency(out: &mut impl Write, load: &Latency) -> io::Result<()> {
     wrapped(out, "latency", &format!("{}{emulated}: {}{rests}", load.load, numbers.join(", ")))
 }
 
-/// A statement with where it is from, and below it its numbers.
+/// Writes a statement with its origin, and its numbers below.
 fn evidence(out: &mut impl Write, label: &str, fact: &Evidence) -> io::Result<()> {
     let from = match &fact.from {
         Origin::Trials { trials } => format!(" [{}]", shown(trials)),
@@ -103,7 +103,7 @@ fn evidence(out: &mut impl Write, label: &str, fact: &Evidence) -> io::Result<()
     Ok(())
 }
 
-/// "p99.9 12.34 µs [11.00 µs … 13.00 µs]".
+/// Formats "p99.9 12.34 µs [11.00 µs … 13.00 µs]".
 fn value(delay: &DelayOf) -> String {
     let value = duration(delay.value_ns as f64);
     let weak = if delay.supported { "" } else { "?" };
@@ -122,13 +122,13 @@ fn rests(delay: &DelayOf) -> String {
     format!("; {} packets, {}", count(delay.packets), shown(&delay.trials))
 }
 
-/// "runs/a: 1-3,5; runs/b: 2".
+/// Formats "runs/a: 1-3,5; runs/b: 2".
 fn shown(trials: &[TrialsOf]) -> String {
     let each = trials.iter().map(|of| format!("{}: {}", of.run, numbers(&of.trials)));
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// "1-3,5"; how many, where that would be long.
+/// Formats "1-3,5", or only the number of trials if the list is long.
 fn numbers(all: &[usize]) -> String {
     let mut sorted = all.to_vec();
     sorted.sort_unstable();
@@ -141,7 +141,7 @@ fn numbers(all: &[usize]) -> String {
     if rows.len() > RANGES { format!("{} trials", sorted.len()) } else { rows.join(",") }
 }
 
-/// What a command is for, and on a line of its own the command, which is to be copied.
+/// Writes the purpose of a command, and the command on a separate line for copying.
 fn next(out: &mut impl Write, step: &NextStep) -> io::Result<()> {
     wrapped(out, "do", &format!("{}:", step.what))?;
     writeln!(out, "{:20}{}", "", step.command)
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_trials_are_shown_as_ranges() {
+    fn formats_trial_numbers_as_ranges() {
         assert_eq!(numbers(&[5, 1, 2, 3, 3, 9, 8]), "1-3,5,8-9");
         assert_eq!(numbers(&[]), "");
         assert_eq!(numbers(&[1, 3, 5, 7, 9, 11, 13]), "7 trials");
