@@ -78,7 +78,7 @@ fn text_says_what_there_is_and_errors_say_what_to_do() {
         arguments
     };
     let text = succeed(with(&["--irq", &shown(&irq)]));
-    assert!(text.contains("CPU 3: none at all"), "{text}");
+    assert!(text.contains("CPU 3: no interrupts"), "{text}");
     assert!(text.contains("REGULAR PATTERNS"), "{text}");
     let error = fail(with(&["--irq", &shown(&irq), "--cpu", "9"]));
     assert!(error.contains("no counter of CPU 9"), "{error}");

@@ -32,7 +32,7 @@ fn this_machine_is_audited_and_its_record_says_the_same_again() {
         serde_json::from_str(&succeed(["host", "audit", "--from", &saved, "--json"])).expect("JSON");
     assert_eq!(here, again);
     let shown = succeed(["host", "audit", "--from", &saved, "--cores", "0"]);
-    assert!(shown.contains("cores to be left alone: 0 (requested)"), "{shown}");
+    assert!(shown.contains("isolated cores: 0 (requested)"), "{shown}");
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
         assert!(validation["error"].as_f64().map_or(expected.is_none(), close), "{validation}");
     }
     let text = succeed(["predict"].iter().chain(&with(&costs)));
-    assert!(text.contains("AGAINST WHAT A SEARCH FOUND") && text.contains("met at 125"), "{text}");
+    assert!(text.contains("COMPARISON WITH SEARCH RESULTS") && text.contains("met at 125"), "{text}");
     let page = page(&with(&costs), folder.path());
     assert!(page.contains("trial 2 (trial2)") && page.contains("<strong>OPEN</strong>"), "{page}");
 
@@ -241,7 +241,7 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
     let paged: Vec<&str> = drawn.iter().copied().chain([pre.as_str(), post.as_str()]).collect();
     let page = page(&paged, folder.path());
     assert!(page.contains("Predicted and measured") && page.contains("data-figure=\"interrupt-sampling\""));
-    assert!(text.contains("the worst waited") && text.contains("simulated"), "{text}");
+    assert!(text.contains("longest wait") && text.contains("simulated"), "{text}");
     // A seed gives the same again, another one other phases.
     let seeded = |seed: &str| succeed(with(&["--json", "--seed", seed]));
     assert_eq!(seeded("7"), seeded("7"));
