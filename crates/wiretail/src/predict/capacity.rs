@@ -280,7 +280,7 @@ fn searched(out: &mut impl Write, model: &CapacityModel, width: usize) -> io::Re
     for (found, validation) in all {
         let pps = |pps: Option<u64>| pps.map_or_else(|| "none".to_owned(), |pps| rate(pps as f64));
         let said = match validation.judgement {
-            Some(Judgement::Inside) => "correct",
+            Some(Judgement::Inside) => "right",
             Some(Judgement::LowerBound) => "a lower bound",
             Some(Judgement::Off) => "off",
             None => "undecided: the deciding bound was not found",

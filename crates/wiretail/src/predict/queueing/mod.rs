@@ -135,7 +135,9 @@ fn arrivals(arguments: &QueueingArgs, calibration: Option<&QueueingCalibration>)
         let rate_pps = rate_pps as f64;
         Ok(match arguments.arrivals {
             ArrivalChoice::Poisson if burst > 1 => {
-                bail!("--burst {burst}: bursts are evenly spaced; use --arrivals constant, or omit --burst")
+                bail!(
+                    "--burst {burst}: bursts are evenly spaced; expected --arrivals constant, or no --burst"
+                )
             }
             ArrivalChoice::Poisson => Arrivals::Poisson { rate_pps },
             ArrivalChoice::Constant if burst == 1 => Arrivals::Constant { rate_pps },

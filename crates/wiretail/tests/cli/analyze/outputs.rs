@@ -109,7 +109,7 @@ fn full_disks_and_wrong_options_are_told() {
         assert!(message.contains(expected), "{message}");
     }
     let message = fail(["analyze", "-", "-"]);
-    assert!(message.contains("standard input holds one"), "{message}");
+    assert!(message.contains("standard input is one capture"), "{message}");
 }
 
 #[test]

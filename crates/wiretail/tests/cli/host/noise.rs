@@ -55,7 +55,7 @@ fn a_core_is_watched_without_root_and_without_a_trace() {
 fn what_was_seen_is_told_to_a_person() {
     let told = succeed(["host", "noise", "--cores", "0", "--duration", "200ms", "--threshold", "100ns"]);
     for part in
-        ["CORE 0: watched for", "under the ordinary scheduler", "FLOOR  no forwarder on core 0", "--trace"]
+        ["CORE 0: measured for", "under the ordinary scheduler", "FLOOR  no forwarder on core 0", "--trace"]
     {
         assert!(told.contains(part), "{part}: {told}");
     }

@@ -73,7 +73,10 @@ fn what_is_no_run_is_refused_by_name() {
     let folder = folder();
     let host = host(folder.path());
     let message = fail(["host", "recommend", "/no/run", "--from", &host]);
-    assert!(message.contains("/no/run: is not a directory; expected a directory of `wiretail run`"), "{message}");
+    assert!(
+        message.contains("/no/run: is not a directory; expected a directory of `wiretail run`"),
+        "{message}"
+    );
     let empty = folder.path().display().to_string();
     let message = fail(["host", "recommend", &empty, "--from", &host]);
     assert!(

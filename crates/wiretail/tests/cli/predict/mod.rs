@@ -75,7 +75,7 @@ fn capacity_by_hand_and_what_is_refused() {
     let text = succeed(["predict"].iter().chain(&with(&["--overload", "80kpps..90kpps"])));
     assert!(text.contains("off: the device was already overloaded at 90 kpps"), "{text}");
 
-    assert!(refused(&["capacity"]).contains("nothing to compute from"));
+    assert!(refused(&["capacity"]).contains("no inputs"));
     let slower = refused(&["capacity", "--dut-median", "3us", "--forwarder-median", "3.2us"]);
     assert!(slower.contains("not below the device's (3 us)"), "{slower}");
     let all = refused(&with(&["--interrupt", "LOC 1000/s 1ms"]));
@@ -128,9 +128,9 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
 
     let untraced = refused(&trials);
     assert!(untraced.contains("was not traced"), "{untraced}");
-    assert!(refused(&with(&["--interrupt-cost", "LOC=4us"])).contains("cores 0, 1; say by --cpu"));
+    assert!(refused(&with(&["--interrupt-cost", "LOC=4us"])).contains("cores 0, 1; select"));
     let missing = refused(&with(&["--interrupt-cost", "LOC=4us", "--cpu", "1"]));
-    assert!(missing.contains("interrupted by TLB shootdowns (TLB), too"), "{missing}");
+    assert!(missing.contains("also interrupted by TLB shootdowns (TLB)"), "{missing}");
     assert!(
         refused(&["capacity", "--run", &shown, "--dut", "7", "--forwarder", "1"]).contains("has no trial 7")
     );
@@ -249,9 +249,9 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
 
     let slow = ["interrupts", "--rate", "10kpps", "--interrupt", "250Hz 12us", "--service", "101us"];
     let text = succeed(["predict"].iter().chain(&slow));
-    assert!(text.contains("OVERLOADED") && text.contains("it serves 9.871"), "{text}");
+    assert!(text.contains("OVERLOADED") && text.contains("it serves at most 9.871"), "{text}");
     let all = refused(&["interrupts", "--rate", "10kpps", "--interrupt", "250Hz 4ms"]);
     assert!(all.contains("leaves no time"), "{all}");
     let long = refused(&["interrupts", "--rate", "1pps", "--interrupt", "1000000Hz 0us"]);
-    assert!(long.contains("fewer --packets"), "{long}");
+    assert!(long.contains("reduce --packets"), "{long}");
 }

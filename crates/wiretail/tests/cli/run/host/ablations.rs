@@ -118,8 +118,7 @@ fn what_can_not_be_proved_is_refused_with_what_can() {
     };
     if std::thread::available_parallelism().map_or(1, usize::from) > 1 {
         assert!(
-            refused(&["--only", "thq"])
-                .contains("--only thq: not a setting that the profile changes here")
+            refused(&["--only", "thq"]).contains("--only thq: not a setting that the profile changes here")
         );
     }
     assert!(refused(&["--profile", "regular"]).contains("expected --profile energysaving or optimized"));
