@@ -1,4 +1,4 @@
-//! A made-up trial: a server on core 1 that is kept from its work, the trace of it, and the packets that suffered.
+//! A synthetic trial: a server on core 1 with interruptions, the kernel trace of it, and the delayed packets.
 
 use wiretail_analysis::causes::attribution::PacketTime;
 use wiretail_schema::causes::trace::{Gap, ROLES_SCHEMA, Spin, TraceInfo, TraceRoles};
@@ -9,40 +9,40 @@ use super::test_support::{
     TIMER_ENTRY, TIMER_EXIT, info,
 };
 
-/// Threads: the device's, that of the calibration, one that is in its way, the load generator's.
+/// Thread ids: the device, the calibration loop, an interfering thread, and the load generator.
 const DEVICE: i32 = 100;
 const SPIN: i32 = 101;
 const HOG: i32 = 102;
 const FEEDER: i32 = 103;
-/// The function that flushes translations, in the document of `test_support`.
+/// Address of the function that flushes the TLB, in the document of `test_support`.
 const FLUSH: u64 = 0x1000;
 const MUNMAP: u64 = 0x3000;
 
-/// Ten events happen in so long, in ns; the trace is made of such slots.
+/// Length of a slot in ns. The trace consists of slots with ten events each.
 const SLOT_NS: u64 = 40_000;
-/// Slots before the first packet, in which a loop reads the clock.
+/// Number of slots before the first packet, in which a loop reads the clock.
 const SPUN: u64 = 2000;
-/// What an interrupt costs before its first tracepoint, in ns.
+/// Overhead of an interrupt before its first tracepoint, in ns.
 const HEAD_NS: u64 = 1_000;
-/// What a packet takes, in ns.
+/// Service time of a packet, in ns.
 const SERVICE_NS: u64 = 1_500;
 const HOG_NS: u64 = 300_000;
 
-/// What a trial left, but not in files.
+/// Results of a trial, in memory instead of files.
 pub struct Trial {
     pub info: TraceInfo,
-    /// Of the document's streams, in their order.
+    /// Trace pages, in the order of the document's streams.
     pub pages: [Vec<u8>; 2],
     pub roles: TraceRoles,
-    /// In order; the clocks' offset is 0.
+    /// Packets in order of time; the offset between the clocks is 0.
     pub packets: Vec<PacketTime>,
 }
 
-/// Both cores while they are made up.
+/// State of both cores during the synthesis.
 struct Cores {
     device: Pages,
     sends: Pages,
-    /// When the device's core did something else.
+    /// Times at which the device's core did something else.
     away: Vec<Gap>,
     random: Random,
     events: u64,
@@ -75,7 +75,7 @@ impl Cores {
         self.away.push(Gap { from_ns: at_ns - HEAD_NS, to_ns: at_ns + 1500 });
     }
 
-    /// A shootdown: one in 250 takes long. Half of the sends have a stack.
+    /// Adds a TLB shootdown: one in 250 takes long, and half of the senders have a stack.
     fn shootdown(&mut self, slot: u64, at_ns: u64, pid: i32) {
         let length_ns = if self.random.below(250) == 0 { 2_000 + self.random.below(13_000) } else { 1200 };
         let sender = 200 + self.random.below(3000) as i32;
@@ -107,7 +107,7 @@ impl Cores {
         self.away.push(Gap { from_ns: at_ns, to_ns });
     }
 
-    /// What the core that sends packets does: a softirq for them, and sometimes it sleeps.
+    /// Adds the work of the sending core: a softirq for the packets, and occasional sleep.
     fn feeding(&mut self, slot: u64, at_ns: u64) {
         self.on_feeder(at_ns + 1000, SOFTIRQ, FEEDER, &3_u32.to_le_bytes());
         self.on_feeder(at_ns + 3000, SOFTIRQ_EXIT, FEEDER, &3_u32.to_le_bytes());
@@ -119,7 +119,7 @@ impl Cores {
 }
 
 impl Trial {
-    /// A trial of about as many events, and as many packets.
+    /// Synthesizes a trial with approximately `events` events and `packets` packets.
     pub fn new(events: u64, packets: u64) -> Self {
         let random = Random::new(0x5eed);
         let mut cores =
@@ -176,7 +176,7 @@ impl Trial {
     }
 }
 
-/// Packets that come evenly, with some jitter, and are served one after the other whenever the core is there.
+/// Serves evenly spaced packets with some jitter, one after another, whenever the core is available.
 fn serve(packets: u64, time: Gap, away: &[Gap], random: &mut Random) -> Vec<PacketTime> {
     let gap_ns = (time.to_ns - time.from_ns) / (packets + 2);
     let (mut left_ns, mut next) = (0, 0);

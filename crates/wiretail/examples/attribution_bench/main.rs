@@ -1,11 +1,10 @@
-//! How long it takes to say what delayed the worst packets: `attribution_bench [EVENTS [PACKETS [ROUNDS]]]`.
+//! Benchmark of the attribution of packet delays: `attribution_bench [EVENTS [PACKETS [ROUNDS]]]`.
 //!
-//! Writes the trace of a trial, ten million events unless told otherwise, into a temporary folder, and then does what
-//! `wiretail explain RUN` does with one: reads the trace, builds the timelines, explains the packets. Only the packets'
-//! times are not matched from captures, which is measured elsewhere (`benches/run`). Each of the 5000 worst
-//! packets must get a cause.
+//! Writes the trace of a trial, by default of ten million events, to a temporary directory. Then does the
+//! same as `wiretail explain RUN`: reads the trace, builds the timelines and explains the packets. Matching
+//! the captures is not included; `benches/run` measures it. Each of the 5000 worst packets must get a cause.
 //!
-//! The yardstick beside it is what one would write first: each packet held against all of the core's spans.
+//! The reference is the straightforward implementation: it compares each packet with all spans of the core.
 
 use std::error::Error;
 use std::fs;
@@ -18,15 +17,15 @@ use wiretail_schema::causes::trace::TRACE_FILE;
 use wiretail_schema::causes::{Certainty, PacketExplanation, TrialExplanation};
 
 mod made_up;
-#[allow(dead_code, reason = "the tests of the reader use the rest")]
+#[allow(dead_code, reason = "used by the tests of the reader")]
 #[path = "../../../wiretail-capture/src/trace/test_support.rs"]
 mod test_support;
 
 use made_up::Trial;
 
-/// Packets that are listed and explained, at most.
+/// Largest number of packets that are listed and explained.
 const WORST: usize = 5000;
-/// Packets of the yardstick: it takes too long for all of them.
+/// Number of packets of the reference, which is too slow for all of them.
 const SUBSET: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.path().join(&stream.file), pages)?;
     }
     fs::write(folder.path().join(TRACE_FILE), serde_json::to_vec(&trial.info)?)?;
-    println!("{packets} packets, a trace of {:.0} MB", bytes as f64 / 1e6);
+    println!("{packets} packets, trace of {:.0} MB", bytes as f64 / 1e6);
 
     forget_peak();
     let mut parts: [Vec<f64>; 3] = Default::default();
@@ -71,14 +70,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let [_, explaining_ms, together_ms] = parts.map(|part| median(part).unwrap_or(0.0));
     println!(
-        "{events} events, {:.1} million a second; {} packets attributed; peak {peak_mb:.0} MB of memory",
+        "{events} events, {:.1} million per second; {} packets attributed; peak {peak_mb:.0} MB of memory",
         events as f64 / together_ms / 1e3,
         explanation.worst.len()
     );
     let each = against_all_spans(&trial, folder.path(), &explanation)?;
     let whole = each.as_secs_f64() * 1e3 * explanation.worst.len() as f64;
     println!(
-        "each packet against all spans: {:.2} ms a packet, {:.1} times explaining for these packets",
+        "comparison with all spans: {:.2} ms per packet, {:.1} times the explanation of these packets",
         each.as_secs_f64() * 1e3,
         whole / explaining_ms
     );
@@ -102,7 +101,7 @@ fn inputs<'a>(trial: &'a Trial, trace: &'a Trace) -> Inputs<'a> {
     }
 }
 
-/// A benchmark of something wrong is worth nothing.
+/// Checks the result, because a benchmark of a wrong result is meaningless.
 fn check(found: &TrialExplanation, packets: u64) {
     assert_eq!(found.worst.len(), WORST.min(packets as usize));
     assert!(found.tail_packets >= packets / 1000);
@@ -119,15 +118,15 @@ fn check(found: &TrialExplanation, packets: u64) {
         .map(|row| format!("{:?} {}", row.kind, row.tail_packets))
         .collect();
     println!(
-        "{:.2} % of the tail's lost time without a cause; packets by cause: {}",
+        "{:.2} % of the tail's excess delay without a cause; packets by cause: {}",
         unknown * 100.0,
         causes.join(", ")
     );
     assert!(unknown < 0.1);
 }
 
-/// How long a packet takes that is held against all spans of the device's core. What the explanation says was seen
-/// within its time must be among what this finds.
+/// Returns the time to compare a packet with all spans of the device's core. The spans found must include
+/// those that the explanation reports.
 fn against_all_spans(
     trial: &Trial,
     folder: &std::path::Path,
@@ -151,12 +150,13 @@ fn against_all_spans(
     Ok(start.elapsed() / chosen.len().max(1) as u32)
 }
 
-/// The largest resident set from here on; where the kernel does not allow it, that of the whole program.
+/// Resets the peak of the resident set; if the kernel does not allow it, the peak of the whole program
+/// counts.
 fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Peak of the resident set in MB; 0 where there is no such thing.
+/// Returns the peak of the resident set in MB; 0 if unavailable.
 fn peak_mb() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,5 @@
-//! The architecture as a test: which crate may use which, who may write `unsafe`, and what the pure
-//! crates must not touch. The rules are those of docs/ARCHITECTURE.md.
+//! Tests the architecture of docs/ARCHITECTURE.md: dependencies between crates, crates that may use `unsafe`,
+//! and what pure crates must not use.
 
 mod modules;
 mod names;
@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Every crate of the workspace, with those of its siblings that it may depend on, in any way: for
-/// building and testing too. `wiretail`, the command line, wires them all.
+/// Crates of the workspace, each with the siblings that it may depend on, including build and development
+/// dependencies. `wiretail`, the command line, connects all of them.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("wiretail-schema", &[]),
     ("wiretail-analysis", &["wiretail-schema"]),
@@ -22,13 +22,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wiretail-dataplane", &["wiretail-schema", "wiretail-capture", "wiretail-dpdk-sys"]),
 ];
 
-/// The command line, which nothing may depend on.
+/// The command line. No other crate may depend on it.
 const COMMAND_LINE: &str = "wiretail";
 
-/// Crates that talk to the kernel or to C, and so need `unsafe`; all others forbid it.
+/// Crates that call the kernel or C and need `unsafe`; all others forbid it.
 const UNSAFE_ALLOWED: &[&str] = &["wiretail-dataplane", "wiretail-host", "wiretail-dpdk-sys"];
 
-/// What reads a file, a clock or an environment variable, or starts a thread: analysis does none of it.
+/// Interfaces for files, clocks, environment variables and threads, which the analysis must not use.
 const IMPURE: &[&str] =
     &["std::fs", "std::env", "std::net", "std::thread", "std::process", "SystemTime", "Instant::now"];
 
@@ -45,7 +45,7 @@ impl Package {
     }
 }
 
-/// The packages of the workspace and its root, as Cargo sees them.
+/// Returns the packages of the workspace and its root, as Cargo reports them.
 fn workspace() -> (Vec<Package>, PathBuf) {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -58,7 +58,7 @@ fn workspace() -> (Vec<Package>, PathBuf) {
     let packages = metadata["packages"].as_array().expect("packages").iter().map(|package| Package {
         name: text(&package["name"]),
         manifest: PathBuf::from(text(&package["manifest_path"])),
-        // Normal, development and build dependencies alike, whatever they are renamed to.
+        // Includes normal, development and build dependencies, under their original names.
         dependencies: package["dependencies"]
             .as_array()
             .expect("dependencies")
@@ -69,20 +69,20 @@ fn workspace() -> (Vec<Package>, PathBuf) {
     (packages.collect(), PathBuf::from(text(&metadata["workspace_root"])))
 }
 
-/// What is wrong with `name` depending on `dependency`, where both are names of the workspace's crates.
+/// Describes why `name` must not depend on `dependency`, where both are crates of the workspace.
 fn direction_fault(name: &str, dependency: &str) -> Option<String> {
     if name == COMMAND_LINE {
         return None;
     }
     match ALLOWED.iter().find(|(allowed, _)| *allowed == name) {
-        None => Some(format!("{name} is not in this test's table: which crates may it use, and why?")),
+        None => Some(format!("{name} is not in this test's table; add the crates that it may use")),
         Some((_, may_use)) if may_use.contains(&dependency) => None,
-        Some((_, may_use)) => Some(format!("{name} -> {dependency}; it may use {may_use:?} only")),
+        Some((_, may_use)) => Some(format!("{name} -> {dependency}; it may only use {may_use:?}")),
     }
 }
 
 #[test]
-fn dependencies_point_the_allowed_way() {
+fn dependencies_have_allowed_direction() {
     let (packages, _) = workspace();
     let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
     assert!(names.len() > 4, "cargo metadata lists only {names:?}");
@@ -99,7 +99,7 @@ fn dependencies_point_the_allowed_way() {
 }
 
 #[test]
-fn a_wrong_direction_is_noticed() {
+fn detects_wrong_direction() {
     for (name, dependency) in [
         ("wiretail-report", "wiretail-analysis"),
         ("wiretail-analysis", "wiretail-capture"),
@@ -115,7 +115,7 @@ fn a_wrong_direction_is_noticed() {
 }
 
 #[test]
-fn errors_without_a_type_stay_in_the_command_line() {
+fn only_command_line_uses_anyhow() {
     let (packages, _) = workspace();
     for package in packages.iter().filter(|package| package.name != COMMAND_LINE) {
         let name = &package.name;
@@ -123,7 +123,7 @@ fn errors_without_a_type_stay_in_the_command_line() {
     }
 }
 
-/// Whether a manifest's table holds exactly this line.
+/// Whether a table of a manifest has exactly this line.
 fn has_line(manifest: &str, table: &str, line: &str) -> bool {
     manifest
         .lines()
@@ -135,7 +135,7 @@ fn has_line(manifest: &str, table: &str, line: &str) -> bool {
 }
 
 #[test]
-fn unsafe_is_forbidden_where_nothing_needs_it() {
+fn unsafe_is_forbidden_unless_needed() {
     let (packages, root) = workspace();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
     assert!(has_line(&manifest, "[workspace.lints.rust]", "unsafe_code = \"forbid\""));
@@ -150,7 +150,7 @@ fn unsafe_is_forbidden_where_nothing_needs_it() {
 }
 
 #[test]
-fn manifest_lines_are_found_in_their_table_only() {
+fn finds_manifest_lines_in_their_table_only() {
     let manifest = "[package]\nworkspace = true\n\n[lints]\nworkspace = true\n[dependencies]\na = 1\n";
     assert!(has_line(manifest, "[lints]", "workspace = true"));
     assert!(!has_line(manifest, "[dependencies]", "workspace = true"));
@@ -158,8 +158,8 @@ fn manifest_lines_are_found_in_their_table_only() {
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("a folder entry").path();
+    for entry in fs::read_dir(folder).expect("a source directory") {
+        let path = entry.expect("a directory entry").path();
         if path.is_dir() {
             rust_files(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -169,7 +169,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn analysis_reads_no_file_clock_or_environment() {
+fn analysis_uses_no_file_clock_or_environment() {
     let (packages, _) = workspace();
     let analysis = packages.iter().find(|package| package.name == "wiretail-analysis").expect("the crate");
     let mut files = Vec::new();
@@ -187,7 +187,7 @@ fn analysis_reads_no_file_clock_or_environment() {
 }
 
 #[test]
-fn modules_form_no_circles() {
+fn modules_have_no_cycles() {
     let (packages, _) = workspace();
     let mut faults = Vec::new();
     for package in &packages {
@@ -200,12 +200,13 @@ fn modules_form_no_circles() {
             faults.push(format!("{} {}\n{}", package.name, circle.level.join("::"), lines.join("\n")));
         }
     }
-    assert!(faults.is_empty(), "circles between modules:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "cycles between modules:\n{}", faults.join("\n"));
 }
 
-/// Most entries of a folder of sources or experiments, and of a crate's root: more is a list that nobody reads.
+/// Largest number of entries in a directory of sources or experiments, or in a crate's root. Longer lists are
+/// hard to read.
 const SIBLINGS_MAX: usize = 15;
-/// Most modules that a crate's root declares.
+/// Largest number of modules that a crate's root declares.
 const ROOT_MODULES_MAX: usize = 12;
 
 #[test]

@@ -1,10 +1,11 @@
 //! Dependencies between the modules of a crate, read from its sources.
 //!
-//! The rule: at every level of a crate's module tree, the dependencies between siblings, each with everything below it,
-//! form no circle. A child may use its parent's items, and a parent its children's: a folder and its `mod.rs` are one.
+//! The rule: at every level of a crate's module tree, the dependencies between siblings, each including its
+//! descendants, have no cycles. A child may use its parent's items, and a parent its children's, because a
+//! directory and its `mod.rs` are one module.
 //!
-//! Sources are read as text: paths that start with `crate`, `super` or `self`, in `use` trees and in code. Re-exports
-//! (`pub use`) are followed to the module that defines the item. Tests inside a file do not count.
+//! Sources are parsed as text: paths that start with `crate`, `super` or `self`, in `use` trees and in code.
+//! Re-exports (`pub use`) are followed to the module that defines the item. Tests inside a file are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -13,22 +14,22 @@ use std::path::{Path, PathBuf};
 /// A path of names from the crate's root.
 type Names = Vec<String>;
 
-/// The modules of a crate, each with its code: without comments, text and tests.
+/// The modules of a crate, each with its code, without comments, literals and tests.
 pub struct Modules {
     code: BTreeMap<Names, String>,
 }
 
-/// A circle: the level, and one reference for each pair of siblings that it runs through.
+/// A cycle: its level, and one reference for each pair of siblings in it.
 #[derive(Debug)]
 pub struct Circle {
-    /// The module whose children these are; empty for the crate's root.
+    /// Parent module of the siblings; empty for the crate's root.
     pub level: Names,
-    /// From, to, and where from, as `module: path`.
+    /// Source, target, and the reference as `module: path`.
     pub references: Vec<(String, String, String)>,
 }
 
 impl Modules {
-    /// Reads the sources below `src`.
+    /// Reads the sources in `src`.
     pub fn read(src: &Path) -> Self {
         let mut files = Vec::new();
         super::rust_files(src, &mut files);
@@ -48,7 +49,7 @@ impl Modules {
         Self { code: code.map(|(names, file)| (names, read(file))).collect() }
     }
 
-    /// From texts, for tests of this reader.
+    /// Creates modules from texts, for tests of this parser.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let names =
@@ -57,7 +58,7 @@ impl Modules {
         Self { code: code.collect() }
     }
 
-    /// All circles, outermost first.
+    /// Returns all cycles, outermost first.
     pub fn circles(&self) -> Vec<Circle> {
         let reexports = self.reexports();
         // Level -> (from, to) -> one reference.
@@ -76,9 +77,9 @@ impl Modules {
         levels.into_iter().flat_map(|(level, edges)| circles_of(&level, &edges)).collect()
     }
 
-    /// The module that a path leads into: the longest prefix that is a module, after re-exports.
+    /// Returns the module of a path: the longest prefix that is a module, after re-exports.
     fn target(&self, mut path: Names, reexports: &HashMap<Names, Names>) -> Option<Names> {
-        // A re-export of a re-export is followed, a circle of them is not.
+        // Follows a re-export of a re-export, but not a cycle of them.
         for _ in 0..8 {
             let found = (1..=path.len()).rev().find(|len| reexports.contains_key(&path[..*len]));
             let Some(len) = found.filter(|len| !self.code.contains_key(&path[..*len])) else { break };
@@ -114,7 +115,8 @@ impl Modules {
     }
 }
 
-/// Strongly connected components with more than one member, by repeated reachability: levels are small.
+/// Finds strongly connected components with more than one member, by repeated reachability, because levels
+/// are small.
 fn circles_of(level: &Names, edges: &BTreeMap<(String, String), String>) -> Vec<Circle> {
     let reach = |from: &str| {
         let mut seen = BTreeSet::new();
@@ -150,7 +152,7 @@ fn circles_of(level: &Names, edges: &BTreeMap<(String, String), String>) -> Vec<
     circles
 }
 
-/// The paths within the crate that a text names, from the root.
+/// Returns the paths within the crate that the code refers to, from the root.
 fn references(code: &str, module: &Names) -> Vec<Names> {
     let mut found = Vec::new();
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -169,7 +171,7 @@ fn references(code: &str, module: &Names) -> Vec<Names> {
     found
 }
 
-/// The text of a path with its braces, at the start of a text.
+/// Returns the text of a path with its braces, at the start of `text`.
 fn tree_text(text: &str) -> &str {
     let mut depth = 0;
     let mut after_colons = false;
@@ -191,7 +193,7 @@ fn tree_text(text: &str) -> &str {
     text
 }
 
-/// The paths of a `use` tree: `a::{b, c::d}` is a::b and a::c::d.
+/// Expands a `use` tree into paths: `a::{b, c::d}` gives a::b and a::c::d.
 fn tree_paths(tree: &str) -> Vec<Names> {
     let names = |text: &str| -> Names {
         let text = text.trim().split(" as ").next().unwrap_or_default();
@@ -224,7 +226,7 @@ fn tree_paths(tree: &str) -> Vec<Names> {
     joined.collect()
 }
 
-/// A path from the root; None where `super` leaves the crate.
+/// Resolves a path from the root; `None` if `super` leaves the crate.
 fn absolute(path: &Names, module: &Names) -> Option<Names> {
     let mut base = module.clone();
     let mut rest = path.iter().peekable();
@@ -244,7 +246,7 @@ fn absolute(path: &Names, module: &Names) -> Option<Names> {
     Some(base.into_iter().chain(rest.cloned()).collect())
 }
 
-/// A source without comments, and with empty texts and characters.
+/// Removes comments from a source, and the content of strings and characters.
 fn without_text(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -255,12 +257,12 @@ fn without_text(source: &str) -> String {
             rest.find("*/").map_or(rest.len(), |at| at + 2)
         } else if let Some(hashes) = raw_text(rest) {
             let end = format!("\"{}", "#".repeat(hashes));
-            let begin = rest.find('"').expect("a raw text has one") + 1;
+            let begin = rest.find('"').expect("a raw string has one") + 1;
             rest[begin..].find(&end).map_or(rest.len(), |at| begin + at + end.len())
         } else if c == '"' {
-            quoted(rest, '"').expect("an ended text")
+            quoted(rest, '"').expect("a terminated string")
         } else if c == '\'' {
-            // A lifetime has no second quotation mark close by.
+            // A lifetime has no second quotation mark nearby.
             quoted(rest, '\'')
                 .filter(|len| rest[1..].starts_with('\\') || rest[..*len].chars().count() == 3)
                 .unwrap_or(0)
@@ -276,14 +278,14 @@ fn without_text(source: &str) -> String {
     code
 }
 
-/// The number of `#` of a raw text that starts here.
+/// Returns the number of `#` of a raw string that starts here.
 fn raw_text(text: &str) -> Option<usize> {
     let after = text.strip_prefix("r").or_else(|| text.strip_prefix("br"))?;
     let hashes = after.bytes().take_while(|byte| *byte == b'#').count();
     (after[hashes..].starts_with('"') && (hashes > 0 || text.starts_with("r\""))).then_some(hashes)
 }
 
-/// The length of a quoted text that starts here.
+/// Returns the length of a quoted string that starts here.
 fn quoted(text: &str, mark: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -297,7 +299,7 @@ fn quoted(text: &str, mark: char) -> Option<usize> {
     None
 }
 
-/// Code without the items that are for tests only.
+/// Removes items that are only compiled for tests.
 fn without_tests(code: &str) -> String {
     let mut kept = String::with_capacity(code.len());
     let mut rest = code;
@@ -323,7 +325,7 @@ fn without_tests(code: &str) -> String {
 }
 
 #[test]
-fn finds_a_circle_between_siblings() {
+fn finds_cycle_between_siblings() {
     let circles = Modules::of(&[
         ("", "mod a; mod b;"),
         ("a", "use crate::b::X;"),
@@ -335,7 +337,7 @@ fn finds_a_circle_between_siblings() {
 }
 
 #[test]
-fn finds_a_circle_between_folders_and_through_reexports() {
+fn finds_cycle_between_directories_and_through_reexports() {
     let circles = Modules::of(&[
         ("", "mod a; mod b; pub use b::inner::Y;"),
         ("a", "mod deep;"),
@@ -350,7 +352,7 @@ fn finds_a_circle_between_folders_and_through_reexports() {
 }
 
 #[test]
-fn parents_tests_comments_and_text_are_no_circle() {
+fn ignores_parents_tests_comments_and_strings() {
     let circles = Modules::of(&[
         ("", "mod a; mod b;"),
         ("a", "mod child; use self::child::f; use crate::b::X; // crate::b::Y\n const T: &str = \"{ crate::a\";"),

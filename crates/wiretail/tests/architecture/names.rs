@@ -1,8 +1,9 @@
-//! Names that were given up stay away. `renames.tsv` has a triple a line: where, the old name, the new one. *Where* is a
-//! file or folder; a name is an identifier, a key in quotation marks, or, with a slash in it, a path below *where*.
+//! Rejects former names. `renames.tsv` has one rule per line: scope, old name, new name. The scope is a file
+//! or directory. A name is an identifier, a key in quotation marks, or, if it contains a slash, a path below
+//! the scope.
 //!
-//! Many old names are also ordinary English words, so comments do not count, and a triple names the place where its
-//! word was a term.
+//! Many old names are also ordinary English words. Comments are therefore ignored, and the scope of a rule is
+//! the place where its word was a term.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,8 @@ fn renames() -> Vec<Rename<'static>> {
     RENAMES.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(triple).collect()
 }
 
-/// The names in a file: identifiers of Rust code, with those in texts; of other files all words.
+/// Returns the names in a file: the identifiers of Rust code, including those in strings, or all words of
+/// other files.
 fn names(path: &Path) -> Vec<String> {
     let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
@@ -54,7 +56,7 @@ fn files(place: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_former_name_is_left() {
+fn former_names_are_not_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut by_place: BTreeMap<&str, Vec<Rename<'_>>> = BTreeMap::new();
     for rename in renames() {
@@ -63,7 +65,7 @@ fn no_former_name_is_left() {
     let mut faults = Vec::new();
     for (place, renames) in &by_place {
         let folder = root.join(place);
-        assert!(folder.exists(), "{place} is not there: correct renames.tsv");
+        assert!(folder.exists(), "{place} does not exist; correct renames.tsv");
         let mut all = Vec::new();
         files(&folder, &mut all);
         for file in &all {
@@ -82,7 +84,7 @@ fn no_former_name_is_left() {
 }
 
 #[test]
-fn each_new_name_is_used() {
+fn new_names_are_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for rename in renames().iter().filter(|rename| !rename.old.contains('/')) {
@@ -92,6 +94,10 @@ fn each_new_name_is_used() {
             all.iter().flat_map(|file| names(file)).collect()
         });
         let is_used = words.iter().any(|word| word == rename.new);
-        assert!(is_used, "{}: {} became {}, which is not there", rename.place, rename.old, rename.new);
+        assert!(
+            is_used,
+            "{}: {} was renamed to {}, which does not exist",
+            rename.place, rename.old, rename.new
+        );
     }
 }

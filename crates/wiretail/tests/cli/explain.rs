@@ -1,4 +1,4 @@
-//! `wiretail explain`: on synthetic captures, and on the published ones where they are.
+//! `wiretail explain` on synthetic captures, and on the published ones if available.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn explain(pair: &Path, options: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn two_events_are_consistent_with_shootdowns_and_a_recurrence_follows_the_packets() {
+fn finds_shootdowns_and_recurrence_by_packets() {
     let Some(captures) = shared_captures() else { return };
     let found = explain(&captures.join("snort-filter-nohz-tlbshootdown-vm"), &["--cpu", "1"]);
     let at_ms: Vec<i64> = found["stalls"]
@@ -31,7 +31,8 @@ fn two_events_are_consistent_with_shootdowns_and_a_recurrence_follows_the_packet
     assert!(offset("offset_low_s") > 39.9 && offset("offset_high_s") < 40.8, "{best}");
     assert!(best["exact"] == true && (0.02..0.2).contains(&offset("chance")), "{best}");
 
-    // Snort counts nothing by time here: every pattern is of a whole number of packets, in both captures of it.
+    // Snort does nothing at regular times here: in both of its captures, every pattern has a whole number of
+    // packets.
     let recurrences = found["periodicity"]["recurrences"].as_array().unwrap();
     assert!(recurrences.iter().all(|found| found["follows"] == "packets"), "{recurrences:?}");
     let weak = recurrences.iter().find(|found| found["period_packets"] == 128.0).expect("the weak one");
@@ -42,7 +43,7 @@ fn two_events_are_consistent_with_shootdowns_and_a_recurrence_follows_the_packet
 }
 
 #[test]
-fn a_core_without_interrupts_is_named() {
+fn reports_core_without_interrupts() {
     let Some(captures) = shared_captures() else { return };
     let found = explain(&captures.join("dpdk-l2fwd-nohz-hw"), &[]);
     let cpus = found["interrupts"]["cpus"].as_array().unwrap();
@@ -53,7 +54,8 @@ fn a_core_without_interrupts_is_named() {
         .collect();
     assert_eq!(silent, [1]);
     assert!(found["stalls"].as_array().unwrap().is_empty());
-    // The driver's batch of 32 descriptors; the only clock is the one second of whoever reads the counters.
+    // The driver's batch of 32 descriptors. The only clock is the period of one second of the counter
+    // readings.
     let recurrences = found["periodicity"]["recurrences"].as_array().unwrap();
     assert_eq!(
         (&recurrences[0]["period_packets"], &recurrences[0]["follows"]),
@@ -65,7 +67,7 @@ fn a_core_without_interrupts_is_named() {
 }
 
 #[test]
-fn text_says_what_there_is_and_errors_say_what_to_do() {
+fn text_has_results_and_errors_have_next_step() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "20k", "--stall-share", "0"]);
     let irq = folder.path().join("irq.csv");

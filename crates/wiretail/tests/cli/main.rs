@@ -1,4 +1,4 @@
-//! The command line as its users meet it: the real program on real files.
+//! End-to-end tests of the command line with the real program and real files.
 
 mod analyze;
 mod commands;

@@ -1,4 +1,4 @@
-//! `wiretail setup`, as far as it changes nothing. What it installs is seen by whoever uses it afterwards.
+//! `wiretail setup`, without changing the system. Tests of the devices check the installed parts.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{succeed, wiretail};
 
 #[test]
-fn the_table_and_its_json_have_the_same_parts() {
+fn table_and_json_have_same_parts() {
     let json: Value = serde_json::from_str(&succeed(["setup", "--json"])).expect("JSON");
     let parts = json.as_array().expect("a list");
     let table = succeed(["setup"]);
@@ -29,9 +29,9 @@ fn the_table_and_its_json_have_the_same_parts() {
 }
 
 #[test]
-fn a_dry_run_shows_the_plan_and_changes_nothing() {
+fn dry_run_shows_plan_and_changes_nothing() {
     if !Path::new("/etc/apt").is_dir() {
-        println!("SKIPPED: no apt here");
+        println!("SKIPPED: apt is not installed");
         return;
     }
     let before = wiretail(["setup", "--json"]).stdout;
@@ -46,7 +46,7 @@ fn a_dry_run_shows_the_plan_and_changes_nothing() {
 }
 
 #[test]
-fn an_unknown_part_is_answered_with_the_nearest() {
+fn suggests_part_for_unknown_name() {
     let output = wiretail(["setup", "suricatta"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -54,7 +54,7 @@ fn an_unknown_part_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn what_has_no_package_says_how_to_get_it() {
+fn part_without_package_names_next_step() {
     let json: Value = serde_json::from_str(&succeed(["setup", "--json", "snort"])).expect("JSON");
     let output = wiretail(["setup", "snort", "--yes"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -67,7 +67,7 @@ fn what_has_no_package_says_how_to_get_it() {
 }
 
 #[test]
-fn only_root_installs() {
+fn install_needs_root() {
     let json: Value = serde_json::from_str(&succeed(["setup", "--json"])).expect("JSON");
     let parts = json.as_array().expect("a list");
     let Some(part) = parts.iter().find(|part| part["installed"] == false && !part["command"].is_null())
@@ -76,7 +76,7 @@ fn only_root_installs() {
         return;
     };
     let name = part["part"].as_str().expect("a name");
-    // As nobody; where this is not root, as who it is.
+    // As nobody, or, if this is not root, as the current user.
     let mut command = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -87,7 +87,7 @@ fn only_root_installs() {
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).expect("allowed");
     let Ok(output) = command.arg(&program).args(["setup", name, "--yes"]).output() else {
-        println!("SKIPPED: no setpriv here");
+        println!("SKIPPED: setpriv is not installed");
         return;
     };
     let message = String::from_utf8_lossy(&output.stderr);

@@ -1,10 +1,9 @@
-//! Running the program, and captures to run it on.
+//! Runs the program, and provides captures for it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The program under test.
 pub const WIRETAIL: &str = env!("CARGO_BIN_EXE_wiretail");
 
 /// Runs `wiretail` with these arguments.
@@ -12,14 +11,14 @@ pub fn wiretail<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Outp
     Command::new(WIRETAIL).args(arguments).stdin(Stdio::null()).output().expect("wiretail starts")
 }
 
-/// Runs `wiretail`, which must succeed; returns what it printed.
+/// Runs `wiretail`, which must succeed; returns its output.
 pub fn succeed<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> String {
     let output = wiretail(arguments);
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Runs `wiretail`, which must fail with exit code 2; returns its message.
+/// Runs `wiretail`, which must fail with exit code 2; returns the error message.
 pub fn fail<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> String {
     let output = wiretail(arguments);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -35,12 +34,12 @@ pub fn analyze<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> serde
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A folder that goes away with the test.
+/// Creates a directory that is removed with the test.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// Writes a synthetic pair into `folder`; returns both paths and what was planted.
+/// Writes a synthetic pair into `folder`; returns both paths and the ground truth.
 pub fn synth(folder: &Path, options: &[&str]) -> (PathBuf, PathBuf, serde_json::Value) {
     let (pre, post) = (folder.join("pre.pcap"), folder.join("post.pcap"));
     let mut arguments = vec![OsStr::new("synth"), pre.as_os_str(), post.as_os_str()];
@@ -49,7 +48,8 @@ pub fn synth(folder: &Path, options: &[&str]) -> (PathBuf, PathBuf, serde_json::
     (pre, post, ground_truth)
 }
 
-/// The published captures, which are not part of the project: None, and a line that says so, where they are missing.
+/// Returns the directory of the published captures, which are not part of the project; `None`, with a
+/// message, if missing.
 pub fn shared_captures() -> Option<PathBuf> {
     let root = std::env::var_os("WIRETAIL_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);

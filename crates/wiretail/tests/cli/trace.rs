@@ -1,4 +1,5 @@
-//! `wiretail trace` on this machine's own kernel. It needs root and two cores, and skips visibly without.
+//! `wiretail trace` with the kernel of this machine. Needs root and two cores, and prints `SKIPPED`
+//! otherwise.
 
 use std::fs;
 use std::path::Path;
@@ -18,14 +19,14 @@ use crate::run::{Turn, live};
 use crate::support::{fail, folder, wiretail};
 use crate::traffic::Running;
 
-/// The core that is watched; the senders are on core 0.
+/// The traced core; the senders are on core 0.
 const WATCHED: usize = 1;
 
-/// The right to trace, if this machine can.
+/// Permission to trace, if this machine supports it.
 pub fn can_trace() -> Option<Turn> {
     let turn = live()?;
     if thread::spawn(|| pin(WATCHED)).join().expect("no panic").is_err() {
-        println!("SKIPPED: no core {WATCHED} to be watched");
+        println!("SKIPPED: no core {WATCHED} to trace");
         return None;
     }
     let mut journal = Journal::create_unique(folder().path()).expect("a journal");
@@ -48,8 +49,8 @@ fn now_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// Runs `work` while one thread of this process spins on the watched core and another one, on core 0, unmaps memory:
-/// each time the watched core has to forget it. Returns the sender's number too.
+/// Runs `work` while one thread of this process spins on the traced core and another one, on core 0, unmaps
+/// memory, which causes TLB flushes on the traced core. Also returns the sender's thread id.
 fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -62,7 +63,7 @@ fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
         let sender = scope.spawn(move || {
             pin(0).expect("pinned");
             while !stop.load(Ordering::Relaxed) {
-                // More than any allocator keeps for later.
+                // More than any allocator keeps for reuse.
                 let mut mapped = vec![0_u8; 64 << 20];
                 mapped[4096] = 1;
                 drop(std::hint::black_box(mapped));
@@ -76,7 +77,7 @@ fn interfered<T>(work: impl FnOnce() -> T) -> (T, i32) {
     })
 }
 
-/// What the kernel calls an event, and what it prints of its first argument.
+/// Returns the kernel's name of an event, and its first argument as printed.
 fn printed(trace: &Trace, event: &Event) -> (String, String) {
     let first = event.args[0];
     let name = || trace.name(event.name).unwrap_or_default();
@@ -110,7 +111,7 @@ struct Line {
 }
 
 fn line(text: &str) -> Option<Line> {
-    // Names of tasks may hold anything.
+    // Task names may contain any character.
     let at = (0..text.len()).find(|at| {
         let cpu = text.as_bytes().get(*at..at + 6);
         cpu.is_some_and(|cpu| {
@@ -133,18 +134,18 @@ fn line(text: &str) -> Option<Line> {
 }
 
 #[test]
-fn the_parser_reads_what_the_kernel_prints() {
+fn parser_matches_kernel_output() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
-    // Nothing is drained before the kernel has printed it: reading takes events away.
+    // Drain only after the kernel has printed: reading consumes events.
     let spec = TraceSpec {
         drain_every: Duration::from_secs(3600),
         ..TraceSpec::new(folder.path(), CoreSet::new([WATCHED as u32]))
     };
     let before_ns = now_ns();
     let mut recorder = Recorder::start(&mut journal, &spec).expect("a recording");
-    // What the first round of draining finds is not printed any more.
+    // The first round of draining consumes events, which are no longer printed.
     thread::sleep(Duration::from_millis(100));
     let from_ns = now_ns();
     let ((), sender) = interfered(|| thread::sleep(Duration::from_millis(300)));
@@ -154,7 +155,7 @@ fn the_parser_reads_what_the_kernel_prints() {
     let text: Vec<String> = recorder.instances().iter().map(|instance| read(instance)).collect();
     let info = recorder.finish().expect("finished");
     journal.undo_all().expect("undone");
-    assert_eq!(info.remarks, [""; 0], "of this kernel");
+    assert_eq!(info.remarks, [""; 0], "unknown to this kernel");
     assert!(!info.clock_stepped && info.clock_before.uncertainty_ns < 1_000_000);
 
     let mut trace = Trace::new(folder.path(), info).expect("a trace");
@@ -204,7 +205,7 @@ fn the_parser_reads_what_the_kernel_prints() {
 }
 
 #[test]
-fn events_that_were_overwritten_are_a_window() {
+fn overwritten_events_give_lost_window() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
@@ -220,7 +221,7 @@ fn events_that_were_overwritten_are_a_window() {
     let info = recorder.finish().expect("finished");
     journal.undo_all().expect("undone");
     let stream =
-        info.streams.iter().position(|stream| stream.file == "cpu1.raw").expect("of the watched core");
+        info.streams.iter().position(|stream| stream.file == "cpu1.raw").expect("of the traced core");
     let (overrun, start_ns, end_ns) = (info.streams[stream].overrun, info.start_ns, info.end_ns);
     assert!(overrun > 0, "8 KiB hold some 300 events");
     let mut trace = Trace::new(folder.path(), info).expect("a trace");
@@ -228,7 +229,7 @@ fn events_that_were_overwritten_are_a_window() {
     let end = trace.read(|event| kept.push(*event)).expect("whole");
     let lost: Vec<_> = end.lost.iter().filter(|lost| lost.stream == stream).collect();
     assert!(!lost.is_empty());
-    // The kernel says how many only where the page has room for the number.
+    // The kernel writes the number only if the page has space for it.
     let counted: u64 = lost.iter().filter_map(|lost| lost.events).sum();
     let all_counted = lost.iter().all(|lost| lost.events.is_some());
     assert!(
@@ -244,7 +245,7 @@ fn events_that_were_overwritten_are_a_window() {
 }
 
 #[test]
-fn the_command_names_who_sent() {
+fn command_names_senders() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
     let out = folder.path().join("trace");
@@ -269,7 +270,7 @@ fn the_command_names_who_sent() {
 }
 
 #[test]
-fn a_killed_recording_leaves_nothing_that_clean_does_not_remove() {
+fn clean_removes_killed_recording() {
     let Some(_turn) = can_trace() else { return };
     let folder = folder();
     let out = folder.path().join("trace");
@@ -291,7 +292,7 @@ fn a_killed_recording_leaves_nothing_that_clean_does_not_remove() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_said() {
+fn rejects_invalid_recordings() {
     let folder = folder();
     let path = folder.path().to_str().expect("UTF-8").to_owned();
     let message = fail(["trace", "--cpus", "60000", "--out", &path]);

@@ -1,4 +1,4 @@
-//! `generate`, `forward` and `capture` in namespaces of their own. They need root, and skip visibly without.
+//! `generate`, `forward` and `capture` in separate namespaces. Need root, and print `SKIPPED` without it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,7 +20,7 @@ pub struct Bed {
 impl Bed {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Not as the namespaces of `wiretail run` are called: its tests look at what is left of those.
+        // Names differ from those of `wiretail run`, because its tests look for leftovers by name.
         let prefix = format!("wtt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bed = Self { prefix };
         let script = r#"set -e
@@ -38,7 +38,7 @@ impl Bed {
         bed
     }
 
-    /// Has the outer ends take frames that XDP redirects to them.
+    /// Lets the outer ends accept frames that XDP redirects to them.
     pub fn take_redirected(&self) {
         for (role, link) in [("gen", "out"), ("sink", "in")] {
             let mut ethtool = Command::new("ip");
@@ -60,7 +60,7 @@ impl Drop for Bed {
     }
 }
 
-/// A command that runs; killed if the test fails before its end.
+/// A running command; killed if the test fails before its end.
 pub struct Running {
     pub child: Option<Child>,
 }
@@ -72,7 +72,7 @@ impl Running {
         Self { child: Some(command.spawn().expect("wiretail starts")) }
     }
 
-    /// Its result, which it comes to of itself.
+    /// Waits for the command to end by itself; returns its output.
     pub fn end(mut self) -> Output {
         self.child.take().expect("running").wait_with_output().expect("its end")
     }
@@ -97,7 +97,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a capture and waits until it records: its file is made behind its taps.
+/// Starts a capture and waits until it records: its file is created after its taps.
 pub fn capture(file: &Path, arguments: &[&str]) -> Running {
     let running =
         Running::start(&[&["capture", "--json", "--write", file.to_str().unwrap()], arguments].concat());
@@ -118,7 +118,7 @@ pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {}", error()))
 }
 
-/// Sends, and returns what was sent. On a busy machine packets may be late, which is told by exit code 1.
+/// Sends packets and returns the summary. On a busy machine packets may be late, which gives exit code 1.
 pub fn generate(port: &str, arguments: &[&str]) -> Value {
     let output = wiretail([&["generate", port, "--json"], arguments].concat());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
@@ -127,7 +127,7 @@ pub fn generate(port: &str, arguments: &[&str]) -> Value {
     sent
 }
 
-/// Frames of a capture with their stamps in ns; the file must be whole.
+/// Returns the frames of a capture with their timestamps in ns; the file must be complete.
 pub fn frames(file: &Path) -> Vec<(i64, Vec<u8>)> {
     let mut reader = CaptureReader::open(file, &OpenOptions::default()).expect("a capture");
     let mut frames = Vec::new();
@@ -140,7 +140,7 @@ pub fn frames(file: &Path) -> Vec<(i64, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_generated_is_forwarded_captured_and_matched() {
+fn generates_forwards_captures_and_matches() {
     if !can_run() {
         return;
     }
@@ -168,7 +168,7 @@ fn what_is_generated_is_forwarded_captured_and_matched() {
 }
 
 #[test]
-fn af_xdp_sockets_forward_both_directions() {
+fn af_xdp_forwards_both_directions() {
     if !can_run() {
         return;
     }
@@ -190,7 +190,7 @@ fn af_xdp_sockets_forward_both_directions() {
     assert_eq!([&captured["taps"][0]["packets"], &captured["taps"][1]["packets"]], [500, 300], "{captured}");
 }
 
-/// Waits until a forwarder on `dut` holds its interfaces: both are in promiscuous mode then.
+/// Waits until a forwarder on `dut` has opened its interfaces, which puts them into promiscuous mode.
 fn await_forwarding(bed: &Bed) {
     let script = "ip -n $N -d link show in | grep -q 'promiscuity [1-9]'";
     let begun = Instant::now();
@@ -201,10 +201,10 @@ fn await_forwarding(bed: &Bed) {
             return;
         }
     }
-    panic!("the forwarder does not start");
+    panic!("the forwarder did not start");
 }
 
-/// Captures at the sender's neighbour what these arguments send.
+/// Captures at the sender's peer what these arguments send.
 fn sent_and_seen(bed: &Bed, file: &Path, arguments: &[&str]) -> (Value, Vec<(i64, Vec<u8>)>) {
     let _ = std::fs::remove_file(file);
     let capture = capture(file, &[&bed.place("dut/in"), "--stream", "--snaplen", "2000"]);
@@ -218,7 +218,7 @@ fn sent_and_seen(bed: &Bed, file: &Path, arguments: &[&str]) -> (Value, Vec<(i64
 }
 
 #[test]
-fn patterns_and_mixes_send_what_they_say() {
+fn patterns_and_mixes_send_requested_traffic() {
     if !can_run() {
         return;
     }
@@ -247,7 +247,7 @@ fn patterns_and_mixes_send_what_they_say() {
 }
 
 #[test]
-fn a_replay_reproduces_the_frames_of_a_capture() {
+fn replay_reproduces_frames_of_capture() {
     if !can_run() {
         return;
     }
@@ -261,7 +261,7 @@ fn a_replay_reproduces_the_frames_of_a_capture() {
     assert_eq!(bytes(seen), wanted);
     let (_, seen) = sent_and_seen(&bed, &file, &["--replay", path, "--rate", "1kpps", "--packets", "100"]);
     assert_eq!(bytes(seen), wanted[..100]);
-    // Frames that were cut cannot be sent as they were.
+    // Truncated frames cannot be replayed.
     let capture = capture(&folder.path().join("cut.pcapng"), &[&bed.place("dut/in"), "--stream"]);
     generate(&bed.place("gen/out"), &["--rate", "1kpps", "--packets", "5"]);
     assert_eq!(capture.interrupt().status.code(), Some(0));
@@ -271,7 +271,7 @@ fn a_replay_reproduces_the_frames_of_a_capture() {
 }
 
 #[test]
-fn a_capture_ends_whole_while_traffic_goes_on() {
+fn capture_ends_intact_during_traffic() {
     if !can_run() {
         return;
     }
@@ -296,7 +296,7 @@ fn a_capture_ends_whole_while_traffic_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_had_is_named() {
+fn names_missing_interfaces_and_namespaces() {
     let folder = folder();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let message = fail(["generate", "nosuch0", "--rate", "1kpps", "--packets", "1"]);
@@ -317,7 +317,7 @@ fn what_cannot_be_had_is_named() {
 }
 
 #[test]
-fn an_analysis_says_what_a_capture_lost() {
+fn analysis_reports_packets_lost_by_capture() {
     let folder = folder();
     let file = folder.path().join("both.pcapng");
     let tap = |name: &str| TapInterface { name: name.to_owned(), description: String::new(), snaplen: 0 };
@@ -345,7 +345,7 @@ fn an_analysis_says_what_a_capture_lost() {
 }
 
 #[test]
-fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
+fn names_full_disk_and_unavailable_timestamps() {
     if !can_run() {
         return;
     }
@@ -359,7 +359,7 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
         message.contains("hardware timestamps were requested") && message.contains("ethtool -T"),
         "{message}"
     );
-    assert!(!file.exists(), "no capture without its stamps");
+    assert!(!file.exists(), "no capture without its timestamps");
     let message = fail([
         "capture",
         &format!("{tap}:out"),
@@ -372,7 +372,7 @@ fn a_full_disk_and_timestamps_that_nobody_makes_are_named() {
 }
 
 #[test]
-fn a_disk_that_fills_up_ends_a_capture() {
+fn full_disk_ends_capture() {
     if !can_run() {
         return;
     }
@@ -398,7 +398,7 @@ fn a_disk_that_fills_up_ends_a_capture() {
 }
 
 #[test]
-fn without_the_capability_it_is_asked_for() {
+fn names_missing_capability() {
     if !can_run() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Damaged captures end in a clear error or a flagged result: never a panic, a hang, or much memory.
+//! Damaged captures give a clear error or a flagged result, and never a panic, a hang or excessive memory
+//! use.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +9,16 @@ use wiretail_schema::random::Random;
 
 use crate::support::{WIRETAIL, fail, folder, synth};
 
-/// Address space that the program may take: a bound on its memory that the kernel enforces.
+/// Address space of the program, limited by the kernel to bound its memory use.
 const MEMORY_KIB: u32 = 256 * 1024;
 const SECONDS: u32 = 60;
 
-/// A number below `limit`; 0 where that is 0.
+/// Returns a number below `limit`; 0 if `limit` is 0.
 fn below(random: &mut Random, limit: usize) -> usize {
     random.below(limit as u64) as usize
 }
 
-/// Flips bits, cuts off, tells lies about lengths, repeats or removes a stretch.
+/// Flips bits, truncates, corrupts lengths, and repeats or removes a part.
 fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=below(random, 3) {
@@ -26,7 +27,7 @@ fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
             0 => bytes[at] ^= 1 << below(random, 8),
             1 => bytes.truncate(at),
             2 => {
-                // A length field of the record header that a run of records has every 116 bytes.
+                // A length field in the record header, which recurs every 116 bytes in a run of records.
                 let field = 24 + below(random, bytes.len() / 116) * 116 + 8 + 4 * below(random, 2);
                 let lie = [0u32, 1, 15, 65_535, 262_145, 0x7fff_ffff, 0xffff_ffff][below(random, 7)];
                 if let Some(place) = bytes.get_mut(field..field + 4) {
@@ -43,7 +44,7 @@ fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
                 bytes.splice(at..at, stretch);
             }
             _ => {
-                // The head: magic, version, link type, first stamp.
+                // The file header: magic number, version, link type, first timestamp.
                 let at = below(random, bytes.len().min(40));
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte = below(random, 256) as u8;
@@ -84,7 +85,7 @@ fn check(pre: &Path, post: &Path, what: &str) -> bool {
 }
 
 #[test]
-fn two_hundred_damaged_captures() {
+fn damaged_captures_give_error_or_flag() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "2000", "--loss", "0.01", "--reorder", "0.01"]);
     let plain = fs::read(&pre).expect("the capture");
@@ -101,17 +102,17 @@ fn two_hundred_damaged_captures() {
         let damaged = folder.path().join(format!("damaged-{variant}"));
         fs::write(&damaged, damage(original, &mut random)).expect("a damaged capture");
         let what = format!("variant {variant}");
-        // Either side may be the damaged one.
+        // Damage either side.
         let ended_well =
             if variant % 2 == 0 { check(&damaged, &post, &what) } else { check(&post, &damaged, &what) };
         if ended_well { results += 1 } else { errors += 1 }
     }
-    // Both ends are reached, or the damage is not what it should be.
+    // Both outcomes must occur, or the damage is not effective.
     assert!(results >= 20 && errors >= 20, "{results} results, {errors} errors");
 }
 
 #[test]
-fn messages_name_the_file_and_the_next_step() {
+fn errors_name_file_and_next_step() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
     let write = |name: &str, bytes: &[u8]| {
@@ -149,13 +150,13 @@ fn messages_name_the_file_and_the_next_step() {
     let foreign = write("foreign.pcap", &shifted);
     let message = fail(["analyze".as_ref(), pre.as_os_str(), foreign.as_os_str()]);
     assert!(message.contains("the captures have no packet in common"), "{message}");
-    // Swapped.
+    // Swapped captures.
     let message = fail(["analyze".as_ref(), post.as_os_str(), pre.as_os_str()]);
     assert!(message.contains("every latency is negative") && message.contains("swapped?"), "{message}");
 }
 
 #[test]
-fn a_cut_capture_is_analysed_and_flagged() {
+fn flags_truncated_capture() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
     let whole = fs::read(&post).expect("the capture");
@@ -170,9 +171,9 @@ fn a_cut_capture_is_analysed_and_flagged() {
     assert_eq!(found["matching"]["lost_at_end"], 500);
 }
 
-/// What was under way when a capture was cut off is no failure of the device.
+/// Packets in flight at the end of a truncated capture do not count as lost.
 #[test]
-fn a_cut_egress_capture_breaks_no_budget() {
+fn truncated_egress_capture_misses_no_budget() {
     let folder = folder();
     let options = ["--packets", "200k", "--rate", "1Mpps", "--base", "300us", "--stall-share", "0"];
     let (pre, post, _) = synth(folder.path(), &options);
@@ -189,9 +190,10 @@ fn a_cut_egress_capture_breaks_no_budget() {
     }
 }
 
-/// A gigabyte of zeros in a megabyte: read in a stream, or refused, but not held.
+/// A megabyte that decompresses to a gigabyte of zeros is read as a stream or rejected, but not kept in
+/// memory.
 #[test]
-fn a_bomb_stays_small() {
+fn decompression_bomb_uses_little_memory() {
     let folder = folder();
     let (_, post, _) = synth(folder.path(), &["--packets", "1000"]);
     let bomb = folder.path().join("bomb.zst");
@@ -202,7 +204,7 @@ fn a_bomb_stays_small() {
         .args([&head, &bomb])
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no zstd to make the bomb with");
+        println!("SKIPPED: zstd is not installed");
         return;
     }
     check(&bomb, &post, "bomb");

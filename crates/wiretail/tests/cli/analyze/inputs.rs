@@ -1,4 +1,4 @@
-//! The same packets give the same numbers however they are packed.
+//! The same packets give the same numbers in every input format.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{WIRETAIL, analyze, fail, folder, synth};
 
-/// The numbers that must not depend on the form of the input.
+/// Numbers that must not depend on the input format.
 fn numbers(found: &Value) -> Vec<Value> {
     ["delay", "loss", "reordering", "variation", "curve", "intervals"]
         .iter()
@@ -24,7 +24,7 @@ fn packed(tool: &str, path: &Path) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn compressed_piped_and_swapped_byte_order() {
+fn reads_compressed_piped_and_byte_swapped_captures() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "20k", "--loss", "0.01", "--reorder", "0.01"]);
     let expected = numbers(&analyze([&pre, &post]));
@@ -52,7 +52,7 @@ fn compressed_piped_and_swapped_byte_order() {
         to
     };
     assert_eq!(numbers(&analyze([big_endian(&pre), big_endian(&post)])), expected);
-    // Standard input, and process substitution for both.
+    // Standard input, and process substitution for both captures.
     let run = |command: &str| -> Value {
         let output = Command::new("bash")
             .args(["-c", command, WIRETAIL])
@@ -67,7 +67,7 @@ fn compressed_piped_and_swapped_byte_order() {
     assert_eq!(numbers(&run("\"$0\" analyze --json <(cat \"$1\") <(cat \"$2\")")), expected);
 }
 
-/// A pcapng block: type, body padded to four bytes, length before and behind.
+/// A pcapng block: type, length, body padded to four bytes, length.
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let padded = body.len().div_ceil(4) * 4;
     let len = (12 + padded) as u32;
@@ -93,7 +93,7 @@ fn interface_block(name: &str) -> Vec<u8> {
     block(1, &body)
 }
 
-/// Both captures in one pcapng file with two interfaces: by time, or one behind the other.
+/// Writes both captures to one pcapng file with two interfaces, in order of time or one after the other.
 fn both_taps(pre: &Path, post: &Path, to: &Path, by_time: bool) {
     let mut packets = Vec::new();
     for (interface, path) in [(0u32, pre), (1, post)] {
@@ -124,7 +124,7 @@ fn both_taps(pre: &Path, post: &Path, to: &Path, by_time: bool) {
 }
 
 #[test]
-fn one_file_with_both_taps() {
+fn reads_both_taps_from_one_file() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "5000", "--loss", "0.01", "--reorder", "0.01"]);
     let expected = numbers(&analyze([&pre, &post]));
@@ -135,7 +135,7 @@ fn one_file_with_both_taps() {
     let found = analyze([path, "--pre-interface", "ingress", "--post-interface", "egress"]);
     assert_eq!(numbers(&found), expected);
     assert_eq!((found["pre"]["interface"].as_u64(), found["post"]["interface"].as_u64()), (Some(0), Some(1)));
-    // From a pipe, where both taps must come out of one reading.
+    // From a pipe, which can be read only once for both taps.
     let command = "cat \"$1\" | \"$0\" analyze --json - --pre-interface ingress --post-interface egress";
     let output =
         Command::new("bash").args(["-c", command, WIRETAIL, path]).stdin(Stdio::null()).output().unwrap();
@@ -144,10 +144,10 @@ fn one_file_with_both_taps() {
     assert!(message.contains("eth7") && message.contains("ingress"), "{message}");
 }
 
-/// As a recorder writes it that empties the taps when the trial has ended: there are long stretches without a
-/// packet of one tap, which is not that tap's end.
+/// A recorder may write each tap after the trial. Long parts of the file are then without packets of one tap,
+/// which must not count as its end.
 #[test]
-fn one_file_with_one_tap_behind_the_other() {
+fn reads_taps_stored_one_after_the_other() {
     let folder = folder();
     let options = ["--packets", "200k", "--loss", "0.01", "--reorder", "0.01", "--duplicate-post", "0.01"];
     let (pre, post, _) = synth(folder.path(), &options);
@@ -164,7 +164,7 @@ fn one_file_with_one_tap_behind_the_other() {
 }
 
 #[test]
-fn mscap_has_the_numbers_of_pcap() {
+fn mscap_gives_same_numbers_as_pcap() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "20k", "--loss", "0.01"]);
     let expected = numbers(&analyze([&pre, &post]));
@@ -184,7 +184,7 @@ fn mscap_has_the_numbers_of_pcap() {
 }
 
 #[test]
-fn clocks_that_disagree_can_be_shifted() {
+fn post_offset_corrects_disagreeing_clocks() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "3000"]);
     let expected = numbers(&analyze([&pre, &post]));
@@ -202,7 +202,7 @@ fn clocks_that_disagree_can_be_shifted() {
 }
 
 #[test]
-fn a_tap_that_started_late_is_found() {
+fn finds_tap_that_started_late() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "60k"]);
     let bytes = fs::read(&post).expect("a capture");

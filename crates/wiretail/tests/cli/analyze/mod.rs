@@ -1,4 +1,4 @@
-//! `analyze` and `synth`: what is read, found and written.
+//! `analyze` and `synth`: inputs, results and output files.
 
 mod corrupted;
 mod inputs;

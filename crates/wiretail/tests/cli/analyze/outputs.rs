@@ -1,4 +1,4 @@
-//! What the commands leave behind and how they end.
+//! Output files and exit codes of the commands.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::{fail, folder, succeed, synth, wiretail};
 
 #[test]
-fn a_directory_of_results() {
+fn writes_directory_of_results() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "20k", "--loss", "0.001", "--flows", "3"]);
     let out = folder.path().join("new/result");
@@ -29,7 +29,7 @@ fn a_directory_of_results() {
 }
 
 #[test]
-fn the_exit_code_tells_the_verdict() {
+fn exit_code_reports_verdict() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "5000", "--stall-share", "0"]);
     let code = |budget: &str| {
@@ -60,7 +60,7 @@ fn result(folder: &Path, name: &str, options: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn comparisons_find_what_got_worse() {
+fn compare_finds_degradation() {
     let folder = folder();
     let base = result(folder.path(), "base", &["--packets", "20k", "--seed", "1"]);
     let same = result(folder.path(), "same", &["--packets", "20k", "--seed", "2"]);
@@ -91,7 +91,7 @@ fn comparisons_find_what_got_worse() {
 }
 
 #[test]
-fn full_disks_and_wrong_options_are_told() {
+fn reports_full_disk_and_wrong_options() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "1000"]);
     let arguments = |options: &[&str]| -> Vec<std::ffi::OsString> {
@@ -113,7 +113,7 @@ fn full_disks_and_wrong_options_are_told() {
 }
 
 #[test]
-fn completions_and_manual() {
+fn prints_completions_and_manual() {
     let folder = folder();
     assert!(succeed(["completions", "bash"]).contains("_wiretail"));
     let pages = folder.path().join("man");

@@ -1,4 +1,4 @@
-//! What was planted is found, each by name and in number.
+//! The analysis finds all injected events, by kind and number.
 
 use serde_json::Value;
 
@@ -17,10 +17,10 @@ fn delay(event: &Value) -> i64 {
     number(event, "/post_ns") - number(event, "/pre_ns")
 }
 
-/// The published pair with planted events; its counter starts at 945 and the second copy of packet
-/// 100 shifts the positions behind it by one.
+/// The published pair with injected events. Its counter starts at 945, and the second copy of packet 100
+/// shifts the following positions by one.
 #[test]
-fn the_published_mutations() {
+fn finds_published_mutations() {
     let Some(captures) = shared_captures() else { return };
     let pair = captures.join("mutated");
     let (pre, post) = (pair.join("pre.pcap.zst"), pair.join("post.pcap.zst"));
@@ -36,33 +36,33 @@ fn the_published_mutations() {
     assert_eq!(events(&found, "duplicate-pre")[0]["pre_index"], 101);
     assert_eq!(number(&found, "/matching/duplicates_post"), 1);
     assert_eq!(events(&found, "duplicate-post")[0]["key"], format!("{:#x}", 945 + 200));
-    // The zero, the negative, and of the two 5 s latencies the one beyond the window and the one just within.
+    // A zero and a negative latency, and two near 5 s, one of them beyond the window and one just within.
     assert_eq!((number(&found, "/matching/zero"), events(&found, "zero").len()), (1, 1));
     assert_eq!(number(events(&found, "zero")[0], "/pre_index"), position(400));
     let negative: Vec<(i64, i64)> =
         events(&found, "negative").iter().map(|e| (number(e, "/pre_index"), delay(e))).collect();
-    // Packet 1001 left the wire in the place of packet 1000, before it had come in: it is negative too.
+    // Packet 1001 departed in place of packet 1000, before its arrival, so its latency is negative too.
     assert_eq!(negative, [(position(500), -100), (position(1001), -83_287)]);
     assert_eq!(number(&found, "/matching/out_of_window"), 1);
     let late = events(&found, "out-of-window");
     assert_eq!((number(late[0], "/pre_index"), delay(late[0])), (position(600), 5_000_000_000));
     assert_eq!(number(&found, "/worst/0/pre_index"), position(601));
     assert_eq!(number(&found, "/worst/0/delay_ns"), 4_999_999_999);
-    // The foreign counter poisons nothing.
+    // The foreign counter does not affect other packets.
     assert_eq!(number(&found, "/matching/extra"), 1);
     assert_eq!(events(&found, "extra")[0]["key"], format!("{:#x}", 9_000_000));
     assert_eq!(number(&found, "/reordering/reordered"), 3);
     let reordered: Vec<i64> = events(&found, "reordered").iter().map(|e| number(e, "/pre_index")).collect();
     assert_eq!(reordered, [600, 601, 1000].map(position));
-    // Packet 600 should have come before 602, which overtook it and 601 nearly 5 s before.
+    // Packet 602 overtook packets 600 and 601 nearly 5 s before.
     assert!((4_999_000_000..5_000_000_000).contains(&number(&found, "/reordering/max_late_time_ns")));
     assert_eq!(number(&found, "/reordering/late_time_unknown"), 0);
 }
 
-/// Under the published rule the packets with another TTL (800) and another byte 63 (900) are not
-/// the same packets any more, the one with another byte 64 (901) is; the invariant key looks past the TTL.
+/// Under the published rule, the packets with another TTL (800) and another byte 63 (900) are different
+/// packets; the packet with another byte 64 (901) is not. The invariant key ignores the TTL.
 #[test]
-fn the_published_mutations_under_other_keys() {
+fn finds_published_mutations_with_other_keys() {
     let Some(captures) = shared_captures() else { return };
     let pair = captures.join("mutated");
     let (pre, post) = (pair.join("pre.pcap.zst"), pair.join("post.pcap.zst"));
@@ -82,7 +82,7 @@ fn the_published_mutations_under_other_keys() {
 }
 
 #[test]
-fn synthetic_ground_truth_is_recovered() {
+fn recovers_synthetic_ground_truth() {
     let folder = folder();
     let (pre, post, ground_truth) = synth(
         folder.path(),
@@ -134,16 +134,16 @@ fn synthetic_ground_truth_is_recovered() {
     }
 }
 
-/// What the review of a first version found: each was wrong once.
+/// Regression tests for errors of early versions.
 #[test]
-fn many_flows_long_queues_and_trim() {
+fn handles_many_flows_long_queues_and_trim() {
     let folder = folder();
     let (pre, post, ground_truth) = synth(
         folder.path(),
         &["--packets", "40k", "--flows", "100", "--rate", "1Mpps", "--base", "10ms", "--loss", "0.01"],
     );
     let found = analyze([&pre, &post]);
-    // Ten thousand packets under way at a time: far beyond the queue.
+    // Ten thousand packets in flight at a time, far more than the queue holds.
     assert!(number(&ground_truth, "/in_flight_max") > 9000);
     assert_eq!(number(&found, "/matching/lost"), number(&ground_truth, "/lost"));
     assert_eq!(number(&found, "/matching/matched"), number(&ground_truth, "/arrived"));
@@ -158,7 +158,7 @@ fn many_flows_long_queues_and_trim() {
     let arguments = [pre.as_os_str(), post.as_os_str(), "--trim".as_ref(), "20ms".as_ref()];
     let trimmed = analyze(arguments);
     assert_eq!(number(&trimmed, "/matching/trim_ns"), 20_000_000);
-    // The first packet's own jitter decides about one packet more or less.
+    // One packet more or less, depending on the jitter of the first packet.
     assert!((19_995..=20_005).contains(&number(&trimmed, "/loss/sent")));
     let message = crate::support::fail([
         "analyze".as_ref(),

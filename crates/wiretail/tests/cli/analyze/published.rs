@@ -1,4 +1,4 @@
-//! `--csv-compat` against what the published pipeline printed for the published captures.
+//! Compares `--csv-compat` with the output of the published pipeline for the published captures.
 
 use crate::support::{folder, shared_captures, succeed};
 
@@ -45,21 +45,21 @@ fn check(pair: &str) {
 }
 
 #[test]
-fn dpdk_l2fwd() {
+fn matches_published_dpdk_l2fwd() {
     check("dpdk-l2fwd-nohz-hw");
 }
 
 #[test]
-fn snort_forwarding() {
+fn matches_published_snort_forwarding() {
     check("snort-fwd-nohz-vm");
 }
 
 #[test]
-fn snort_with_shootdowns() {
+fn matches_published_snort_with_shootdowns() {
     check("snort-filter-nohz-tlbshootdown-vm");
 }
 
 #[test]
-fn mutated() {
+fn matches_published_mutated() {
     check("mutated");
 }

@@ -13,7 +13,7 @@ use crate::traffic::{Bed, capture, frames, generate, json};
 
 const RATE: &str = "5kpps";
 
-/// One at a time: each test spins on a core for itself, and DPDK's rings bridge no long pauses.
+/// Runs one test at a time: each test spins on a core of its own, and DPDK's rings do not cover long pauses.
 static CORE: Mutex<()> = Mutex::new(());
 
 fn turn() -> Option<MutexGuard<'static, ()>> {
@@ -29,13 +29,13 @@ fn end(forwarder: Forwarder) -> Value {
     serde_json::from_str(&forwarder.end()).expect("the document of the end")
 }
 
-/// The numbers of the load generator's packets in a capture.
+/// Returns the numbers of the load generator's packets in a capture.
 fn numbers(file: &Path) -> Vec<u32> {
     let number = |frame: &[u8]| u32::from_le_bytes(frame[42..46].try_into().unwrap());
     frames(file).iter().map(|(_, frame)| number(frame)).collect()
 }
 
-/// Sends from there through the forwarder, and returns what arrived here.
+/// Sends from one end through the forwarder, and returns the packets that arrived at the other.
 fn crossed(bed: &Bed, from: &str, to: &str, arguments: &[&str]) -> Vec<u32> {
     let folder = folder();
     let file = folder.path().join("out.pcapng");
@@ -48,7 +48,7 @@ fn crossed(bed: &Bed, from: &str, to: &str, arguments: &[&str]) -> Vec<u32> {
 }
 
 #[test]
-fn dpdk_counters_are_told_on_request() {
+fn dpdk_prints_counters_on_request() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for pmd in ["af_packet", "af_xdp"] {
@@ -57,7 +57,7 @@ fn dpdk_counters_are_told_on_request() {
 }
 
 #[test]
-fn dpdk_forwards_all_in_order_and_both_directions() {
+fn dpdk_forwards_all_in_order_in_both_directions() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for (pmd, batch) in [("af_packet", "1"), ("af_packet", "64"), ("af_xdp", "32")] {
@@ -73,12 +73,12 @@ fn dpdk_forwards_all_in_order_and_both_directions() {
 }
 
 #[test]
-fn dpdk_takes_no_more_than_a_batch_at_once() {
+fn dpdk_takes_at_most_one_batch() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for batch in [1, 4, 32] {
         let forwarder = forwarder(&bed, &["--batch", &batch.to_string()]);
-        // All of them wait when it goes on.
+        // All of them are queued when it continues.
         forwarder.running.signal("-STOP");
         generate(&bed.place("gen/out"), &["--rate", "1Mpps", "--packets", "64", "--burst", "64"]);
         forwarder.running.signal("-CONT");
@@ -93,7 +93,7 @@ fn dpdk_takes_no_more_than_a_batch_at_once() {
 }
 
 #[test]
-fn dpdk_sends_what_is_generated() {
+fn dpdk_sends_generated_packets() {
     let Some(_turn) = turn() else { return };
     let bed = Bed::new();
     for pmd in ["af_packet", "af_xdp"] {
@@ -108,7 +108,7 @@ fn dpdk_sends_what_is_generated() {
 }
 
 #[test]
-fn dpdk_records_what_arrives() {
+fn dpdk_records_arriving_packets() {
     let Some(_turn) = turn() else { return };
     let (bed, folder) = (Bed::new(), folder());
     let tap = format!("post={}", bed.place("dut/in"));
@@ -135,7 +135,7 @@ fn dpdk_records_what_arrives() {
 }
 
 #[test]
-fn dpdk_devices_that_are_not_there_are_named() {
+fn dpdk_names_missing_devices() {
     let Some(_turn) = turn() else { return };
     let message = fail(["forward", "nosuch0", "nosuch1", "--socket", "dpdk"]);
     assert!(

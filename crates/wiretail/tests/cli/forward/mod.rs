@@ -1,4 +1,4 @@
-//! What `wiretail forward` says while it runs, for each kind of socket.
+//! Output of `wiretail forward` while it runs, for each kind of socket.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, ChildStdout, Command};
@@ -13,7 +13,7 @@ use crate::traffic::{Bed, Running, capture, generate, json};
 #[cfg(feature = "dpdk")]
 mod dpdk;
 
-/// A forwarder that is ready, and what it prints.
+/// A running forwarder and its output.
 struct Forwarder {
     running: Running,
     lines: BufReader<ChildStdout>,
@@ -21,7 +21,7 @@ struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts it and waits until it says that it is ready.
+    /// Starts a forwarder and waits until it is ready.
     fn start(arguments: &[&str]) -> Self {
         let mut running = Running::start(&[&["forward"], arguments].concat());
         let child = running.child.as_mut().expect("running");
@@ -34,7 +34,7 @@ impl Forwarder {
         Self { running, lines, errors }
     }
 
-    /// What it answers to SIGUSR1.
+    /// Returns the answer to SIGUSR1.
     fn ask(&mut self) -> Value {
         self.running.signal("-USR1");
         let mut line = String::new();
@@ -42,14 +42,14 @@ impl Forwarder {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no line of JSON: {line}"))
     }
 
-    /// What it tells on standard error behind that it is ready, a line.
+    /// Returns the line on standard error after the one that it is ready.
     fn hint(&mut self) -> String {
         let mut line = String::new();
         self.errors.read_line(&mut line).expect("text");
         line
     }
 
-    /// Ends it; returns what it still printed.
+    /// Stops the forwarder and returns its remaining output.
     fn end(mut self) -> String {
         let ended = self.running.interrupt();
         assert_eq!(ended.status.code(), Some(0));
@@ -59,14 +59,14 @@ impl Forwarder {
     }
 }
 
-/// received, sent, dropped, failed.
+/// Returns the counts received, sent, dropped and failed.
 fn counts(document: &Value) -> [u64; 4] {
     let count = |key: &str| document[key].as_u64().unwrap_or_else(|| panic!("{key}: {document}"));
     ["received", "sent", "dropped", "failed"].map(count)
 }
 
 #[test]
-fn counters_are_told_on_request() {
+fn prints_counters_on_request() {
     if !can_run() {
         return;
     }
@@ -78,7 +78,7 @@ fn counters_are_told_on_request() {
 }
 
 #[test]
-fn what_is_for_one_socket_is_refused_by_the_others() {
+fn rejects_options_of_other_sockets() {
     let message = fail(["forward", "dpdk:net_null0", "lo"]);
     assert!(message.contains("dpdk:net_null0: a DPDK device requires --socket dpdk"), "{message}");
     let message = fail(["forward", "lo", "lo", "--socket", "dpdk", "--delay", "1us"]);
@@ -90,7 +90,7 @@ fn what_is_for_one_socket_is_refused_by_the_others() {
 
 #[cfg(not(feature = "dpdk"))]
 #[test]
-fn a_build_without_dpdk_says_how_to_get_it() {
+fn build_without_dpdk_names_next_step() {
     let message = fail(["forward", "lo", "lo", "--socket", "dpdk"]);
     assert!(message.contains("wiretail setup dpdk") && message.contains("--features dpdk"), "{message}");
 }
@@ -113,14 +113,14 @@ fn answers(bed: &Bed, more: &[&str]) {
     assert!(forwarder.end().contains("received 0, sent 0"), "{more:?}");
 }
 
-/// What `ip` says of the XDP program on a link of the device's node.
+/// Returns the XDP program that `ip` shows on a link of the device's node.
 fn program_on(bed: &Bed, link: &str) -> bool {
     let shown = Command::new("ip").args(["-n", &bed.place("dut"), "-d", "link", "show", link]).output();
     String::from_utf8_lossy(&shown.expect("ip").stdout).contains("prog/xdp")
 }
 
 #[test]
-fn the_kernel_redirects_both_directions_all_that_comes() {
+fn kernel_redirects_all_packets_in_both_directions() {
     if !can_run() {
         return;
     }
@@ -164,7 +164,7 @@ fn the_kernel_redirects_both_directions_all_that_comes() {
 }
 
 #[test]
-fn a_killed_redirection_leaves_no_program() {
+fn killed_redirection_leaves_no_program() {
     if !can_run() {
         return;
     }
@@ -173,7 +173,7 @@ fn a_killed_redirection_leaves_no_program() {
     let mut forwarder =
         Forwarder::start(&[&input, &output, "--socket", "xdp-redirect", "--both-directions", "--json"]);
     assert_eq!([program_on(&bed, "in"), program_on(&bed, "out")], [true; 2]);
-    // Nobody has switched GRO on at the other ends, and programs on these two don't do for those.
+    // GRO is off at the peers, and programs on the two interfaces do not replace it.
     for link in ["in", "out"] {
         assert!(forwarder.hint().contains(link));
         let warning = forwarder.hint();

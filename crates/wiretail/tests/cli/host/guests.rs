@@ -1,5 +1,6 @@
-//! An audit inside virtual machines with Debian's kernels: what their boot lines ask for against what is in effect. Needs QEMU, busybox
-//! and the kernels that `wiretail setup vm` fetches, and says `SKIPPED` without. With `WIRETAIL_KEEP_RECORDS=FOLDER` the records stay.
+//! Audits in virtual machines with Debian's kernels: their boot command lines compared with the settings in
+//! effect. Needs QEMU, busybox and the kernels that `wiretail setup vm` downloads; prints `SKIPPED`
+//! otherwise. With `WIRETAIL_KEEP_RECORDS=DIRECTORY`, keeps the records.
 
 use std::fs;
 use std::io::Read;
@@ -16,23 +17,23 @@ use wiretail_schema::host::audit::{Audit, Verdict};
 
 use crate::support::{WIRETAIL, folder, succeed};
 
-/// The papers' optimized mode without what concerns real processors only; memory and pages as the guest has them.
+/// The papers' optimized mode without settings for real processors only; memory and pages as in the guest.
 const TUNED: &str = "isolcpus=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-3 rcu_nocb_poll irqaffinity=0 tsc=reliable \
                      mce=ignore_ce audit=0 nmi_watchdog=0 skew_tick=1 nosoftlockup transparent_hugepage=madvise hugepages=16";
-/// A slip, and a clock that software emulation does not have.
+/// A misspelled word, and a clock that software emulation does not have.
 const SLIPPED: &str =
     "isolcpu=managed_irq,domain,1-3 nohz_full=1-3 rcu_nocbs=1-2 irqaffinity=0 clocksource=tsc";
-/// How long a guest may take in software emulation on a busy machine.
+/// Time limit of a guest in software emulation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(170);
 const VCPUS: u32 = 4;
 const MEMORY_MIB: u32 = 768;
 
-/// Inside: core 1 is kept busy, as packets would, and the program looks on from core 0.
+/// Script in the guest: keeps core 1 busy, as packets would, and runs the audit on core 0.
 const SCRIPT: &str = r#"taskset 2 sh -c "while :; do :; done" 2>/dev/null & busy=$!
     taskset 1 ./wiretail host audit --watch 4s --save /tmp/host.txt --json >/dev/null || echo failed
     kill $busy; echo begin; cat /tmp/host.txt; echo end"#;
 
-/// What a guest says of itself. None where this machine can't, after saying so.
+/// Returns the record of a guest; `None`, with a message, if this machine can't run it.
 fn recorded(test: &str, kind: Kernel, words: &str) -> Option<String> {
     let skipped = |why: String| {
         println!("SKIPPED: {test}, {}: {why}", kind.name());
@@ -76,7 +77,7 @@ fn recorded(test: &str, kind: Kernel, words: &str) -> Option<String> {
     Some(record.to_owned())
 }
 
-/// The program without what debuggers want, which a guest has no memory for.
+/// Returns the program without debug information, because the guest has little memory.
 fn program(folder: &Path) -> PathBuf {
     let path = folder.join("wiretail");
     let stripped = Command::new("strip").arg("-o").arg(&path).arg(WIRETAIL).status();
@@ -86,7 +87,7 @@ fn program(folder: &Path) -> PathBuf {
     path
 }
 
-/// All that a guest prints until it ends.
+/// Returns everything that a guest prints until it ends.
 fn console(mut command: Command) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = run_in(None, command).expect("started");
@@ -99,7 +100,7 @@ fn console(mut command: Command) -> String {
         String::from_utf8_lossy(&text).into_owned()
     });
     let ended = receiver.recv_timeout(PATIENCE);
-    // It has ended, or is to.
+    // The guest has ended, or is stopped here.
     let _ = child.kill();
     child.wait().expect("ended");
     let text = reader.join().expect("no panic");
@@ -107,7 +108,7 @@ fn console(mut command: Command) -> String {
     text
 }
 
-/// The audit of a guest's record, which may stay as `NAME.txt`.
+/// Audits a guest's record, which may be kept as `NAME.txt`.
 fn audited(name: &str, kind: Kernel, words: &str) -> Option<Audit> {
     let record = recorded(name, kind, words)?;
     let folder = folder();
@@ -125,14 +126,14 @@ fn audited(name: &str, kind: Kernel, words: &str) -> Option<Audit> {
     Some(audit)
 }
 
-/// How a rule found it: the verdict, what was requested, what is in effect.
+/// Returns the finding of a rule: the verdict, the requested and the effective setting.
 fn found<'a>(audit: &'a Audit, rule: &str) -> (Verdict, Option<&'a str>, Option<&'a str>) {
     let finding = audit.findings.iter().find(|finding| finding.rule == rule).expect("the rule");
     (finding.verdict, finding.requested.as_deref(), finding.effective.as_deref())
 }
 
 #[test]
-fn a_tuned_guest_has_what_it_was_booted_with() {
+fn tuned_guest_has_boot_settings_in_effect() {
     for (name, kind) in [("guest-tuned", Kernel::Standard), ("guest-tuned-rt", Kernel::Rt)] {
         let Some(audit) = audited(name, kind, TUNED) else { continue };
         assert_eq!((audit.role.name(), audit.cores.as_str()), ("vm", "1-3"));
@@ -155,7 +156,7 @@ fn a_tuned_guest_has_what_it_was_booted_with() {
 }
 
 #[test]
-fn a_guest_with_defaults_has_nothing_that_was_asked_for() {
+fn guest_with_defaults_requests_nothing() {
     for (name, kind) in [("guest-regular", Kernel::Standard), ("guest-regular-rt", Kernel::Rt)] {
         let Some(audit) = audited(name, kind, "") else { continue };
         assert_eq!(audit.cores, "1-3", "all but the first");
@@ -169,14 +170,14 @@ fn a_guest_with_defaults_has_nothing_that_was_asked_for() {
 }
 
 #[test]
-fn a_guest_that_was_asked_in_vain_says_so() {
+fn audit_finds_ineffective_settings_of_guest() {
     let Some(audit) = audited("guest-slipped", Kernel::Cloud, SLIPPED) else { return };
     let slip = audit.findings.iter().find(|finding| finding.rule == "boot-line").expect("the rule");
     assert_eq!(slip.verdict, Verdict::Ineffective);
     assert!(slip.detail.contains("\"isolcpu\"; did you mean isolcpus?"), "{}", slip.detail);
     assert_eq!(found(&audit, "isolcpus"), (Verdict::Improvable, None, Some("none")));
     assert_eq!(found(&audit, "nohz-full").0, Verdict::Good);
-    // nohz_full takes the callbacks of its cores along.
+    // nohz_full includes the callbacks of its cores.
     assert_eq!(found(&audit, "rcu-nocbs"), (Verdict::Good, Some("rcu_nocbs=1-2"), Some("1-3")));
     let (verdict, requested, effective) = found(&audit, "clocksource");
     assert_eq!(requested, Some("clocksource=tsc"));

@@ -1,4 +1,4 @@
-//! `wiretail host`: this machine and recorded ones; [`guests`], machines that are started for it.
+//! `wiretail host` on this machine and on recorded ones; [`guests`] starts virtual machines.
 
 mod noise;
 mod recommend;
@@ -21,7 +21,7 @@ const OPTIMIZED: &str = include_str!("../../../../wiretail-analysis/tests/hosts/
 const GUEST: &str = include_str!("../../../../wiretail-analysis/tests/hosts/guest.txt");
 
 #[test]
-fn this_machine_is_audited_and_its_record_says_the_same_again() {
+fn audit_of_record_equals_audit_of_machine() {
     let folder = folder();
     let saved = folder.path().join("host.txt").display().to_string();
     let here: Value =
@@ -36,7 +36,7 @@ fn this_machine_is_audited_and_its_record_says_the_same_again() {
 }
 
 #[test]
-fn a_recorded_host_is_audited() {
+fn audits_recorded_host() {
     let folder = folder();
     let path = folder.path().join("host.txt");
     fs::write(
@@ -61,7 +61,7 @@ fn a_recorded_host_is_audited() {
 }
 
 #[test]
-fn what_is_no_host_is_refused() {
+fn rejects_invalid_host_records() {
     let folder = folder();
     let path = folder.path().join("host.txt");
     fs::write(&path, "wiretail.host/1\ninterval_ns 0\nnonsense\n").expect("written");
@@ -73,7 +73,7 @@ fn what_is_no_host_is_refused() {
 }
 
 #[test]
-fn a_plan_says_what_it_changes_and_writes_files() {
+fn plan_lists_changes_and_writes_files() {
     let folder = folder();
     let record = folder.path().join("host.txt").display().to_string();
     fs::write(&record, GUEST).expect("written");
@@ -95,9 +95,10 @@ fn a_plan_says_what_it_changes_and_writes_files() {
     assert!(here.contains("profile regular, role "), "{here}");
 }
 
-/// GRUB reads its drop-in as shell: what is in the line already and decided on goes, what is not stays.
+/// GRUB executes its drop-in as shell code: it must remove the words that the plan decides on, and keep the
+/// others.
 #[test]
-fn the_drop_in_of_grub_changes_its_words_only() {
+fn grub_drop_in_changes_only_its_words() {
     let folder = folder();
     let record = folder.path().join("host.txt").display().to_string();
     fs::write(&record, GUEST).expect("written");
@@ -119,9 +120,9 @@ fn the_drop_in_of_grub_changes_its_words_only() {
     }
 }
 
-/// The kernel takes what stands between quotes for one word, blanks and all.
+/// The kernel takes text between quotes as one word, including blanks.
 #[test]
-fn quoted_blanks_do_not_end_a_word_of_grub() {
+fn grub_drop_in_keeps_quoted_blanks() {
     let folder = folder();
     let record = folder.path().join("host.txt").display().to_string();
     fs::write(&record, GUEST).expect("written");
@@ -142,7 +143,7 @@ fn quoted_blanks_do_not_end_a_word_of_grub() {
     }
 }
 
-/// What is counted or watched differs from one second to the next, and the rights are those of the one who asks.
+/// Rules whose findings change over time (counters) or depend on the user's privileges.
 const NOT_THE_SAME_TWICE: [&str; 9] = [
     "tick",
     "interrupts",
@@ -156,10 +157,10 @@ const NOT_THE_SAME_TWICE: [&str; 9] = [
 ];
 
 #[test]
-fn without_root_what_could_not_be_seen_is_named() {
+fn audit_without_root_names_unreadable_files() {
     let test = "without_root_what_could_not_be_seen_is_named";
     let folder = folder();
-    // Where others may start it.
+    // Where other users may execute it.
     let program = folder.path().join("wiretail");
     fs::copy(WIRETAIL, &program).expect("copied");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("opened");
@@ -172,7 +173,7 @@ fn without_root_what_could_not_be_seen_is_named() {
         println!("SKIPPED: {test}: setpriv can't become nobody here; it needs root");
         return;
     }
-    // It is asked twice: nobody else may change the machine meanwhile.
+    // Two audits follow: no other test may change the machine in between.
     let Some(_turn) = bed::live() else { return };
     let common = ["host", "audit", "--cores", "0", "--role", "bare", "--watch", "50ms"];
     let ask = |more: &[&str]| {
@@ -192,7 +193,7 @@ fn without_root_what_could_not_be_seen_is_named() {
     }
     assert!(nobody.unreadable.iter().all(|one| !one.why.is_empty()), "{:?}", nobody.unreadable);
     let environment =
-        nobody.unreadable.iter().find(|one| one.name == "/proc/1/environ").expect("not for nobody");
+        nobody.unreadable.iter().find(|one| one.name == "/proc/1/environ").expect("unreadable for nobody");
     assert!(environment.why.contains("ermission denied"), "{environment:?}");
     let rights = nobody.findings.iter().find(|finding| finding.rule == "rights").expect("the rule");
     assert!(rights.detail.contains("CAP_SYS_NICE"), "{rights:?}");

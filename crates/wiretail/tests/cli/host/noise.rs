@@ -1,4 +1,5 @@
-//! `wiretail host noise`: cores that are watched here. No length of a gap is asserted, only what must hold of any.
+//! `wiretail host noise` on cores of this machine. Asserts no length of a gap, only what holds for all
+//! lengths.
 
 use std::fs;
 use std::process::Command;
@@ -17,10 +18,10 @@ fn noise(arguments: &[&str]) -> Value {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// Causes `(kind, name, gaps)` of the first core, and the names of all senders.
+/// Returns the causes `(kind, name, gaps)` of the first core, and the names of all senders.
 fn causes(noise: &Value) -> (Vec<(String, String, u64)>, Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let rows = noise["cores"][0]["causes"]["causes"].as_array().expect("causes");
@@ -30,7 +31,7 @@ fn causes(noise: &Value) -> (Vec<(String, String, u64)>, Vec<String>) {
 }
 
 #[test]
-fn a_core_is_watched_without_root_and_without_a_trace() {
+fn measures_core_without_root_and_trace() {
     let folder = folder();
     let file = folder.path().join("noise.json").display().to_string();
     let found = noise(&["--cores", "0", "--duration", "300ms", "--out", &file]);
@@ -46,13 +47,13 @@ fn a_core_is_watched_without_root_and_without_a_trace() {
     let waits: Vec<u64> =
         core["floor"].as_array().expect("a floor").iter().map(|value| number(&value["wait_ns"])).collect();
     assert!(waits.is_sorted() && waits.last() == Some(&number(&core["longest_ns"])), "{waits:?}");
-    // On a busy core there may have been no time to work often enough.
+    // A busy core may have had no time for enough work samples.
     let speed = &core["speed"];
     assert!(speed.is_null() || number(&speed["p10_ns"]) <= number(&speed["p90_ns"]), "{speed}");
 }
 
 #[test]
-fn what_was_seen_is_told_to_a_person() {
+fn prints_human_readable_result() {
     let told = succeed(["host", "noise", "--cores", "0", "--duration", "200ms", "--threshold", "100ns"]);
     for part in
         ["CORE 0: measured for", "under the ordinary scheduler", "FLOOR  no forwarder on core 0", "--trace"]
@@ -61,13 +62,13 @@ fn what_was_seen_is_told_to_a_person() {
     }
 }
 
-/// Waits until a command takes Ctrl-C for its end: on a busy machine it may take long to start.
+/// Waits until a command handles SIGINT, which can take long on a busy machine.
 fn await_handler(running: &Running) {
     let status = format!("/proc/{}/status", running.child.as_ref().expect("running").id());
     let handles = || {
         let text = std::fs::read_to_string(&status).ok()?;
         let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-        // SIGINT is number 2, the second bit.
+        // SIGINT is signal 2, the second bit.
         Some(u64::from_str_radix(mask.trim(), 16).ok()? & 2 != 0)
     };
     for _ in 0..600 {
@@ -80,7 +81,7 @@ fn await_handler(running: &Running) {
 }
 
 #[test]
-fn an_early_end_shows_what_there_is() {
+fn early_end_prints_partial_result() {
     let running = Running::start(&["host", "noise", "--cores", "0", "--duration", "1h", "--json"]);
     await_handler(&running);
     thread::sleep(Duration::from_secs(1));
@@ -90,7 +91,7 @@ fn an_early_end_shows_what_there_is() {
 }
 
 #[test]
-fn what_can_not_be_watched_is_refused() {
+fn rejects_invalid_measurements() {
     let refused = |arguments: &[&str]| fail([&["host", "noise"], arguments].concat());
     assert!(refused(&["--cores", "1000"]).contains("core 1000"));
     assert!(
@@ -101,9 +102,9 @@ fn what_can_not_be_watched_is_refused() {
     assert!(refused(&[]).contains("--cores"));
 }
 
-/// Each disturbance on purpose is among the causes, with who did it.
+/// Injected interference appears among the causes, with its sender.
 #[test]
-fn planted_interferences_are_named() {
+fn identifies_injected_interference() {
     let Some(_turn) = can_trace() else { return };
     for (planted, kind, name, by) in [
         ("hog", "task", "wt-hog", None),
@@ -117,7 +118,7 @@ fn planted_interferences_are_named() {
             "--duration",
             "900ms",
             "--trace",
-            // Else whoever runs on that core beside the loop is disturbed in its stead.
+            // Otherwise another task on that core is interrupted instead of the loop.
             "--fifo",
             "50",
             "--inject",
@@ -133,13 +134,13 @@ fn planted_interferences_are_named() {
         let core = &found["cores"][0];
         let rows = core["causes"]["causes"].as_array().expect("causes");
         let named: u64 = rows.iter().map(|row| number(&row["total_ns"])).sum();
-        // Pieces of less than half a microsecond have no cause, and events may be missing.
+        // Parts shorter than half a microsecond have no cause, and events may be missing.
         assert!(named <= number(&core["total_ns"]), "{planted}: {named}");
     }
 }
 
 #[test]
-fn it_stands_beside_cyclictest() {
+fn compares_with_cyclictest() {
     let is_there = Command::new("cyclictest").arg("--help").output().is_ok();
     let Some(_turn) = can_trace() else { return };
     let found = noise(&["--cores", "1", "--duration", "300ms", "--compare"]);

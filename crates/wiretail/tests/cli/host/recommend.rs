@@ -1,4 +1,4 @@
-//! `wiretail host recommend`: of runs as they lie on a disk, and of recorded hosts.
+//! `wiretail host recommend` with run directories and recorded hosts.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::support::{fail, folder, succeed};
 
 const OPTIMIZED: &str = include_str!("../../../../wiretail-analysis/tests/hosts/optimized.txt");
 
-/// Path of the record of a host with a card and nothing to change.
+/// Writes the record of a host with a NIC and nothing to change; returns its path.
 fn host(folder: &Path) -> String {
     let path = folder.join("host.txt");
     fs::write(&path, OPTIMIZED).expect("written");
@@ -23,7 +23,7 @@ fn stand(found: &Recommendations, kind: Advice) -> Stand {
 }
 
 #[test]
-fn of_an_audit_alone_most_have_no_evidence_yet() {
+fn most_recommendations_lack_evidence_without_runs() {
     let folder = folder();
     let host = host(folder.path());
     let shown = succeed(["host", "recommend", "--from", &host]);
@@ -53,7 +53,7 @@ fn of_an_audit_alone_most_have_no_evidence_yet() {
 }
 
 #[test]
-fn commands_name_experiments_that_there_are() {
+fn recommended_commands_use_existing_experiments() {
     let folder = folder();
     let found: Value =
         serde_json::from_str(&succeed(["host", "recommend", "--from", &host(folder.path()), "--json"]))
@@ -69,7 +69,7 @@ fn commands_name_experiments_that_there_are() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_by_name() {
+fn rejects_directories_without_run() {
     let folder = folder();
     let host = host(folder.path());
     let message = fail(["host", "recommend", "/no/run", "--from", &host]);
@@ -90,7 +90,7 @@ fn what_is_no_run_is_refused_by_name() {
 }
 
 #[test]
-fn a_run_of_ones_own_is_evidence() {
+fn own_run_is_evidence() {
     let Some(_turn) = bed::live() else { return };
     let bed = Bed::new(&bed::experiment(
         "kind = [\"bridge\", \"skeleton\"]\nwait = \"block\"",
@@ -105,13 +105,13 @@ fn a_run_of_ones_own_is_evidence() {
     assert_eq!((found.runs[0].trials, found.runs[0].valid), (2, 2), "{:?}", found.runs);
     assert_eq!(stand(&found, Advice::HardwareTimestamps), Stand::Follow);
     assert_eq!(stand(&found, Advice::Virtualisation), Stand::NoEvidenceYet);
-    // Another host than the audited one.
+    // A host other than the audited one.
     assert_eq!(found.notes.len(), 1);
     let row = found.matrix.rows.iter().find(|row| row.deployment == Deployment::Bare).expect("bare");
     let loads: Vec<&str> = row.latency.iter().map(|load| load.load.as_str()).collect();
     assert_eq!(row.trials, 2, "{row:?}");
     assert!(loads.contains(&"skeleton, 2 kpps") && loads.contains(&"bridge, 2 kpps"), "{loads:?}");
-    // Some thousand packets are too few for p99.9, and are said to be.
+    // A few thousand packets are too few for p99.9, and are marked as such.
     let first = &row.latency[0].delays[0];
     let record = bed.trials().into_iter().find(|record| record["number"] == first.trials[0].trials[0]);
     let count = bed.summary(&record.expect("its trial"), 0)["delay"]["count"].as_u64();

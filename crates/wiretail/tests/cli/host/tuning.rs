@@ -1,4 +1,5 @@
-//! `wiretail host apply`, `verify` and `revert`: on a machine's files in a folder, and on this machine where it may be changed.
+//! `wiretail host apply`, `verify` and `revert` on the files of a recorded machine, and on this machine if it
+//! may be changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +16,10 @@ use crate::run::bed;
 use crate::support::{WIRETAIL, fail, folder, succeed, wiretail};
 
 const GUEST: &str = include_str!("../../../../wiretail-analysis/tests/hosts/guest.txt");
-/// So often is `apply` killed, each time at another moment.
+/// Number of times that `apply` is killed, each time at another moment.
 const KILLS: u32 = 20;
 
-/// The recorded guest as files, with a system's folders of configuration, one of them in use.
+/// Writes the recorded guest as files, with configuration directories, one of them in use.
 fn tree() -> tempfile::TempDir {
     let root = folder();
     let write = |path: &str, text: &str| {
@@ -37,7 +38,7 @@ fn tree() -> tempfile::TempDir {
     root
 }
 
-/// Every file below a folder with its content, and every folder.
+/// Returns every file in a directory with its content, and every subdirectory.
 fn content(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -53,7 +54,7 @@ fn content(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Content but for folders that were made on the way, in which nothing is left.
+/// Compares the content, except for new directories that are empty.
 fn same(before: &BTreeMap<String, String>, root: &Path) {
     let after = content(root);
     for (name, text) in &after {
@@ -68,7 +69,7 @@ fn apply(root: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_applied_stays_and_is_put_back() {
+fn apply_persists_until_revert() {
     let tree = tree();
     let root = tree.path().display().to_string();
     let read = |path: &str| fs::read_to_string(tree.path().join(path)).unwrap_or_default();
@@ -83,7 +84,7 @@ fn what_is_applied_stays_and_is_put_back() {
     assert!(told.contains("0 refused, 6 files installed") && told.contains("update-grub"), "{told}");
     assert_eq!(read("proc/sys/kernel/sched_rt_runtime_us"), "-1\n");
     assert_eq!(read("proc/irq/25/smp_affinity_list"), "0\n");
-    assert_eq!(read("proc/irq/26/smp_affinity_list"), "0-1\n", "nobody uses it");
+    assert_eq!(read("proc/irq/26/smp_affinity_list"), "0-1\n", "the interrupt is unused");
     assert!(read("etc/sysctl.d/99-wiretail.conf").contains("kernel.sched_rt_runtime_us = -1"));
     assert!(
         read("etc/systemd/system/wiretail-host.service").contains("echo 1 > /sys/devices/virtual/workqueue")
@@ -91,7 +92,7 @@ fn what_is_applied_stays_and_is_put_back() {
     let again = fail(apply(&root));
     assert!(again.contains("already applied") && again.contains("host revert"), "{again}");
 
-    // irqbalance, of the record's threads, is not in the tree; words of the boot line need a start.
+    // irqbalance, a thread of the record, is not in the tree; words of the boot command line need a reboot.
     let verify = ["host", "verify", "--root", &root];
     assert_eq!(
         wiretail(verify.into_iter().chain(["--now"])).status.code(),
@@ -119,7 +120,7 @@ fn what_is_applied_stays_and_is_put_back() {
     );
     let undone = succeed(["host", "revert", "--root", &root]);
     assert!(undone.contains("changes undone") && undone.contains("update-grub"), "{undone}");
-    // The tree has the choice as the kernel shows it; what is written back is the word alone.
+    // The tree shows the selection as the kernel does; the value that is written back is the word alone.
     let choice = tree.path().join("sys/kernel/mm/transparent_hugepage/enabled");
     assert_eq!(fs::read_to_string(&choice).expect("read"), "always\n");
     fs::write(&choice, "[always] madvise never\n").expect("written");
@@ -135,10 +136,10 @@ fn what_is_applied_stays_and_is_put_back() {
 }
 
 #[test]
-fn revert_puts_back_what_a_killed_apply_had_changed() {
+fn revert_restores_changes_of_killed_apply() {
     let tree = tree();
     let root = tree.path().display().to_string();
-    // As the kernel would, a file that takes a word shows a word.
+    // Like the kernel, a file that accepts a word shows that word.
     fs::write(tree.path().join("sys/kernel/mm/transparent_hugepage/enabled"), "always\n").expect("written");
     fs::create_dir_all(tree.path().join("var/lib")).expect("made");
     let before = content(tree.path());
@@ -154,15 +155,16 @@ fn revert_puts_back_what_a_killed_apply_had_changed() {
     assert!(killed > 0, "none of {KILLS} was killed before its end");
 }
 
-/// A run puts back at its end what it has read at its beginning: whatever is applied or reverted in between would be lost.
+/// At its end, a run restores the values that it read at its start. Changes by apply or revert in between
+/// would be lost.
 #[test]
-fn a_run_that_changed_the_same_files_comes_first() {
+fn apply_is_refused_while_run_has_same_files() {
     let tree = tree();
     let root = tree.path().display().to_string();
     succeed(apply(&root));
     let runs = tree.path().join("run/wiretail");
     fs::create_dir_all(&runs).expect("made");
-    // As the journal of a run that was killed.
+    // The journal of a killed run.
     let run = runs.join("wt-1-0.jsonl");
     fs::copy(tree.path().join("var/lib/wiretail/host/applied.jsonl"), &run).expect("copied");
     let refused = fail(["host", "revert", "--root", &root]);
@@ -174,7 +176,8 @@ fn a_run_that_changed_the_same_files_comes_first() {
     succeed(["host", "revert", "--root", &root]);
 }
 
-/// Starts `apply` and kills it at seeded moments within the time that it takes as a whole; returns how often it had not come to its end.
+/// Starts `apply` and kills it at seeded moments within its total duration. Returns the number of runs killed
+/// before their end.
 fn kill_at_moments(arguments: &[&str], whole: Duration, check: impl Fn()) -> u32 {
     let mut killed = 0;
     let mut random = Random::new(7);
@@ -192,7 +195,7 @@ fn kill_at_moments(arguments: &[&str], whole: Duration, check: impl Fn()) -> u32
     killed
 }
 
-/// Puts this machine back also where a test fails.
+/// Restores this machine, also if a test fails.
 struct PutBack;
 
 impl Drop for PutBack {
@@ -201,7 +204,7 @@ impl Drop for PutBack {
     }
 }
 
-/// Everything that a plan may change here.
+/// Returns the state of everything that a plan may change here.
 fn this_machine() -> HostState {
     let plan: Value =
         serde_json::from_str(&succeed(["host", "plan", "--profile", "optimized", "--json"])).expect("JSON");
@@ -220,7 +223,8 @@ fn this_machine() -> HostState {
     HostState::capture(Path::new("/"), &touched).expect("captured")
 }
 
-/// The settings that differ from those of `before`; namespaces and links are those of tests that run beside this one.
+/// Returns the settings that differ from `before`, without namespaces and links, which belong to concurrent
+/// tests.
 fn changed_since(before: &HostState) -> Vec<Difference> {
     let mut differences = before.differences(&this_machine());
     differences.retain(|difference| difference.kind == Kind::Setting);
@@ -228,7 +232,7 @@ fn changed_since(before: &HostState) -> Vec<Difference> {
 }
 
 #[test]
-fn this_machine_is_tuned_and_put_back_also_when_apply_is_killed() {
+fn tunes_and_restores_this_machine_despite_kills() {
     let Some(_turn) = bed::live_on_own_cores() else { return };
     if !succeed(["host", "revert", "--dry-run"]).contains("nothing is applied") {
         return println!("SKIPPED: a profile is applied on this machine");
@@ -257,13 +261,13 @@ fn this_machine_is_tuned_and_put_back_also_when_apply_is_killed() {
         all_back();
     });
     println!(
-        "{} values changed and put back; killed {killed} times of {KILLS} before the end",
+        "{} values changed and restored; killed {killed} times of {KILLS} before the end",
         changed.len()
     );
 }
 
 #[test]
-fn after_a_start_of_the_machine_only_files_are_put_back() {
+fn revert_after_reboot_restores_files_only() {
     let Some(_turn) = bed::live_on_own_cores() else { return };
     if !succeed(["host", "revert", "--dry-run"]).contains("nothing is applied") {
         return println!("SKIPPED: a profile is applied on this machine");
@@ -278,7 +282,7 @@ fn after_a_start_of_the_machine_only_files_are_put_back() {
     let told = wiretail(["host", "revert"]);
     let has_files = Path::new("/etc/sysctl.d/99-wiretail.conf").exists();
     let changed = changed_since(&before).len();
-    // What the start of the machine would have done.
+    // A reboot would have done this.
     fs::create_dir_all("/var/lib/wiretail/host").expect("made");
     fs::write(journal, text).expect("written");
     succeed(["host", "revert"]);

@@ -1,4 +1,4 @@
-//! `wiretail predict`: the published example, numbers made by hand, a run as its files have it, and refusals.
+//! `wiretail predict` with the published example, synthetic numbers and a run directory; rejected inputs.
 
 mod queueing;
 mod queueing_runs;
@@ -24,13 +24,13 @@ fn example() -> PathBuf {
 }
 
 #[test]
-fn the_published_capacities_follow_from_the_medians_of_the_published_captures() {
+fn reproduces_published_capacities_from_published_medians() {
     let file = example().display().to_string();
     let text = succeed(["predict", "capacity", "--from", &file]);
     println!("{text}");
     let found = predict(&["capacity", "--from", &file]);
     let deployments = found["deployments"].as_array().unwrap();
-    // Published: interrupt time in us a second, R_max in kpps.
+    // As published: interrupt time in us per second, R_max in kpps.
     let published = [(2949.9, 87.4), (8891.6, 78.7), (2949.9, 69.7), (8891.6, 65.6)];
     assert_eq!(deployments.len(), published.len());
     for (deployment, (interrupts_us, max_kpps)) in deployments.iter().zip(published) {
@@ -53,7 +53,7 @@ fn the_published_capacities_follow_from_the_medians_of_the_published_captures() 
     );
 }
 
-/// The page that a command writes.
+/// Returns the page that a command writes.
 fn page(arguments: &[&str], folder: &Path) -> String {
     let file = folder.join("page.html").display().to_string();
     let more = ["--report", file.as_str()];
@@ -62,7 +62,7 @@ fn page(arguments: &[&str], folder: &Path) -> String {
 }
 
 #[test]
-fn capacity_by_hand_and_what_is_refused() {
+fn predicts_capacity_from_options_and_rejects_invalid_inputs() {
     let medians = ["capacity", "--dut-median", "13us", "--forwarder-median", "3us"];
     let with = |more: &[&'static str]| -> Vec<&str> { medians.iter().chain(more).copied().collect() };
     let max = |found: &Value| found["deployments"][0]["capacity"]["max_pps"].clone();
@@ -82,7 +82,8 @@ fn capacity_by_hand_and_what_is_refused() {
     assert!(all.contains("no time for packets"), "{all}");
 }
 
-/// A run directory with an analysed forwarder (trial 1) and an analysed device (trial 2) with interrupt counters.
+/// Creates a run directory with an analyzed forwarder (trial 1) and an analyzed device (trial 2) with
+/// interrupt counters.
 fn run_directory(folder: &Path) -> PathBuf {
     let run = folder.join("run");
     let trial = |number: u64, base: &str| {
@@ -118,7 +119,7 @@ fn run_directory(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trace() {
+fn predicts_capacity_from_run_with_counters_or_trace() {
     let folder = folder();
     let run = run_directory(folder.path());
     let shown = run.display().to_string();
@@ -138,7 +139,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     let costs = ["--interrupt-cost", "LOC=4us", "--interrupt-cost", "TLB=100us", "--cpu", "1"];
     let found = &predict(&with(&costs))["deployments"][0];
     let capacity = &found["capacity"];
-    // In 2 s: 250 a second of 4 us, 10 a second of 100 us.
+    // In 2 s: 4 us at 250 per second, and 100 us at 10 per second.
     assert_eq!(capacity["interrupts_ns"]["value"], 2_000_000.0);
     let cpu = &capacity["cpu_ns"];
     assert!((cpu["value"].as_f64().unwrap() - 10_000.0).abs() < 200.0, "{cpu}");
@@ -150,7 +151,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     assert!(rests["trial"] == "2 (trial2)" && rests["packets"].as_u64() > Some(19_000), "{rests}");
     assert_eq!(found["searched"], json!([]));
 
-    // The device's trial is one of a search: R_max, 99.8 kpps, is held against what that found.
+    // The device's trial belongs to a search: R_max, 99.8 kpps, is compared with its result.
     let goal = |kind: Value, lower: Value, upper: Value| json!({"goal": kind, "ending": "found", "lower": lower, "upper": upper, "forwarded_pps": null, "reason": ""});
     let loss = |ratio: f64| json!({"kind": "loss", "ratio": ratio});
     let search = |number: u64, trial: u64, goals: Vec<Value>| {
@@ -166,7 +167,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
         goal(loss(0.005), json!(90_000), json!(110_000)),
         goal(loss(0.01), Value::Null, json!(80_000)),
         goal(loss(0.02), json!(80_000), Value::Null),
-        // Delays are late before the device is overloaded: no goal of the capacity.
+        // Delays increase before the device is overloaded, so this goal is not comparable with the capacity.
         goal(
             json!({"kind": "delay", "budget": "1us@9%", "limit_ns": 1, "percentile": 9.0}),
             json!(1),
@@ -194,7 +195,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
     let page = page(&with(&costs), folder.path());
     assert!(page.contains("trial 2 (trial2)") && page.contains("<strong>OPEN</strong>"), "{page}");
 
-    // Traced: of its causes, those that take the core.
+    // Traced: only the causes that take the core count.
     let cause = |kind: &str, events: u64, total_ns: u64| {
         json!({"kind": kind, "name": "", "events": events, "total_ns": total_ns, "tail_packets": 0,
                "tail_ns": [0, 0, 0], "tail_queued_ns": 0, "longest_ns": 0, "without_ns": []})
@@ -215,7 +216,7 @@ fn capacity_of_a_run_takes_medians_with_their_intervals_and_counters_or_the_trac
 }
 
 #[test]
-fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
+fn simulates_interrupts_and_compares_with_measurement() {
     let folder = folder();
     let step = ["interrupts", "--rate", "10kpps", "--interrupt", "tick 250Hz 12us 97us", "--packets", "4000"];
     let found = predict(&step);
@@ -242,7 +243,7 @@ fn interrupts_are_simulated_drawn_and_set_beside_a_measurement() {
     let page = page(&paged, folder.path());
     assert!(page.contains("Predicted and measured") && page.contains("data-figure=\"interrupt-sampling\""));
     assert!(text.contains("longest wait") && text.contains("simulated"), "{text}");
-    // A seed gives the same again, another one other phases.
+    // The same seed gives the same result, another one gives other phases.
     let seeded = |seed: &str| succeed(with(&["--json", "--seed", seed]));
     assert_eq!(seeded("7"), seeded("7"));
     assert_ne!(seeded("7"), seeded("8"));

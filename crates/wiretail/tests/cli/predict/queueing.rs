@@ -1,4 +1,4 @@
-//! `wiretail predict queueing`: numbers that are known, and refusals that say what is wrong.
+//! `wiretail predict queueing`: known results, and error messages for invalid inputs.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ fn queueing(options: &[&str]) -> Value {
     serde_json::from_str(&succeed(fixed.iter().chain(options))).expect("JSON")
 }
 
-/// The delays' percentiles of the first load, in ns.
+/// Returns a delay percentile of the first load, in ns.
 fn percentile(document: &Value, wanted: f64) -> i64 {
     let percentiles = document["loads"][0]["delay"]["percentiles"].as_array().expect("percentiles");
     let found = percentiles.iter().find(|at| at["percentile"] == wanted).expect("the percentile");
@@ -17,7 +17,7 @@ fn percentile(document: &Value, wanted: f64) -> i64 {
 }
 
 #[test]
-fn the_queueing_answers_for_each_rate() {
+fn predicts_each_rate() {
     let rates = ["--rate", "10kpps,40kpps", "--service", "30us", "--packets", "50k", "--transfer", "1us"];
     let found = queueing(&rates);
     assert_eq!(found["schema"], "wiretail.queueing/1");
@@ -38,7 +38,7 @@ fn the_queueing_answers_for_each_rate() {
 }
 
 #[test]
-fn the_queueing_knows_steps_and_ramps() {
+fn predicts_steps_and_ramps() {
     let burst = |batch| {
         queueing(&[
             "--rate",
@@ -61,7 +61,7 @@ fn the_queueing_knows_steps_and_ramps() {
 }
 
 #[test]
-fn the_queueing_refuses_what_means_nothing() {
+fn rejects_invalid_models() {
     for (options, part) in [
         (&["--ring", "0"][..], "ring of 0"),
         (&["--batch", "0"], "batch of 0"),
@@ -82,7 +82,7 @@ fn the_queueing_refuses_what_means_nothing() {
 }
 
 #[test]
-fn the_queueing_takes_times_from_files_and_knows_who_sleeps() {
+fn reads_times_from_files_and_models_wakeups() {
     let folder = folder();
     let path = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -92,7 +92,7 @@ fn the_queueing_takes_times_from_files_and_knows_who_sleeps() {
     let services = path("services", "# measured\n1000\n1000.0\n\n");
     let arrivals = path("arrivals", "0\n500\n1e6\n");
     let found = queueing(&["--service-samples", &services, "--arrival-times", &arrivals, "--wake", "3us"]);
-    // The first and the last find it asleep, the second waits behind the first.
+    // The first and the last packet find the device asleep; the second waits for the first.
     let delay = &found["loads"][0]["delay"];
     assert_eq!((&delay["min_ns"], &delay["max_ns"]), (&4000.into(), &4500.into()), "{delay}");
     let early = queueing(&["--service", "1us", "--rate", "1kpps", "--transfer=-400ns", "--packets", "10"]);

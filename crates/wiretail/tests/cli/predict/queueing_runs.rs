@@ -1,5 +1,6 @@
-//! `wiretail predict queueing` from run directories: a device whose every packet takes 10 us of one server and 1 us besides is
-//! calibrated from one run, and held against another. The directories are made here, so that the truth is known exactly.
+//! `wiretail predict queueing` with run directories: a device with 10 us of service time and 1 us of other
+//! delay per packet is calibrated with one run and validated with another. The directories are synthetic, so
+//! the true values are known exactly.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +13,10 @@ use crate::support::{fail, folder, succeed, wiretail};
 const SERVICE_NS: i64 = 10_000;
 const TRANSFER_NS: i64 = 1_000;
 const SPACING_NS: i64 = 1_000;
-/// When the first packet comes, in ns since 1970.
+/// Arrival of the first packet, in ns since 1970.
 const START_NS: i64 = 1_700_000_000_000_000_000;
 
-/// Packets by twice 100 ms of traffic as an experiment says it: when each came and left.
+/// Returns the arrivals and departures of twice 100 ms of traffic, as an experiment defines it.
 fn packets(rate: i64, burst: i64, service_ns: i64) -> Vec<(i64, i64)> {
     let mut free = 0;
     let crossed = |number: i64| {
@@ -36,7 +37,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A capture with the interfaces pre and post, as trials leave it (pcapng, draft-ietf-opsawg-pcapng).
+/// Writes a capture with the interfaces pre and post, as trials do (pcapng, draft-ietf-opsawg-pcapng).
 fn capture(packets: &[(i64, i64)]) -> Vec<u8> {
     let mut file =
         block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
@@ -45,7 +46,7 @@ fn capture(packets: &[(i64, i64)]) -> Vec<u8> {
         let mut body = vec![1, 0, 0, 0, 0, 0, 0, 0, 2, 0];
         body.extend_from_slice(&len.to_le_bytes());
         body.extend_from_slice(name);
-        // Nanoseconds, and the end of the options.
+        // Timestamp resolution in nanoseconds, and the end of the options.
         body.extend_from_slice(&[9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         file.extend(block(1, &body));
     }
@@ -67,7 +68,7 @@ fn capture(packets: &[(i64, i64)]) -> Vec<u8> {
     file
 }
 
-/// UDP over IPv4, told apart by a number in its first payload bytes.
+/// UDP over IPv4, identified by a number in the first bytes of the payload.
 fn frame(number: u32) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
@@ -78,7 +79,7 @@ fn frame(number: u32) -> [u8; 60] {
     frame
 }
 
-/// A run of the skeleton at these rates and bursts, in this folder.
+/// Creates a run of the skeleton at these rates and bursts.
 fn run(path: &Path, loads: &str, work: &str, service_ns: i64) {
     let text = format!(
         "title = \"t\"\nseed = 1\n[dut]\nkind = \"skeleton\"\nwork = \"{work}\"\n[traffic]\n{loads}\n[trial]\n\
@@ -113,7 +114,7 @@ const BURSTS: &str = "rate = \"5 kpps\"\nburst = 20";
 const OTHERS: &str = "rate = [\"20 kpps\", \"80 kpps\"]\nburst = [1, 8]";
 
 #[test]
-fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
+fn predicts_other_rates_from_one_measured_rate() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("calibration"), BURSTS, "9 us", SERVICE_NS);
@@ -157,11 +158,11 @@ fn a_device_that_was_measured_at_one_rate_is_predicted_at_others() {
 }
 
 #[test]
-fn a_prediction_that_misses_is_listed_and_fails() {
+fn lists_failed_validations_and_exits_with_1() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("calibration"), BURSTS, "9 us", SERVICE_NS);
-    // It says that it is the same device, and takes a fifth longer.
+    // Claims to be the same device, but takes 20 % longer.
     run(&folder.path().join("others"), OTHERS, "9 us", 12_000);
     let calibrated = ["predict", "queueing", "--calibrate", &at("calibration")];
     let output = wiretail(calibrated.iter().chain(&["--validate", &at("others")]));
@@ -176,7 +177,7 @@ fn a_prediction_that_misses_is_listed_and_fails() {
 }
 
 #[test]
-fn runs_that_say_too_little_are_refused_with_what_would_do() {
+fn rejects_insufficient_runs_and_names_sufficient_ones() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).display().to_string();
     run(&folder.path().join("lone"), "rate = \"5 kpps\"", "9 us", SERVICE_NS);

@@ -1,4 +1,4 @@
-//! `wiretail predict tail` on the published captures, and on captures that tell nothing.
+//! `wiretail predict tail` on the published captures, and on captures that are insufficient.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{fail, folder, shared_captures, synth, wiretail};
 
-/// Exit code and document.
+/// Returns the exit code and the document.
 fn predict(pre: &Path, post: &Path, options: &[&str]) -> (i32, Value) {
     let mut arguments = vec![OsStr::new("predict"), OsStr::new("tail"), pre.as_os_str(), post.as_os_str()];
     arguments.extend(options.iter().map(OsStr::new));
@@ -19,7 +19,7 @@ fn predict(pre: &Path, post: &Path, options: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn quiet_captures_hold_what_their_first_fifth_foretells() {
+fn first_fifth_predicts_rest_of_quiet_captures() {
     let Some(captures) = shared_captures() else { return };
     for pair in ["dpdk-l2fwd-nohz-hw", "snort-fwd-nohz-vm"] {
         let pair = captures.join(pair);
@@ -31,7 +31,7 @@ fn quiet_captures_hold_what_their_first_fifth_foretells() {
         let levels = forecast["levels"].as_array().expect("levels");
         assert!(levels.iter().any(|level| level["seen"].as_u64() >= Some(100)), "{forecast}");
         assert!(levels.iter().any(|level| level["basis"] == "fitted"), "{forecast}");
-        // What was fitted has 100 exceedances and more, in one heap or in two.
+        // The fit has 100 or more exceedances, in one or two components.
         let fit = &found["tail"]["fit"];
         let fitted = if fit["thin"] == true { &fit["below"] } else { fit };
         assert!(fitted["exceedances"].as_u64() >= Some(100), "{fit}");
@@ -45,7 +45,7 @@ fn quiet_captures_hold_what_their_first_fifth_foretells() {
 }
 
 #[test]
-fn a_capture_with_shootdowns_is_refused() {
+fn refuses_capture_with_shootdowns() {
     let Some(captures) = shared_captures() else { return };
     let pair = captures.join("snort-filter-nohz-tlbshootdown-vm");
     let (pre, post) = (pair.join("pre.pcap.zst"), pair.join("post.pcap.zst"));
@@ -62,7 +62,7 @@ fn a_capture_with_shootdowns_is_refused() {
 }
 
 #[test]
-fn too_little_is_refused_and_nonsense_is_an_error() {
+fn refuses_too_few_packets_and_rejects_invalid_options() {
     let folder = folder();
     let (pre, post, _) = synth(folder.path(), &["--packets", "200"]);
     let (code, found) = predict(&pre, &post, &["--json", "-q"]);

@@ -1,9 +1,9 @@
-//! What a device does to packets on purpose is what the measurement finds: exactly.
+//! The measurement counts faults injected by a device exactly.
 
 use super::bed::{Bed, experiment, live};
 
 #[test]
-fn injected_faults_are_counted_exactly() {
+fn counts_injected_faults_exactly() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(
         "kind = \"skeleton\"\ndrop-every = 100\nduplicate-every = 300\nswap-every = 200",
@@ -17,7 +17,7 @@ fn injected_faults_are_counted_exactly() {
     let found = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
     assert_eq!(trial["generator"]["sent"], 100_000);
     assert_eq!(found("loss", "sent"), 100_000);
-    // On a busy machine the device may find its ring full: these packets are its loss, too, and it counts them.
+    // On a busy machine, the device's ring may overflow. The device counts these packets as lost, too.
     for (name, of_hundred_thousand) in
         [("faults_dropped", 900), ("faults_duplicated", 300), ("faults_swapped", 450)]
     {
@@ -35,9 +35,9 @@ fn injected_faults_are_counted_exactly() {
     }
 }
 
-/// The same faults where no packet is kept: a soak counts as exactly.
+/// A soak, which keeps no packets, counts the same faults exactly.
 #[test]
-fn a_soak_counts_the_same_faults() {
+fn soak_counts_same_faults() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(
         "kind = \"skeleton\"\ndrop-every = 100\nduplicate-every = 300\nswap-every = 200",

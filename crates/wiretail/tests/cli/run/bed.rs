@@ -1,4 +1,4 @@
-//! Starting `wiretail run` on an experiment, and reading what it left.
+//! Starts `wiretail run` on an experiment and reads its results.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use wiretail_host::CoreClaim;
 use super::host;
 use crate::support::{WIRETAIL, folder, wiretail};
 
-/// No run of these tests takes that long, even on a busy machine.
+/// Time limit of a run, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Whether namespaces can be made here; if not, says so.
+/// Whether namespaces can be created here; prints a message if not.
 pub fn can_run() -> bool {
     let probe = "ip netns add wt-probe-$$ && ip netns del wt-probe-$$";
     let works = Command::new("bash").args(["-c", probe]).stderr(Stdio::null()).status();
@@ -27,11 +27,11 @@ pub fn can_run() -> bool {
     false
 }
 
-/// The right to run: the lock among the threads of this program, and that among test programs.
+/// Permission to run: a lock between the threads of this program, and one between test programs.
 pub type Turn = (MutexGuard<'static, ()>, File);
 
-/// One live run at a time, if this machine can have one at all; and none while a test of another program
-/// moves everybody off a core.
+/// Allows one live run at a time, if this machine supports live runs, and none while a test of another
+/// program moves all tasks off a core.
 pub fn live() -> Option<Turn> {
     turn(File::lock_shared)
 }
@@ -47,15 +47,15 @@ fn turn(lock: fn(&File) -> std::io::Result<()>) -> Option<Turn> {
     Some((alone, folder))
 }
 
-/// The same for runs that take cores for themselves: while no other test has a live run, and if no other
-/// program has the cores.
+/// Like [`live`], for runs that isolate cores: waits until no other test has a live run, and requires that no
+/// other program has claimed the cores.
 pub fn live_on_own_cores() -> Option<Turn> {
     let turn = turn(File::lock)?;
     if !Path::new("/sys/devices/system/cpu/cpu1").exists() {
         println!("SKIPPED: only one core: none can be isolated");
         return None;
     }
-    // Whichever cores a run takes: the first is never among them.
+    // All cores that a run may take; a run never takes the first one.
     let claims: Result<Vec<_>, _> = (1..64).map(CoreClaim::take).collect();
     match claims {
         Ok(_) => Some(turn),
@@ -66,8 +66,8 @@ pub fn live_on_own_cores() -> Option<Turn> {
     }
 }
 
-/// An experiment with these lines in its tables. No core is taken from others, and no trial is invalid
-/// for what other programs do to the machine.
+/// An experiment with these lines in its tables. It isolates no cores, and interference from other programs
+/// does not make a trial invalid.
 pub fn experiment(dut: &str, traffic: &str, trial: &str) -> String {
     format!(
         "title = \"A test\"\nseed = 7\n[dut]\n{dut}\n[traffic]\n{traffic}\n\
@@ -76,17 +76,17 @@ pub fn experiment(dut: &str, traffic: &str, trial: &str) -> String {
     )
 }
 
-/// The same experiment with its cores for itself, and real-time priority.
+/// The same experiment with isolated cores and real-time priority.
 pub fn on_own_cores(experiment: &str) -> String {
     experiment.replace("isolate = false", "isolate = true").replace("fifo = false", "fifo = true")
 }
 
-/// `wiretail forward` as the device under test, which is a program like any other.
+/// `wiretail forward` as a device under test that is an ordinary program.
 pub fn forwarder(more: &str) -> String {
     format!("{WIRETAIL} forward in out {more}")
 }
 
-/// A folder with an experiment file and the directory of its run.
+/// A directory with an experiment file and a run directory.
 pub struct Bed {
     folder: TempDir,
 }
@@ -98,27 +98,27 @@ impl Bed {
         Self { folder }
     }
 
-    /// Path of a file beside the experiment.
+    /// Path of a file next to the experiment.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The run's directory.
+    /// Path of the run directory.
     pub fn out(&self) -> PathBuf {
         self.path("run")
     }
 
-    /// `wiretail run` with its arguments, not started yet; its output goes to files.
+    /// Creates the command `wiretail run` with its arguments, without starting it; its output goes to files.
     pub fn command(&self) -> Command {
         self.command_of("run")
     }
 
-    /// The same for another verb that takes an experiment.
+    /// Like [`Bed::command`], for another command that takes an experiment.
     pub fn command_of(&self, verb: &str) -> Command {
         self.command_of_words(&[verb])
     }
 
-    /// The same for a verb of several words.
+    /// Like [`Bed::command`], for a command of several words.
     pub fn command_of_words(&self, verb: &[&str]) -> Command {
         let (file, out) = (self.path("test.toml"), self.out());
         self.prepare(&[verb, &[file.to_str().unwrap(), "--out", out.to_str().unwrap()]].concat())
@@ -131,7 +131,7 @@ impl Bed {
         command
     }
 
-    /// Sends a command's output to files that [`Running::end`] reads.
+    /// Redirects a command's output to files that [`Running::end`] reads.
     pub fn redirect(&self, command: &mut Command) {
         let file = |name| File::create(self.path(name)).expect("a file");
         command.stdin(Stdio::null()).stdout(file("stdout.txt")).stderr(file("stderr.txt"));
@@ -141,22 +141,22 @@ impl Bed {
         Running::start(self, self.command())
     }
 
-    /// Runs the experiment to its end; nothing may be left on the machine.
+    /// Runs the experiment to its end, and checks that nothing is left on the machine.
     pub fn run(&self) -> Finished {
         self.start().end()
     }
 
-    /// Goes on with an interrupted run, to its end.
+    /// Resumes an interrupted run, and waits for its end.
     pub fn resume(&self) -> Finished {
         self.resume_of("run")
     }
 
-    /// The same for another verb that goes on.
+    /// Like [`Bed::resume`], for another command.
     pub fn resume_of(&self, verb: &str) -> Finished {
         self.resume_of_words(&[verb])
     }
 
-    /// The same for a verb of several words.
+    /// Like [`Bed::resume`], for a command of several words.
     pub fn resume_of_words(&self, verb: &[&str]) -> Finished {
         let out = self.out();
         let arguments = [verb, &["--resume", out.to_str().unwrap()]].concat();
@@ -167,12 +167,12 @@ impl Bed {
         json(&self.out().join("manifest.json"))
     }
 
-    /// The trials that are done.
+    /// Returns the completed trials.
     pub fn trials(&self) -> Vec<Value> {
         self.manifest()["trials"].as_array().expect("trials").clone()
     }
 
-    /// The summary of a trial's segment.
+    /// Returns the summary of a trial's segment.
     pub fn summary(&self, trial: &Value, segment: usize) -> Value {
         let directory = trial["segments"][segment]["directory"].as_str().expect("a segment");
         json(&self.out().join(directory).join("summary.json"))
@@ -184,7 +184,7 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// A run that goes on; killed and cleaned up after if the test fails before its end.
+/// A started run. Killed and cleaned up if the test fails before its end.
 pub struct Running<'bed> {
     bed: &'bed Bed,
     child: Option<Child>,
@@ -204,7 +204,7 @@ impl<'bed> Running<'bed> {
         Self { bed, pid: child.id(), child: Some(child) }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&Bed) -> bool) {
         let begun = Instant::now();
         while !is_so(self.bed) {
@@ -215,7 +215,7 @@ impl<'bed> Running<'bed> {
         }
     }
 
-    /// Waits until so many trials are done.
+    /// Waits until `count` trials are completed.
     pub fn until_trials(&mut self, count: usize) {
         let done = |bed: &Bed| {
             let manifest = fs::read(bed.out().join("manifest.json")).unwrap_or_default();
@@ -230,7 +230,7 @@ impl<'bed> Running<'bed> {
         assert!(sent.expect("kill").success());
     }
 
-    /// Kills it, waits for its death, and cleans up behind it. Nothing may be left.
+    /// Kills the run, waits for its end, and cleans up. Nothing may be left.
     pub fn kill(mut self) {
         let mut child = self.child.take().expect("running");
         child.kill().expect("SIGKILL");
@@ -240,7 +240,7 @@ impl<'bed> Running<'bed> {
         host::assert_nothing_of(self.pid);
     }
 
-    /// Waits for its end. Nothing may be left.
+    /// Waits for the end of the run. Nothing may be left.
     pub fn end(mut self) -> Finished {
         let status = self.wait();
         host::assert_nothing_of(self.pid);
@@ -277,7 +277,7 @@ impl Drop for Running<'_> {
 }
 
 impl Finished {
-    /// It must have ended so.
+    /// Checks the exit code.
     pub fn with_code(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}\n{}", self.stderr, self.stdout);
         self

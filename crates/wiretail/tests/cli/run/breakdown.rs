@@ -1,10 +1,10 @@
-//! Whose the delay is, where the devices are behind a switch: what is planted in a device is found there.
+//! Latency breakdown with devices behind a switch: a delay injected in a device is attributed to that device.
 
 use serde_json::Value;
 
 use super::bed::{Bed, experiment, forwarder, json, live};
 
-/// The shares of a trial's direction.
+/// Returns the breakdown of a trial's direction.
 fn breakdown<'a>(trial: &'a Value, segment: &str) -> &'a Value {
     let list = trial["breakdown"].as_array().expect("a list");
     list.iter().find(|breakdown| breakdown["segment"] == segment).expect("the direction's shares")
@@ -18,7 +18,7 @@ fn counted(breakdown: &Value) -> u64 {
 }
 
 #[test]
-fn a_delay_in_a_device_is_the_devices_share() {
+fn attributes_device_delay_to_device() {
     let Some(_alone) = live() else { return };
     const INJECTED_NS: i64 = 2_000_000;
     let bed = Bed::new(&experiment(
@@ -46,8 +46,8 @@ fn a_delay_in_a_device_is_the_devices_share() {
         let folder = bed.out().join(trial["directory"].as_str().unwrap());
         assert!(folder.join("breakdown.json").exists());
     }
-    // The lowest percentile of the curves: the planted delay is in every packet's share, but what a busy machine adds
-    // is not.
+    // Use the lowest percentile of the curves: it contains the injected delay, but not the delays of a busy
+    // machine.
     let lowest = |trial: &Value, part: &str| {
         let folder = bed.out().join(trial["directory"].as_str().expect("a directory"));
         json(&folder.join("breakdown.json"))[0][part][0]["value_ns"].as_i64().expect("a percentile")
@@ -61,7 +61,7 @@ fn a_delay_in_a_device_is_the_devices_share() {
 }
 
 #[test]
-fn a_program_is_held_against_the_skeleton_and_both_are_ranked() {
+fn compares_program_with_skeleton_and_ranks_both() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(
         &format!(

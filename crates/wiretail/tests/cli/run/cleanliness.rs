@@ -1,4 +1,4 @@
-//! A run leaves the machine as it was, however it ends; also where it had cores for itself.
+//! A run restores the machine however it ends, also with isolated cores.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ fn short(duration: &str) -> String {
 }
 
 #[test]
-fn a_run_with_its_own_cores_leaves_nothing() {
+fn run_with_isolated_cores_leaves_nothing() {
     let Some(_alone) = live_on_own_cores() else { return };
     let before = host::look();
     let bed = Bed::new(&on_own_cores(&short("400 ms")));
     let mut run = bed.start();
     let pid = run.pid;
-    // While it runs the machine is another one: the look below looks at the right things.
+    // Checks that the comparison below would detect changes: the machine differs while the run is active.
     let mut changed = Vec::new();
     run.until("it changes the machine", |_| {
         changed = host::differences(&before, &[pid]);
@@ -30,7 +30,7 @@ fn a_run_with_its_own_cores_leaves_nothing() {
 }
 
 #[test]
-fn an_interrupted_run_with_its_own_cores_leaves_nothing() {
+fn interrupted_run_with_isolated_cores_leaves_nothing() {
     let Some(_alone) = live_on_own_cores() else { return };
     for wait in [100, 500, 1100] {
         let before = host::look();
@@ -40,7 +40,7 @@ fn an_interrupted_run_with_its_own_cores_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(wait));
         run.signal("-INT");
         let code = run.end().code;
-        // Before it minds signals, one ends it at once.
+        // Before the run handles signals, a signal kills it at once.
         assert!(code == Some(130) || (wait < 200 && code.is_none()), "after {wait} ms: {code:?}");
         let left = host::differences(&before, &[pid]);
         assert!(left.is_empty(), "after {wait} ms: {left:?}");
@@ -48,13 +48,13 @@ fn an_interrupted_run_with_its_own_cores_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_run_with_its_own_cores_left_is_cleaned() {
+fn cleans_up_killed_run_with_isolated_cores() {
     let Some(_alone) = live_on_own_cores() else { return };
     kill_and_clean(&on_own_cores(&short("2 s")));
 }
 
 #[test]
-fn what_a_killed_run_left_is_cleaned() {
+fn cleans_up_killed_run() {
     let Some(_alone) = live() else { return };
     kill_and_clean(&short("2 s"));
 }
@@ -68,7 +68,7 @@ fn kill_and_clean(text: &str) {
         std::thread::sleep(Duration::from_millis(wait));
         run.kill();
         let mut left = host::differences(&before, &[pid]);
-        // Settings are another run's where this one leaves the cores alone.
+        // If this run does not isolate cores, the settings may belong to another run.
         left.retain(|difference| text.contains("isolate = true") || difference.contains("wt-"));
         assert!(left.is_empty(), "after {wait} ms: {left:?}");
     }

@@ -1,4 +1,4 @@
-//! Runs that are interrupted, and go on later.
+//! Runs that are interrupted and resumed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::bed::{Bed, experiment, live};
 use crate::support::fail;
 
-/// Every file below a folder with its contents and time of change.
+/// Returns every file in a directory with its content and modification time.
 fn files(folder: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -23,7 +23,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     files
 }
 
-/// Three trials; the run gets this signal in the second one, and goes on afterwards.
+/// Sends the signal to a run of three trials during the second one, and resumes the run.
 fn interrupt_and_resume(signal: &str) {
     let devices = "kind = [\"wire\", \"bridge\", \"skeleton\"]";
     let bed = Bed::new(&experiment(devices, "rate = \"1 kpps\"", "duration = \"1500 ms\""));
@@ -46,26 +46,26 @@ fn interrupt_and_resume(signal: &str) {
     assert_eq!(resumed.len(), 3);
     assert!(resumed.iter().all(|trial| trial["state"] == "valid" && trial["generator"]["sent"] == 1500));
     assert_eq!(resumed[0], trials[0]);
-    assert!(files(&first) == before, "what was done is not done again");
-    // Nothing is left to do.
+    assert!(files(&first) == before, "completed trials are not repeated");
+    // No trials are left.
     bed.resume().with_code(0);
     assert_eq!(bed.trials(), resumed);
 }
 
 #[test]
-fn a_run_goes_on_after_sigint() {
+fn run_resumes_after_sigint() {
     let Some(_alone) = live() else { return };
     interrupt_and_resume("-INT");
 }
 
 #[test]
-fn a_run_goes_on_after_sigterm() {
+fn run_resumes_after_sigterm() {
     let Some(_alone) = live() else { return };
     interrupt_and_resume("-TERM");
 }
 
 #[test]
-fn a_directory_has_one_run_at_a_time() {
+fn directory_allows_one_run_at_a_time() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment("kind = \"wire\"", "rate = \"1 kpps\"", "duration = \"2 s\""));
     let mut run = bed.start();

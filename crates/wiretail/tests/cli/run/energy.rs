@@ -1,4 +1,4 @@
-//! Energy of trials: by a command whose power is known, and where there is no source.
+//! Energy of trials, measured by a command with known power, and without a source.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::bed::{Bed, experiment, live};
 
-/// A bridge for a moment, with these lines about energy.
+/// A short run of a bridge with these lines about energy.
 fn bed(energy: &str) -> Bed {
     let base = experiment("kind = \"bridge\"", "rate = \"1 kpps\"", "duration = \"600 ms\"");
     Bed::new(&format!("{base}[energy]\n{energy}"))
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[test]
-fn known_power_becomes_known_energy() {
+fn computes_energy_of_known_power() {
     let Some(_alone) = live() else { return };
     let bed = bed(
         "source = \"command\"\ncommand = \"while true; do echo 50; sleep 0.05; done\"\ninterval = \"50 ms\"\n\
@@ -56,7 +56,7 @@ fn known_power_becomes_known_energy() {
 }
 
 #[test]
-fn a_broken_meter_costs_no_trial() {
+fn failed_meter_fails_no_trial() {
     let Some(_alone) = live() else { return };
     let bed = bed(
         "source = \"command\"\ncommand = \"echo the outlet is gone >&2; exit 1\"\navailable = \"100 ms\"\n",
@@ -70,7 +70,7 @@ fn a_broken_meter_costs_no_trial() {
 }
 
 #[test]
-fn a_machine_without_a_source_says_so() {
+fn reports_missing_energy_source() {
     let Some(_alone) = live() else { return };
     if Path::new("/sys/class/powercap/intel-rapl:0").exists() {
         println!("SKIPPED: this machine has powercap zones");
@@ -82,7 +82,7 @@ fn a_machine_without_a_source_says_so() {
     let finished = asked.run().with_code(0);
     assert!(finished.stdout.contains(&format!("energy: none: {why}")), "{}", finished.stdout);
     assert!(report(&asked).contains(&format!("Not measured: {why}")));
-    // Nobody asked: no note, and not in the table.
+    // Not requested: no note, and no column in the table.
     let auto = bed("");
     let finished = auto.run().with_code(0);
     let trial = &auto.trials()[0];

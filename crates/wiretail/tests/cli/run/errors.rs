@@ -1,4 +1,4 @@
-//! Where a run can't be, it says so and leaves nothing.
+//! Runs that cannot start report the reason and leave nothing behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ fn short() -> String {
     experiment("kind = \"bridge\"", "rate = \"1 kpps\"", "duration = \"300 ms\"")
 }
 
-/// A run by another user, or with fewer capabilities; its message.
+/// Runs as another user or with fewer capabilities; returns the error message.
 fn refused(setpriv: &[&str]) -> Option<String> {
     let bed = Bed::new(&short());
-    // Where every user can read and execute it, and write.
+    // Every user can read, execute and write here.
     let place = folder();
     let open = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
@@ -35,13 +35,13 @@ fn refused(setpriv: &[&str]) -> Option<String> {
         return None;
     }
     let finished = Running::start(&bed, command).end().with_code(2);
-    assert!(!place.path().join("run").exists(), "no directory is made for a run that can't be");
+    assert!(!place.path().join("run").exists(), "no directory is created for a run that can't start");
     assert!(finished.stdout.is_empty());
     Some(finished.stderr)
 }
 
 #[test]
-fn without_root_what_is_missing_is_named() {
+fn names_missing_privileges_without_root() {
     let Some(_alone) = live() else { return };
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let Some(message) = refused(&nobody) else { return };
@@ -49,7 +49,7 @@ fn without_root_what_is_missing_is_named() {
 }
 
 #[test]
-fn a_capability_that_is_missing_is_named() {
+fn names_missing_capability() {
     let Some(_alone) = live() else { return };
     for (capability, name) in
         [("-net_admin", "CAP_NET_ADMIN"), ("-net_raw", "CAP_NET_RAW"), ("-sys_admin", "CAP_SYS_ADMIN")]
@@ -58,11 +58,11 @@ fn a_capability_that_is_missing_is_named() {
             return;
         };
         assert!(message.contains(name), "{message}");
-        assert_eq!(message.matches("CAP_").count(), 1, "that one only: {message}");
+        assert_eq!(message.matches("CAP_").count(), 1, "only that one: {message}");
     }
 }
 
-/// A folder on a small file system of its own, unmounted with the test.
+/// A directory on a small file system, which is unmounted after the test.
 struct Small(PathBuf);
 
 impl Small {
@@ -87,9 +87,9 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_is_named() {
+fn reports_full_disk() {
     let Some(_alone) = live() else { return };
-    // The first trial's capture does not fit; room for what little a run writes besides.
+    // The first trial's capture does not fit, but the other files of a run do.
     let text = experiment(
         "kind = \"wire\"",
         "rate = \"20 kpps\"\nsize = \"imix-csit\"",
@@ -106,7 +106,7 @@ fn a_full_disk_is_named() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named() {
+fn names_directory_that_cannot_be_created() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&short());
     fs::write(bed.out(), "a file").expect("written");
@@ -120,7 +120,7 @@ fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_core_that_another_run_has_is_named() {
+fn names_core_of_another_run() {
     let Some(_alone) = live_on_own_cores() else { return };
     let text = experiment("kind = \"bridge\"", "rate = \"1 kpps\"", "duration = \"3 s\"");
     let first = Bed::new(&on_own_cores(&text));
@@ -133,10 +133,10 @@ fn a_core_that_another_run_has_is_named() {
     assert_eq!(second.trials()[0]["state"], "failed");
     assert!(second.trials()[0]["reasons"][0].as_str().unwrap().contains(&expected));
     run.end().with_code(0);
-    assert_eq!(first.trials()[0]["generator"]["sent"], 3000, "the first one was left alone");
+    assert_eq!(first.trials()[0]["generator"]["sent"], 3000, "the first run was not disturbed");
 }
 
-/// A program that keeps a core busy and is not moved: it is in a cpuset of its own.
+/// A program that keeps a core busy and cannot be moved, because it has its own cpuset.
 struct Hog {
     folder: PathBuf,
     child: std::process::Child,
@@ -163,7 +163,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // A task leaves its cpuset a moment after it was waited for.
+        // A task leaves its cpuset shortly after it was reaped.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -175,7 +175,7 @@ impl Drop for Hog {
 }
 
 #[test]
-fn a_core_that_cannot_be_emptied_is_named() {
+fn names_core_that_cannot_be_emptied() {
     let Some(_alone) = live_on_own_cores() else { return };
     let bed = Bed::new(&on_own_cores(&short()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -184,5 +184,5 @@ fn a_core_that_cannot_be_emptied_is_named() {
     let expected = format!("core {}: busy with sh", cores - 1);
     assert!(finished.stderr.contains(&expected), "{}", finished.stderr);
     assert!(finished.stderr.contains(&hog.child.id().to_string()), "its number: {}", finished.stderr);
-    assert!(finished.stderr.contains("host.isolate"), "the way out: {}", finished.stderr);
+    assert!(finished.stderr.contains("host.isolate"), "the next step: {}", finished.stderr);
 }

@@ -1,17 +1,18 @@
-//! Live runs in network namespaces: they need root, and skip visibly without.
+//! Live runs in network namespaces. They need root, and print `SKIPPED` without it.
 //!
-//! - [`bed`]: starting a run, reading what it left; [`host`]: what the machine looks like;
+//! - [`bed`]: starts runs and reads their results; [`host`]: state of the machine;
 //! - [`programs`]: devices that are programs, in all deployments;
-//! - [`devices`], [`patterns`], [`accounting`], [`breakdown`]: what is measured, and that every packet is accounted for;
-//! - [`kept`]: devices that several trials share; [`energy`]: what it took;
-//! - [`traced`]: what the kernel did meanwhile; [`untraceable`]: what is said of such a run that was damaged;
-//! - [`ids`]: intrusion prevention systems, where they are installed;
-//! - [`searches`]: which rate a device takes;
-//! - [`failing`], [`ending`], [`soaks`]: what goes wrong, and what is kept then;
-//! - [`cleanliness`], [`errors`]: what stays on the machine, and what is said where a run can't be.
+//! - [`devices`], [`patterns`], [`accounting`], [`breakdown`]: measured values, and a complete account of all
+//!   packets;
+//! - [`kept`]: devices shared by several trials; [`energy`]: energy of trials;
+//! - [`traced`]: kernel traces; [`untraceable`]: error messages for damaged traced runs;
+//! - [`ids`]: intrusion prevention systems, if installed;
+//! - [`searches`]: searches for the highest rate of a device;
+//! - [`failing`], [`ending`], [`soaks`]: failures, and the data kept after them;
+//! - [`cleanliness`], [`errors`]: changes left on the machine, and error messages of runs that can't start.
 //!
-//! Most runs here leave the cores as they are and without real-time priority, so that they may run
-//! beside anything else; a limit on late packets or stalls would then be a limit on the machine.
+//! Most runs here neither isolate cores nor use real-time priority, so that they can run concurrently with
+//! other programs. A limit on late packets or stalls would then test the machine.
 
 mod accounting;
 pub mod bed;

@@ -1,11 +1,11 @@
-//! Every traffic pattern through a whole run: what was asked for is what was sent and measured.
+//! Every traffic pattern in a complete run: the requested traffic is sent and measured.
 
 use serde_json::Value;
 
 use super::bed::{Bed, experiment, live};
 use crate::support::synth;
 
-/// Runs one trial; returns its record and summary, with nothing lost.
+/// Runs one trial without loss; returns its record and summary.
 fn one(bed: &Bed) -> (Value, Value) {
     bed.run().with_code(0);
     let trial = bed.trials()[0].clone();
@@ -20,11 +20,11 @@ fn bridge(traffic: &str, duration: &str) -> (Value, Value) {
 }
 
 #[test]
-fn patterns_send_what_they_say() {
+fn patterns_send_requested_traffic() {
     let Some(_alone) = live() else { return };
     let (poisson, _) = bridge("rate = \"4 kpps\"\npattern = \"poisson\"", "300 ms");
     let sent = poisson["generator"]["sent"].as_u64().unwrap();
-    // 1200 packets, and six standard deviations.
+    // 1200 packets, with six standard deviations.
     assert!((992..=1408).contains(&sent), "{sent}");
     let (on_off, _) =
         bridge("rate = \"5 kpps\"\npattern = \"on-off\"\non = \"10 ms\"\noff = \"40 ms\"", "200 ms");
@@ -34,7 +34,7 @@ fn patterns_send_what_they_say() {
 }
 
 #[test]
-fn mixes_and_flows_are_measured() {
+fn measures_size_mixes_and_flows() {
     let Some(_alone) = live() else { return };
     let (csit, summary) = bridge("rate = \"5 kpps\"\nsize = \"imix-csit\"", "24 ms");
     assert_eq!(csit["generator"]["sent"], 120);
@@ -54,9 +54,9 @@ fn mixes_and_flows_are_measured() {
 }
 
 #[test]
-fn a_recording_is_sent_again() {
+fn replays_recording() {
     let Some(_alone) = live() else { return };
-    // Its path is relative to the experiment's.
+    // Its path is relative to the experiment.
     let traffic = "rate = \"5 kpps\"\npattern = \"replay\"\nreplay = \"pre.pcap\"";
     let bed = Bed::new(&experiment("kind = \"bridge\"", traffic, "duration = \"40 ms\""));
     synth(&bed.path(""), &["--packets", "200", "--rate", "10kpps", "--flows", "3"]);

@@ -1,4 +1,4 @@
-//! What is said without running anything.
+//! Output of `--dry-run` and `check`, which run nothing.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::bed::{Bed, experiment};
 use crate::support::{fail, succeed};
 
 #[test]
-fn plans_and_mistakes_are_told() {
+fn prints_plans_and_errors() {
     let text =
         experiment("kind = [\"wire\", \"bridge\", \"skeleton\"]", "rate = \"1 kpps\"", "duration = \"1 s\"");
     let bed = Bed::new(&text);

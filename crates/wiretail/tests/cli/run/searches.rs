@@ -1,10 +1,10 @@
-//! Searches for the rate that a device takes, whose answer is known beforehand.
+//! Searches with a known result.
 
 use serde_json::Value;
 
 use super::bed::{Bed, Running, experiment, json, live};
 
-/// A forwarder that works 100 us for a packet takes less than 10 kpps, whatever else its core has to do.
+/// A forwarder with 100 us of work per packet carries less than 10 kpps, whatever else runs on its core.
 const INJECTED_PPS: u64 = 10_000;
 
 fn bed(search: &str) -> Bed {
@@ -18,9 +18,10 @@ fn found(bed: &Bed) -> Value {
 }
 
 #[test]
-fn a_known_capacity_is_found_also_after_an_interruption() {
+fn finds_known_capacity_despite_interruption() {
     let Some(_alone) = live() else { return };
-    // Other programs may take the device's core for a while: a trial may be stretched by a fifth, and is repeated.
+    // Other programs may take the device's core for some time. A trial may therefore be stretched by a fifth,
+    // and is repeated.
     let bed = bed(
         "method = \"binary\"\nverify = 2\nstretch = \"20 %\"\ngoals = \"pdr 10%, 1s@90%\"\nlowest = \"500 pps\"\n\
          width = \"10 %\"",
@@ -39,8 +40,9 @@ fn a_known_capacity_is_found_also_after_an_interruption() {
     let search = found(&bed);
     assert_eq!(search["complete"], true, "{search}");
     let trials = search["trials"].as_array().expect("trials");
-    assert!(trials.len() > before.len() && trials[..before.len()] == before[..], "trials were done again");
-    // Twice its capacity does not fill its ring of 8,192 slots in 300 ms: nothing but the stretching tells.
+    assert!(trials.len() > before.len() && trials[..before.len()] == before[..], "trials were repeated");
+    // Twice the capacity does not fill the ring of 8,192 slots within 300 ms: only the stretching shows the
+    // overload.
     assert_eq!(trials[0]["load"], 20_000, "{}", trials[0]);
     assert!(trials[0]["stretch"].as_f64().unwrap() > 0.5, "{}", trials[0]);
     let goal = &search["goals"][0];
@@ -49,16 +51,16 @@ fn a_known_capacity_is_found_also_after_an_interruption() {
     println!("between {lower} and {upper} pps after {} trials", trials.len());
     assert!(lower < upper && (upper - lower) * 10 <= upper, "{goal}");
     assert!(lower < INJECTED_PPS * 12 / 10, "{goal}");
-    // Beside other programs it may take less, but not next to nothing.
+    // With other programs on the machine, the rate may be lower, but not much.
     assert!(upper > INJECTED_PPS / 3, "{goal}");
-    // Every trial is in the manifest, and the report says where it breaks.
+    // Every trial is in the manifest, and the report shows where the device breaks.
     assert_eq!(bed.trials().len(), trials.len());
     let report = std::fs::read_to_string(bed.out().join("report.html")).expect("a report");
     assert!(report.contains("Highest load") && report.contains("1s@90%"));
 }
 
 #[test]
-fn what_can_not_be_searched_is_refused_by_name() {
+fn rejects_invalid_search_keys() {
     let Some(_alone) = live() else { return };
     for (search, expected) in [
         ("goals = \"ndr, fast\"", "test.toml: line "),
@@ -71,6 +73,6 @@ fn what_can_not_be_searched_is_refused_by_name() {
         let ended = Running::start(&bed, bed.command_of("search")).end();
         assert_eq!(ended.code, Some(2), "{search}: {}", ended.stderr);
         assert!(ended.stderr.contains(expected), "{search}: {}", ended.stderr);
-        assert!(!bed.out().exists(), "{search}: a directory was made");
+        assert!(!bed.out().exists(), "{search}: a directory was created");
     }
 }

@@ -1,4 +1,4 @@
-//! Soaks that are killed: what was measured is kept to within a second, and the rest is measured later.
+//! Killed soaks: the measurement is kept up to the last second, and the rest is measured after a resume.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,8 +10,8 @@ use wiretail_schema::run::interval::LogLine;
 use super::bed::{Bed, Running, experiment, live_on_own_cores, on_own_cores};
 use crate::support::succeed;
 
-/// When the last interval of a log ended, in ns since 1970, and how long all intervals are together; None
-/// before there is one.
+/// Returns the end of the last interval of a log, in ns since 1970, and the total length of all intervals;
+/// `None` if there is no interval yet.
 fn logged(log: &Path) -> Option<(i64, i64)> {
     let (mut last, mut sum) = (None, 0);
     read_log(log, |line| {
@@ -33,16 +33,16 @@ fn has(summary: &Value, code: &str) -> bool {
 }
 
 #[test]
-fn a_killed_soak_is_kept_and_goes_on() {
+fn killed_soak_is_kept_and_resumed() {
     let Some(_alone) = live_on_own_cores() else { return };
     let devices = "kind = \"bridge\"";
     let text = experiment(devices, "rate = \"20 kpps\"", "duration = \"6 s\"\ncapture = \"none\"");
-    // The reader of the taps must not wait for its core behind other programs.
+    // The reader of the taps must not wait for other programs on its core.
     let bed = Bed::new(&on_own_cores(&text));
     let trial = bed.out().join("trials/0001-bridge");
     let log = trial.join("intervals.log");
     let mut run: Running<'_> = bed.start();
-    // Two seconds of the measurement itself, and then a moment that no two runs of this test share.
+    // Two seconds of measurement, and then a moment that differs between runs of this test.
     run.until("two seconds are logged", |_| logged(&log).is_some_and(|(_, sum)| sum > 2_000_000_000));
     std::thread::sleep(Duration::from_millis(u64::from(run.pid % 10) * 100));
     let killed_ns = now_ns();
@@ -57,7 +57,7 @@ fn a_killed_soak_is_kept_and_goes_on() {
     assert_eq!((&record["state"], &record["segments"][0]["analysed"]), (&"interrupted".into(), &true.into()));
     let summary = bed.summary(record, 0);
     let sent = summary["loss"]["sent"].as_i64().unwrap();
-    // Of the last records, packets may still be under way: their fate is decided later.
+    // Packets of the last records may still be in flight; their outcome is determined later.
     assert!(sent > 20 * (measured_ns / 1_000_000 - 1000) && sent <= 20 * 6000, "{sent} in {measured_ns} ns");
     assert!(!has(&summary, "resumed"), "{}", summary["findings"]);
     assert!(std::fs::read_to_string(bed.out().join("report.html")).unwrap().contains("interrupted"));

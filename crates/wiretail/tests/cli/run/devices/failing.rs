@@ -1,4 +1,5 @@
-//! Devices that do not start, do not get ready, or die: their trial fails and says why, the others go on.
+//! Devices that do not start, do not become ready, or die: their trial fails with the reason, and the others
+//! continue.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ fn reasons(trial: &serde_json::Value) -> String {
 }
 
 #[test]
-fn programs_that_fail_do_not_end_the_run() {
+fn failing_programs_do_not_end_run() {
     let Some(_alone) = live() else { return };
     let dut = format!(
         "kind = \"command\"\nready = \"forwarding from\"\nready-timeout = \"2 s\"\n\
@@ -33,14 +34,14 @@ fn programs_that_fail_do_not_end_the_run() {
     let said = reasons(missing);
     assert!(said.contains("exit status: 127") && said.contains("/nonexistent/program"), "{said}");
     assert_eq!(works["generator"]["sent"], 200);
-    // What was said is on the terminal and in the report, too.
+    // The program's output is also on the terminal and in the report.
     assert!(finished.stderr.contains("cannot find port 7"), "{}", finished.stderr);
     let report = std::fs::read_to_string(bed.out().join("report.html")).unwrap();
     assert!(report.contains("cannot find port 7"));
 }
 
 #[test]
-fn a_program_that_forwards_nothing_is_told() {
+fn reports_program_that_forwards_nothing() {
     let Some(_alone) = live() else { return };
     let dut = "kind = \"command\"\ncommand = \"sleep 60\"\nready-timeout = \"500 ms\"";
     let text = experiment(dut, "rate = \"1 kpps\"", "duration = \"200 ms\"");
@@ -49,13 +50,13 @@ fn a_program_that_forwards_nothing_is_told() {
     let trial = &bed.trials()[0];
     assert_eq!((&trial["state"], &trial["retries"]), (&"failed".into(), &1.into()));
     assert!(reasons(trial).contains("no probe crossed it"), "{}", reasons(trial));
-    // What the first attempt left is kept.
+    // The files of the first attempt are kept.
     let directory = trial["directory"].as_str().unwrap();
     assert!(bed.out().join(format!("{directory}.attempt1/dut.log")).exists());
 }
 
 #[test]
-fn a_load_that_nobody_can_send_does_not_go_on_for_ever() {
+fn impossible_load_ends() {
     let Some(_alone) = live() else { return };
     let traffic = "rate = \"100 Mpps\"";
     let bed = Bed::new(&experiment("kind = \"wire\"", traffic, "duration = \"1 s\"\ncapture = \"none\""));
@@ -66,7 +67,7 @@ fn a_load_that_nobody_can_send_does_not_go_on_for_ever() {
 }
 
 #[test]
-fn a_device_that_is_killed_ends_its_trial_only() {
+fn killed_device_ends_only_its_trial() {
     let Some(_alone) = live() else { return };
     let dut = format!(
         "kind = [\"command\", \"bridge\"]\nready = \"forwarding from\"\ncommand = \"{}\"",
@@ -88,7 +89,7 @@ fn a_device_that_is_killed_ends_its_trial_only() {
     assert!(killed.expect("kill").success());
     let begun = std::time::Instant::now();
     run.until_trials(1);
-    assert!(begun.elapsed().as_secs() < 10, "nobody waits for the trial's end");
+    assert!(begun.elapsed().as_secs() < 10, "the trial ends early");
     run.end().with_code(1);
     let trials = bed.trials();
     let said = reasons(&trials[0]);

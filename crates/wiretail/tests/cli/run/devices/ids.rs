@@ -1,4 +1,4 @@
-//! Intrusion prevention systems as devices, where they are installed.
+//! Intrusion prevention systems as devices, if they are installed.
 
 use std::process::Command;
 
@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::run::bed::{Bed, experiment, live};
 use crate::run::host;
 
-/// Its rings hold 8,192 packets: fewer are sent in each direction here, so that none is lost on a busy machine.
+/// Packets per direction. Its rings hold 8,192 packets; fewer are sent, so that none is lost on a busy
+/// machine.
 const PATIENT: &str = "kind = \"suricata\"\nready-timeout = \"60 s\"";
 
-/// Whether Suricata is installed; if not, says so.
+/// Whether Suricata is installed; prints a message if not.
 fn has_suricata() -> bool {
     let found = Command::new("suricata").arg("-V").output().is_ok_and(|told| told.status.success());
     if !found {
@@ -19,7 +20,7 @@ fn has_suricata() -> bool {
     found
 }
 
-/// What the device counted is what the taps saw.
+/// Checks that the device's counters match the taps.
 fn assert_agrees(trial: &Value, packets: u64, filtered: u64) {
     let device = &trial["devices"][0];
     let number = |name: &str| device[name].as_u64().unwrap_or(u64::MAX);
@@ -33,7 +34,7 @@ fn reasons(trial: &Value) -> String {
 }
 
 #[test]
-fn suricata_forwards_every_packet_and_counts_them() {
+fn suricata_forwards_and_counts_every_packet() {
     let Some(_alone) = live() else { return };
     if !has_suricata() {
         return;
@@ -55,7 +56,7 @@ fn suricata_forwards_every_packet_and_counts_them() {
 }
 
 #[test]
-fn a_rule_takes_the_marked_packets_and_they_are_named() {
+fn rule_drops_marked_packets_and_lists_them() {
     let Some(_alone) = live() else { return };
     if !has_suricata() {
         return;
@@ -90,13 +91,13 @@ fn a_rule_takes_the_marked_packets_and_they_are_named() {
             packet / 400
         })
         .collect();
-    assert_eq!(blocks, (0..20).collect::<Vec<_>>(), "one of each block");
+    assert_eq!(blocks, (0..20).collect::<Vec<_>>(), "one per block");
     let report = std::fs::read_to_string(bed.out().join("report.html")).unwrap();
     assert!(report.contains("listed in lost.csv"));
 }
 
 #[test]
-fn rules_that_do_not_load_fail_their_trial_only() {
+fn invalid_rules_fail_only_their_trial() {
     let Some(_alone) = live() else { return };
     if !has_suricata() {
         return;
@@ -116,7 +117,7 @@ fn rules_that_do_not_load_fail_their_trial_only() {
 }
 
 #[test]
-fn suricata_that_is_killed_ends_its_trial_only() {
+fn killed_suricata_ends_only_its_trial() {
     let Some(_alone) = live() else { return };
     if !has_suricata() {
         return;
@@ -145,7 +146,7 @@ fn suricata_that_is_killed_ends_its_trial_only() {
 }
 
 #[test]
-fn without_snort_the_other_trials_go_on() {
+fn missing_snort_does_not_end_run() {
     let Some(_alone) = live() else { return };
     if Command::new("snort").arg("-V").output().is_ok() {
         println!("SKIPPED: a snort is installed");
@@ -164,7 +165,7 @@ fn without_snort_the_other_trials_go_on() {
 }
 
 #[test]
-fn frames_without_room_for_the_mark_are_told() {
+fn rejects_frames_too_short_for_mark() {
     let Some(_alone) = live() else { return };
     let traffic = "rate = \"1 kpps\"\nsize = \"60 B\"\nmark-every = 10";
     let bed = Bed::new(&experiment("kind = \"wire\"", traffic, "duration = \"200 ms\""));

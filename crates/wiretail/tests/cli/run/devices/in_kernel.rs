@@ -1,4 +1,4 @@
-//! Devices that are the kernel itself: XDP programs that redirect, and routers.
+//! Devices in the kernel: XDP programs that redirect, and routers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use crate::run::devices::assert_whole;
 use crate::support::analyze;
 use crate::traffic::frames;
 
-/// Runs both ways at 10 kpps for a second; checks that each segment has every packet, and returns the trial.
+/// Runs both directions at 10 kpps for one second, checks that each segment has every packet, and returns the
+/// trial.
 fn whole(bed: &Bed) -> Value {
     bed.run().with_code(0);
     let [trial] = bed.trials().try_into().expect("one trial");
@@ -26,18 +27,18 @@ fn both_directions(dut: &str) -> Bed {
 }
 
 #[test]
-fn routers_in_a_row_pass_all_on_and_rewrite_it() {
+fn routers_forward_and_rewrite_every_packet() {
     let Some(_alone) = live() else { return };
     let bed = both_directions("kind = \"linux-router\"\nhops = 2");
     let trial = whole(&bed);
     let capture = bed.out().join(trial["directory"].as_str().expect("a directory"));
-    // Ethernet addresses and time to live, and how many packets of all taps have them.
+    // Ethernet addresses and time to live, and the number of packets of all taps that have them.
     let mut seen = BTreeMap::new();
     for (_, frame) in frames(&capture.join("capture.pcapng.zst")) {
         assert_eq!(frame[12..14], [8, 0], "nothing but the traffic is on the wires");
         *seen.entry((frame[4..6].to_vec(), frame[10..12].to_vec(), frame[22])).or_insert(0) += 1;
     }
-    // The last two bytes of the addresses: 3.1 the load generator, 3.2 the sink, 1.n and 2.n those of router n.
+    // The last two bytes of the addresses: 3.1 is the load generator, 3.2 the sink, 1.n and 2.n are router n.
     let expected = [
         ([1, 1], [3, 1], 64),
         ([1, 2], [2, 1], 63),
@@ -49,7 +50,7 @@ fn routers_in_a_row_pass_all_on_and_rewrite_it() {
         expected.map(|(to, from, ttl): ([u8; 2], [u8; 2], u8)| ((to.to_vec(), from.to_vec(), ttl), 10_000));
     assert_eq!(seen, BTreeMap::from(expected));
     assert_counted(&trial, 2);
-    // The load generator's signature comes through as it is.
+    // The load generator's signature is not changed.
     let file = capture.join("capture.pcapng.zst");
     let file = file.to_str().expect("text");
     let taps = ["--pre-interface", "pre", "--post-interface", "post"];
@@ -58,13 +59,13 @@ fn routers_in_a_row_pass_all_on_and_rewrite_it() {
 }
 
 #[test]
-fn xdp_redirects_all_both_directions_over_two_hops() {
+fn xdp_redirects_every_packet_in_both_directions_over_two_hops() {
     let Some(_alone) = live() else { return };
     let bed = both_directions("kind = \"xdp-redirect\"\nhops = 2");
     assert_counted(&whole(&bed), 2);
 }
 
-/// Each device counted both directions' packets once in and once out.
+/// Checks that each device counted the packets of both directions once at its input and once at its output.
 fn assert_counted(trial: &Value, devices: usize) {
     let counted = trial["devices"].as_array().expect("devices");
     assert_eq!(counted.len(), devices, "{trial}");
@@ -76,7 +77,7 @@ fn assert_counted(trial: &Value, devices: usize) {
 }
 
 #[test]
-fn a_router_does_not_take_a_recording() {
+fn router_rejects_replay() {
     let Some(_alone) = live() else { return };
     let folder = crate::support::folder();
     let (recorded, _, _) = crate::support::synth(folder.path(), &["--packets", "10"]);

@@ -1,4 +1,4 @@
-//! Devices that are kept for several trials: each trial has its own packets and counts.
+//! Devices that are kept for several trials: each trial has separate packets and counts.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const TRAFFIC: &str = "pattern = [\"constant\", \"poisson\"]\nrate = [\"2 kpps\"
 const TRIAL: &str = "device = \"kept\"\nduration = \"200 ms\"\nrepeats = 2";
 
 #[test]
-fn trials_that_share_a_device_have_their_own_packets() {
+fn trials_of_kept_device_have_separate_packets() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(SKELETON, TRAFFIC, TRIAL));
     bed.run().with_code(0);
@@ -21,7 +21,7 @@ fn trials_that_share_a_device_have_their_own_packets() {
         let found = settings.iter().find(|setting| setting["key"] == key);
         found.unwrap()["text"].as_str().unwrap().to_owned()
     };
-    // Those of one device follow one another, whatever the order of the keys.
+    // Trials of one device are consecutive, regardless of the order of the keys.
     let batches: Vec<String> = trials.iter().map(|trial| setting(trial, "dut.batch")).collect();
     assert_eq!(batches, [["1"; 4], ["32"; 4], ["1"; 4], ["32"; 4]].concat());
     for trial in &trials {
@@ -36,7 +36,7 @@ fn trials_that_share_a_device_have_their_own_packets() {
             (&summary["matching"]["matched"], &summary["matching"]["lost"]),
             (&sent.into(), &0.into())
         );
-        // What the device counted between two trials is in neither.
+        // Packets that the device counted between two trials belong to neither.
         let device = &trial["devices"][0];
         assert_eq!((&device["received"], &device["sent"]), (&sent.into(), &sent.into()), "{device}");
         let stalls = bed.out().join(trial["directory"].as_str().unwrap()).join("stalls.csv");
@@ -49,7 +49,7 @@ fn trials_that_share_a_device_have_their_own_packets() {
 }
 
 #[test]
-fn what_is_of_one_trial_is_refused() {
+fn rejects_keys_of_single_trials_for_kept_device() {
     for (dut, trial, key) in [
         ("kind = \"skeleton\"\ndrop-every = 10", "device = \"kept\"", "dut.drop-every"),
         ("kind = \"skeleton\"\ninterference = \"timer\"", "device = \"kept\"", "dut.interference"),

@@ -1,4 +1,4 @@
-//! Every device measures every packet, one way and both, over one hop and more.
+//! Every device measures every packet, in one and both directions, over one and several hops.
 
 mod failing;
 mod ids;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::run::bed::{Bed, experiment, forwarder, json, live};
 use crate::support::analyze;
 
-/// Packets that reached the ingress tap with a key.
+/// Number of packets at the ingress tap with a key.
 fn keyed(summary: &Value) -> u64 {
     let number = |name: &str| summary["pre"][name].as_u64().unwrap();
     number("packets") - number("packets_without_key")
 }
 
-/// Every packet of a segment arrived, in order and once.
+/// Checks that every packet of a segment arrived, in order and once.
 pub fn assert_whole(summary: &Value, packets: u64, name: &str) {
     assert_eq!(keyed(summary), packets, "{name}");
     let count = |part: &str, name: &str| summary[part][name].as_u64().unwrap();
@@ -31,7 +31,7 @@ pub fn assert_whole(summary: &Value, packets: u64, name: &str) {
 }
 
 #[test]
-fn every_device_measures_every_packet() {
+fn all_devices_measure_every_packet() {
     let Some(_alone) = live() else { return };
     let dut = format!(
         "kind = [\"wire\", \"bridge\", \"skeleton\", \"command\"]\nsocket = [\"packet\", \"xdp\"]\n\
@@ -53,7 +53,7 @@ fn every_device_measures_every_packet() {
         for tap in trial["taps"].as_array().unwrap() {
             assert_eq!(tap["drops"], 0, "{name}");
         }
-        // The same numbers in all three, and in the capture.
+        // All three have the same numbers, and so has the capture.
         assert!(finished.stdout.contains(name) && report.contains(name), "{name}");
         let directory = bed.out().join(trial["directory"].as_str().unwrap());
         assert!(std::fs::read_to_string(directory.join("report.html")).unwrap().contains("<svg"));
@@ -77,7 +77,7 @@ fn every_device_measures_every_packet() {
 }
 
 #[test]
-fn both_directions_over_two_hops_are_measured_each() {
+fn measures_each_direction_and_hop() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment(
         "kind = [\"bridge\", \"skeleton\"]\nhops = 2",
@@ -101,7 +101,7 @@ fn both_directions_over_two_hops_are_measured_each() {
             assert_eq!(segment["analysed"], true, "{segment}");
             assert_whole(summary, 400, &format!("{name} {}", segment["name"]));
         }
-        // A packet's whole delay is that of its first hop and that of its second: they share a stamp.
+        // The delay of a packet is the sum of the delays of both hops, which share a timestamp.
         let [whole, _, first, second] = &summaries[..] else { panic!("four segments") };
         let mean = |summary: &Value| summary["delay"]["mean_ns"].as_f64().unwrap();
         assert!((mean(whole) - mean(first) - mean(second)).abs() < 1e-3, "{name}");
@@ -110,7 +110,7 @@ fn both_directions_over_two_hops_are_measured_each() {
                 [whole, first, second].map(|summary| summary["delay"][at].as_i64().unwrap());
             assert!(whole >= first && whole >= second, "{name}: {at} {whole} {first} {second}");
         }
-        // The capture has the taps under their names.
+        // The capture contains the taps by name.
         let capture = bed.out().join(trial["directory"].as_str().unwrap()).join("capture.pcapng.zst");
         for (place, (pre, post)) in
             [("pre", "post"), ("back-pre", "back-post"), ("pre", "hop1"), ("hop1", "post")].iter().enumerate()
@@ -123,7 +123,7 @@ fn both_directions_over_two_hops_are_measured_each() {
 }
 
 #[test]
-fn the_manifest_is_what_is_printed() {
+fn prints_manifest() {
     let Some(_alone) = live() else { return };
     let bed = Bed::new(&experiment("kind = \"wire\"", "rate = \"1 kpps\"", "duration = \"200 ms\""));
     let mut command = bed.command();

@@ -1,5 +1,6 @@
-//! Devices that are programs, bare, in containers and in virtual machines: all packets cross them, they count what the
-//! taps see, and when one is killed its trial fails with its last lines while the run goes on.
+//! Devices that are programs, bare, in containers and in virtual machines: all packets cross them, and their
+//! counters match the taps. If one is killed, its trial fails with the program's last lines, and the run
+//! continues.
 
 use std::fs;
 use std::process::Command;
@@ -11,13 +12,13 @@ use wiretail_schema::run::{GUEST_EMULATED, GUEST_ON_PROCESSOR};
 use crate::run::bed::{Bed, experiment, live};
 use crate::run::host;
 
-/// A device, what of the system it needs, and how it is known.
+/// A device, its requirements, and its identification.
 struct Case {
     dut: &'static str,
     needs: &'static [&'static str],
-    /// What its log has when it is ready.
+    /// Text in its log once it is ready.
     ready: &'static str,
-    /// Its first arguments, without folders.
+    /// Its first arguments, without directories.
     victim: &'static [&'static str],
     /// Part of the last lines of its log.
     last_words: &'static str,
@@ -56,16 +57,16 @@ const GUEST: Case = Case {
     ..REDIRECT
 };
 
-/// Whether everything is here that a device needs; if not, says so.
+/// Whether all requirements of a device are installed; prints a message if not.
 fn has(case: &Case) -> bool {
     let paths = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/bin:/sbin";
     let missing = |program: &&&str| !std::env::split_paths(&paths).any(|path| path.join(program).is_file());
     let Some(program) = case.needs.iter().find(missing) else { return true };
-    println!("SKIPPED: {program} is not installed; `wiretail setup` tells how to get it");
+    println!("SKIPPED: {program} is not installed; `wiretail setup` shows how to install it");
     false
 }
 
-/// The devices counted what the taps saw: all of it.
+/// Checks that the counters of the devices match the taps.
 fn assert_reconciled(trial: &Value, packets: u64) {
     let devices = trial["devices"].as_array().expect("devices");
     assert_eq!(devices.len(), 1, "{trial}");
@@ -93,10 +94,10 @@ fn forwards_everything(case: &Case) {
     assert_reconciled(trial, 2000);
     let notes = trial["notes"].to_string();
     let said = [GUEST_ON_PROCESSOR, GUEST_EMULATED].iter().filter(|note| notes.contains(**note)).count();
-    assert_eq!(said, usize::from(case.dut.contains("\"vm\"")), "who ran a guest: {notes}");
+    assert_eq!(said, usize::from(case.dut.contains("\"vm\"")), "notes of a guest: {notes}");
 }
 
-/// Kills the device in its first trial; the second one is another.
+/// Kills the device in its first trial; the second trial has another device.
 fn dies_alone(case: &Case) {
     let Some(_alone) = live() else { return };
     if !has(case) {
@@ -114,7 +115,7 @@ fn dies_alone(case: &Case) {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into()).collect();
-        // Not the shell or the runtime around it, whose arguments hold the same words.
+        // Not the shell or the runtime that started it, although their arguments contain the same words.
         case.victim.iter().zip(&words).all(|(word, found)| found.ends_with(word))
     });
     let victims: Vec<String> = victims.map(|pid| pid.to_string()).collect();
@@ -122,7 +123,7 @@ fn dies_alone(case: &Case) {
     assert!(Command::new("kill").arg("-KILL").args(&victims).status().expect("kill").success());
     let begun = Instant::now();
     run.until_trials(1);
-    assert!(begun.elapsed().as_secs() < 20, "nobody waits for the trial's end");
+    assert!(begun.elapsed().as_secs() < 20, "the trial ends early");
     run.end().with_code(1);
     let trials = bed.trials();
     let said = trials[0]["reasons"].to_string();

@@ -1,4 +1,4 @@
-//! Open vSwitch as a device and between devices. Skipped where it is not installed.
+//! Open vSwitch as a device and between devices, if it is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::support::{succeed, wiretail};
 
 const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 
-/// Whether the switch can run here; if not, says so.
+/// Whether the switch can run here; prints a message if not.
 fn installed() -> bool {
     let is = ["/usr/sbin/ovs-vswitchd", "/usr/bin/ovs-vsctl", WITH_DPDK]
         .iter()
@@ -22,7 +22,7 @@ fn installed() -> bool {
     is
 }
 
-/// Whether virtual machines can run here; if not, says so.
+/// Whether virtual machines can run here; prints a message if not.
 fn has_machines() -> bool {
     let has = |programs: &[&str]| programs.iter().any(|path| Path::new(path).exists());
     let is = has(&["/usr/bin/qemu-system-x86_64"]) && has(&["/usr/bin/busybox", "/bin/busybox"]);
@@ -32,7 +32,7 @@ fn has_machines() -> bool {
     is
 }
 
-/// Everything arrived, once and in order, in each segment.
+/// Checks that every packet of each segment arrived, once and in order.
 fn assert_arrived(bed: &Bed, trial: &Value, packets: u64) {
     let name = trial["name"].as_str().unwrap();
     assert_eq!((&trial["state"], &trial["reasons"]), (&"valid".into(), &Value::Array(vec![])), "{name}");
@@ -45,7 +45,7 @@ fn assert_arrived(bed: &Bed, trial: &Value, packets: u64) {
     }
 }
 
-/// The same, and who counts has counted what the taps saw.
+/// Like [`assert_arrived`]; also checks that the devices' counters match the taps.
 fn assert_all_crossed(bed: &Bed, trial: &Value, packets: u64, devices: &[&str]) {
     assert_arrived(bed, trial, packets);
     let name = trial["name"].as_str().unwrap();
@@ -60,7 +60,7 @@ fn assert_all_crossed(bed: &Bed, trial: &Value, packets: u64, devices: &[&str]) 
 }
 
 #[test]
-fn open_vswitch_forwards_everything_and_counts_it() {
+fn open_vswitch_forwards_and_counts_every_packet() {
     let Some(_alone) = live().filter(|_| installed()) else { return };
     let bed = Bed::new(&experiment(
         "kind = \"ovs\"\ndatapath = [\"userspace\", \"dpdk\"]",
@@ -76,7 +76,7 @@ fn open_vswitch_forwards_everything_and_counts_it() {
 }
 
 #[test]
-fn two_devices_behind_a_switch_get_everything_both_directions() {
+fn two_devices_behind_switch_get_every_packet_in_both_directions() {
     let Some(_alone) = live().filter(|_| installed()) else { return };
     let bed = Bed::new(&experiment(
         "kind = \"skeleton\"\nhops = 2\nwait = \"block\"\nswitch = [\"bridge\", \"ovs\", \"ovs-dpdk\"]",
@@ -91,7 +91,7 @@ fn two_devices_behind_a_switch_get_everything_both_directions() {
     assert_all_crossed(&bed, dpdk, 400, &["dut1 to dut2", "switch"]);
 }
 
-/// A bridge in a virtual machine: what waits does not poll, so that software emulation has its core when it needs it.
+/// A bridge in a virtual machine. It does not poll, so that software emulation leaves the core to the switch.
 fn machine(network: &str, switch: &str, more: &str) -> String {
     let dut = format!(
         "kind = \"bridge\"\ndeployment = \"vm\"\nboot = \"plain\"\nready-timeout = \"30 s\"\nnetwork = \"{network}\"\n\
@@ -102,7 +102,7 @@ fn machine(network: &str, switch: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_machine_that_breakdown_memory_with_its_switch_gets_everything() {
+fn machine_with_shared_memory_gets_every_packet() {
     let Some(_alone) = live().filter(|_| installed() && has_machines()) else { return };
     let bed = Bed::new(&machine("vhost-user", "\"ovs-dpdk\"", ""));
     bed.run().with_code(0);
@@ -119,7 +119,7 @@ fn a_machine_that_breakdown_memory_with_its_switch_gets_everything() {
         Value::Array(vec![]),
         "nothing is between the machine and its switch that could be tapped"
     );
-    // No tap sees what crosses the memory: each side's own counters do, and the switch's are of two crossings.
+    // No tap sees packets in shared memory. Each side has counters; those of the switch count two crossings.
     let counted: Vec<_> = trial["devices"].as_array().unwrap().iter().collect();
     let [machine, switch] = &counted[..] else { panic!("{counted:?}") };
     assert_eq!((&machine["device"], &switch["device"]), (&"dut1".into(), &"switch".into()));
@@ -131,7 +131,7 @@ fn a_machine_that_breakdown_memory_with_its_switch_gets_everything() {
 }
 
 #[test]
-fn a_machine_behind_a_switch_gets_everything_by_its_taps() {
+fn machine_behind_switch_gets_every_packet_through_taps() {
     let Some(_alone) = live().filter(|_| installed() && has_machines()) else { return };
     let bed = Bed::new(&machine("tap", "[\"ovs\", \"ovs-dpdk\"]", ""));
     bed.run().with_code(0);
@@ -143,7 +143,7 @@ fn a_machine_behind_a_switch_gets_everything_by_its_taps() {
 }
 
 #[test]
-fn a_switch_that_dies_is_named_while_its_machine_waits() {
+fn names_dead_switch_while_its_machine_waits() {
     let Some(_alone) = live().filter(|_| installed() && has_machines()) else { return };
     let bed = Bed::new(&machine("vhost-user", "\"ovs-dpdk\"", ""));
     let mut run = bed.start();
@@ -165,7 +165,7 @@ fn a_switch_that_dies_is_named_while_its_machine_waits() {
 }
 
 #[test]
-fn machines_without_their_switch_are_refused_before_anything_is_changed() {
+fn rejects_vhost_user_machine_without_switch_before_changes() {
     let bed = Bed::new(&machine("vhost-user", "[\"ovs\", \"ovs-dpdk\"]", "hops = 2"));
     let file = bed.path("test.toml").display().to_string();
     let plan = succeed(["run", &file, "--dry-run"]);
@@ -181,7 +181,7 @@ fn machines_without_their_switch_are_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_router_in_a_container_is_refused() {
+fn rejects_router_in_container() {
     let Some(_alone) = live() else { return };
     let router = "kind = \"linux-router\"\ndeployment = \"container\"";
     let bed = Bed::new(&experiment(router, "rate = \"1 kpps\"", "duration = \"300 ms\""));
@@ -193,7 +193,7 @@ fn a_router_in_a_container_is_refused() {
 }
 
 #[test]
-fn a_switch_that_is_killed_ends_its_trial_and_leaves_nothing() {
+fn killed_switch_ends_its_trial_and_leaves_nothing() {
     let Some(_alone) = live().filter(|_| installed()) else { return };
     let bed = Bed::new(&experiment("kind = \"ovs\"", "rate = \"1 kpps\"", "duration = \"4 s\""));
     let mut run = bed.start();

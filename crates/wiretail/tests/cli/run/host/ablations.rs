@@ -1,4 +1,4 @@
-//! Proofs of settings: live ones, of settings that hurt nobody.
+//! Live ablations with harmless settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn live_with_two_cores() -> Option<Turn> {
     let turn = live()?;
     let has_two = std::thread::available_parallelism().map_or(1, usize::from) > 1;
     if !has_two {
-        println!("SKIPPED: one core only: none can be left alone");
+        println!("SKIPPED: only one core: none can be isolated");
     }
     Some(turn).filter(|_| has_two)
 }
@@ -27,7 +27,8 @@ fn bed() -> Bed {
     ))
 }
 
-/// `wiretail host prove` with these arguments behind the experiment's file, not started yet.
+/// Creates the command `wiretail host prove` with the experiment file and these arguments, without starting
+/// it.
 fn prove(bed: &Bed, more: &[&str]) -> std::process::Command {
     let mut command = bed.command_of_words(&["host", "prove"]);
     command.args(more);
@@ -35,7 +36,7 @@ fn prove(bed: &Bed, more: &[&str]) -> std::process::Command {
 }
 
 #[test]
-fn configurations_take_turns_and_the_host_is_as_before() {
+fn alternates_configurations_and_restores_host() {
     let Some(_alone) = live_with_two_cores() else { return };
     let before = fs::read_to_string(STAT_INTERVAL).expect("a number");
     let bed = bed();
@@ -55,8 +56,8 @@ fn configurations_take_turns_and_the_host_is_as_before() {
     let ablation = json(&bed.out().join("ablation.json"));
     let trials = ablation["trials"].as_array().expect("trials");
     assert_eq!((ablation["complete"].as_bool(), trials.len()), (Some(true), 8));
-    assert!(trials[..done.len()] == done[..], "trials were done again");
-    // Every arm once a repeat.
+    assert!(trials[..done.len()] == done[..], "trials were repeated");
+    // Every configuration has one trial per repeat.
     let mut turns: BTreeMap<(u64, u64), usize> = BTreeMap::new();
     for trial in trials {
         *turns
@@ -68,7 +69,7 @@ fn configurations_take_turns_and_the_host_is_as_before() {
         );
     }
     assert!(turns.len() == 8 && turns.values().all(|times| *times == 1), "{turns:?}");
-    // What a trial was done with is in its record.
+    // The record of a trial has its settings.
     let records = bed.trials();
     let setting = |number: u64, key: &str| {
         let record = records.iter().find(|record| record["number"] == number).expect("a record");
@@ -96,7 +97,7 @@ fn configurations_take_turns_and_the_host_is_as_before() {
 }
 
 #[test]
-fn a_killed_ablation_is_undone_by_clean() {
+fn clean_reverts_killed_ablation() {
     let Some(_alone) = live_with_two_cores() else { return };
     let before = fs::read_to_string(STAT_INTERVAL).expect("a number");
     let bed = bed();
@@ -108,7 +109,7 @@ fn a_killed_ablation_is_undone_by_clean() {
 }
 
 #[test]
-fn what_can_not_be_proved_is_refused_with_what_can() {
+fn rejects_unknown_settings_and_names_valid_ones() {
     let bed = bed();
     let refused = |more: &[&str]| {
         let file = bed.path("test.toml").display().to_string();

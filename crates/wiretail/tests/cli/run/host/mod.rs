@@ -1,4 +1,4 @@
-//! What a run may change on the machine, looked at from outside.
+//! State of the machine that a run may change, read independently of the program.
 
 mod ablations;
 
@@ -12,7 +12,7 @@ use wiretail_host::name_prefix;
 /// Objects and settings with their values.
 pub type Host = BTreeMap<String, String>;
 
-/// Everything that a run may change: names of namespaces, journals, links and cpusets, and settings.
+/// Reads everything that a run may change: names of namespaces, journals, links and cpusets, and settings.
 pub fn look() -> Host {
     let mut host = Host::new();
     for folder in ["/run/netns", "/run/wiretail"] {
@@ -40,7 +40,7 @@ pub fn look() -> Host {
     host
 }
 
-/// What is not as it was, in words; names of processes other than `own` are not looked at.
+/// Describes the differences from `before`; ignores names of processes other than `own`.
 pub fn differences(before: &Host, own: &[u32]) -> Vec<String> {
     let after = look();
     let prefixes: Vec<String> = own.iter().map(|pid| name_prefix(*pid)).collect();
@@ -53,14 +53,14 @@ pub fn differences(before: &Host, own: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// No object bears the name of this process's runs, and no process is left in a folder of theirs.
+/// Checks that no object has the name of this process's runs, and no process is in one of their cgroups.
 pub fn assert_nothing_of(pid: u32) {
     let prefix = name_prefix(pid);
     let left: Vec<String> = look().into_keys().filter(|object| object.contains(&prefix)).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let parent = |child: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
@@ -70,7 +70,7 @@ pub fn children(pid: u32) -> Vec<u32> {
     processes.filter(|child| parent(*child) == Some(pid)).collect()
 }
 
-/// The children of a process, theirs, and so on.
+/// Returns all descendants of a process.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = children(pid);
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Trials that are disturbed on purpose: the list of what was done, and the trace of it.
+//! Trials with injected interference: the list of injected events, and their trace.
 
 use std::fs;
 
@@ -13,10 +13,10 @@ use crate::support::succeed;
 use crate::trace::can_trace;
 
 #[test]
-fn what_interferes_the_device_is_listed_and_seen_by_the_kernel() {
+fn interference_is_listed_and_traced() {
     let Some(_turn) = can_trace() else { return };
     if !std::path::Path::new("/sys/devices/system/cpu/cpu1").exists() {
-        return println!("SKIPPED: only one core: none to disturb the device's from");
+        return println!("SKIPPED: only one core: none to inject interference from");
     }
     let device =
         "kind = \"skeleton\"\nwork = \"50 us\"\ninterference = \"all\"\ninterference-every = \"5 ms\"";
@@ -37,24 +37,24 @@ fn what_interferes_the_device_is_listed_and_seen_by_the_kernel() {
     let pause = list.iter().find(|one| one.kind == InterferenceKind::Pause).expect("one");
     assert!(pause.end_ns - pause.start_ns >= 300_000);
 
-    // The kernel has written down those who interrupt, at the time that they say.
+    // The kernel has recorded the senders, at the listed times.
     let mut trace = Trace::open(&folder.join("trace")).expect("a trace");
     let mut events: Vec<Event> = Vec::new();
     trace.read(|event| events.push(*event)).expect("whole");
     for kind in [InterferenceKind::Shootdown, InterferenceKind::Ipi, InterferenceKind::Hog] {
         let injected: Vec<&Interference> = list.iter().filter(|one| one.kind == kind).collect();
         let seen = injected.iter().filter(|one| {
-            // A hog has nothing to do with the kernel before it leaves.
+            // A hog does not enter the kernel before it leaves the core.
             let time = one.start_monotonic_ns..one.end_monotonic_ns + 500_000;
             events.iter().any(|event| event.pid == one.pid && time.contains(&event.ts_ns))
         });
-        // While somebody else runs on the device's core, nobody there has to be interrupted.
+        // While another task runs on the device's core, no interrupt is needed there.
         let seen = seen.count();
         assert!(seen > 0, "{}: none of {} were seen", kind.name(), injected.len());
         assert_eq!(trace.task(injected[0].pid), Some(injected[0].task.as_str()));
     }
 
-    // And what is told of the packets that it delayed is so.
+    // The explanation of the delayed packets agrees with the list.
     let out = bed.out().display().to_string();
     let told = succeed(["explain", &out, "--json"]);
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
@@ -62,13 +62,15 @@ fn what_interferes_the_device_is_listed_and_seen_by_the_kernel() {
         serde_json::from_value(told["trials"][0]["ground_truth"].clone()).expect("a truth");
     let sum = |count: fn(&KindGroundTruth) -> u64| ground_truth.kinds.values().map(count).sum::<u64>();
     let (packets, found, said) = (sum(|kind| kind.packets), sum(|kind| kind.found), sum(|kind| kind.said));
-    // Nobody is kept off the cores here: others delay some of these packets even more, and are named.
+    // No core is isolated here: other tasks may delay some of these packets even more, and are reported.
     let others =
         |said: &str| ["Task ", "FairServer ", "Paused", "Burst "].iter().any(|kind| said.starts_with(kind));
     let by_others: u64 =
         ground_truth.confused.iter().filter(|one| others(&one.said)).map(|one| one.packets).sum();
     if packets - by_others < 20 {
-        return println!("SKIPPED in part: others had the device's core most of the time: {ground_truth:?}");
+        return println!(
+            "SKIPPED in part: other tasks had the device's core most of the time: {ground_truth:?}"
+        );
     }
     assert!(
         found * 10 >= (packets - by_others) * 8 && found * 10 >= said * 8,
@@ -80,7 +82,7 @@ fn what_interferes_the_device_is_listed_and_seen_by_the_kernel() {
 }
 
 #[test]
-fn what_can_not_be_interfered_is_refused() {
+fn rejects_interference_without_skeleton() {
     let device = "kind = \"skeleton\"\ndeployment = \"container\"\ninterference = \"hog\"";
     let bed = Bed::new(&experiment(device, "rate = \"1 kpps\"", "duration = \"1 s\""));
     let finished = bed.run();

@@ -1,4 +1,4 @@
-//! Trials that are traced: their files, their twins, and that nothing stays in the kernel.
+//! Traced trials: their files, their controls, and no traces left in the kernel.
 
 mod interfered;
 mod untraceable;
@@ -15,14 +15,14 @@ use crate::run::bed::{Bed, experiment};
 use crate::support::{folder, succeed};
 use crate::trace::can_trace;
 
-/// An experiment with a skeleton that polls, traced.
+/// An experiment with a traced skeleton that polls.
 fn traced(duration: &str) -> String {
     let traffic = "rate = \"5 kpps\"\npattern = \"poisson\"\npacing = \"sleep\"";
     let text = experiment("kind = \"skeleton\"", traffic, &format!("duration = \"{duration}\""));
     format!("{text}[trace]\nrecord = true\npage-faults = true\n")
 }
 
-/// Whether a run of this process has nothing in the tracing file system: whether its names are free there.
+/// Whether the tracing file system has no instance of a run of this process.
 fn nothing_is_traced_by(pid: u32) -> bool {
     let folder = folder();
     let mut journal = Journal::create_unique(&folder.path().join("journals")).expect("a journal");
@@ -32,7 +32,7 @@ fn nothing_is_traced_by(pid: u32) -> bool {
     free == [true; 2]
 }
 
-/// Whether anything was recorded of the trial in this folder.
+/// Whether this directory has a recording of the trial.
 fn has_pages(trial: &Path) -> bool {
     let files = fs::read_dir(trial.join("trace")).into_iter().flatten().flatten();
     files.into_iter().any(|file| {
@@ -46,7 +46,7 @@ fn trial(bed: &Bed, record: &Value) -> PathBuf {
 }
 
 #[test]
-fn a_traced_trial_leaves_its_trace_and_has_a_control() {
+fn traced_trial_has_trace_and_control() {
     let Some(_turn) = can_trace() else { return };
     let bed = Bed::new(&traced("1 s"));
     let run = bed.start();
@@ -57,7 +57,7 @@ fn a_traced_trial_leaves_its_trace_and_has_a_control() {
     assert_eq!(bed.manifest()["factors"], serde_json::json!(["dut.kind", "trace.record"]));
     let [first, control] = &trials[..] else { panic!("{} trials", trials.len()) };
     assert_eq!((&first["name"], &control["name"]), (&"skeleton".into(), &"skeleton-untraced".into()));
-    // By the seed: with another one there would be some seventy more or fewer.
+    // Determined by the seed: another one would give some seventy more or fewer.
     assert_eq!(first["generator"]["sent"], control["generator"]["sent"]);
     assert!(!trial(&bed, control).join("trace").exists());
 
@@ -96,20 +96,20 @@ fn a_traced_trial_leaves_its_trace_and_has_a_control() {
 }
 
 #[test]
-fn an_interrupted_trial_leaves_no_tracing() {
+fn interrupted_trial_leaves_no_tracing() {
     let Some(_turn) = can_trace() else { return };
     let bed = Bed::new(&traced("20 s"));
     let mut run = bed.start();
     let pid = run.pid;
     run.until("it is traced", |bed| has_pages(&bed.out().join("trials/0001-skeleton")));
-    assert!(!nothing_is_traced_by(pid), "the names looked at are the right ones");
+    assert!(!nothing_is_traced_by(pid), "the checked names are correct");
     run.signal("-INT");
     run.end().with_code(130);
     assert!(nothing_is_traced_by(pid));
 }
 
 #[test]
-fn the_plan_tells_of_tracing() {
+fn plan_shows_tracing() {
     let bed = Bed::new(&traced("1 s"));
     let file = bed.path("test.toml").display().to_string();
     let plan = succeed(["run", &file, "--dry-run"]);

@@ -1,4 +1,5 @@
-//! `wiretail explain RUN` and `wiretail report RUN` where a run directory is damaged: one clear line, and never a panic.
+//! `wiretail explain RUN` and `wiretail report RUN` with damaged run directories: one clear line, and never a
+//! panic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,10 @@ use crate::run::bed::{Bed, experiment};
 use crate::support::{WIRETAIL, fail, folder, succeed, synth};
 use crate::trace::can_trace;
 
-/// A program that takes longer hangs.
+/// A program that takes longer is considered hung.
 const SECONDS: &str = "60";
 
-/// A traced run, and copies of it to damage.
+/// A traced run, and damaged copies of it.
 struct Original {
     bed: Bed,
     copies: tempfile::TempDir,
@@ -28,7 +29,7 @@ impl Original {
         Self { bed, copies: folder() }
     }
 
-    /// A copy of the run; its directory, and that of its only trial.
+    /// Copies the run; returns the copy's directory, and that of its only trial.
     fn copy(&self, name: &str) -> (PathBuf, PathBuf) {
         let run = self.copies.path().join(name);
         let status = Command::new("cp").arg("-r").arg(self.bed.out()).arg(&run).status();
@@ -43,7 +44,7 @@ fn explain(run: &Path) -> String {
     fail(["explain".as_ref(), "-q".as_ref(), run.as_os_str()])
 }
 
-/// One line that names this file.
+/// Checks that the message is one line that names this file.
 fn assert_clear(message: &str, file: &Path, expected: &str) {
     assert!(message.starts_with("wiretail: ") && message.contains(&file.display().to_string()), "{message}");
     assert!(message.contains(expected), "{message}");
@@ -51,7 +52,7 @@ fn assert_clear(message: &str, file: &Path, expected: &str) {
 }
 
 #[test]
-fn a_damaged_traced_run_is_refused_in_one_clear_line() {
+fn rejects_damaged_traced_run_in_one_line() {
     let Some(_turn) = can_trace() else { return };
     let original = Original::new();
     let (run, _) = original.copy("whole");
@@ -88,7 +89,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     change("\"clock_stepped\": false", "\"clock_stepped\": true")(&trial.join(document));
     assert_clear(&explain(&run), &trial.join("trace"), "and repeat the measurement");
 
-    // The trace of another trial: whole, and of another time.
+    // The trace of another trial: intact, but of another time.
     let (run, trial) = original.copy("foreign");
     let text = fs::read_to_string(trial.join(document)).expect("a document");
     let mut foreign: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -101,7 +102,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     let message = fail(["explain".as_ref(), run.as_os_str(), "--trial".as_ref(), "99".as_ref()]);
     assert_clear(&message, &run, "no trial 99 of this run");
 
-    // A file of the trace that is cut off, missing, or of something else.
+    // A trace file that is truncated, missing, or of another kind.
     let (run, trial) = original.copy("cut");
     let raw = largest_raw(&trial.join("trace"));
     let pages = fs::read(&raw).expect("pages");
@@ -112,7 +113,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     fs::remove_file(&raw).expect("removed");
     assert_clear(&explain(&run), &raw, "check the path");
 
-    // The captures: missing, and none.
+    // Captures that are missing or invalid.
     let (run, trial) = original.copy("captures");
     let captures: Vec<PathBuf> = fs::read_dir(&trial)
         .expect("the trial")
@@ -124,7 +125,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
     let message = explain(&run);
     assert!(captures.iter().any(|capture| message.contains(&capture.display().to_string())), "{message}");
 
-    // The explanation is read by the report.
+    // The report reads the explanation.
     let (run, trial) = original.copy("explanation");
     let file = trial.join("explanation.json");
     fs::write(&file, "{\"schema\": 1}").expect("written");
@@ -132,7 +133,7 @@ fn a_damaged_traced_run_is_refused_in_one_clear_line() {
 }
 
 #[test]
-fn what_is_no_traced_run_says_so() {
+fn rejects_untraced_run() {
     let folder = folder();
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).expect("a folder");
@@ -149,13 +150,13 @@ fn largest_raw(trace: &Path) -> PathBuf {
     raw.max_by_key(|path| fs::metadata(path).map_or(0, |data| data.len())).expect("pages")
 }
 
-/// A number below `bound`; 0 where that is 0.
+/// Returns a number below `bound`; 0 if `bound` is 0.
 fn below(random: &mut Random, bound: usize) -> usize {
     random.below(bound as u64) as usize
 }
 
 #[test]
-fn a_hundred_damaged_traces_never_panic() {
+fn damaged_traces_never_panic() {
     let Some(_turn) = can_trace() else { return };
     let original = Original::new();
     let (run, trial) = original.copy("damaged");
@@ -174,11 +175,11 @@ fn a_hundred_damaged_traces_never_panic() {
                 0 => bytes[at] ^= 1 << below(&mut random, 8),
                 1 => bytes[at] = b"09-\"{}\xff\0"[below(&mut random, 8)],
                 2 => drop(bytes.drain(at..(at + below(&mut random, 40)).min(bytes.len()))),
-                // A digit becomes several: absurd numbers.
+                // Repeats a digit, for absurdly large numbers.
                 _ => drop(bytes.splice(at..at, *b"99999")),
             }
         }
-        // The length of pages is checked first; what is damaged otherwise is to be seen, too.
+        // The length of the pages is checked first; keep it valid to reach other checks.
         if number % files.len() == 3 {
             bytes.resize(whole.len(), 0);
         }
