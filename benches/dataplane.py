@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures generators and forwarders in turns and prints two tables; benches/dataplane prepares everything."""
+"""Measures generators and forwarders interleaved and prints two tables; called by benches/dataplane."""
 
 import argparse
 import json
@@ -22,16 +22,16 @@ from testbed import Bed, Failure, Spoiled, stay_on
 RATES_KPPS = (10, 100, 400)
 FORWARDED_PPS = 100_000
 SHARES = (("p50", 500), ("p99", 990), ("p99.9", 999))
-# Beyond this the scheduler's fair server may stop a real-time thread within a burst.
+# In longer bursts, the scheduler's fair server may stop a real-time thread.
 BURST_SECONDS_MAX = 0.7
-# A busy machine loses packets before they reach what is measured.
+# A busy machine loses packets before they reach the measured program.
 TRIES = 4
 LINE = "{:<34} {:<30} {:>9} {:>19} {:>8} {:>15}"
 
 
 @dataclass
 class Measure:
-    """One thing that all contenders are measured by, a value a round."""
+    """A quantity that is measured for all contenders, with one value per round."""
 
     name: str
     unit: str
@@ -67,8 +67,8 @@ def show(title: str, measures: list[Measure], base: str) -> None:
 
 def gather(measures: list[Measure], contenders: list[str], rounds: int, what: str,
            measured: Callable[[str], list[float]]) -> list[Measure]:
-    """In turns: what disturbs the machine for a while disturbs all contenders, and ratios are formed within
-    a round. Every other round runs the other way round, so that nobody always follows the same one."""
+    """Measures all contenders in each round, so that interference affects all of them, and ratios are formed
+    within a round. Every other round is in reverse order, so that no contender always follows the same one."""
     for number in range(rounds):
         for contender in contenders if number % 2 == 0 else contenders[::-1]:
             progress(f"{what}: round {number + 1} of {rounds}")
@@ -92,7 +92,7 @@ def tried(measured: Callable[[str], list[float]], contender: str) -> list[float]
 def compare_generators(arguments: argparse.Namespace, scratch: Path) -> list[Measure]:
     found = []
     with Bed() as bed:
-        # Not on the generator's core: this program's own thread reads the counter.
+        # Not on the generator's core, because this program reads the counter.
         stay_on(generators.OTHER_CORE)
         bed.wire(*generators.WIRE)
         contest = Generators(arguments.wiretail, scratch)
@@ -106,7 +106,7 @@ def compare_generators(arguments: argparse.Namespace, scratch: Path) -> list[Mea
                 packets = int(arguments.seconds * pps)
                 rate_pps, sorted_ns = generators.deviations(bed, contest, name, pps, packets)
                 return [rate_pps / 1000, *(nearest_rank(sorted_ns, share) for _, share in SHARES)]
-            wanted = [Measure(f"rate asked for: {kpps}; reached", "kpps", True)]
+            wanted = [Measure(f"requested rate: {kpps}; achieved", "kpps", True)]
             wanted += [Measure(f"{kpps} kpps, gap deviation {name}", "ns", False) for name, _ in SHARES]
             found += gather(wanted, contest.names, arguments.rounds, f"{kpps} kpps", paced)
     show(f"Load generators on one veth pair, frames of 100 bytes, one core; ratio: to {contest.names[0]}",
@@ -150,10 +150,10 @@ def _forwarders(arguments: argparse.Namespace, scratch: Path, names: list[str]) 
 def arguments_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benches/dataplane", description=__doc__)
     parser.add_argument("--wiretail", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=("generators", "forwarders"), help="one of the two tables")
-    parser.add_argument("--rounds", type=int, default=20, help="interleaved rounds (20)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of a run, at most 0.7 (0.5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all values, round by round, as JSON")
+    parser.add_argument("--only", choices=("generators", "forwarders"), help="print only one of the two tables")
+    parser.add_argument("--rounds", type=int, default=20, help="number of interleaved rounds (20)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="duration of a run in seconds, at most 0.7 (0.5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values of all rounds as JSON")
     arguments = parser.parse_args()
     if arguments.rounds < 1 or not 0.05 <= arguments.seconds <= BURST_SECONDS_MAX:
         parser.error(f"expected at least one round, of 0.05 to {BURST_SECONDS_MAX} seconds")
@@ -163,16 +163,16 @@ def arguments_of() -> argparse.Namespace:
 def main() -> None:
     arguments = arguments_of()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Also where the shell started this in the background, with the signal ignored.
+    # A shell that starts this in the background ignores the signal; restore its handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if len(os.sched_getaffinity(0)) < 2:
-        sys.exit("benches/dataplane: needs two cores: one for the load, one for what is measured")
+        sys.exit("benches/dataplane: needs two cores: one for the load, one for the measured program")
     tables = {"generators": compare_generators, "forwarders": compare_forwarders}
     cores = os.sched_getaffinity(0)
     print(f"{arguments.rounds} interleaved rounds of {arguments.seconds} s, {os.cpu_count()} cores, "
           f"Linux {platform.release()}, load average before: {os.getloadavg()[0]:.2f}")
     results: dict[str, list[dict]] = {}
-    # In memory: tcpreplay is not to wait for a disk.
+    # In memory, so that tcpreplay does not wait for a disk.
     with tempfile.TemporaryDirectory(prefix="wiretail-bench-", dir="/dev/shm") as scratch:
         for name, compare in tables.items():
             if arguments.only in (None, name):

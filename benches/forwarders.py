@@ -1,4 +1,4 @@
-"""Forwarders between the same two wires: what each adds, in bursts of the same load."""
+"""Latency of forwarders between the same two wires, in bursts of the same load."""
 
 import contextlib
 import os
@@ -13,26 +13,26 @@ from generators import PLAIN, Generators
 from testbed import FIFO, Bed, Failure, Received, Spoiled, Tap, finish, in_netns, inside, run, start, stop
 
 FORWARDER_CORE = 1
-# The generator's end first. The sink is in the generator's namespace, too.
+# The generator's end comes first. The sink is also in the generator's namespace.
 INPUT, OUTPUT = ("g0", "in0"), ("s0", "out0")
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 HUGE_PAGES_NEEDED = 48
 READY_SECONDS = 20
-# A spinning real-time thread that starves others is stopped by the scheduler's fair server after some 0.95 s.
-# All forwarders are stopped for so long between bursts.
+# The scheduler's fair server stops a spinning real-time thread that starves others after about 0.95 s.
+# All forwarders are stopped for this time between bursts.
 REST_SECONDS = 0.15
 SETTLE_SECONDS = 0.02
 PROBE = bytes.fromhex("0200000000020200000000fe88b5") + bytes(46)
 
 NAMES = ["testpmd, net_af_packet", "wiretail, net_af_packet", "wiretail forward", "bridge, on core 1 by RPS", "bridge, on the sender's core"]
-# A tap on the forwarder's input does not see what an XDP program takes: these are tapped where the generator
-# hands packets to its end of the wire, and compared with one another only.
+# A tap on the forwarder's input does not see packets that an XDP program takes. These forwarders are tapped where
+# the generator passes packets to its end of the wire, and are compared with each other only.
 XDP_NAMES = ["testpmd, net_af_xdp", "wiretail, net_af_xdp", "wiretail forward, AF_XDP"]
 
 
 @contextlib.contextmanager
 def huge_pages() -> Iterator[None]:
-    """Pages for DPDK; afterwards as many as before."""
+    """Reserves huge pages for DPDK, and restores their number afterwards."""
     before = int(HUGE_PAGES.read_text())
     HUGE_PAGES.write_text(str(max(before, HUGE_PAGES_NEEDED)))
     try:
@@ -42,17 +42,17 @@ def huge_pages() -> Iterator[None]:
 
 
 def _devices(driver: str) -> list[str]:
-    """The forwarder's two ports as DPDK's devices, the same for testpmd and Wiretail."""
-    # net_af_xdp without its busy-polling of the socket, which veth does not have.
+    """Returns the forwarder's two ports as DPDK devices, the same for testpmd and Wiretail."""
+    # net_af_xdp without busy polling of the socket, which veth does not support.
     more = ",busy_budget=0" if driver == "net_af_xdp" else ""
     return [f"{driver}{number},iface={wire[1]}{more}" for number, wire in enumerate((INPUT, OUTPUT))]
 
 
 def _testpmd(bed: Bed, driver: str) -> list[str]:
     devices = [f"--vdev={device}" for device in _devices(driver)]
-    # Both of its threads on the one core; the first only waits, and gets no priority, else they would block
-    # one another while they start. It waits for its input: with statistics it would wake up each second, starve
-    # beside the one that forwards, and have the scheduler's fair server stop that one.
+    # Both threads of testpmd share one core. The first only waits for input, and gets no priority; otherwise the
+    # threads would block each other during the start. Without statistics, because these would wake the first thread
+    # every second; it would starve next to the forwarding thread, and the fair server would stop the latter.
     return in_netns(bed.dut, ["taskset", "-c", str(FORWARDER_CORE),
         "dpdk-testpmd", "--in-memory", "--no-pci", "-m", "64", "--no-telemetry",
         "--lcores", f"(0,1)@{FORWARDER_CORE}", *devices,
@@ -60,7 +60,7 @@ def _testpmd(bed: Bed, driver: str) -> list[str]:
 
 
 def _raise_workers(process: subprocess.Popen[str]) -> None:
-    """SCHED_FIFO for the threads that forward, where the program does not do that itself."""
+    """Sets SCHED_FIFO for the forwarding threads, if the program does not do so itself."""
     for thread in Path(f"/proc/{process.pid}/task").iterdir():
         if "worker" in (thread / "comm").read_text():
             os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(FIFO))
@@ -119,7 +119,7 @@ def _forwarding(name: str, bed: Bed, wiretail: str) -> contextlib.AbstractContex
 
 
 def _wait_until_ready(bed: Bed, process: subprocess.Popen[str] | None) -> None:
-    """Sends frames that are no load until one has crossed."""
+    """Sends probe frames, which are not part of the load, until one has crossed."""
     run_in = Received(bed.load, OUTPUT[0])
     with contextlib.closing(run_in), _sender(bed) as probe:
         before, end = run_in.packets(), time.monotonic() + READY_SECONDS
@@ -142,7 +142,7 @@ def _sender(bed: Bed) -> Iterator[socket.socket]:
 
 
 class Burst:
-    """One burst's latencies in ns, sorted, and the number of packets that did not arrive."""
+    """Latencies of one burst in ns, sorted, and the number of lost packets."""
 
     def __init__(self, before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
         left = {number: stamp for stamp, number in after}
@@ -151,13 +151,13 @@ class Burst:
 
 
 def burst(bed: Bed, generators: Generators, wiretail: str, name: str, rate_pps: int, seconds: float) -> Burst:
-    """One burst through a forwarder that was started for it, on wires that were made for it."""
+    """Runs one burst through a new forwarder on new wires."""
     packets = int(rate_pps * seconds)
     with contextlib.ExitStack() as stack:
         for wire in (INPUT, OUTPUT):
             bed.wire(*wire)
             stack.callback(bed.unwire, wire[0])
-        # Before the forwarder: the kernel serves the packet socket that was opened last first.
+        # Open the taps before the forwarder, because the kernel serves the most recently opened packet socket first.
         xdp = name in XDP_NAMES
         before = (bed.load, INPUT[0]) if xdp else (bed.dut, INPUT[1])
         taps = [Tap(*before, packets, 2 * seconds + 5, outgoing=xdp),
@@ -168,7 +168,7 @@ def burst(bed: Bed, generators: Generators, wiretail: str, name: str, rate_pps: 
         _wait_until_ready(bed, process)
         if process:
             _raise_workers(process)
-        # The first one warms up.
+        # The first burst is a warm-up.
         load = [generators.command(PLAIN, bed, rate_pps, count, *(["--qdisc"] if xdp else []))
                 for count in (packets // 5, packets)]
         _burst(load[0], packets // 5, taps, process)
@@ -190,5 +190,5 @@ def _burst(load: list[str], packets: int, taps: list[Tap], process: subprocess.P
         process.send_signal(signal.SIGSTOP)
     before, after = (tap.records() for tap in taps)
     if len(before) != packets:
-        raise Spoiled(f"{packets} packets were asked for, {len(before)} reached the forwarder")
+        raise Spoiled(f"{packets} packets were requested, {len(before)} reached the forwarder")
     return Burst(before, after)

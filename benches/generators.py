@@ -1,4 +1,4 @@
-"""Load generators on one wire: their highest rate, and how evenly they space packets."""
+"""Load generators on one wire: their highest rate, and the evenness of their gaps."""
 
 import re
 import threading
@@ -10,12 +10,12 @@ from testbed import FIFO, FRAME_LEN, Bed, Failure, Received, Spoiled, Tap, finis
 
 GENERATOR_CORE, OTHER_CORE = 0, 1
 WIRE = ("g0", "in0")
-# More than any of them reaches, so that none waits.
+# Higher than any generator achieves, so that none waits.
 FLOOD_PPS = 20_000_000
-# For the length of such a run.
+# To compute the length of such a run.
 EXPECTED_FLOOD_PPS = 800_000
 FILE_FRAMES = 1000
-# How late packets are is measured here, so for `wiretail generate` it is to be no reason to complain.
+# Lateness is measured here, so `wiretail generate` must not report it as an error.
 LATE_LIMIT = "1min"
 
 
@@ -23,13 +23,13 @@ PLAIN, XDP = "wiretail generate", "wiretail generate, AF_XDP"
 
 
 def has_xdp(wiretail: str, command: str) -> bool:
-    """Whether this build's command has AF_XDP sockets."""
+    """Returns whether this build supports AF_XDP sockets."""
     return re.search(r"\bxdp\b", run(wiretail, command, "--help")) is not None
 
 
 class Generators:
-    """How each generator is asked for a number of packets at a rate; None: as fast as it can. The peers send
-    copies of Wiretail's first frame, so that the receiving stack does the same with all of them."""
+    """Command lines of the generators for a number of packets at a rate; None means as fast as possible. The peers
+    send copies of Wiretail's first frame, so that the receiving stack treats all of them equally."""
 
     def __init__(self, wiretail: str, scratch: Path) -> None:
         self._wiretail, self._scratch = wiretail, scratch
@@ -64,14 +64,14 @@ class Generators:
         return in_netns(bed.load, on_core(GENERATOR_CORE, self._tcpreplay(rate_pps, packets)))
 
     def _trafgen(self, rate_pps: int | None, packets: int) -> list[str]:
-        # Past the queueing discipline already unless asked otherwise (--qdisc-path). Its --rate sends what a
-        # second allows back to back and sleeps for the rest of that second; --gap spaces packets.
+        # Bypasses the queueing discipline by default (--qdisc-path). With --rate, it sends the packets of a second
+        # back to back and sleeps for the rest; --gap spaces packets.
         pace = ["--gap", f"{1_000_000_000 // rate_pps}ns"] if rate_pps else []
         return ["trafgen", "--dev", WIRE[0], "--conf", str(self._scratch / "frame.cfg"), "--cpus", "1",
                 "--num", str(packets), "--no-cpu-stats", *pace]
 
     def _tcpreplay(self, rate_pps: int | None, packets: int) -> list[str]:
-        # Of its timers gtod is the most even by far: it busy-waits.
+        # gtod is by far its most even timer, because it busy-waits.
         pace = [f"--pps={rate_pps}", "--timer=gtod"] if rate_pps else ["--topspeed"]
         loops = -(-packets // FILE_FRAMES)
         return ["tcpreplay", "--intf1", WIRE[0], "--preload-pcap", "--no-flow-stats", "--quiet", *pace,
@@ -85,7 +85,7 @@ def write_pcap(path: Path, frame: bytes, count: int) -> None:
 
 
 def flood(bed: Bed, generators: Generators, name: str, packets: int) -> float:
-    """Packets a second at the receiving end, between the 10th and the 90th percent of them."""
+    """Packets per second at the receiving end, between 10 % and 90 % of the packets."""
     received = Received(bed.dut, WIRE[1])
     before = received.packets()
     samples: list[tuple[int, int]] = []
@@ -106,15 +106,15 @@ def flood(bed: Bed, generators: Generators, name: str, packets: int) -> float:
         total = received.packets() - before
         received.close()
     if total != packets:
-        raise Spoiled(f"{name}: {packets} packets were asked for, {total} arrived")
+        raise Spoiled(f"{name}: {packets} packets were requested, {total} arrived")
     inner = [(at, count) for at, count in samples if 0.1 * total <= count <= 0.9 * total]
     if len(inner) < 10:
-        raise Spoiled(f"{name}: only {len(inner)} readings of the counter; ask for a longer run (--seconds)")
+        raise Spoiled(f"{name}: only {len(inner)} readings of the counter; use longer runs (--seconds)")
     return (inner[-1][1] - inner[0][1]) * 1e9 / (inner[-1][0] - inner[0][0])
 
 
 def deviations(bed: Bed, generators: Generators, name: str, rate_pps: int, packets: int) -> tuple[float, list[int]]:
-    """Packets a second on the wire, and by how much each gap differs from the one asked for, in ns, sorted."""
+    """Packets per second on the wire, and the sorted deviations from the requested gap, in ns."""
     tap = Tap(bed.dut, WIRE[1], packets, 2 * packets / rate_pps + 2)
     try:
         finish(generators.command(name, bed, rate_pps, packets))
@@ -122,7 +122,7 @@ def deviations(bed: Bed, generators: Generators, name: str, rate_pps: int, packe
     finally:
         tap.close()
     if len(stamps) != packets:
-        raise Spoiled(f"{name}: {packets} packets were asked for, {len(stamps)} arrived")
+        raise Spoiled(f"{name}: {packets} packets were requested, {len(stamps)} arrived")
     gap = 1_000_000_000 // rate_pps
     rate = (packets - 1) * 1e9 / (stamps[-1] - stamps[0])
     return rate, sorted(abs(after - before - gap) for before, after in zip(stamps, stamps[1:]))

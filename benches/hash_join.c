@@ -1,11 +1,11 @@
-/* A plain hash join in C, for orientation: what matching costs where the format, the key and the size are known.
+/* A plain hash join in C, as a reference: the cost of matching if the format, the key and the size are known.
  *
  *     hash_join PRE POST
  *
- * Both files are mapped and walked once; ingress times go into an open-addressing table under the 4-byte counter
- * that stands first in the UDP payload; delays (0 < delay < 5 s) are radix-sorted for the percentiles. The tables
- * ask for huge pages, for page faults would otherwise cost more than the join. No other statistics, no other
- * formats, no duplicates: much less than Wiretail does. */
+ * Maps both files and reads them once. Ingress times are stored in an open-addressing table, keyed by the 4-byte
+ * counter at the start of the UDP payload. Delays (0 < delay < 5 s) are radix-sorted for the percentiles. The tables
+ * request huge pages, because page faults would otherwise cost more than the join. There are no other statistics, no
+ * other formats and no duplicates, so this does much less than Wiretail. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static void *checked(void *pointer, const char *what)
 	return pointer;
 }
 
-/* Zeroed memory in huge pages where the kernel gives them. */
+/* Returns zeroed memory, in huge pages if the kernel has any. */
 static void *memory(size_t bytes)
 {
 	const size_t huge = 2 << 20;
@@ -74,7 +74,7 @@ static struct capture map(const char *path)
 	return (struct capture){path, bytes + FILE_HEADER, bytes + status.st_size, status.st_size};
 }
 
-/* The next packet's time and counter; 0 at the end. */
+/* Reads the next packet's time and counter; returns 0 at the end. */
 static int next(struct capture *capture, int64_t *time_ns, uint32_t *counter)
 {
 	while (capture->end - capture->at >= RECORD_HEADER) {
@@ -92,7 +92,7 @@ static int next(struct capture *capture, int64_t *time_ns, uint32_t *counter)
 	return 0;
 }
 
-/* Least significant digit first, three passes of 11 bits: enough for 5 s in ns. */
+/* Sorts by the least significant digit first, in three passes of 11 bits, which suffice for 5 s in ns. */
 static uint64_t *radix_sort(uint64_t *from, uint64_t *to, size_t n)
 {
 	for (int shift = 0; shift < 33; shift += 11) {
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	struct capture pre = map(argv[1]), post = map(argv[2]);
-	/* All records have the first one's length here; were some shorter, the table could be too small. */
+	/* Assumes that all records have the length of the first one; with shorter ones, the table could be too small. */
 	size_t record = RECORD_HEADER + (pre.end - pre.at >= RECORD_HEADER ? word(pre.at + 8) : 0);
 	size_t most = pre.size / record + 1, slots = 1;
 	while (slots * 3 < most * 4)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures and prints the table; benches/run prepares everything and calls this."""
+"""Measures and prints the table; called by benches/run."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ LINE = "{:<44} {:>11} {:>19} {:>9} {:>15}  {}"
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Nearest rank."""
+    """Returns the percentile by nearest rank."""
     return sorted(values)[max(0, -(-int(share * 100) * len(values) // 100) - 1)]
 
 
@@ -26,14 +26,14 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def interleaved(commands: dict[str, list[str]], rounds: int, scratch: Path) -> dict[str, list[float]]:
-    """Median time in ms of each command in each round. A round runs all commands one after the other, so
-    that what disturbs the machine for a while disturbs all of them; ratios are formed within a round."""
+    """Median time in ms of each command in each round. A round runs all commands one after the other, so that
+    interference affects all of them; ratios are formed within a round."""
     medians: dict[str, list[float]] = {name: [] for name in commands}
     exported = scratch / "hyperfine.json"
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
-        # Without a shell, and with standard output to /dev/null, which is hyperfine's default. Its
-        # warnings are about outliers within three runs; here the spread over the rounds tells of them.
+        # Without a shell, and with standard output to /dev/null, which is hyperfine's default. Its warnings concern
+        # outliers within three runs, which the spread over the rounds shows here.
         options = ["-N", "--style", "none", "--warmup", "1", "--runs", str(RUNS_A_ROUND)]
         texts = [shlex.join(command) for command in commands.values()]
         hyperfine = ["hyperfine", *options, "--export-json", str(exported), *texts]
@@ -53,7 +53,7 @@ def progress(text: str) -> None:
 
 
 def memory_kib(pid: int) -> dict[str, int]:
-    """The process's memory from /proc, in KiB; empty once it has ended."""
+    """Returns the process's memory from /proc, in KiB; empty after its end."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -63,14 +63,14 @@ def memory_kib(pid: int) -> dict[str, int]:
 
 
 def resources(command: list[str], output: Path) -> dict[str, float]:
-    """One run: its times, the peak of its resident memory, and the peak of the part that is its own."""
+    """Runs a command once; returns its times, its peak resident memory, and the peak of its private part."""
     own_kib = peak_kib = 0
     start = time.perf_counter()
     with output.open("wb") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file)
         while True:
-            # VmHWM counts mapped file pages too, which are the page cache's; RssAnon and RssShmem are not.
-            # (ru_maxrss would not do: it starts from the parent's memory.)
+            # VmHWM includes mapped file pages, which belong to the page cache; RssAnon and RssShmem do not.
+            # ru_maxrss is unsuitable, because it starts from the parent's memory.
             seen = memory_kib(process.pid)
             own_kib = max(own_kib, seen.get("RssAnon", 0) + seen.get("RssShmem", 0))
             peak_kib = max(peak_kib, seen.get("VmHWM", 0))
@@ -113,7 +113,7 @@ def short_pair(arguments: argparse.Namespace) -> None:
     script = medians["numpy + polars, whole script"]
     row("  the same : wiretail", [], ratios(script, wiretail), "target: at least 10 : wiretail")
     work = own_seconds(peer, max(5, arguments.rounds // 2))
-    # Measured after the rounds, so against medians.
+    # Measured after the rounds, and therefore compared with medians.
     row("numpy + polars, without start and imports", work, [own / statistics.median(cat) for own in work])
     row("  the same : wiretail", [], [own / statistics.median(wiretail) for own in work])
 
@@ -130,7 +130,7 @@ def row(name: str, times: list[float], ratio: list[float], note: str = "") -> No
 def long_pair(arguments: argparse.Namespace) -> None:
     pre, post = (str(arguments.scratch / f"long-{side}.pcap") for side in ("pre", "post"))
     output = arguments.scratch / "long.json"
-    # Once to bring both files into the page cache; then the median of three.
+    # The first run brings both files into the page cache; the median is that of the next three.
     subprocess.run(["cat", pre, post], check=True, stdout=subprocess.DEVNULL)
     runs = [resources([arguments.wiretail, "analyze", "--json", pre, post], output) for _ in range(3)]
     runs.sort(key=lambda run: run["cpu_s"])
@@ -145,7 +145,7 @@ def long_pair(arguments: argparse.Namespace) -> None:
     print(f"\nLong pair: {sent:,} packets sent, {matched:,} matched, {lost:,} lost; median of {len(runs)} runs")
     for text, seconds in ("per core (user + system time)", run["cpu_s"]), ("by wall time", run["wall_s"]):
         rate = packets / seconds / 1e6
-        print(f"  {rate:8.2f} million packets/s {text}: {seconds:.2f} s for those of both captures")
+        print(f"  {rate:8.2f} million packets/s {text}: {seconds:.2f} s for both captures")
     target = f"{verdict} the target of {MEMORY_TARGET_MIB} MiB"
     print(f"  {own:8.1f} MiB of memory beyond the page cache at most: {target}")
     print(f"  {peak:8.1f} MiB resident at most, mapped file pages included")

@@ -1,11 +1,11 @@
-"""The peer: match and evaluate a pair of captures with numpy and polars, as one would in a notebook.
+"""The peer: matches and evaluates a pair of captures with numpy and polars, as in a notebook.
 
     polars_join.py PRE POST [--check SUMMARY.json]
 
-Takes what makes it fast: the files are pcap with nanoseconds whose records all have one length, so
-numpy maps them as arrays without a loop, and packets are recognised by the 4-byte counter that stands
-first in the UDP payload. Prints one JSON document. With --check it compares its numbers with those in
-the document that `wiretail analyze --json` printed, and fails where they differ.
+Makes assumptions that allow it to be fast: the files are pcap with nanoseconds and records of equal length,
+so numpy maps them as arrays without a loop, and packets are matched by the 4-byte counter at the start of the
+UDP payload. Prints one JSON document. With --check, compares its numbers with the output of
+`wiretail analyze --json`, and fails if they differ.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PERCENTILES = ["50", "90", "99", "99.9", "99.99", "99.999", "99.9999", "99.99999
 
 
 def read(path: str) -> pl.DataFrame:
-    """Time and counter of each packet; the file is mapped, and only these two columns are copied."""
+    """Returns the time and the counter of each packet; the file is mapped, and only these two columns are copied."""
     magic, captured = np.fromfile(path, "<u4", 1)[0], np.fromfile(path, "<u4", 1, offset=FILE_HEADER + 8)[0]
     if magic != 0xA1B23C4D:
         sys.exit(f"{path}: not a little-endian pcap file with nanoseconds")
@@ -50,11 +50,11 @@ def read(path: str) -> pl.DataFrame:
 
 
 def nearest_ranks(values: np.ndarray, percentiles: list[str]) -> dict[str, int]:
-    """The value of rank ceil(p n), exactly; sorts `values`."""
+    """Returns the value of rank ceil(p n), exactly; sorts `values`."""
     if values.size == 0:
         return {}
     values.sort()
-    # Fractions, because 99.9 % of a count is not what binary floating point makes of it.
+    # Fractions, because binary floating point does not represent 99.9 % exactly.
     ranks = [-(-Fraction(p) * values.size // 100) for p in percentiles]
     return {p: int(values[max(int(rank), 1) - 1]) for p, rank in zip(percentiles, ranks)}
 
@@ -69,7 +69,7 @@ def describe(values: np.ndarray, percentiles: list[str]) -> dict:
 
 
 def side(packets: pl.DataFrame, percentiles: list[str]) -> dict:
-    """Gaps and rates of one tap."""
+    """Returns the gaps and rates of one tap."""
     time_ns = packets["time_ns"].to_numpy()
     seconds = (time_ns - time_ns[0]) // 1_000_000_000
     rates = np.bincount(seconds)
@@ -101,7 +101,7 @@ def analyze(pre_path: str, post_path: str, percentiles: list[str]) -> dict:
 
 
 def check(own: dict, path: str) -> None:
-    """Compares with wiretail's summary: everything that both compute."""
+    """Compares everything that both compute with wiretail's summary."""
     with open(path, encoding="utf-8") as file:
         theirs = json.load(file)
     pairs = {"matched": (own["delay"]["count"], theirs["matching"]["matched"])}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the twin and SimPy in turns and prints the table; benches/queueing prepares everything and calls this."""
+"""Runs the queueing simulation and SimPy interleaved and prints the table; called by benches/queueing."""
 
 import argparse
 import json
@@ -11,10 +11,10 @@ from pathlib import Path
 from spread import spread
 
 MODELS = ["m-m-1", "interrupted-batches"]
-# About as long as each other: a packet takes SimPy hundreds of times as long.
+# For similar run times: SimPy takes hundreds of times as long per packet.
 TWIN_PACKETS = 5_000_000
 SIMPY_PACKETS = 50_000
-# Both simulate chance: so far apart may the means of all rounds together be.
+# Largest difference between the means over all rounds, because both are random simulations.
 AGREEMENT = 0.05
 
 
@@ -35,20 +35,20 @@ def main():
     script = str(Path(__file__).with_name("queueing_simpy.py"))
     commands = {"twin": ([options.twin], TWIN_PACKETS), "simpy": ([options.python, script], SIMPY_PACKETS)}
 
-    print(f"{options.rounds} rounds; medians, least and most in brackets; packets simulated a second of one core\n")
-    print(f"{'model':<22} {'twin, million':<26} {'SimPy, thousand':<26} ratio within a round")
+    print(f"{options.rounds} rounds; medians, with minimum and maximum in brackets; simulated packets per second of one core\n")
+    print(f"{'model':<22} {'Wiretail, million':<26} {'SimPy, thousand':<26} ratio within a round")
     for name in MODELS:
         speeds = {who: [] for who in commands}
         means = {who: [] for who in commands}
         for number in range(options.rounds):
-            # Every other round in the opposite order.
+            # Reverse the order in every other round.
             for who, (command, packets) in list(commands.items())[:: 1 if number % 2 == 0 else -1]:
                 speed, mean_ns = simulate(command, name, packets, number + 1)
                 speeds[who].append(speed)
                 means[who].append(mean_ns)
         twin, simpy = (statistics.mean(means[who]) for who in commands)
         if abs(twin - simpy) > AGREEMENT * twin:
-            sys.exit(f"{name}: mean delay {twin:.0f} ns by the twin, {simpy:.0f} ns by SimPy: not the same model")
+            sys.exit(f"{name}: mean delay {twin:.0f} ns by Wiretail, {simpy:.0f} ns by SimPy: the models differ")
         ratios = [fast / slow for fast, slow in zip(speeds["twin"], speeds["simpy"])]
         print(
             f"{name:<22} {spread([speed / 1e6 for speed in speeds['twin']], 1):<26} "

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The models of `queueing_bench` in SimPy: queueing_simpy.py MODEL PACKETS SEED prints the time on the core and the numbers as JSON.
+"""The models of `queueing_bench` in SimPy: queueing_simpy.py MODEL PACKETS SEED prints the CPU time and the results as JSON.
 
-Written as SimPy's own examples are: a process for whoever acts, an event for whoever waits. Garbage is collected as
-usual. Importing SimPy is not part of the time; percentiles are not even computed.
+Written like SimPy's examples, with a process for each actor and an event for each wait. Garbage collection is on. The
+time excludes the import of SimPy, and no percentiles are computed.
 """
 
 import json
@@ -50,7 +50,7 @@ class Path:
             yield self.env.timeout(period_ns)
 
     def work(self, work_ns):
-        """Works for so long, whatever comes in between."""
+        """Works for this time, regardless of interruptions."""
         while work_ns > 0.0 or self.pending_ns > 0.0:
             away = self.pending_ns > 0.0
             started = self.env.now
@@ -107,7 +107,7 @@ MODELS = {
 
 
 def core_seconds():
-    """Seconds that this thread has had a core: what others on the machine take does not count (proc(5), schedstat)."""
+    """Returns the CPU time of this thread in seconds, without the time of other tasks (proc(5), schedstat)."""
     with open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[0]) / 1e9
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs all searches and prints the table; benches/search prepares everything and calls this."""
+"""Runs all searches and prints the table; called by benches/search."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from spread import spread
 
 COMMON = {"lowest": 1_000, "highest": 100_000, "width": 0.005, "full": 10.0, "first": 1.0, "verify": 1, "burst": 20}
 PLAIN = {"trials": 1, "exceed": 0.0, "bursts": 0.0, "overload": 1.0}
-# Half of two trials may be disturbed, as the RFC has it for the goal of ETSI TST 009.
+# Half of two trials may exceed the goal, as the RFC defines for the goal of ETSI TST 009.
 DISTURBED = {**PLAIN, "trials": 2, "exceed": 0.5, "bursts": 0.02}
 CASES = {
     "NDR": {**PLAIN, "ratios": [0.0]},
@@ -34,7 +34,7 @@ def highest(case, capacity, ratio):
 
 
 def right(case, capacity, found):
-    """Whether the bounds of all goals are right, and as close as asked for (the linear search has its own width)."""
+    """Returns whether the bounds of all goals are correct and as close as requested (the linear search has its own width)."""
     for ratio, (lower, upper) in zip(case["ratios"], found["bounds"]):
         planted = highest(case, capacity, ratio)
         if lower is None or lower > planted + SLACK_PPS:
@@ -50,7 +50,7 @@ def right(case, capacity, found):
 
 
 def overlap(ours, theirs):
-    """Whether all intervals of the one overlap with those of the other."""
+    """Returns whether all intervals of one result overlap with those of the other."""
     for (low, high), (lower, upper) in zip(ours["bounds"], theirs["bounds"]):
         ends = [high or 1e18, upper or 1e18]
         if low is None or lower is None or max(low, lower) > min(ends) + SLACK_PPS:
@@ -67,8 +67,8 @@ def main():
     peer = [options.python, str(Path(__file__).with_name("search_peer.py"))]
     capacities = [2_000.0 + 97_777.7 * (n + 0.5) / options.devices for n in range(options.devices)]
 
-    print(f"{options.devices} devices of each kind; medians, least and most in brackets\n")
-    print(f"{'sought':<30} {'method':<18} {'sending, s':<26} {'trials':<20} {'right':<10} time to that of the library")
+    print(f"{options.devices} devices of each kind; medians, with minimum and maximum in brackets\n")
+    print(f"{'sought':<30} {'method':<18} {'sending, s':<26} {'trials':<20} {'right':<10} time relative to the library")
     for name, settings in CASES.items():
         case = {**COMMON, **settings, "capacities": capacities}
         found = {method: run([options.search], {**case, "method": method}) for method in METHODS}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The searches of `search_bench` by the library MLRsearch: search_peer.py CASE prints what it found as JSON.
+"""The searches of `search_bench` with the library MLRsearch: search_peer.py CASE prints the results as JSON.
 
-The device is that of crates/wiretail-analysis/src/search/simulated.rs, the same formula and the same chance. The library's
-warm-up trial is left out, as the other side has none.
+The device is the one of crates/wiretail-analysis/src/search/simulated.rs, with the same formula and random numbers.
+The library's warm-up trial is left out, because the other implementation has none.
 """
 
 import json
@@ -26,7 +26,7 @@ def uniform(seed, rate, number):
 
 
 class Device(AbstractMeasurer):
-    """Serves so many packets a second, loses what is more, and some by disturbances."""
+    """Serves packets up to its capacity per second, and loses the excess, and some packets by interference."""
 
     def __init__(self, case, capacity, seed):
         self.case, self.capacity, self.seed = case, capacity, seed

@@ -20,25 +20,25 @@ STATUS_USER, STATUS_STAMPED = 1, 1 << 29
 
 BLOCK_LEN = 1 << 18
 BLOCK_TIMEOUT_MS = 60
-# Of a frame of 100 bytes: its header, the address behind it, and the alignment of both.
+# Size of the ring's record of a 100-byte frame: its header, the address after it, and the alignment of both.
 RECORD_LEN = 208
 
 FRAME_LEN = 100
 ID_AT = 42
 FIFO = 50
 PROGRAM_SECONDS = 20
-# Blocks that are not full are handed over after two timeouts.
+# The kernel passes on partly filled blocks after two timeouts.
 DRAIN_SECONDS = 3
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(Exception):
-    """Something that the user can do something about."""
+    """An error that the user can resolve."""
 
 
 class Spoiled(Failure):
-    """The machine did not carry out what was asked for: this run is worth another try."""
+    """The machine did not perform the run as requested; a retry may succeed."""
 
 
 def run(*command: str) -> str:
@@ -50,7 +50,7 @@ def run(*command: str) -> str:
 
 @contextlib.contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Within it this thread is in the namespace: what it opens belongs there for good."""
+    """Moves this thread into the namespace. Files and sockets that it opens stay in that namespace."""
     with open("/proc/thread-self/ns/net") as here, open(f"/run/netns/{namespace}") as there:
         _enter(there.fileno())
         try:
@@ -66,7 +66,7 @@ def _enter(descriptor: int) -> None:
 
 
 class Bed:
-    """Two namespaces of this process's own, removed in any case."""
+    """Two namespaces of this process, which are always removed."""
 
     def __init__(self) -> None:
         self.load, self.dut = (f"wtbench-{os.getpid()}-{name}" for name in ("load", "dut"))
@@ -77,7 +77,7 @@ class Bed:
             for namespace in (self.load, self.dut):
                 run("ip", "netns", "add", namespace)
                 self._made.append(namespace)
-                # Nobody but the generator is to send.
+                # Only the generator may send.
                 run("ip", "netns", "exec", namespace, "sh", "-c",
                     "! [ -e /proc/sys/net/ipv6 ] || sysctl -qw net.ipv6.conf.default.disable_ipv6=1")
         except BaseException:
@@ -91,7 +91,7 @@ class Bed:
         self._made.clear()
 
     def wire(self, load_end: str, dut_end: str) -> None:
-        """A veth pair between the namespaces, up. Nobody on it has an address of the generator's frames."""
+        """Creates a veth pair between the namespaces. No interface has an address of the generator's frames."""
         run("ip", "-n", self.load, "link", "add", load_end, "type", "veth",
             "peer", "name", dut_end, "netns", self.dut)
         run("ip", "-n", self.load, "link", "set", load_end, "up")
@@ -102,7 +102,7 @@ class Bed:
 
 
 class Received:
-    """The receiving end's packet counter (rx_packets), readable from outside its namespace."""
+    """The receiving end's packet counter (rx_packets), which can be read from outside its namespace."""
 
     def __init__(self, namespace: str, interface: str) -> None:
         with inside(namespace):
@@ -121,9 +121,9 @@ class Received:
 
 
 class Tap:
-    """All that arrives at an interface, in a TPACKET_V3 ring that holds a whole run: nobody reads while it
-    lasts. Stamps are the kernel's, taken where a packet enters the stack. Shares no code with Wiretail.
-    `outgoing`: all that leaves there, too, unless it is sent past the queueing discipline."""
+    """Captures all packets that arrive at an interface, in a TPACKET_V3 ring that holds a whole run and is read
+    afterwards. Timestamps are the kernel's, taken on entry to the stack. Shares no code with Wiretail.
+    `outgoing`: also captures packets that leave there, unless they bypass the queueing discipline."""
 
     def __init__(self, namespace: str, interface: str, packets: int, seconds: float,
                  outgoing: bool = False) -> None:
@@ -141,20 +141,20 @@ class Tap:
                struct.pack("7I", BLOCK_LEN, blocks, 2048, frames, BLOCK_TIMEOUT_MS, 0, 0))
         self._memory = mmap.mmap(self._socket.fileno(), blocks * BLOCK_LEN)
         self._blocks, self._next, self._outstanding = blocks, 0, 0
-        # Looks the interface up in the socket's own namespace.
+        # Looks up the interface in the socket's namespace.
         self._socket.bind((interface, ETH_P_ALL))
-        # The kernel needs a moment until it stamps packets where they enter.
+        # The kernel needs some time until it timestamps packets on entry.
         time.sleep(0.02)
 
     def records(self) -> list[tuple[int, int]]:
-        """Stamp in ns and id of each of the generators' frames since the last call; hands the ring back. Complete:
-        it asks the kernel how many there are."""
+        """Returns timestamp in ns and id of each of the generators' frames since the last call, and releases the
+        ring. Complete: the number is checked with the kernel's counters."""
         found: list[tuple[int, int]] = []
         end = time.monotonic() + DRAIN_SECONDS
         while True:
             while (taken := self._read_block(found)) is not None:
                 self._outstanding -= taken
-            # Since the last question. Packets of a block that is not complete are counted already.
+            # Counted since the last call. Includes packets of incomplete blocks.
             packets, drops = self._statistics()
             self._outstanding += packets - drops
             if drops > 0:
@@ -176,11 +176,11 @@ class Tap:
             return None
         at += first
         for _ in range(count):
-            # tpacket3_hdr: next, seconds, nanoseconds, captured, length, status; and where the frame starts.
+            # tpacket3_hdr: next, seconds, nanoseconds, captured, length, status; and the offset of the frame.
             step, seconds, nanoseconds, _, length, packet_status, mac = struct.unpack_from("6IH", memory, at)
             if length == FRAME_LEN:
                 if packet_status & STATUS_STAMPED == 0:
-                    raise Failure("a packet was not stamped where it entered the stack")
+                    raise Failure("a packet has no timestamp from its entry into the stack")
                 (number,) = struct.unpack_from("<I", memory, at + mac + ID_AT)
                 found.append((seconds * 1_000_000_000 + nanoseconds, number))
             at += step
@@ -189,7 +189,7 @@ class Tap:
         return count
 
     def frame(self, length: int = FRAME_LEN) -> bytes | None:
-        """The first frame of this length in the block that is read next."""
+        """Returns the first frame of this length in the next block."""
         memory, at = self._memory, self._next * BLOCK_LEN
         status, count, first = struct.unpack_from("3I", memory, at + 8)
         if status & STATUS_USER == 0:
@@ -208,7 +208,7 @@ class Tap:
 
 
 def stay_on(core: int) -> None:
-    """From now on this program runs on this core only."""
+    """Pins this program to a core."""
     try:
         os.sched_setaffinity(0, {core})
     except OSError as error:
@@ -216,8 +216,8 @@ def stay_on(core: int) -> None:
 
 
 def on_core(core: int, command: list[str]) -> list[str]:
-    """The command on this core alone under SCHED_FIFO: the same help for everybody. All of it execs, so that
-    the process id is the program's."""
+    """Returns the command pinned to this core with SCHED_FIFO, the same for all programs. All wrappers exec, so the
+    process id is that of the program."""
     return ["taskset", "-c", str(core), "chrt", "-f", str(FIFO), *command]
 
 
@@ -226,7 +226,7 @@ def in_netns(namespace: str, command: list[str]) -> list[str]:
 
 
 def finish(command: list[str]) -> str:
-    """Runs a program that ends by itself, within a time that is far more than it needs."""
+    """Runs a program that ends by itself, with a generous time limit."""
     process = start(command)
     try:
         output, _ = process.communicate(timeout=PROGRAM_SECONDS)
@@ -244,8 +244,8 @@ def start(command: list[str], stdin: int = subprocess.DEVNULL) -> subprocess.Pop
 
 
 def stop(process: subprocess.Popen[str]) -> str:
-    """Asks it to end, then makes it; returns what it printed. It loses its priority first: of two real-time
-    threads on one core, the one that spins would never let the other one answer."""
+    """Terminates the process, by force if necessary; returns its output. Removes its real-time priority first,
+    because a spinning real-time thread would keep another one on its core from reacting."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{process.pid}/task"):
             with contextlib.suppress(ProcessLookupError):

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What demo, test and benches/run share: messages, installing what is missing, the release build.
-# Sourced from bash with `set -euo pipefail`; expects to be run from the repository's root.
+# Functions shared by demo, test and benches: messages, installation of missing packages, the release build.
+# Source it from bash with `set -euo pipefail`, in the root of the repository.
 
-# say MESSAGE...: one line of progress.
+# say MESSAGE...: prints one line of progress.
 say() { printf '%s\n' "$*"; }
 
-# die MESSAGE...: ends the script with a message on standard error.
+# die MESSAGE...: exits with a message on standard error.
 die() {
 	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
 	exit 1
@@ -13,10 +13,10 @@ die() {
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# seconds_now: seconds since the epoch with milliseconds, for the times of steps.
+# seconds_now: prints the seconds since the epoch with milliseconds, to measure steps.
 seconds_now() { date +%s.%3N; }
 
-# elapsed START: seconds since START with one decimal.
+# elapsed START: prints the seconds since START with one decimal.
 elapsed() { awk -v from="$1" -v to="$(seconds_now)" 'BEGIN { printf "%.1f", to - from }'; }
 
 # What apt-get is started by; see ensure_quiet_packages.
@@ -35,7 +35,7 @@ apt_get() {
 	fi
 }
 
-# ensure_packages PACKAGE...: installs the Debian packages that are missing; silent where none is.
+# ensure_packages PACKAGE...: installs missing Debian packages; silent if none is missing.
 ensure_packages() {
 	local missing=() package
 	for package in "$@"; do
@@ -48,15 +48,15 @@ ensure_packages() {
 	command -v apt-get >/dev/null || die "needs the equivalent of these Debian packages: ${missing[*]}"
 	is_root || die "needs Debian packages; as root: apt-get install ${missing[*]}"
 	say "Installing ${missing[*]} (apt-get)"
-	# The package lists of a fresh machine are absent or old; they are fetched only where the first try fails.
+	# The package lists of a new machine may be absent or old; they are updated only if the first attempt fails.
 	apt_get install --no-install-recommends "${missing[@]}" 2>/dev/null && return 0
 	apt_get update || die "apt-get update failed (see above): is the network up?"
 	apt_get install --no-install-recommends "${missing[@]}" || die "apt-get install ${missing[*]} failed (see above)"
 }
 
-# ensure_quiet_packages SERVICES PACKAGE...: ensure_packages without services that start, now or at boot: SERVICES are those
-# of the packages, with blanks between. Packages start them through two programs, which are /bin/true in a mount namespace
-# that ends with apt-get.
+# ensure_quiet_packages SERVICES PACKAGE...: like ensure_packages, but starts no services, now or at boot. SERVICES is the
+# list of the packages' services, separated by blanks. Packages start services through two programs, which are replaced by
+# /bin/true in a mount namespace for the duration of apt-get.
 ensure_quiet_packages() {
 	local service new=()
 	for service in $1; do
@@ -79,8 +79,8 @@ ensure_quiet_packages() {
 	done
 }
 
-# ensure_tools COMMAND:PACKAGE...: installs the packages whose command is not on the PATH, wherever an
-# existing one came from.
+# ensure_tools COMMAND:PACKAGE...: installs the packages whose command is not in PATH, regardless of how an
+# existing command was installed.
 ensure_tools() {
 	local pair missing=()
 	for pair in "$@"; do
@@ -89,7 +89,7 @@ ensure_tools() {
 	[ ${#missing[@]} -eq 0 ] || ensure_packages "${missing[@]}"
 }
 
-# rust_is_recent: whether cargo's compiler satisfies the workspace's rust-version.
+# rust_is_recent: succeeds if the compiler satisfies the workspace's rust-version.
 rust_is_recent() {
 	local needed found
 	needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -97,8 +97,8 @@ rust_is_recent() {
 	[ -n "$found" ] && [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
 }
 
-# ensure_rust: a recent stable Rust and a C compiler (for zstd). An installed toolchain that is recent
-# enough is used as it is: there is no toolchain file, so rustup never fetches another.
+# ensure_rust: installs a recent stable Rust and a C compiler (for zstd). Uses the installed toolchain if it is recent
+# enough. There is no toolchain file, so that rustup never downloads another one.
 ensure_rust() {
 	local bin="${CARGO_HOME:-$HOME/.cargo}/bin"
 	if [ -e /usr/include/stdlib.h ]; then ensure_tools cc:gcc; else ensure_tools cc:gcc libc6-dev:libc6-dev; fi
@@ -115,14 +115,14 @@ ensure_rust() {
 	rust_is_recent || die "needs the Rust version that Cargo.toml names, or newer; found: $(rustc --version 2>&1)"
 }
 
-# ensure_rust_component NAME: clippy or rustfmt for the toolchain in use.
+# ensure_rust_component NAME: installs clippy or rustfmt for the toolchain in use.
 ensure_rust_component() {
 	cargo "${1/rustfmt/fmt}" --version >/dev/null 2>&1 && return 0
 	say "Installing $1 (rustup)"
 	rustup component add "$1" </dev/null || die "cannot install $1; try: rustup component add $1"
 }
 
-# install_rustup: the official installer, without touching the user's shell profile.
+# install_rustup: runs the official installer, without changing the user's shell profile.
 install_rustup() {
 	local installer
 	ensure_tools curl:curl
@@ -136,8 +136,8 @@ install_rustup() {
 	rm -f "$installer"
 }
 
-# ensure_python_packages DIR REQUIREMENTS WHAT [OPTION...]: Python in DIR with the packages of a file, by pip's options; kept
-# for the next time, as a build is.
+# ensure_python_packages DIR REQUIREMENTS WHAT [OPTION...]: creates a Python environment in DIR with the packages of a
+# requirements file, using these options of pip. The environment is kept and reused.
 ensure_python_packages() {
 	local dir="$1" requirements="$2" what="$3"
 	shift 3
@@ -151,13 +151,13 @@ ensure_python_packages() {
 	cp "$requirements" "$dir/requirements.txt"
 }
 
-# release_binary: where build_release leaves the program.
+# release_binary: prints the path of the program that build_release builds.
 release_binary() { printf '%s/release/wiretail\n' "${CARGO_TARGET_DIR:-$PWD/target}"; }
 
-# has_dpdk: whether Wiretail's own DPDK forwarder can be built here.
+# has_dpdk: succeeds if the DPDK forwarder can be built here.
 has_dpdk() { pkg-config --exists libdpdk 2>/dev/null; }
 
-# build_release: builds the program with optimisations, and with DPDK where that is here.
+# build_release: builds the program with optimizations, and with DPDK if it is installed.
 build_release() {
 	local features=()
 	if has_dpdk; then features=(--features dpdk); fi
@@ -166,8 +166,8 @@ build_release() {
 	[ -x "$(release_binary)" ] || die "the build left no $(release_binary)"
 }
 
-# namespaces_fault: prints why this user can't have network namespaces with veth and a bridge here; nothing
-# where that works.
+# namespaces_fault: prints why this user can't create network namespaces with veth and a bridge here; prints
+# nothing if that works.
 namespaces_fault() {
 	local probe="wiretail-probe-$$"
 	ip netns add "$probe" 2>&1 || return 0
@@ -176,8 +176,8 @@ namespaces_fault() {
 	ip netns delete "$probe"
 }
 
-# host_state: what a run may change, a line each: namespaces, journals, cpusets, links, the cores of interrupts and
-# kernel workers, limits, processes of this script's.
+# host_state: prints everything that a run may change, one item per line: namespaces, journals, cpusets, links, the
+# cores of interrupts and kernel workers, limits, and processes of this script.
 host_state() {
 	find /run/netns /run/wiretail -mindepth 1 -printf '%p\n' 2>/dev/null | sort || true
 	find /sys/fs/cgroup/cpuset -mindepth 1 -type d 2>/dev/null | sort || true
@@ -187,5 +187,6 @@ host_state() {
 	pgrep -g 0 -x wiretail || true
 }
 
-# added BEFORE AFTER: what of a later host_state is in no earlier one; what others took away meanwhile is theirs.
+# added BEFORE AFTER: prints lines of a later host_state that are missing in an earlier one. Ignores removed lines,
+# because other programs may have removed them.
 added() { comm -13 <(sort <<<"$1") <(sort <<<"$2"); }

@@ -1,16 +1,16 @@
-//! The loop of fuzz targets, a module of each crate's.
+//! The loop that runs fuzz targets, included as a module by each crate.
 //!
-//! A loop of its own and not cargo-fuzz: that needs a nightly compiler, which is not available everywhere the tests run.
+//! It replaces cargo-fuzz, which needs a nightly compiler that is not available on all test machines.
 //!
-//! Each target runs for `WIRETAIL_FUZZ_SECONDS` (3 unless set). The sequence of inputs is fixed by
-//! `WIRETAIL_FUZZ_SEED` (1 unless set); a failure prints the seed and round that lead to it.
+//! Each target runs for `WIRETAIL_FUZZ_SECONDS` (default 3). `WIRETAIL_FUZZ_SEED` (default 1) determines the sequence
+//! of inputs; a failure prints the seed and the round that reproduce it.
 
 use std::env;
 use std::time::{Duration, Instant};
 
 use wiretail_schema::random::Random;
 
-/// Says which input it was, should the target panic.
+/// Prints the current input if the target panics.
 struct Round<'a> {
     target: &'a str,
     seed: u64,
@@ -26,7 +26,7 @@ impl Drop for Round<'_> {
     }
 }
 
-/// Runs a target until its time is over.
+/// Runs a target until its time has elapsed.
 pub fn fuzz(target: &str, mut run: impl FnMut(&mut Random)) {
     let setting = |name: &str, default: u64| match env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: '{text}' is not a number")),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the project's texts: links between pages and to files, widths of lines.
+"""Checks the documentation: links between pages and to files, and line widths.
 
-    tests/text.py      prints file:line: what is wrong; exit status 1 if anything is
+    tests/text.py      prints each error as file:line: message; exit status 1 if there are any
 
 Prose in Markdown and comments in Rust and shell scripts are wrapped at 120 columns; tables, code blocks, links and generated
 files are exempt. Spelling is checked by typos (see ./test).
@@ -18,7 +18,7 @@ COMMENT = {".rs": "//", ".sh": "#", ".toml": "#", "": "#"}
 
 
 def anchors(path):
-    """Anchors of a page: those of its headings, by the rules of GitHub, and explicit ones."""
+    """Returns the anchors of a page: those of its headings, by the rules of GitHub, and explicit ones."""
     found, fenced = set(), False
     for line in path.read_text().splitlines():
         if FENCE.match(line):
@@ -42,9 +42,9 @@ def check_links(path, number, line, root):
         name, _, anchor = target.partition("#")
         page = (path.parent / name) if name else path
         if not page.exists():
-            yield f"{path.relative_to(root)}:{number}: link to {target}: there is no such file"
+            yield f"{path.relative_to(root)}:{number}: link to {target}: no such file"
         elif anchor and page.suffix == ".md" and anchor not in anchors(page):
-            yield f"{path.relative_to(root)}:{number}: link to {target}: there is no such heading"
+            yield f"{path.relative_to(root)}:{number}: link to {target}: no such heading"
 
 
 def check_page(path, root):
@@ -61,7 +61,7 @@ def check_page(path, root):
 
 
 def check_paths(path, root, names):
-    """Paths in the architecture page lead to one file, or to a folder."""
+    """Checks that each path in the architecture page matches one file, or a directory."""
     folders = {str(parent) + "/" for name in names for parent in pathlib.PurePath(name).parents if str(parent) != "."}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         for code in re.findall(r"`([^`]*)`", line):

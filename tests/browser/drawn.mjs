@@ -1,11 +1,11 @@
-// What can be read off a drawn figure: axes from the labels beside their grid lines, curves from
-// their paths, ink from screenshots. Nothing here reads the data that the page's script uses.
+// Reads values from a drawn figure: axes from the labels next to their grid lines, curves from their paths,
+// ink from screenshots. Does not read the data that the page's script uses.
 import { decode } from "./png.mjs";
 
 const UNITS = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9, pps: 1, kpps: 1e3, Mpps: 1e6, "%": 1, millions: 1e6 };
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-// "10 000" -> 10000, "−1.5 ms" -> -1.5e6, "2·10⁶" -> 2e6. Times become ns.
+// Parses "10 000" as 10000, "−1.5 ms" as -1.5e6, "2·10⁶" as 2e6. Times are converted to ns.
 export function number(label) {
   const text = label.replaceAll("\u202f", "").replaceAll("\u2212", "-").trim();
   const power = /^(?:([\d.]+)·)?10([⁰¹²³⁴⁵⁶⁷⁸⁹]+)$/.exec(text);
@@ -21,8 +21,8 @@ const PLACES = {
   nines: [(p) => -Math.log10((100 - p) / 100), (p) => 100 * (1 - 10 ** -p)],
 };
 
-// The axis as a reader sees it: value <-> place in the drawing, from two labelled grid lines.
-// `unit` is the size, in the units of the CSV, of the unit in the axis' name.
+// Maps values to positions in the drawing and back, from two labeled grid lines.
+// `unit` is the size of the unit in the axis' name, in units of the CSV.
 function axis(ticks, name) {
   const kind = name.includes("log scale") ? "log" : ticks.some((t) => t.label.includes("%")) && ticks.some((t) => t.below) ? "nines" : "linear";
   const inName = /\[(.+)\]/.exec(name)?.[1];
@@ -32,7 +32,7 @@ function axis(ticks, name) {
   const known = ticks.map((t) => ({ at: t.at, place: place(number(t.label) * unit) })).filter((t) => Number.isFinite(t.place));
   const [first, last] = [known[0], known[known.length - 1]];
   const slope = (last.at - first.at) / (last.place - first.place);
-  // All other ticks must lie where these two say.
+  // All other ticks must agree with these two.
   for (const tick of known) {
     const expected = first.at + (tick.place - first.place) * slope;
     if (Math.abs(expected - tick.at) > 0.3) throw new Error(`a tick at ${tick.at} belongs at ${expected}`);
@@ -44,7 +44,7 @@ function axis(ticks, name) {
   };
 }
 
-// Both axes of a figure, in units of the drawing; times in ns.
+// Returns both axes of a figure, in units of the drawing; times in ns.
 export async function axes(figure) {
   const seen = await figure.evaluate((element) => {
     const svg = element.querySelector("svg");
@@ -69,7 +69,7 @@ export async function axes(figure) {
   return { x: axis(seen.x.ticks, seen.x.name), y: axis(seen.y.ticks, seen.y.name) };
 }
 
-// The corners of a drawn line: [[x, y], ...] for each piece, from M, L, H and V.
+// Returns the vertices of a drawn line: [[x, y], ...] for each piece, from M, L, H and V.
 export function pieces(d) {
   const all = [];
   let [x, y] = [0, 0];
@@ -84,7 +84,7 @@ export function pieces(d) {
   return all;
 }
 
-// The lowest and the highest place of the pieces at `x`, give or take `slack`.
+// Returns the lowest and the highest position of the pieces at `x`, within `slack`.
 export function heights(all, x, slack) {
   let [low, high] = [Infinity, -Infinity];
   const add = (y) => ([low, high] = [Math.min(low, y), Math.max(high, y)]);
@@ -100,8 +100,8 @@ export function heights(all, x, slack) {
   return [low, high];
 }
 
-// The pixels that a part of the figure adds to what is seen: the drawing with it and without.
-// Places are in units of the drawing.
+// Returns the pixels that a part of the figure draws, by comparing screenshots with and without it.
+// Positions are in units of the drawing.
 export async function ink(figure, selector, index = 0) {
   const svg = figure.locator("svg");
   const show = (state) =>

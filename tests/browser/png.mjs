@@ -1,4 +1,4 @@
-// A PNG decoder for screenshots: eight bits a channel, RGB or RGBA, not interlaced.
+// A PNG decoder for screenshots: eight bits per channel, RGB or RGBA, not interlaced.
 import { inflateSync } from "node:zlib";
 
 // Returns { width, height, at(x, y) -> [r, g, b] }.

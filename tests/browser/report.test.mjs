@@ -1,7 +1,7 @@
-// Looks at a report as a reader does, in a real browser, and holds what is drawn against summary.json.
+// Renders a report in a real browser and compares the figures with summary.json.
 //
 //   WIRETAIL_REPORT_DIR          a directory of `wiretail analyze --out`: report.html, summary.json, figures/
-//   WIRETAIL_HOSTILE_REPORT_DIR  the same for captures whose names are HTML (skipped without it)
+//   WIRETAIL_HOSTILE_REPORT_DIR  the same for captures with HTML in their names (skipped if unset)
 //   WIRETAIL_CHROMIUM            the browser, default /usr/bin/chromium
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
@@ -15,7 +15,7 @@ const directory = process.env.WIRETAIL_REPORT_DIR;
 const hostile = process.env.WIRETAIL_HOSTILE_REPORT_DIR;
 assert.ok(directory, "WIRETAIL_REPORT_DIR must name a directory of `wiretail analyze --out`");
 
-// Stamps since 1970 have more digits than a double keeps: they become BigInt.
+// Timestamps since 1970 exceed the precision of a double and are parsed as BigInt.
 const readSummary = (from) =>
   JSON.parse(readFileSync(join(from, "summary.json"), "utf8").replace(/(":\s*)(-?\d{16,})(?=\s*[,}\]])/g, '$1"$2n"'), (_, value) =>
     typeof value === "string" && /^-?\d{16,}n$/.test(value) ? BigInt(value.slice(0, -1)) : value,
@@ -32,8 +32,8 @@ before(async () => {
 });
 after(() => browser?.close());
 
-// Opens a report, runs `look`, and fails where the page asked for anything outside its file, said
-// anything on the console, threw, or opened a dialog.
+// Opens a report and runs `look`. Fails if the page requests anything outside its file, writes to the console,
+// throws, or opens a dialog.
 async function visit(from, options, look) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, acceptDownloads: true, ...options });
   try {
@@ -66,7 +66,7 @@ const figures = async (page) => {
 const figure = (page, id) => page.locator(`figure[data-figure="${id}"]`);
 const nameOf = (element) => element.getAttribute("data-figure");
 
-// Every series of every figure leaves ink within its figure, and at least `least` pixels of it.
+// Checks that every series of every figure draws at least `least` pixels, all within its figure.
 async function everySeriesIsSeen(page, least = 40) {
   for (const element of await figures(page)) {
     const id = await nameOf(element);
@@ -75,12 +75,12 @@ async function everySeriesIsSeen(page, least = 40) {
     for (let index = 0; index < count; index++) {
       const seen = await ink(element, ".series", index);
       assert.ok(seen.count >= least, `${id}, series ${index}: ${seen.count} pixels of ink`);
-      assert.ok(seen.right - seen.left > 20, `${id}, series ${index}: a blot ${seen.left} to ${seen.right}`);
+      assert.ok(seen.right - seen.left > 20, `${id}, series ${index}: a spot from ${seen.left} to ${seen.right}`);
     }
   }
 }
 
-// The rows of a figure's CSV, got by clicking its link.
+// Returns the rows of a figure's CSV, downloaded with its link.
 async function download(page, element) {
   const [event] = await Promise.all([page.waitForEvent("download"), element.locator("a.csv").click()]);
   const text = readFileSync(await event.path(), "utf8");
@@ -96,7 +96,7 @@ function parse(text) {
   return { header, rows: rows.map((row) => ({ series: row[0], x: row[1], y: row[2], fields: row })) };
 }
 
-// Moves the mouse to a place in the drawing and reads the tooltip.
+// Moves the mouse to a position in the drawing and reads the tooltip.
 async function point(page, element, x, y) {
   await element.locator("svg").scrollIntoViewIfNeeded();
   const at = await element.locator("svg").evaluate(
@@ -120,13 +120,13 @@ const plotBox = (element) =>
     return { left, right, top, bottom };
   });
 
-test("every curve, cloud and bar is really drawn, and nothing leaves the file", () =>
+test("draws every curve, cloud and bar, without external requests", () =>
   visit(directory, {}, async (page) => {
     await everySeriesIsSeen(page);
     assert.equal(await page.locator("h1").innerText(), summary.title);
   }));
 
-// The percentiles of summary.json up to where the plot ends: the last packet.
+// Returns the percentiles of summary.json up to the end of the plot, which is the last packet.
 async function plotted(page, element) {
   const { rows } = await download(page, element);
   const last = Math.max(...rows.map((row) => Number(row.x)));
@@ -147,7 +147,7 @@ test("the percentile plot shows the percentiles of summary.json", () =>
       const [top, bottom] = heights(drawn, at, 0.6);
       const expected = y.at(value_ns);
       assert.ok(expected >= top - 0.6 && expected <= bottom + 0.6, `p${percentile}: ${value_ns} ns belongs at ${expected}, drawn ${top} to ${bottom}`);
-      // Read back through the axis, the drawn line is the value within a pixel.
+      // Converted with the axis, the drawn line has the value within one pixel.
       const [low, high] = [y.value(bottom + 1), y.value(top - 1)];
       assert.ok(value_ns >= low && value_ns <= high, `p${percentile}: ${value_ns} ns is read as ${low} to ${high}`);
       checked += 1;
@@ -157,7 +157,7 @@ test("the percentile plot shows the percentiles of summary.json", () =>
     assert.ok(Math.abs(seen.right - reach) < 4, `ink ends at ${seen.right}, the curve at ${reach}`);
   }));
 
-test("unsupported percentiles are told apart in the plot, the tiles and the table", () =>
+test("unsupported percentiles are marked in the plot, the tiles and the table", () =>
   visit(directory, {}, async (page) => {
     for (const { percentile, supported } of summary.delay.percentiles) {
       const row = page.locator("#delay tbody tr", { has: page.locator("th", { hasText: new RegExp(`^${String(percentile).replace(".", "\\.")}\\s%$`) }) });
@@ -169,7 +169,7 @@ test("unsupported percentiles are told apart in the plot, the tiles and the tabl
     }
   }));
 
-test("the worst packets are dots where summary.json says", () =>
+test("the worst packets are dots at the positions in summary.json", () =>
   visit(directory, {}, async (page) => {
     const element = figure(page, "worst");
     const { x, y } = await axes(element);
@@ -198,7 +198,7 @@ test("hover snaps to the nearest point and shows the numbers of the CSV, in ever
       const places = rows.map((row) => place(row.x)).filter(Number.isFinite);
       const bars = (await element.locator(".series .bar").count()) > 0;
       const cloud = (await element.locator(".series .dots").count()) > 0;
-      // A bar's place is its middle, half a bar to the right of its value.
+      // The position of a bar is its middle, half a bar to the right of its value.
       const bar = rows.length > 1 ? Math.abs(place(rows[1].x) - place(rows[0].x)) : box.right - box.left;
       const slack = bars ? bar + 0.6 : 0.6;
       const seen = new Set();
@@ -206,7 +206,7 @@ test("hover snaps to the nearest point and shows the numbers of the CSV, in ever
         const at = box.left + share * (box.right - box.left);
         const tip = await point(page, element, at, (box.top + 2 * box.bottom) / 3);
         const row = [tip.series, tip.x, tip.y].join("\n");
-        assert.ok(known.has(row), `${id}: the tooltip says ${row}, which is not in the CSV`);
+        assert.ok(known.has(row), `${id}: the tooltip shows ${row}, which is not in the CSV`);
         seen.add(row);
         const least = Math.min(...places.map((value) => Math.abs(value - at)));
         const distance = Math.abs(place(tip.x) - at);
@@ -246,7 +246,7 @@ test("hover over the worst packets agrees with summary.json", () =>
     const points = summary.worst.map((w) => ({ ...w, time: seconds(w.post_ns, summary.post.first_ns) }));
     const places = points.map((p) => [x.at(p.time * 1e9), y.at(p.delay_ns)]);
     for (const index of [0, 1, 2, 5, Math.floor(points.length / 2), points.length - 1].filter((i) => i < points.length)) {
-      // A little beside the point, still nearer to it than to any other one that is visibly elsewhere.
+      // Slightly off the point, but nearer to it than to any other visibly distinct point.
       const [px, py] = places[index];
       const tip = await point(page, element, px + 0.2, py - 0.2);
       const same = points.filter((_, i) => Math.hypot(places[i][0] - px, places[i][1] - py) < 0.8);
@@ -264,7 +264,7 @@ test("hover over the cumulative distribution agrees with the curve of summary.js
     const { x } = await axes(element);
     const box = await plotBox(element);
     const { delay } = summary;
-    // A delay of zero has no place on a logarithmic axis.
+    // A delay of zero has no position on a logarithmic axis.
     const curve = summary.curve.filter((p) => p.delay_ns > 0 || x.kind !== "log");
     for (const share of [0, 0.25, 0.5, 0.75, 0.9, 1]) {
       const wanted = curve[Math.round(share * (curve.length - 1))];
@@ -298,7 +298,7 @@ test("arrow keys walk through the points", () =>
     assert.equal(await tip.isVisible(), false);
   }));
 
-test("the CSV links give the numbers of summary.json, and the files on disk", () =>
+test("the CSV links match summary.json and the files on disk", () =>
   visit(directory, {}, async (page) => {
     const all = {};
     for (const element of await figures(page)) {
@@ -330,7 +330,7 @@ test("the CSV links give the numbers of summary.json, and the files on disk", ()
     );
   }));
 
-test("verdicts and key numbers are those of summary.json, in words", () =>
+test("verdicts and key numbers match summary.json", () =>
   visit(directory, {}, async (page) => {
     const cards = page.locator(".card");
     assert.equal(await cards.count(), summary.verdicts.length);
@@ -346,13 +346,13 @@ test("verdicts and key numbers are those of summary.json, in words", () =>
     assert.ok((await page.locator("#matching").innerText()).includes("duplicates at ingress"));
   }));
 
-test("without scripts the figures are still there", () =>
+test("figures are visible without scripts", () =>
   visit(directory, { javaScriptEnabled: false }, async (page) => {
     await everySeriesIsSeen(page);
     assert.equal(await page.locator("a.csv").first().isVisible(), false, "a link that can't work is shown");
   }));
 
-test("on paper the figures are there, on white", () =>
+test("figures are printed on white", () =>
   visit(directory, { colorScheme: "dark" }, async (page) => {
     const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.notEqual(await paper(), "rgb(255, 255, 255)");
@@ -381,7 +381,7 @@ test("labels of an axis do not overlap", () =>
         assert.ok(boxes.length >= 2, `${await nameOf(element)}: ${boxes.length} labels on ${name}`);
         boxes.sort((a, b) => a[side] - b[side]);
         const end = side === "left" ? "right" : "bottom";
-        // Line boxes of a vertical axis are higher than the digits in them.
+        // Line boxes of a vertical axis are higher than their digits.
         const slack = side === "left" ? 0 : 5;
         for (let i = 1; i < boxes.length; i++) {
           assert.ok(boxes[i][side] >= boxes[i - 1][end] - slack, `${await nameOf(element)}, ${name}: labels ${i - 1} and ${i} overlap`);
@@ -390,7 +390,7 @@ test("labels of an axis do not overlap", () =>
     }
   }));
 
-test("the page can be read without seeing it", () =>
+test("the page is accessible to screen readers", () =>
   visit(directory, {}, async (page) => {
     const faults = await page.evaluate(() => {
       const found = [];
@@ -411,7 +411,7 @@ test("the page can be read without seeing it", () =>
     assert.deepEqual(faults, []);
   }));
 
-test("names with HTML in them stay text", { skip: hostile ? false : "WIRETAIL_HOSTILE_REPORT_DIR is not set" }, () =>
+test("names with HTML are shown as text", { skip: hostile ? false : "WIRETAIL_HOSTILE_REPORT_DIR is not set" }, () =>
   visit(hostile, {}, async (page) => {
     const names = readSummary(hostile);
     assert.match(names.pre.path + names.post.path, /<[a-z]/, "the hostile report has no hostile name");
@@ -425,10 +425,10 @@ test("names with HTML in them stay text", { skip: hostile ? false : "WIRETAIL_HO
     assert.deepEqual(foreign, { unknown: [], handlers: 0, scripts: 1 });
     const captures = await page.locator("#captures").innerText();
     for (const path of [names.pre.path, names.post.path]) {
-      assert.ok(captures.includes(path), `${path} is not to be read in ${captures}`);
+      assert.ok(captures.includes(path), `${path} is missing in ${captures}`);
     }
     assert.equal(await page.locator("h1").innerText(), names.title);
-    // Flow names and the tooltip are made by other means: they must hold, too.
+    // Flow names and the tooltip are created differently and must be safe, too.
     for (const flow of names.flows.largest) assert.ok((await page.locator("#flows").innerText()).includes(flow.name), flow.name);
     for (const element of await figures(page)) {
       const box = await plotBox(element);

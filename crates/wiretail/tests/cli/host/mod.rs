@@ -158,7 +158,7 @@ const NOT_THE_SAME_TWICE: [&str; 9] = [
 
 #[test]
 fn audit_without_root_names_unreadable_files() {
-    let test = "without_root_what_could_not_be_seen_is_named";
+    let test = "audit_without_root_names_unreadable_files";
     let folder = folder();
     // Where other users may execute it.
     let program = folder.path().join("wiretail");
