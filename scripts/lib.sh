@@ -54,9 +54,9 @@ ensure_packages() {
 	apt_get install --no-install-recommends "${missing[@]}" || die "apt-get install ${missing[*]} failed (see above)"
 }
 
-# ensure_quiet_packages SERVICES PACKAGE...: like ensure_packages, but starts no services, now or at boot. SERVICES is the
-# list of the packages' services, separated by blanks. Packages start services through two programs, which are replaced by
-# /bin/true in a mount namespace for the duration of apt-get.
+# ensure_quiet_packages SERVICES PACKAGE...: like ensure_packages, but starts no services, now or at boot.
+# SERVICES is the list of the packages' services, separated by blanks. Packages start services through two
+# programs, which are replaced by /bin/true in a mount namespace for the duration of apt-get.
 ensure_quiet_packages() {
 	local service new=()
 	for service in $1; do
@@ -97,8 +97,8 @@ rust_is_recent() {
 	[ -n "$found" ] && [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
 }
 
-# ensure_rust: installs a recent stable Rust and a C compiler (for zstd). Uses the installed toolchain if it is recent
-# enough. There is no toolchain file, so that rustup never downloads another one.
+# ensure_rust: installs a recent stable Rust and a C compiler (for zstd). Uses the installed toolchain if it
+# is recent enough. There is no toolchain file, so that rustup never downloads another one.
 ensure_rust() {
 	local bin="${CARGO_HOME:-$HOME/.cargo}/bin"
 	if [ -e /usr/include/stdlib.h ]; then ensure_tools cc:gcc; else ensure_tools cc:gcc libc6-dev:libc6-dev; fi
@@ -136,8 +136,8 @@ install_rustup() {
 	rm -f "$installer"
 }
 
-# ensure_python_packages DIR REQUIREMENTS WHAT [OPTION...]: creates a Python environment in DIR with the packages of a
-# requirements file, using these options of pip. The environment is kept and reused.
+# ensure_python_packages DIR REQUIREMENTS WHAT [OPTION...]: creates a Python environment in DIR with the
+# packages of a requirements file, using these options of pip. The environment is kept and reused.
 ensure_python_packages() {
 	local dir="$1" requirements="$2" what="$3"
 	shift 3
@@ -176,8 +176,8 @@ namespaces_fault() {
 	ip netns delete "$probe"
 }
 
-# host_state: prints everything that a run may change, one item per line: namespaces, journals, cpusets, links, the
-# cores of interrupts and kernel workers, limits, and processes of this script.
+# host_state: prints everything that a run may change, one item per line: namespaces, journals, cpusets,
+# links, the cores of interrupts and kernel workers, limits, and processes of this script.
 host_state() {
 	find /run/netns /run/wiretail -mindepth 1 -printf '%p\n' 2>/dev/null | sort || true
 	find /sys/fs/cgroup/cpuset -mindepth 1 -type d 2>/dev/null | sort || true
@@ -187,6 +187,6 @@ host_state() {
 	pgrep -g 0 -x wiretail || true
 }
 
-# added BEFORE AFTER: prints lines of a later host_state that are missing in an earlier one. Ignores removed lines,
-# because other programs may have removed them.
+# added BEFORE AFTER: prints lines of a later host_state that are missing in an earlier one. Ignores removed
+# lines, because other programs may have removed them.
 added() { comm -13 <(sort <<<"$1") <(sort <<<"$2"); }
