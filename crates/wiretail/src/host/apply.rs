@@ -149,7 +149,7 @@ fn told(
         }
         (_, false, true) => writeln!(
             out,
-            "  {words} boot command line words: no GRUB here; add them to your boot loader (boot-line.txt of plan --out)"
+            "  {words} words of the boot command line: no GRUB here; add boot-line.txt of plan --out to your boot loader"
         )?,
         (_, false, false) => writeln!(
             out,

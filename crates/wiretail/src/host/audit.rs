@@ -50,7 +50,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
         audit.kernel.clone().unwrap_or_else(unknown),
         audit.role.name()
     )?;
-    writeln!(out, "  isolated cores: {} ({})\n", some(&audit.cores), audit.cores_from)?;
+    writeln!(out, "  cores to isolate: {} ({})\n", some(&audit.cores), audit.cores_from)?;
     let shown = |finding: &&Finding| all || finding.verdict.is_problem();
     let mut group = None;
     for finding in audit.findings.iter().filter(shown) {

@@ -45,7 +45,7 @@ pub fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     let is_open = |setting: &Setting| needs_change(setting) && setting.detail != REFUSED;
     let open = plan.settings.iter().filter(|setting| is_open(setting)).count();
     outputs::print(&plan, arguments.json, |out| {
-        writeln!(out, "  profile {}, cores {} isolated", plan.profile.name(), plan.cores)?;
+        writeln!(out, "  profile {}, cores to isolate: {}", plan.profile.name(), plan.cores)?;
         plan.settings.iter().try_for_each(|setting| row(out, setting))?;
         let count = |state| plan.settings.iter().filter(|setting| setting.state == state).count();
         writeln!(

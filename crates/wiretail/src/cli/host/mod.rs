@@ -45,9 +45,9 @@ pub enum HostCommand {
     Revert(RevertArgs),
     /// Check whether each setting is in effect
     Verify(VerifyArgs),
-    /// Measure how long cores are taken away, by which tasks and interrupts, and the resulting delay floor
+    /// Measure how long tasks and interrupts take cores away from a loop, and the resulting delay floor
     ///
-    /// A loop on each core reads the clock. A gap between two readings means that the core was taken away.
+    /// A loop on each core reads the clock. A gap between two readings means that the loop lost its core.
     /// With --trace, a kernel trace names the cause.
     Noise(NoiseArgs),
     /// Print recommendations from the literature for this host and these runs, each with its evidence

@@ -30,7 +30,7 @@ pub enum Predict {
     Capacity(CapacityArgs),
     /// Predict which packets of a constant rate meet interrupts, and the pattern of the worst ones
     ///
-    /// Simulates one core that serves packets in order of arrival and is taken away by interrupts. A packet
+    /// Simulates one core that serves packets in order of arrival and is preempted by interrupts. A packet
     /// waits for the interrupt that it meets, and for the delayed packets ahead of it.
     Interrupts(InterruptsArgs),
     /// Predict rare delays from the highest delays of two captures, such as one packet in 40 hours
@@ -41,7 +41,7 @@ pub enum Predict {
     Tail(super::tail::TailArgs),
     /// Simulate the path: delays, loss and overload at any rate, burst and batch size
     ///
-    /// Packets wait in a ring for a server that takes batches from it and is taken away by interrupts.
+    /// Packets wait in a ring for a server that takes batches from it and is preempted by interrupts.
     /// Deterministic for a given seed; simulates tens of millions of packets per second.
     Queueing(queueing::QueueingArgs),
 }

@@ -84,7 +84,7 @@ pub struct QueueingArgs {
     /// skeleton, else 4096]
     #[arg(long, value_name = "N")]
     pub ring: Option<u64>,
-    /// Interrupts that take the core away, such as '250 Hz 12us'; may be repeated
+    /// Interrupts that preempt the server, such as '250 Hz 12us'; may be repeated
     ///
     /// [NAME] RATE LENGTH [PHASE], as for predict capacity and interrupts: 'LOC 250/s 12us'. Interrupts are
     /// periodic and of constant length unless followed by 'poisson' (times) or 'exponential' (lengths): '250

@@ -20,7 +20,7 @@ pub(super) fn print(out: &mut impl Write, found: &Recommendations, all: bool) ->
     let some = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     writeln!(out, "  {}, kernel {}, role {}", some(&host.processor), some(&host.kernel), host.role.name())?;
     let cores = if host.cores.is_empty() { "none" } else { &host.cores };
-    writeln!(out, "  isolated cores: {cores} ({})", host.cores_from)?;
+    writeln!(out, "  cores to isolate: {cores} ({})", host.cores_from)?;
     for run in &found.runs {
         let (valid, trials) = (run.valid, run.trials);
         writeln!(out, "  {}: {valid} of {trials} trials usable: {}", run.directory, run.title)?;

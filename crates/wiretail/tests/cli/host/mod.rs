@@ -32,7 +32,7 @@ fn audit_of_record_equals_audit_of_machine() {
         serde_json::from_str(&succeed(["host", "audit", "--from", &saved, "--json"])).expect("JSON");
     assert_eq!(here, again);
     let shown = succeed(["host", "audit", "--from", &saved, "--cores", "0"]);
-    assert!(shown.contains("isolated cores: 0 (requested)"), "{shown}");
+    assert!(shown.contains("cores to isolate: 0 (requested)"), "{shown}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn interference_is_listed_and_traced() {
 }
 
 #[test]
-fn rejects_interference_without_skeleton() {
+fn rejects_interference_in_container() {
     let device = "kind = \"skeleton\"\ndeployment = \"container\"\ninterference = \"hog\"";
     let bed = Bed::new(&experiment(device, "rate = \"1 kpps\"", "duration = \"1 s\""));
     let finished = bed.run();
