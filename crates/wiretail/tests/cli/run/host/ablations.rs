@@ -88,7 +88,7 @@ fn alternates_configurations_and_restores_host() {
         };
         assert_eq!((profile.as_deref(), settings.as_deref(), idle.as_deref()), expected, "{trial}");
     }
-    let effects = ablation["results"][0]["factors"].as_array().expect("levers");
+    let effects = ablation["results"][0]["factors"].as_array().expect("factors");
     assert!(effects.iter().all(|factor| factor["effects"][2]["verdict"] == "too-few"), "{effects:?}");
     assert!(told.stdout.contains("2 pairs are too few"), "{}", told.stdout);
     let page = fs::read_to_string(bed.out().join("report.html")).expect("the page");

@@ -27,7 +27,7 @@ fn interference_is_listed_and_traced() {
     let folder = bed.out().join(trial["directory"].as_str().expect("a directory"));
 
     let list = fs::read_to_string(folder.join(INTERFERENCE_FILE)).expect("a list");
-    let list = Interference::parse(&list).expect("disturbances");
+    let list = Interference::parse(&list).expect("injected events");
     for kind in InterferenceKind::ALL {
         let count = list.iter().filter(|one| one.kind == kind).count();
         assert!(count >= 20, "{count} of {}", kind.name());
