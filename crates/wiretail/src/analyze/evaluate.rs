@@ -90,7 +90,7 @@ pub fn evaluate(
     Ok((analysis.summary, Some(report)))
 }
 
-/// Explains why there is no delay to report.
+/// Explains why no delay can be reported.
 fn nothing_matched(context: &summary::Context, matching: &Matching) -> String {
     let (pre, post) = (&context.pre.path, &context.post.path);
     if matching.trim_ns > 0 && matching.lost + matching.extra + matching.negative == 0 {

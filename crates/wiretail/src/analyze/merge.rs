@@ -1,6 +1,6 @@
 //! The paired merge of the records of both readers.
 //!
-//! There is no thread for the matching. Each reader pushes its batches to its queue; a reader that is ahead
+//! No separate thread does the matching. Each reader pushes its batches to its queue; a reader that is ahead
 //! of the other also becomes the merger, if there is none, and matches what is queued before it reads on. Two
 //! captures thus keep two cores busy, without waiting for the scheduler to run a third thread. The queues are
 //! bounded, so memory use does not depend on the size of the captures.

@@ -14,7 +14,7 @@ use wiretail_capture::read::{CaptureReader, OpenOptions};
 /// Number of bytes of a pipe that are kept for the examination of its first packets.
 const PEEK: u64 = 4 << 20;
 
-/// A capture whose first packets can be examined before it is read in full.
+/// A capture that is examined first and then read in full.
 pub struct Source {
     /// Name as given, for messages.
     pub name: String,

@@ -161,7 +161,7 @@ fn numbers(pre: Source, matched: &[(u64, i64, i64)]) -> Result<Vec<Numbers>> {
     let mut next = 0;
     loop {
         let more = reader.read(&mut |frame| {
-            // By time, because the capture also contains records without a key or a match.
+            // Compare times, because the capture also contains records without a key or a match.
             if matched.get(next).is_some_and(|(_, at_ns, _)| *at_ns == frame.ts_ns) {
                 next += 1;
                 for (values, value) in found.iter_mut().zip(fields::counters(frame)) {

@@ -83,7 +83,7 @@ fn table(out: &mut impl Write, audit: &Audit, all: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Groups unreadable files by reason, and those that differ in numbers as one: "/dev/cpu/N/msr (4)".
+/// Groups unreadable files by reason, and combines paths that differ in numbers: "/dev/cpu/N/msr (4)".
 fn denied(audit: &Audit) -> BTreeMap<&str, Vec<String>> {
     let mut counted: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for one in &audit.unreadable {

@@ -20,7 +20,7 @@ pub struct Bed {
 impl Bed {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Names differ from those of `wiretail run`, because its tests look for leftovers by name.
+        // Unlike the names of `wiretail run`, because its tests look for leftovers by name.
         let prefix = format!("wtt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let bed = Self { prefix };
         let script = r#"set -e

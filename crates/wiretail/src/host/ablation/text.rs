@@ -146,7 +146,7 @@ fn effects(
         ablation.configurations[configuration].factor.as_ref().map_or("", |factor| factor.name.as_str())
     };
     for statistic in [Statistic::P999, Statistic::Max, Statistic::P99, Statistic::P50] {
-        // Settings are ranked by the first two statistics; of the others, only visible effects are printed.
+        // Settings are ranked by the first two statistics; the others are printed for visible effects only.
         let is_ranked = matches!(statistic, Statistic::P999 | Statistic::Max);
         let mut rows: Vec<(&str, &Effect)> = factors
             .iter()

@@ -33,7 +33,8 @@ impl Injection {
     /// measured.
     ///
     /// # Errors
-    /// Returns an error if there is no other core to inject from, or if the interval is too short.
+    /// Returns an error if all cores are measured, so that no core is left to inject from, or if the interval
+    /// is too short.
     pub fn of(arguments: &NoiseArgs, others: &CoreSet, duration_ns: u64) -> Result<Option<Self>> {
         if arguments.inject.is_empty() {
             return Ok(None);

@@ -232,7 +232,7 @@ fn longest(out: &mut impl Write, core: &CoreNoise, found: &GapCauses) -> io::Res
     core.longest.iter().take(LONGEST).try_for_each(|gap| writeln!(out, "{}", row(gap)))
 }
 
-/// Writes the interrupt counters that increased, if there is no trace.
+/// Writes the interrupt counters that increased, for measurements without a trace.
 fn counters(out: &mut impl Write, core: &CoreNoise) -> io::Result<()> {
     if core.interrupts.is_empty() {
         return Ok(());

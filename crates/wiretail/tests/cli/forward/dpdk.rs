@@ -13,7 +13,7 @@ use crate::traffic::{Bed, capture, frames, generate, json};
 
 const RATE: &str = "5kpps";
 
-/// Runs one test at a time: each test spins on a core of its own, and DPDK's rings do not cover long pauses.
+/// Runs one test at a time: each test spins on a separate core, and DPDK's rings do not cover long pauses.
 static CORE: Mutex<()> = Mutex::new(());
 
 fn turn() -> Option<MutexGuard<'static, ()>> {

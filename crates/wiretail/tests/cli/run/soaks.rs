@@ -11,7 +11,7 @@ use super::bed::{Bed, Running, experiment, live_on_own_cores, on_own_cores};
 use crate::support::succeed;
 
 /// Returns the end of the last interval of a log, in ns since 1970, and the total length of all intervals;
-/// `None` if there is no interval yet.
+/// `None` before the first interval.
 fn logged(log: &Path) -> Option<(i64, i64)> {
     let (mut last, mut sum) = (None, 0);
     read_log(log, |line| {

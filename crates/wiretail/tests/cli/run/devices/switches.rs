@@ -119,7 +119,7 @@ fn machine_with_shared_memory_gets_every_packet() {
         Value::Array(vec![]),
         "nothing is between the machine and its switch that could be tapped"
     );
-    // No tap sees packets in shared memory. Each side has counters; those of the switch count two crossings.
+    // No tap sees packets in shared memory. Each side has counters; the counters of the switch include two crossings.
     let counted: Vec<_> = trial["devices"].as_array().unwrap().iter().collect();
     let [machine, switch] = &counted[..] else { panic!("{counted:?}") };
     assert_eq!((&machine["device"], &switch["device"]), (&"dut1".into(), &"switch".into()));

@@ -29,7 +29,7 @@ impl Original {
         Self { bed, copies: folder() }
     }
 
-    /// Copies the run; returns the copy's directory, and that of its only trial.
+    /// Copies the run; returns the directories of the copy and of its only trial.
     fn copy(&self, name: &str) -> (PathBuf, PathBuf) {
         let run = self.copies.path().join(name);
         let status = Command::new("cp").arg("-r").arg(self.bed.out()).arg(&run).status();
