@@ -2,6 +2,7 @@
 //
 //   WIRETAIL_REPORT_DIR          a directory of `wiretail analyze --out`: report.html, summary.json, figures/
 //   WIRETAIL_HOSTILE_REPORT_DIR  the same for captures with HTML in their names (skipped if unset)
+//   WIRETAIL_SAMPLE_DIR          pages of the example `sample_report` of wiretail-report (skipped if unset)
 //   WIRETAIL_CHROMIUM            the browser, default /usr/bin/chromium
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
@@ -12,6 +13,7 @@ import { chromium } from "playwright-core";
 import { axes, heights, ink, pieces } from "./drawn.mjs";
 
 const directory = process.env.WIRETAIL_REPORT_DIR;
+const samples = process.env.WIRETAIL_SAMPLE_DIR;
 const hostile = process.env.WIRETAIL_HOSTILE_REPORT_DIR;
 assert.ok(directory, "WIRETAIL_REPORT_DIR must name a directory of `wiretail analyze --out`");
 
@@ -370,6 +372,23 @@ test("a narrow screen does not scroll sideways", () =>
     const [needed, given] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
     assert.ok(needed <= given, `the page is ${needed} wide on a screen of ${given}`);
   }));
+
+for (const name of ["report", "run", "switched", "comparison", "explanation"])
+  test(`tables of ${name}.html fit their column`, { skip: samples ? false : "WIRETAIL_SAMPLE_DIR is not set" }, async () => {
+    for (const width of [1280, 390]) {
+      const page = await browser.newPage({ viewport: { width, height: 900 } });
+      await page.goto(pathToFileURL(resolve(samples, `${name}.html`)).href);
+      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+      const wide = await page.evaluate((desktop) => {
+        const frames = desktop ? [...document.querySelectorAll(".scroll")] : [document.documentElement];
+        return frames
+          .filter((frame) => frame.scrollWidth > frame.clientWidth + 1)
+          .map((frame) => `${frame.querySelector("caption")?.textContent}: ${frame.scrollWidth} > ${frame.clientWidth}`);
+      }, width > 1000);
+      await page.close();
+      assert.deepEqual(wide, [], `at ${width} pixels`);
+    }
+  });
 
 test("labels of an axis do not overlap", () =>
   visit(directory, {}, async (page) => {

@@ -4,7 +4,7 @@ use wiretail_schema::summary::figure::{Figure, Mark};
 
 use crate::html::Markup;
 use crate::plot::marks::{n, shape};
-use crate::plot::text;
+use crate::plot::{path, text};
 
 const ROW: f64 = 18.0;
 /// Width of the sample left of a text, including its gap.
@@ -17,6 +17,7 @@ enum Kind {
     Curve(usize),
     Band,
     Weak,
+    Reference,
 }
 
 #[derive(Debug)]
@@ -37,8 +38,9 @@ pub struct Legend {
 }
 
 impl Legend {
-    /// Lays out the legend of `figure` in rows of at most `width`.
-    pub fn new(figure: &Figure, width: f64) -> Self {
+    /// Lays out the legend of `figure` in rows of at most `width`. `labels` are those of reference lines that have no label
+    /// in the drawing.
+    pub fn new(figure: &Figure, labels: &[&str], width: f64) -> Self {
         let many = figure.series.len() > 1;
         let mut wanted = Vec::new();
         if many {
@@ -51,6 +53,7 @@ impl Legend {
         if figure.series.iter().any(|s| s.supported.contains(&false)) {
             wanted.push((Kind::Weak, "not supported: n(1\u{2212}p) < 10".to_owned()));
         }
+        wanted.extend(labels.iter().map(|label| (Kind::Reference, (*label).to_owned())));
         let (mut x, mut row) = (0.0, 0);
         let mut entries = Vec::new();
         let mut widest: f64 = 0.0;
@@ -94,6 +97,7 @@ impl Legend {
         match kind {
             Kind::Curve(index) => format!("key s{}", index % 6),
             Kind::Band | Kind::Weak => "key s0".to_owned(),
+            Kind::Reference => "key".to_owned(),
         }
     }
 
@@ -103,6 +107,7 @@ impl Legend {
             (Kind::Band, _) => {
                 m.tag("path").class("band").attr("d", format!("M{} {}h18v10h-18z", n(x), n(y - 5.0))).close();
             }
+            (Kind::Reference, _) => path(m, "ref", stroke),
             (Kind::Weak, Mark::Point) => {
                 m.tag("path").class("dots weak").attr("d", format!("M{} {}h0", n(x + 9.0), n(y))).close();
             }

@@ -75,7 +75,8 @@ impl<'a> Plot<'a> {
             y_domain.low = y_reach.low * 0.6;
         }
 
-        let legend = Legend::new(figure, width - 80.0);
+        let labels = legend_labels(figure, y_domain);
+        let legend = Legend::new(figure, &labels, width - 80.0);
         let two_rows = figure.x.scale == Scale::Nines;
         // The legend goes next to the vertical axis' name if there is room, else into rows of its own.
         let beside = legend.fits(width - 60.0 - legend::text_width(&figure.y.label) * 1.6);
@@ -277,7 +278,9 @@ impl<'a> Plot<'a> {
     fn horizontal(&self, m: &mut Markup, at: f64, label: &str, crowded: bool) {
         path(m, "ref", format!("M{} {}H{}", n(self.x.start), n(at), n(self.x.end)));
         let y = if crowded || at - self.y.end < 14.0 { at + 13.0 } else { at - 5.0 };
-        text(m, "ref-label", self.x.start + 8.0, y, "start", label);
+        if self.figure.mark != Mark::Point {
+            text(m, "ref-label", self.x.start + 8.0, y, "start", label);
+        }
     }
 
     /// Draws a vertical line, labeled at its lower end because distributions fill the upper one. The label
@@ -367,6 +370,16 @@ fn step_end(figure: &Figure, x: &[f64]) -> Option<f64> {
     let (Mark::Step, [.., before, last]) = (figure.mark, x) else { return None };
     let shortest = x.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
     Some(last + if figure.x.unit == Unit::Seconds { shortest } else { last - before })
+}
+
+/// Labels of the horizontal lines that the legend names: among points, a label in the drawing would cover some of them.
+fn legend_labels(figure: &Figure, y_domain: Extent) -> Vec<&str> {
+    let shown = |line: &&ReferenceLine| {
+        figure.mark == Mark::Point
+            && line.on == AxisName::Y
+            && (y_domain.low..=y_domain.high).contains(&line.value)
+    };
+    figure.lines.iter().filter(shown).map(|line| line.label.as_str()).collect()
 }
 
 /// The extent of the data and of the reference lines close to it. A budget of a hundred times the delay would

@@ -1,5 +1,7 @@
 //! Highest load of the devices: the results of a run's searches, and the loads that they tried.
 
+use std::ops::RangeInclusive;
+
 use wiretail_schema::search::{Ending, Goal, GoalResult, Method, Over, Search, SearchTrial};
 use wiretail_schema::summary::figure::{AxisName, Figure, Mark, ReferenceLine, Scale, Series, Unit};
 
@@ -120,8 +122,14 @@ fn way(search: &Search) -> Figure {
     let goals: Vec<&Goal> = search.goals.iter().map(|result| &result.goal).collect();
     let mut series: Vec<Series> = Vec::new();
     let mut spent_s = 0.0;
+    let near = near(search);
+    let mut far = 0;
     for trial in &search.trials {
         spent_s += trial.duration_ns as f64 / 1e9;
+        if !near.contains(&trial.load) {
+            far += 1;
+            continue;
+        }
         let name = outcome(trial, &goals);
         let place = series.iter().position(|series| series.name == name).unwrap_or_else(|| {
             series.push(Series { name, ..empty() });
@@ -148,9 +156,18 @@ fn way(search: &Search) -> Figure {
         id: format!("search-{}", search.number),
         title: titled("Loads tried", &search.name),
         caption: format!(
-            "{} trials by {}. Each point is one trial, at the end of its sending time.",
+            "{} trials by {}. Each point is one trial, at the end of its sending time.{}",
             search.trials.len(),
-            method(search.effort.method)
+            method(search.effort.method),
+            match far {
+                0 => String::new(),
+                far => format!(
+                    " Not drawn: {} far from the loads found, below {} or above {}.",
+                    super::counted(far, "trial"),
+                    load(search.effort.over, *near.start()),
+                    load(search.effort.over, *near.end())
+                ),
+            }
         ),
         x: axis("sending time", "sending_s", Unit::Seconds, Scale::Linear),
         y: match search.effort.over {
@@ -160,6 +177,16 @@ fn way(search: &Search) -> Figure {
         mark: Mark::Point,
         series,
         lines: found.into_iter().map(line).collect(),
+    }
+}
+
+/// Range of loads to draw: from half the lowest load found to 1.5 times the highest, so that the trials close to the results
+/// can be distinguished. All loads if nothing was found.
+fn near(search: &Search) -> RangeInclusive<u64> {
+    let found = || search.goals.iter().filter_map(|goal| goal.lower);
+    match (found().min(), found().max()) {
+        (Some(lowest), Some(highest)) => lowest / 2..=highest + highest / 2,
+        _ => 0..=u64::MAX,
     }
 }
 

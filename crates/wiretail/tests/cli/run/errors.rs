@@ -133,7 +133,7 @@ fn names_core_of_another_run() {
     assert_eq!(second.trials()[0]["state"], "failed");
     assert!(second.trials()[0]["reasons"][0].as_str().unwrap().contains(&expected));
     run.end().with_code(0);
-    assert_eq!(first.trials()[0]["generator"]["sent"], 3000, "the first run was not disturbed");
+    assert_eq!(first.trials()[0]["generator"]["sent"], 3000, "the first run is unaffected");
 }
 
 /// A program that keeps a core busy and cannot be moved, because it has its own cpuset.
