@@ -138,7 +138,7 @@ fn header(m: &mut Markup, page: &Page<'_>) {
             m.text(trials(page));
             m.text(format_args!(" · seed {}", run.seed));
         });
-        m.tag("p").class("lead").text(format_args!("Stamps: {}", sources(run)));
+        m.tag("p").class("lead").text(format_args!("Timestamps: {}", sources(run)));
         m.tag("p").class("lead").text(format_args!("Host: {}", host(&run.host)));
     });
     m.line();
