@@ -22,7 +22,7 @@ pub enum HostError {
     /// An object of this name exists and does not belong to this run.
     #[error(
         "{object}: already exists and does not belong to this run; \
-         expected an unused name: run `wiretail clean`, or remove it if it is not in use"
+         expected an unused name: run `wiretail clean`, or remove the object if no program uses it"
     )]
     Exists { object: String },
     /// A name that the kernel or the journal cannot store.
@@ -76,7 +76,7 @@ pub enum HostError {
     /// A journal line that this version cannot parse.
     #[error(
         "{}:{line}: {fault}; expected journal format {expected}: \
-         run `wiretail clean` of the version that wrote it, or undo its steps by hand and delete it",
+         run `wiretail clean` of the version that wrote the journal, or undo its steps manually and delete the file",
         path.display()
     )]
     Journal {
@@ -135,14 +135,14 @@ fn next_step(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "this needs root or the capabilities CAP_NET_ADMIN and CAP_SYS_ADMIN: run with sudo"
         }
-        io::ErrorKind::NotFound => "check the name and whether this kernel supports it",
+        io::ErrorKind::NotFound => "check the name, and check that this kernel supports this operation",
         io::ErrorKind::StorageFull => "free space on that file system",
         io::ErrorKind::ReadOnlyFilesystem => {
             "the file system is mounted read-only, as in an unprivileged container: run on the host itself"
         }
         io::ErrorKind::Unsupported => "this kernel was built without this feature",
         io::ErrorKind::ResourceBusy => "another program is using it: stop that program first",
-        _ => "check that it exists and that this kernel supports it",
+        _ => "check that the object exists and that this kernel supports this operation",
     }
 }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Upper bound on the time that killed processes take to exit.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Identity of a process. It differs from a later process with the same PID and from any process before a
-/// reboot.
+/// Identity of a process. It differs from the identity of a later process with the same PID, and from that of
+/// any process before a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: i32,
@@ -76,7 +76,8 @@ fn network_namespace(pid: Pid) -> Option<u64> {
 }
 
 /// Kills all processes in the network namespace with this inode and waits until they have exited. Must only
-/// be used for namespaces of a run, where every process was started by the run or entered deliberately.
+/// be used for namespaces of a run, where every process was started by the run or entered the namespace
+/// deliberately.
 pub(crate) fn kill_inside(inode: u64) -> Vec<i32> {
     let mut killed = Vec::new();
     let deadline = Instant::now() + PATIENCE;

@@ -28,7 +28,7 @@ struct Bench {
     _one: MutexGuard<'static, ()>,
 }
 
-/// Set for the process that is to be killed: the runtime and its working folder.
+/// Environment variable of the process that is to be killed. It holds the runtime and the working folder.
 const VICTIM: &str = "WIRETAIL_HOST_CONTAINER_VICTIM";
 
 impl Bench {
@@ -184,7 +184,7 @@ fn removes_killed_container_completely() {
         let pid = bench.program();
         bench.child.kill().expect("killed");
         bench.child.wait().expect("ended");
-        // Process 1 of the container takes all other processes with it.
+        // When process 1 of the container ends, all its other processes end as well.
         println!("{test}: program {pid}, killed {:?}", bench.undo());
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }

@@ -16,18 +16,19 @@ use wiretail_host::{
 };
 use wiretail_schema::random::Random;
 
-/// Set for the process that is to be killed: the folder of its journal.
+/// Environment variable of the process that is to be killed. It holds the folder of its journal.
 const VICTIM: &str = "WIRETAIL_HOST_VICTIM";
 
-/// Set if that process must first move other tasks off a core.
+/// Environment variable that makes the process to be killed move other tasks off a core first.
 const QUIET: &str = "WIRETAIL_HOST_QUIET";
 
 /// Serializes the tests: they compare the state of the whole host.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Takes the locks among threads and among processes. Returns `None` if the machine cannot run these tests.
+/// Takes the lock between threads and the lock between processes. Returns `None` if the machine cannot run
+/// these tests.
 fn allowed(test: &str) -> Option<(MutexGuard<'static, ()>, File)> {
-    let held = privileges(Path::new("/")).expect("a look at this process");
+    let held = privileges(Path::new("/")).expect("the privileges of this process");
     match held.allow_testbed() {
         Ok(()) => {
             let threads = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +84,7 @@ fn plan(run: &str) -> Plan {
 }
 
 fn state() -> HostState {
-    HostState::capture(Path::new("/"), &[]).expect("a look at the host")
+    HostState::capture(Path::new("/"), &[]).expect("the state of the host")
 }
 
 /// Differences caused by this test. Names of other runs are ignored.
@@ -159,7 +160,7 @@ fn undo_kills_programs_inside() {
     assert_eq!(inode(format!("/proc/{}/ns/net", child.id())).expect("there"), expected);
     match Command::new("ip").args(["netns", "exec", &name, "true"]).status() {
         Ok(status) => assert!(status.success(), "ip netns exec {name}"),
-        Err(error) => println!("SKIPPED: the look with iproute2: {error}"),
+        Err(error) => println!("SKIPPED: check with iproute2: {error}"),
     }
     let undone = journal.undo_all().expect("undone");
     assert_eq!(undone.killed, [child.id().cast_signed()]);
@@ -227,8 +228,8 @@ fn victim() {
     child.wait().expect("killed before");
 }
 
-/// Starts the victim and kills it `after` it has started its journal, or once its testbed is complete.
-/// Returns its PID and the time it took to build.
+/// Starts the victim, waits for the time `after` from the start of its journal, and kills it. If `after` is
+/// `None`, waits until its testbed is complete. Returns its PID and the time it took to build.
 fn kill_victim(folder: &Path, after: Option<Duration>, quiet: bool) -> (u32, Duration) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     if quiet {
@@ -286,7 +287,7 @@ fn kill_at_random_moments(times: u32, quiet: bool) {
         undone.push(cleaned(pid));
     }
     println!("killed {times} times; steps that were undone: {undone:?}");
-    assert!(!journals.exists(), "the last journal takes its folder with it");
+    assert!(!journals.exists(), "removing the last journal must remove its folder");
 }
 
 #[test]
@@ -390,7 +391,7 @@ fn sets_routes_sysctls_and_gro() {
         prefix_len: 16,
         gateway: address("192.0.2.1"),
     };
-    let error = journal.apply(&unreachable).expect_err("no way to the gateway").to_string();
+    let error = journal.apply(&unreachable).expect_err("no route to the gateway").to_string();
     assert!(error.contains("cannot add the route"), "{error}");
     // Undoing GRO of a link that no longer exists.
     journal.apply(&gro(true)).expect("on");
@@ -430,9 +431,9 @@ fn moves_tasks_and_moves_them_back() {
     assert_eq!((inside(&from), inside(&to)), (String::new(), child.id().to_string()));
     let seen = differences(&before, &own_prefix());
     assert!(!seen.is_empty());
-    // The folders cannot be removed while the child is inside: undoing moves it back, the child ends, then
-    // the folders go.
-    journal.undo_all().expect_err("a sleeper is inside");
+    // The folder `from` cannot be removed while the child is inside. The first undo moves the child back. The
+    // second undo removes the folder, once the child has ended.
+    journal.undo_all().expect_err("a process is inside");
     assert!(!to.exists());
     assert_eq!(inside(&from), child.id().to_string());
     child.kill().expect("killed");

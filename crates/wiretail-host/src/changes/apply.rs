@@ -22,13 +22,13 @@ use crate::network::namespace::{self, FolderState, Namespace};
 use crate::network::netlink::{self, Netlink};
 use crate::step::{Step, VethEnd};
 
-/// State before a step. Together with the step, this is all that undoing needs.
+/// State before a step. A step can be undone from the step itself and this state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Before {
-    /// No saved state: undoing removes the object, or the object disappears with its namespace.
+    /// No state to restore: undoing removes the object, or the object disappears with its namespace.
     Nothing,
-    /// State of the folder of namespaces.
+    /// State of `/run/netns`, the folder of namespaces.
     Folder(FolderState),
     /// Content of a file, without the trailing newline.
     Value(String),
@@ -38,11 +38,12 @@ pub(crate) enum Before {
     Link { up: bool, mtu: u32 },
     /// Whether generic receive offload of a link was on.
     Gro { on: bool },
-    /// Huge pages not added by any run ([`hugepages`]), and whether this run has added its own since.
+    /// Number of huge pages that belong to no run ([`hugepages`]), and whether this run has added its pages.
     HugePages { of_nobody: u64, is_added: bool },
 }
 
-/// Reads the state that a step will change. Rejects steps that would take or overwrite objects of others.
+/// Reads the state that a step will change. Rejects a step that would use or overwrite an object of another
+/// program.
 pub(crate) fn look(step: &Step) -> Result<Before, HostError> {
     match step {
         Step::PrepareNamespaces => Ok(Before::Folder(namespace::folder_state())),
@@ -201,7 +202,7 @@ fn written_value<'a>(path: &Path, text: &'a str) -> &'a str {
 pub(crate) struct StepUndone {
     /// Processes that were still inside a namespace.
     pub killed: Vec<i32>,
-    /// Remark about anything left unchanged, with the reason.
+    /// Remark about anything that was not undone, with the reason.
     pub remark: Option<String>,
 }
 
@@ -249,7 +250,7 @@ pub(crate) fn undo(step: &Step, before: &Before, of_others: u64) -> Result<StepU
         (Step::AddHugePages { pages }, before) => {
             let (of_nobody, is_certain) = match before {
                 Before::HugePages { of_nobody, is_added } => (*of_nobody, *is_added),
-                // Written by a version that did not count them.
+                // An older version wrote this journal without the number of huge pages.
                 _ => (0, true),
             };
             let added = hugepages::Added { pages: *pages, of_nobody, is_certain, of_others };
@@ -283,7 +284,7 @@ fn restore_value(path: &Path, value: &str) -> Result<Option<String>, HostError> 
     match fs::read_to_string(path) {
         Ok(present) if written_value(path, &present) == value => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(Some(format!("{} is gone; its value was {value:?}", path.display())))
+            Ok(Some(format!("{} no longer exists; its value was {value:?}", path.display())))
         }
         _ => write_value(path, value).map(|()| None).map_err(HostError::file("restore the value of", path)),
     }

@@ -1,4 +1,4 @@
-//! Configuration files: installed as a whole, with the previous file restored on undo.
+//! Configuration files, which are installed as a whole. Undoing restores the previous file.
 
 use std::fs;
 use std::io::{self, Write};

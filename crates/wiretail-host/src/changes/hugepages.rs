@@ -3,9 +3,10 @@
 //! pages in the meantime.
 //!
 //! The kernel does not record who reserved a page. The journal therefore stores the number of pages that
-//! belonged to no run before the addition, and notes when the addition is complete. If a run was killed in
-//! between, that number decides whether its pages were added: `of_nobody + pages` must exist besides the
-//! pages of other runs. If this is undecidable, the pages are kept and a remark reports it.
+//! belonged to no run before the addition, and notes when the addition is complete. If a run was killed
+//! between the two, its pages count as added only if the host still has at least `of_nobody + pages` huge
+//! pages besides those of other runs. Otherwise, pages that the run may have added are kept, and a remark
+//! reports them.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::files::write_value;
 
 /// Number of huge pages.
 const ALL: &str = "proc/sys/vm/nr_hugepages";
-/// Makes the kernel move used memory together (admin-guide/sysctl/vm.rst).
+/// Makes the kernel compact memory (admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "proc/sys/vm/compact_memory";
 
 /// Reads the number of huge pages.
@@ -39,8 +40,8 @@ fn set(root: &Path, pages: u64) -> Result<(), HostError> {
 /// this case, memory is compacted and the number is written once more.
 ///
 /// # Errors
-/// Returns [`HostError::NoHugePages`], with no page added, if the kernel still allocates fewer. Returns
-/// [`HostError::System`] if the kernel does not support huge pages.
+/// Returns [`HostError::NoHugePages`] if the kernel still allocates fewer pages; in this case, no page is
+/// added. Returns [`HostError::System`] if the kernel does not support huge pages.
 pub(crate) fn add(root: &Path, pages: u64) -> Result<(), HostError> {
     let before = count(root)?;
     set(root, before + pages)?;
@@ -85,7 +86,7 @@ pub(crate) fn remove(root: &Path, added: Added) -> Result<Option<String>, HostEr
     }
     match present.checked_sub(pages) {
         Some(rest) => set(root, rest).map(|()| None),
-        // The number was set by another program that did not count these pages.
+        // Another program has set the number without counting these pages.
         None => {
             Ok(Some(format!("the number of huge pages was set to {present} by another program; not changed")))
         }
@@ -125,8 +126,8 @@ mod tests {
         is(10);
     }
 
-    /// Kills a run at each point of its addition. Another run adds as many pages or fewer, before or after
-    /// it, and has ended before the cleaning or not.
+    /// Kills a run at each point of its addition. Another run adds the same number of pages or fewer, before
+    /// or after the killed run. The other run has ended before the cleanup, or is still alive.
     #[test]
     fn cleaning_killed_run_removes_exactly_its_pages() {
         for was_added in [false, true] {

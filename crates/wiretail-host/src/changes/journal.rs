@@ -1,4 +1,4 @@
-//! The journal of a run. Every change is on disk before it is made.
+//! The journal of a run. Every change is recorded on disk before it is made.
 //!
 //! Each run has one file, `DIR/RUN.jsonl`. The first line identifies the run and its owner. Each further line
 //! holds a step and the state before it; the line is written and synced *before* the step is applied. A line
@@ -57,7 +57,7 @@ pub struct Undone {
     pub steps: usize,
     /// Processes that were killed because they were still inside a namespace of the run.
     pub killed: Vec<i32>,
-    /// Remarks about anything left unchanged, with the reasons.
+    /// Remarks about anything that was not undone, with the reasons.
     pub remarks: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Journal {
         let sync = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
         sync(folder).map_err(HostError::file("sync", folder))?;
         // Syncs the entries of folders that were just created. Failures are ignored: this process may lack
-        // permission to open the parents.
+        // permission to open the parent folders.
         folder.ancestors().skip(1).take(2).for_each(|folder| drop(sync(folder)));
         Ok(journal)
     }
@@ -116,8 +116,8 @@ impl Journal {
         Journal { path, file, run, steps, is_kept: false }
     }
 
-    /// Keeps the changes when this process ends. The journal stays: [`clean`](crate::clean) on its folder
-    /// undoes the steps at any later time.
+    /// Keeps the changes when this process ends. The journal is kept as well, so that [`clean`](crate::clean)
+    /// can undo the steps at any later time.
     pub fn keep(mut self) {
         self.is_kept = true;
     }
@@ -159,8 +159,8 @@ impl Journal {
         done
     }
 
-    /// Locks out other runs while this one counts huge pages and adds or removes its own. Dropping the
-    /// returned file releases the lock.
+    /// Takes the lock that a run must hold while it counts, adds or removes huge pages. Dropping the returned
+    /// file releases the lock.
     fn alone(&self, step: &Step) -> Result<Option<File>, HostError> {
         let Some(folder) = self.path.parent().filter(|_| matches!(step, Step::AddHugePages { .. })) else {
             return Ok(None);
@@ -273,7 +273,7 @@ impl Journal {
         let written = self.file.metadata().and_then(|metadata| {
             let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
             if written.is_err() {
-                // Possibly a full disk. A partial line must not precede the next one.
+                // The disk may be full. Remove the partial line, or the next line would be appended to it.
                 self.file.set_len(metadata.len())?;
             }
             written
@@ -461,7 +461,7 @@ mod tests {
         assert_eq!(second.before_all_runs(Before::Nothing), Before::Nothing);
     }
 
-    /// Only pages that were certainly added count, whichever line a run was killed after.
+    /// Counts only pages that were certainly added, regardless of the line after which a run was killed.
     #[test]
     fn counts_huge_pages_of_other_runs() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Changes left by dead runs, and undoing them: `wiretail clean`.
+//! Finds and undoes changes left by dead runs (`wiretail clean`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -166,8 +166,8 @@ fn state(is_free: bool, header: Option<&Header>) -> LeftoverState {
 }
 
 /// Whether the result of a step survives a reboot. Links, mounts, settings and cgroups belong to the kernel
-/// and do not. A name in `/run/netns` is a file and survives if `/run` is on a disk; so do files outside
-/// /proc and /sys.
+/// and do not survive. Files outside /proc and /sys survive. A name in `/run/netns` is a file and survives if
+/// `/run` is on a disk.
 fn survives_reboot(step: &Step) -> bool {
     match step {
         Step::AddNamespace { .. } | Step::AddFile { .. } => true,
@@ -195,7 +195,7 @@ fn journals(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
 mod tests {
     use super::*;
 
-    /// Creates the journal of a dead run: a copy of the file from before the run undoes its steps.
+    /// Creates the journal of a dead run by copying the journal of a run before that run undoes its steps.
     fn dead(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
         let setting = folder.join("setting");
         fs::write(&setting, "one\n").expect("written");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn other_start_time(text: String) -> String {
-        let at = text.find("\"start_time\":").expect("whose it is") + "\"start_time\":".len();
+        let at = text.find("\"start_time\":").expect("a start time") + "\"start_time\":".len();
         format!("{}1{}", &text[..at], &text[at..])
     }
 
@@ -233,12 +233,12 @@ mod tests {
     #[test]
     fn living_run_is_not_touched() {
         let folder = tempfile::tempdir().expect("a folder");
-        // Recognized by its process, without a lock.
+        // The run is alive: its process exists, although the journal is not locked.
         let journals = dead(folder.path(), |text| text);
         let report = clean(&journals, false).expect("looked at");
         assert_eq!((report.cleaned.len(), report.living.len()), (0, 1));
         assert_eq!(fs::read_to_string(folder.path().join("setting")).expect("read"), "two\n");
-        // Recognized by its lock.
+        // The run is alive: its journal is locked.
         let journal = Journal::create_unique(&folder.path().join("locked")).expect("a journal");
         let found = leftovers(journal.path().parent().expect("a folder")).expect("listed");
         assert_eq!((found.len(), &found[0].state), (1, &LeftoverState::Living));

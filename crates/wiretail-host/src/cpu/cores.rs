@@ -1,8 +1,9 @@
 //! CPU cores: which ones exist, which role runs on which, and the steps that move other work off a core.
 //!
-//! A busy-polling device under test must not share its core: otherwise its worst latencies are caused by the
-//! other work. Three things can be moved without a reboot: tasks (cpuset of cgroup v1), unbound kernel
-//! workers (the workqueue mask) and interrupts (their affinity). Per-core kernel threads stay.
+//! A busy-polling device under test must not share its core. Otherwise, the other work on this core causes
+//! the worst latencies of the device. Three things can be moved without a reboot: tasks (cpuset of cgroup
+//! v1), unbound kernel workers (the workqueue mask) and interrupts (their affinity). Per-core kernel threads
+//! stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,8 +95,8 @@ impl Cores {
         Some(Roles { housekeeping, generator, dut, timestamper })
     }
 
-    /// Takes the best free core: an isolated one, then one on another physical core than `neighbour`, then
-    /// the highest number.
+    /// Takes the best free core. Isolated cores come first, then cores that do not share a physical core with
+    /// `neighbour`, then the highest number.
     fn take(&self, free: &mut Vec<u32>, neighbour: u32) -> Option<u32> {
         let is_sibling = |core| self.siblings.iter().any(|set| set.contains(core) && set.contains(neighbour));
         let best = free
@@ -132,7 +133,7 @@ pub fn quieten(root: &Path, run: &str, quiet: &CoreSet, keep: &[i32]) -> Result<
     Ok(steps)
 }
 
-/// The cores that remain for everything else.
+/// The usable cores except `quiet`.
 fn rest(root: &Path, quiet: &CoreSet) -> Result<CoreSet, HostError> {
     let rest = Cores::read(root)?.usable.without(quiet);
     if rest.is_empty() {

@@ -44,7 +44,7 @@ impl Awake {
 }
 
 /// Number of times that a core has entered an idle state deeper than polling since boot. `None` if the kernel
-/// does not count it.
+/// does not count these entries.
 pub fn sleeps(root: &Path, core: u32) -> Option<u64> {
     let folder = root.join(STATES).join(format!("cpu{core}/cpuidle"));
     let usage = |state: u32| -> Option<u64> {

@@ -33,7 +33,7 @@ impl CoreTimes {
 }
 
 /// Time that the hypervisor has taken from a core since boot, in ns (proc_stat(5): steal). The resolution is
-/// one clock tick. `None` if `proc/stat` under `root` does not list it. A tick is 1/100 s on all
+/// one clock tick. `None` if `proc/stat` under `root` does not list the core. A tick is 1/100 s on all
 /// architectures that Linux runs on today (`USER_HZ`).
 pub fn steal_ns(root: &Path, core: u32) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;

@@ -23,7 +23,8 @@ pub(crate) fn move_all(from: &Path, to: &Path, keep: &[i32]) -> Result<(), HostE
         let list = fs::read_to_string(&source).map_err(HostError::file("list the tasks in", &source))?;
         let movable: Vec<i32> =
             list.lines().filter_map(|line| line.parse().ok()).filter(|pid| !stayed.contains(pid)).collect();
-        // A process that keeps forking faster than this stays. Removing the folder then fails with an error.
+        // A process that forks faster than this loop moves its children stays in the old cpuset. Removing the
+        // folder of the cpuset then fails with an error.
         if movable.is_empty() || begun.elapsed() > PATIENCE {
             return Ok(());
         }

@@ -28,7 +28,8 @@ pub(crate) use container::{add, remove};
 
 pub use crate::network::links::open_tap;
 
-/// Default search path for programs inside. The environment of the workload can override it.
+/// Default search path for programs inside the container or virtual machine. The environment of the workload
+/// can override it.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A program and its requirements, independent of the deployment.
@@ -54,9 +55,9 @@ pub struct Workload {
 /// A deployment that is ready to start: apply `plan` first, then start `command`.
 #[derive(Debug)]
 pub struct Launch {
-    /// Stays in the foreground.
+    /// Command that runs the program. It stays in the foreground.
     pub command: Command,
-    /// Must be applied through the journal.
+    /// Steps to apply first, through the journal.
     pub plan: Plan,
 }
 

@@ -31,13 +31,13 @@ pub struct Watched {
     pub line: String,
     /// Time from one start to the next.
     pub interval: Duration,
-    /// A command that prints nothing for this long has failed.
+    /// Maximum time without output, after which the command counts as failed.
     pub patience: Duration,
-    /// Carries no data. Closing the other end requests the command to stop.
+    /// Pipe without data. Closing its other end requests that the command be stopped.
     pub stop: PipeReader,
 }
 
-/// Why reading the output ended.
+/// Reason why reading the output ended.
 enum Heard {
     /// The command closed its output.
     End,
@@ -169,7 +169,8 @@ fn no_watts(line: &[u8]) -> EnergyError {
     EnergyError::NoWatts { line: String::from_utf8_lossy(line).trim().chars().take(60).collect() }
 }
 
-/// Waits until a descriptor is readable or closed. Returns which are; all false after a timeout.
+/// Waits until a descriptor is readable or closed. Returns one flag per descriptor; all are false after a
+/// timeout.
 fn wait(descriptors: &[BorrowedFd<'_>], time: Duration) -> Result<Vec<bool>, EnergyError> {
     let mut waiting: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();

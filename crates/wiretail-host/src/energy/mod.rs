@@ -27,10 +27,10 @@ pub use rapl::Rapl;
 const RAPL_UPDATE: Duration = Duration::from_millis(1);
 /// Reading interval. At 1 kW, a counter with the shortest known range (65 kJ) wraps after 65 s.
 const RAPL_EVERY: Duration = Duration::from_secs(10);
-/// A command must print its next reading within this time, or within [`PATIENCE_INTERVALS`] if that is
-/// longer.
+/// A command must print its next reading within this time, or within [`PATIENCE_INTERVALS`] intervals if
+/// these are longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Limit for the next reading, in multiples of the interval.
+/// Time limit for the next reading, in intervals.
 const PATIENCE_INTERVALS: u32 = 3;
 /// Domain name of the readings of a command.
 const METERED: &str = "metered";
@@ -46,7 +46,7 @@ pub enum EnergyError {
         folder.display()
     )]
     NoZones {
-        /// The folder that should contain them.
+        /// The folder that should contain the zones.
         folder: PathBuf,
     },
     /// A counter that cannot be read.
@@ -80,20 +80,20 @@ pub enum EnergyError {
     Failed {
         /// Exit status.
         status: String,
-        /// End of its standard error.
+        /// End of the command's standard error.
         words: String,
     },
     /// A command whose output is not a number.
     #[error("energy.command printed {line:?}; expected one number in watts per line")]
     NoWatts {
-        /// The line that it printed.
+        /// The printed line.
         line: String,
     },
     /// A command that prints nothing.
     #[error("energy.command printed nothing for {} s{words}; expected one number in watts per line", waited.as_secs())]
     Silent {
         waited: Duration,
-        /// End of its standard error.
+        /// End of the command's standard error.
         words: String,
     },
     /// A command that prints without pauses.

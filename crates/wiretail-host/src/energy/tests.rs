@@ -26,12 +26,15 @@ fn await_readings(meter: &Meter, readings: usize) {
     panic!("no {readings} readings");
 }
 
-/// Waits until a process with `word` among its arguments exists or no longer exists, as `expected`. A killed
-/// process takes a moment to exit.
+/// Waits until a process with `word` among its arguments exists, or no longer exists if `expected` is false.
+/// A killed process takes a moment to exit.
 fn await_runs(word: &str, expected: bool) {
     let begun = Instant::now();
     while runs(word) != expected {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{word}: expected that it runs: {expected}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "process with {word}: expected running: {expected}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,8 +1,9 @@
-//! Everything that an audit reads from a host, as one text that can be shared with others ([`HostRecord`]).
+//! Everything that an audit reads from a host, as a single text file that can be shared with others
+//! ([`HostRecord`]).
 //!
-//! Read-only. Missing files are skipped; unreadable files are recorded with the reason. The root can be a
-//! recorded tree, such as one from a support archive. Data that only a running kernel provides is then
-//! missing.
+//! This module changes nothing. Missing files are skipped; unreadable files are recorded with the reason. The
+//! root can be a recorded tree, such as one from a support archive. Such a tree lacks data that only a
+//! running kernel provides.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -93,8 +94,8 @@ fn add(record: &mut HostRecord, name: String, text: io::Result<String>) {
     }
 }
 
-/// Content of a file. For a link to a folder, the link's target, because drivers and devices are identified
-/// by links.
+/// Content of a file, or the target of a link to a folder, because drivers and devices are identified by
+/// links.
 fn read(path: &Path) -> io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_symlink() && fs::metadata(path).is_ok_and(|target| target.is_dir()) {
@@ -120,7 +121,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).replace('\0', " ").trim_end().to_owned())
 }
 
-/// Expands a pattern under `root`: names as seen on the host and their paths, in sorted order.
+/// Expands a pattern under `root`. Returns the names as seen on the host and their paths, in sorted order.
 fn matches(root: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     matches_or(root, pattern, |_, _| ())
 }
@@ -170,7 +171,7 @@ fn matches_or(
 }
 
 /// The kernel configuration, from /boot/config-RELEASE or the modules folder. /proc/config.gz is not read
-/// because it is compressed; usually only custom-built kernels provide it alone.
+/// because it is compressed; usually only custom-built kernels provide no other file with the configuration.
 fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
     let release = release.trim();
@@ -214,7 +215,7 @@ fn nics(record: &mut HostRecord) {
 /// Driver and firmware, as lines in the settings of a NIC. Empty if the driver does not report them.
 fn driver_lines(link: &str) -> String {
     let Ok(driver) = sys::driver::driver(link) else { return String::new() };
-    // "none" records that the firmware has no version, as opposed to not having been read.
+    // "none" means that the firmware has no version; an absent line means that the version was not read.
     let firmware = if driver.firmware.is_empty() { "none" } else { &driver.firmware };
     format!("driver {}\ndriver-version {}\nfirmware {firmware}\n", driver.name, driver.version)
 }

@@ -1,7 +1,7 @@
 //! The host that a measurement ran on: facts that explain its latencies, for the manifest.
 //!
-//! Read-only, with the root as an argument, so that a recorded tree can be read as well. A fact that the
-//! machine does not report is `None`, never a guess.
+//! This module changes nothing. The root is an argument, so that a recorded tree can be read as well. A fact
+//! that the machine does not report is `None`, never a guess.
 
 use std::fs;
 use std::path::Path;

@@ -122,7 +122,7 @@ pub(crate) fn processors(instance: &Path) -> Result<Vec<u32>, HostError> {
     Ok(cores)
 }
 
-/// Numbers of events of a CPU that were overwritten, and that could not be written.
+/// Number of events of a CPU that were overwritten, and number of events that could not be written.
 pub(crate) fn stats(instance: &Path, cpu: u32) -> Result<(u64, u64), HostError> {
     let path = instance.join(format!("per_cpu/cpu{cpu}/stats"));
     let text = read_at_once(&path).map_err(HostError::file("read", &path))?;
@@ -176,7 +176,7 @@ pub(crate) fn exists(name: &str) -> Result<bool, HostError> {
 }
 
 pub(crate) fn add(name: &str) -> Result<(), HostError> {
-    // Keep this alive: its detached mount provides the path.
+    // Must stay alive, because its detached mount provides the path.
     let tracefs = Tracefs::open()?;
     let path = tracefs.instance(name);
     fs::create_dir(&path).map_err(HostError::system("make the trace instance", name))
@@ -185,7 +185,7 @@ pub(crate) fn add(name: &str) -> Result<(), HostError> {
 /// Removes an instance with its buffers. Succeeds if the instance does not exist. Waits briefly until its
 /// readers have closed it.
 pub(crate) fn remove(name: &str) -> Result<(), HostError> {
-    // Keep this alive: its detached mount provides the path.
+    // Must stay alive, because its detached mount provides the path.
     let tracefs = Tracefs::open()?;
     let path = tracefs.instance(name);
     let deadline = Instant::now() + PATIENCE;

@@ -51,7 +51,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Path of its file, which need not exist.
+    /// Path of the namespace's file, which need not exist.
     pub fn path(&self) -> PathBuf {
         Path::new(NAMESPACE_FOLDER).join(&self.name)
     }
@@ -83,7 +83,7 @@ impl Namespace {
 }
 
 impl Namespace {
-    /// Its links with their traffic counters.
+    /// Lists the links of the namespace with their traffic counters.
     ///
     /// # Errors
     /// Returns [`HostError::System`] if the namespace does not exist.
@@ -93,7 +93,7 @@ impl Namespace {
     }
 
     /// Waits until all links that are set up pass packets. A veth has no carrier before both ends are up, and
-    /// the kernel notifies a bridge up to a second later. Packets sent before are lost.
+    /// the kernel notifies a bridge up to a second later. Packets sent before the links are ready are lost.
     ///
     /// # Errors
     /// Returns [`HostError::NotReady`], with the links that are not ready, after `patience`.
@@ -162,7 +162,8 @@ fn is_mount_point(path: &str) -> bool {
 }
 
 /// Makes `/run/netns` a mount point that propagates its mounts to other mount namespaces, as `ip netns add`
-/// does. This must happen first, because it would hide mounts created earlier.
+/// does. This must happen before the first namespace is mounted, because the new mount would hide earlier
+/// ones.
 pub(crate) fn prepare_folder() -> Result<(), HostError> {
     let _lock = lock_folder()?;
     prepare_locked_folder()
@@ -181,8 +182,8 @@ fn prepare_locked_folder() -> Result<(), HostError> {
     Ok(())
 }
 
-/// Undoes [`prepare_folder`] unless others have namespaces in the folder. Returns what was left unchanged,
-/// and why.
+/// Undoes [`prepare_folder`] unless other programs have namespaces in the folder. Returns a remark about
+/// anything that was not undone, with the reason.
 pub(crate) fn restore_folder(before: FolderState) -> Result<Option<String>, HostError> {
     let _lock = lock_folder()?;
     let folder = Path::new(NAMESPACE_FOLDER);
@@ -259,8 +260,8 @@ pub(crate) fn remove(name: &str) -> Result<Vec<i32>, HostError> {
     if metadata.dev() == own.dev() && metadata.ino() != own.ino() {
         killed = processes::kill_inside(metadata.ino());
     }
-    // The namespace may be mounted more than once. Descriptors held by others do not prevent unmounting
-    // (DETACH).
+    // The namespace may be mounted more than once. Open descriptors in other processes do not prevent
+    // unmounting (DETACH).
     for _ in 0..16 {
         match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
             Ok(()) => {}

@@ -42,7 +42,7 @@ pub fn confine(command: &mut Command, namespace: Option<OwnedFd>) {
     let parent = rustix::process::getpid();
     let before_exec = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the parent died before the line above, the kernel would never send that signal.
+        // If the parent died before the call above, the kernel never sends the signal.
         if rustix::process::getppid() != Some(parent) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }

@@ -55,11 +55,11 @@ pub struct TraceSpec {
     pub folder: PathBuf,
     /// Cores whose events are recorded.
     pub watched: CoreSet,
-    /// Whether to record the stacks of senders. Costs the sender some µs per event.
+    /// Whether to record the stacks of senders. This costs the sender some µs per event.
     pub stacks: bool,
     /// Whether to record page faults.
     pub page_faults: bool,
-    /// Buffer size of each watched core, in KiB. Buffers for sends have a quarter of it.
+    /// Buffer size of each watched core, in KiB. Buffers for sends have a quarter of this size.
     pub buffer_kib: u32,
     /// Interval between drains.
     pub drain_every: Duration,
@@ -301,14 +301,15 @@ fn enable(instance: &Path, wanted: &[Wanted], info: &mut TraceInfo) -> Result<()
 }
 
 /// Records the stacks of senders that make a watched core run a function. Task wake-ups are excluded: the
-/// sender of a packet to a sleeping device wakes it, and recording the stack would prolong this.
+/// sender of a packet to a sleeping device wakes the device, and recording the stack would prolong the
+/// wake-up.
 fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Result<(), HostError> {
     let waking = symbols::address_of(Path::new("/"), events::WAKING);
     let trigger = events::stack_trigger(watched, waking);
     let path = instance.join("events/csd/csd_queue_cpu/trigger");
     if let Err(error) = write_value(&path, &trigger) {
         let remark = format!(
-            "recording the stacks of all senders, at 2 to 12 us each: the kernel rejected `{trigger}`: {error}"
+            "stacks of all senders are recorded, at 2 to 12 us each, because the kernel rejected `{trigger}`: {error}"
         );
         info.remarks.push(remark);
         write(instance, "options/stacktrace", "1")?;

@@ -1,5 +1,5 @@
-//! Containers: the host's system folders, mounted read-only, around a program in the network namespace of its
-//! node. No image is needed, and the program inside the container is the same binary as outside.
+//! Containers: a program runs in the network namespace of its node and sees the host's system folders,
+//! mounted read-only. No image is needed, and the program inside the container is the same binary as outside.
 //!
 //! The program does not run as process 1, because the kernel discards signals to process 1 that it does not
 //! handle. Process 1 is a short shell script that forwards signals and exits with the program's status.
@@ -39,7 +39,7 @@ done"#;
 /// System folders that the program sees at the same path as outside.
 const SYSTEM: [&str; 10] =
     ["/usr", "/etc", "/opt", "/var/lib", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/// Folders that are empty inside, in memory.
+/// Folders in memory that are empty when the container starts.
 const EMPTY: [&str; 5] = ["/tmp", "/run", "/var/log", "/var/tmp", "/dev/shm"];
 /// Devices that forwarders use: tap devices, user-space drivers, power management.
 const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/cpu_dma_latency", "/dev/vhost-net"];
@@ -179,7 +179,7 @@ fn program_of(runtime: Runtime) -> &'static str {
 }
 
 impl ContainerSpec {
-    /// Whether the name is not in use.
+    /// Whether the name is unused.
     pub(crate) fn is_free(&self) -> bool {
         !self.folder.exists() && cgroups::folders(&self.name).is_empty()
     }
@@ -236,7 +236,7 @@ pub(crate) fn remove(spec: &ContainerSpec) -> Result<Vec<i32>, HostError> {
     Ok(killed)
 }
 
-/// Removes a tree of folders, links and empty files. Mount points leave nothing else.
+/// Removes a tree of folders, links and empty files. A container without mounts consists of nothing else.
 fn remove_empty(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() {

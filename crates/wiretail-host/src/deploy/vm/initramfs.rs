@@ -31,8 +31,8 @@ const SYSTEM: [&str; 8] = [
 ];
 /// Number of symbolic links that are followed before a path counts as a loop.
 const LINKS_MAX: u32 = 40;
-/// The unpacked files occupy their size in memory, and during unpacking the archive occupies the same size
-/// again. The rest is for the program.
+/// Minimum ratio of the guest's memory to the size of its files. While the archive is unpacked, the archive
+/// and the unpacked files take this size twice. The rest is for the program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) fn build(guest: &Guest, kernel: &KernelImage) -> Result<OwnedFd, Host
     let size = tree.size();
     if size * MEMORY_SHARE > u64::from(guest.memory_mib) << 20 {
         let fault = format!(
-            "its files take {} MiB and it has {} MiB of memory; give it more than {} MiB, or fewer files",
+            "the files of the guest take {} MiB of its {} MiB of memory; give the guest more than {} MiB, or fewer files",
             size >> 20,
             guest.memory_mib,
             (size * MEMORY_SHARE) >> 20
@@ -93,7 +93,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
     tree.text("/wiretail/settings", &settings(guest, &names), false);
     tree.text("/wiretail/program", &program(guest), true);
     let argv0 = workload.argv.first().map(String::as_str).unwrap_or_default();
-    // busybox may provide a bare name that the host does not have.
+    // busybox may provide a program that is given by a bare name and that the host does not have.
     let program = if argv0.contains('/') { Some(PathBuf::from(argv0)) } else { installed(argv0) };
     // The interpreter of shell scripts.
     let shell = Some(PathBuf::from("/bin/sh"));
@@ -118,7 +118,7 @@ fn tree(guest: &Guest, kernel: &KernelImage) -> Result<Tree, HostError> {
 /// Settings for the guest's process 1, as shell variables.
 pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
     let links: Vec<String> = guest.links.iter().map(|link| format!("{},{}", link.name, link.mac)).collect();
-    // Pages of 2 MiB that add up to half of the memory.
+    // Number of 2 MiB pages that together take half of the memory.
     let pages = if guest.workload.hugepages { guest.memory_mib / 4 } else { 0 };
     let values =
         [("MODULES", modules.join(" ")), ("LINKS", links.join(" ")), ("HUGEPAGES", pages.to_string())];
@@ -129,7 +129,7 @@ pub(super) fn settings(guest: &Guest, modules: &[String]) -> String {
 pub(super) fn program(guest: &Guest) -> String {
     let workload = &guest.workload;
     let folder = quoted(&workload.directory.to_string_lossy());
-    // The folder of busybox comes last in PATH, for names that the host does not have.
+    // The folder of busybox comes last in PATH, and provides programs that the host does not have.
     let environment = workload
         .environment()
         .enumerate()
@@ -148,7 +148,7 @@ impl Tree {
         self.nodes.insert(path.into(), Node::Text { content: content.into(), executable });
     }
 
-    /// Adds a path of the host with all symbolic links on the way to it. Adds a folder recursively.
+    /// Adds a path of the host and all symbolic links on the way to it. Folders are added recursively.
     fn host(&mut self, path: &Path) -> Result<(), HostError> {
         let mut links = 0;
         let path = self.follow(path, &mut links)?;

@@ -121,7 +121,7 @@ pub fn fetch_kernel(kind: Kernel, apt: &[String]) -> Result<KernelImage, HostErr
     let fetched = fetch(kind, &package, &partial, apt);
     let target = folder.join(&package);
     let moved = fetched.and_then(|()| match fs::rename(partial.join("root"), &target) {
-        // Another process was faster.
+        // Another process has created the folder first.
         Err(_) if target.exists() => Ok(()),
         other => other.map_err(HostError::file("make the folder", &target)),
     });

@@ -2,8 +2,8 @@
 //! installed, and nothing is written to a disk.
 //!
 //! The guest's serial console is QEMU's standard input and output. It carries the output of the program and
-//! the guest's own lines, which start with [`SAYS`]. The standard output of the program is this terminal; its
-//! standard error is not a terminal. Each command is one line:
+//! the guest's own lines, which start with [`SAYS`]. The program's standard output is this console, so it is
+//! a terminal; its standard error is not. Each command is one line:
 //!
 //! | command | effect |
 //! |---|---|
@@ -51,7 +51,7 @@ const QEMU: &str = "qemu-system-x86_64";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boot {
-    /// Defaults only.
+    /// No parameters for low latency.
     Plain,
     /// Parameters from the literature on low latency: no timer tick, RCU callbacks or other tasks on the last
     /// core.
@@ -85,7 +85,7 @@ pub struct GuestLink {
 /// A virtual machine that runs a program.
 #[derive(Debug)]
 pub struct Guest {
-    /// Used in messages and by libvirt.
+    /// Name of the guest, for messages and libvirt.
     pub name: String,
     pub kernel: Kernel,
     pub boot: Boot,
@@ -97,15 +97,16 @@ pub struct Guest {
     pub vcpus: u32,
     /// Links, in the order of their PCI devices.
     pub links: Vec<GuestLink>,
-    /// The program. Its namespace and cores do not apply inside the guest. The working folder is a copy.
+    /// The program. Its namespace and cores do not apply inside the guest, which has a copy of its working
+    /// folder.
     pub workload: Workload,
     /// As detected by [`mod@accel`].
     pub accel: Accel,
 }
 
 impl Guest {
-    /// The kernel command line. The additional parameters come last, because usually the last one of a kind
-    /// wins.
+    /// The kernel command line. The additional parameters come last, because the last value usually wins if a
+    /// parameter is repeated.
     pub(super) fn boot_line(&self, accel: Accel) -> String {
         let line = boot_line(self.boot, self.vcpus, accel);
         format!("{line} {}", self.words).trim_end().to_owned()

@@ -30,8 +30,9 @@ const VETH_INFO_PEER: u16 = 1;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 
 const IFF_UP: u32 = 1;
-/// Operational states according to RFC 2863. "Unknown" is the state of links without a carrier (loopback),
-/// and of veths and bridges so new that the kernel has not checked them yet; the latter change to up or down.
+/// Operational states according to RFC 2863. "Unknown" is the state of links without a carrier, such as the
+/// loopback. It is also the initial state of veths and bridges, which change to up or down once the kernel
+/// has checked them.
 const OPERSTATE_UNKNOWN: u8 = 0;
 const OPERSTATE_UP: u8 = 6;
 /// The bridge forwards packets from and to this port.
@@ -67,9 +68,9 @@ pub struct Link {
 pub struct LinkTraffic {
     pub received: u64,
     pub sent: u64,
-    /// Received packets that were dropped.
+    /// Packets dropped on receive.
     pub dropped_in: u64,
-    /// Packets to be sent that were dropped.
+    /// Packets dropped on send.
     pub dropped_out: u64,
 }
 
