@@ -23,7 +23,7 @@ fn dpdk() {
     };
     let mut build = cc::Build::new();
     build.file("c/ports.c").file("c/loops.c").includes(&library.include_paths);
-    // DPDK's inlined functions need its own configuration and at least the processor that it was built for.
+    // DPDK's inlined functions need DPDK's own configuration and at least the processor that DPDK was built for.
     // pkg_config::Library does not provide these flags.
     let flags = std::process::Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
     let flags = flags.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -35,7 +35,7 @@ fn dpdk() {
             build.flag(word);
         }
     }
-    // The loops are the measured code: optimized in every profile. Warnings in DPDK's headers are disabled.
+    // The loops are the measured code, so they are optimized in every profile. Warnings in DPDK's headers are disabled.
     build
         .opt_level(3)
         .std("gnu11")

@@ -172,8 +172,8 @@ fn gap_deviations(outcome: &Outcome, pattern: Pattern) -> Histogram {
     gaps
 }
 
-/// Prints the injected delay against the difference of exact medians, and how many delayed packets are among
-/// the worst ones.
+/// Compares the injected delay with the difference of exact medians, and prints the number of delayed packets
+/// among the worst ones.
 fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
     let median = |which: bool| {
         let mut values: Vec<u64> =
@@ -187,7 +187,8 @@ fn show_calibration(delays: &[(bool, u64)], injected_ns: u64) {
     worst.sort_unstable_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let found = worst.iter().take(count).filter(|(held, _)| *held).count();
     println!(
-        "  injected {injected_ns} ns, recovered {recovered_ns} ns (error {}); {found} of {count} among the worst",
+        "  injected {injected_ns} ns, recovered {recovered_ns} ns (error {}); \
+         {found} of {count} delayed packets among the worst",
         recovered_ns - injected_ns as i64
     );
 }

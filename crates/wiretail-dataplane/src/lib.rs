@@ -1,11 +1,11 @@
 //! The packet loops: sending packets at planned times, forwarding packets, timestamping packets on both
 //! wires.
 //!
-//! A trial has three roles. Each consists of a plain plan, an `open` or `new` that does everything that can
-//! fail or allocates memory, and a loop that does nothing else:
+//! A trial has three roles. Each has a plan, which is plain data, and a loop. Before the loop starts, `open`
+//! or `new` allocates all memory and does everything that can fail:
 //!
-//! - [`generator`]: the load generator. A `plan` (or a `recording`) defines what it sends, a `schedule` when,
-//!   and `frame` the packet format;
+//! - [`generator`]: the load generator. `plan` or `recording` defines the packets to send, `schedule` their
+//!   times of departure, and `frame` the packet format;
 //! - [`skeleton`]: the minimal forwarder, the smallest possible device under test, with known delays and
 //!   optional known `faults`;
 //! - [`timestamper`]: taps on the wires that record into memory for a whole trial.
@@ -16,8 +16,8 @@
 //!
 //! Supporting modules: [`port`] sends and receives frames, and `sys` contains all `unsafe` code.
 //! [`placement`] sets core, priority, memory and network namespace of a thread. [`clock`] reads the clocks.
-//! [`counters`] and `lateness` hold what the loops count, and `stalls` when a loop lost its core. [`error`]
-//! defines the errors.
+//! [`counters`] and `lateness` hold the counts of the loops, and `stalls` the times at which a loop lost its
+//! core. [`error`] defines the errors.
 //!
 //! Invariants: between its first and last packet, a loop does not allocate, log or format, and makes no
 //! system calls except those that move packets. It only counts; other threads read the counters

@@ -25,8 +25,8 @@ pub struct Placement {
 /// Result of applying a [`Placement`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Why the memory could not be locked although this was requested. A resource limit does not prevent a
-    /// trial.
+    /// Reason why the memory could not be locked, if locking was requested. This is not an error, because a
+    /// resource limit must not prevent a trial.
     pub memory_not_locked: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Placement {
 
 fn lock_memory() -> Option<String> {
     let error = io::Error::from(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).err()?);
-    Some(format!("mlockall: {error}; raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK"))
+    Some(format!("mlockall: {error}; raise the limit of locked memory (`ulimit -l`) or grant CAP_IPC_LOCK"))
 }
 
 /// Runs `f` in a separate thread inside a network namespace (`None` means the current one, without a new
@@ -85,7 +85,7 @@ pub fn in_namespace<T: Send>(
             DataplaneError::Thread {
                 step: "entering the network namespace".to_owned(),
                 source: errno.into(),
-                next: "the descriptor must be of a network namespace (/run/netns/NAME, \
+                next: "the descriptor must refer to a network namespace (/run/netns/NAME, \
                        /proc/PID/ns/net); entering one needs root or CAP_SYS_ADMIN",
             }
         })?;

@@ -4,10 +4,10 @@
 //!
 //! Counting: the program counts all packets that it receives ([`RedirectCounts::received`]). Only tracepoints
 //! show whether the other interface accepted them. `xdp_devmap_xmit` reports the number of sent packets per
-//! batch and the source device, as a pointer. To find the pointers of our devices, a first program listens on
-//! the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one packet of
-//! each direction. [`Redirect::settle`] then removes it, because it costs about ten nanoseconds per packet. A
-//! second program counts the sent packets.
+//! batch and the source device, as a pointer. A first program finds the pointers of our devices. It listens
+//! on the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one packet of
+//! each direction. [`Redirect::settle`] then removes the program, because it costs about ten nanoseconds per
+//! packet. A second program counts the sent packets.
 //!
 //! Placement of taps: taps on an interface do not see packets that a native program receives there. Tap the
 //! sender's end of the wire, or the wire after the other interface.
@@ -72,7 +72,7 @@ impl Redirect {
     /// Attaches a program for each direction, natively if the driver supports it. Packets are forwarded from
     /// then on. A bidirectional forwarder has two directions. Each interface can be the source of at most one
     /// direction.
-    /// # Errors
+    ///
     /// # Errors
     /// Returns an error if an interface does not exist or has another XDP program, if the kernel has no BPF,
     /// or without root privileges (or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW).
@@ -80,9 +80,9 @@ impl Redirect {
         let first = forwarding_paths.first().map_or("", |(from, _)| from.interface);
         let count = forwarding_paths.len() as u32;
         let map = |what| port_error(first, what, NEEDS_BPF);
-        let targets = DeviceMap::new(count).map_err(map("making a BPF map of interfaces"))?;
-        let counters = CounterMap::new(count * COUNTERS).map_err(map("making a BPF map of counters"))?;
-        let devices = NumberMap::new(count).map_err(map("making a BPF map of devices"))?;
+        let targets = DeviceMap::new(count).map_err(map("creating a BPF map of interfaces"))?;
+        let counters = CounterMap::new(count * COUNTERS).map_err(map("creating a BPF map of counters"))?;
+        let devices = NumberMap::new(count).map_err(map("creating a BPF map of devices"))?;
         for (forwarding_path, (_, to)) in forwarding_paths.iter().enumerate() {
             in_namespace(to.netns, || {
                 let next = "check that its driver supports XDP redirection";

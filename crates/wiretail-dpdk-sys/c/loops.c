@@ -14,10 +14,10 @@
 
 /* Maximum number of packets per path to forward after the stop request: the capacity of a receive queue. */
 #define LAST_PACKETS 4096
-/* Maximum number of packets to hold until reception pauses; a queue that is always full is processed in such pieces. */
+/* Maximum number of packets to hold until reception pauses. If it never pauses, packets are sent in such batches. */
 #define HELD_MAX 512
 
-/* A thread that DPDK did not start has no lcore ID, and without it no buffer cache. */
+/* A thread that DPDK did not start has no lcore ID. A thread without an lcore ID has no buffer cache. */
 static void enter(void)
 {
 	if (unlikely(rte_lcore_id() == LCORE_ID_ANY))
@@ -73,12 +73,12 @@ static inline void pass(struct wt_forwarding_path *path, const struct pacing *pa
 		while (rte_rdtsc() < end)
 			rte_pause();
 	}
-	/* Send immediately, however few packets: waiting for more would be indistinguishable from network delay. */
+	/* Send immediately, even a few packets, because waiting for more would be indistinguishable from network delay. */
 	taken = rte_eth_tx_burst(path->to, 0, packets, packets_count);
 	/* Packets that do not fit are dropped: if queued, they would delay all later packets. */
 	if (unlikely(taken < packets_count))
 		rte_pktmbuf_free_bulk(packets + taken, packets_count - taken);
-	/* Counted after sending, where it delays no packet. */
+	/* Packets are counted after they are sent, so that counting delays no packet. */
 	count(&path->received, packets_count);
 	count(&path->taken, taken);
 	count(&path->refused, packets_count - taken);

@@ -144,7 +144,7 @@ int wt_port_open(const char *device, const struct wt_plan *plan, struct wt_port 
 	result = rte_dev_probe(device);
 	/* DPDK probes PCI devices when it starts. */
 	if (result < 0 && result != -EEXIST)
-		/* Drivers return -1 for any failure; as an error number, it would mean "not permitted". */
+		/* Drivers return -1 for any failure. As an error number, -1 would mean "not permitted". */
 		return result == -1 ? -ENODEV : result;
 	*step = "finding its port";
 	if ((result = find(device, &id)) < 0)

@@ -59,8 +59,8 @@ struct wt_forwarder_config {
 	uint64_t batch;
 	/* Processing time per packet of a batch before the batch is sent, in ns, as in a network function. */
 	uint64_t work_ns;
-	/* Packets are taken when no further packet has arrived for this time, in ns, as with a NIC whose receive timer
-	 * restarts with each packet; 0: immediately. */
+	/* Quiet time in ns. Packets are taken once no further packet has arrived for this time, as with a NIC whose
+	 * receive timer restarts with each packet. 0 means that packets are taken immediately. */
 	uint64_t quiet_ns;
 };
 
@@ -97,7 +97,7 @@ int wt_port_clock(uint16_t id, uint64_t *ticks);
 void wt_forward(struct wt_forwarding_path *paths, uint32_t count, const struct wt_forwarder_config *config, const uint8_t *stop);
 
 /* Copies frames and sends them; waits for up to `patience_ns` until the port accepts them. Returns the number of
- * accepted frames, which are the first ones; if it is less than `count`, sets `error`. */
+ * accepted frames. Frames are accepted in order. Sets `error` if fewer than `count` frames were accepted. */
 uint16_t wt_send(uint16_t id, const struct wt_frame *frames, uint16_t count, uint64_t patience_ns, int *error);
 
 /* Receives up to `most` available packets. The caller must release all of them. */

@@ -41,8 +41,8 @@ pub enum DpdkError {
     StartedBefore,
     /// The environment abstraction layer failed to start.
     #[error(
-        "DPDK failed to start: {source}; its messages are above. Its arguments were {arguments}; it needs root and \
-         memory (huge pages, or --no-huge)"
+        "DPDK failed to start: {source}; the messages of DPDK are above. Its arguments were {arguments}. DPDK needs \
+         root and memory (huge pages, or --no-huge)"
     )]
     Start {
         /// The arguments passed to DPDK.
@@ -91,8 +91,9 @@ pub struct ForwarderConfig {
     pub batch: usize,
     /// Processing time per packet of a batch before the batch is sent, in ns, as in a network function.
     pub work_ns: u64,
-    /// Packets are taken when no further packet has arrived for this time, in ns, as with a NIC whose receive
-    /// timer restarts with each packet (Intel 82574 datasheet, RDTR); 0: immediately.
+    /// Quiet time in ns. Packets are taken once no further packet has arrived for this time, as with a NIC
+    /// whose receive timer restarts with each packet (Intel 82574 datasheet, RDTR). 0 means that packets are
+    /// taken immediately.
     pub quiet_ns: u64,
 }
 

@@ -76,7 +76,7 @@ pub enum HostError {
     /// A journal line that this version cannot parse.
     #[error(
         "{}:{line}: {fault}; expected journal format {expected}: \
-         run `wiretail clean` of the version that wrote the journal, or undo its steps manually and delete the file",
+         run `wiretail clean` of the version that wrote the file, or undo its steps manually and delete it",
         path.display()
     )]
     Journal {

@@ -40,7 +40,8 @@ pub(super) struct Batch {
     sources: Vec<Source>,
     turn: usize,
     next_id: u32,
-    /// [`BATCH_MAX`] times [`FRAME_ROOM`] bytes. Empty for a recording, whose frames are sent in place.
+    /// Room for [`BATCH_MAX`] frames of [`FRAME_ROOM`] bytes. Empty for a recording, whose frames are sent in
+    /// place.
     frames: Vec<u8>,
     /// Template that each slot was last filled with. Bytes are copied only if the template changes.
     template: [usize; BATCH_MAX],

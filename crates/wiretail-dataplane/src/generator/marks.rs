@@ -37,7 +37,7 @@ impl Marks {
     /// Checks that frames of this length have room for the text.
     ///
     /// # Errors
-    /// Returns an error with the required length if they do not.
+    /// Returns an error with the required length if the frames are too short.
     pub(crate) fn check(&self, frame_len: u16) -> Result<(), DataplaneError> {
         if self.every == 0 {
             return Err(plan("packets per marked packet", 0, "at least one"));

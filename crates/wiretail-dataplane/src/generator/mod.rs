@@ -23,7 +23,7 @@ use batch::Batch;
 /// Time from readiness to the first departure if the plan gives no start time, in ns.
 const LEAD_NS: u64 = 1_000_000;
 
-/// Passing more packets than this at once can take as long as a stall.
+/// Maximum size of a batch that is checked for stalls. Passing a larger batch can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
 
 /// Interval at which a sleeping generator checks for a stop request, in ns.
@@ -52,8 +52,8 @@ pub struct GeneratorReport {
     pub last_error: Option<i32>,
     /// Time from the intended departure until the packet is passed to the kernel.
     pub lateness: Histogram,
-    /// Duration of passing each batch to the kernel. A stall during this time does not count as lateness of
-    /// the packets themselves, but of the following ones.
+    /// Duration of passing each batch to the kernel. A stall during this time counts as lateness of the
+    /// following packets, not of the packets of the batch.
     pub handover: Histogram,
     /// Planned time of the first departure, CLOCK_MONOTONIC in ns.
     pub start_ns: u64,
@@ -78,7 +78,11 @@ impl<P: TxPort> Generator<P> {
         plan.check()?;
         let last = plan.streams.iter().map(|stream| stream.port).max().unwrap_or(0);
         if last >= ports.len() {
-            return Err(plan_error("port of a stream", last, "the index of an existing port, from 0"));
+            return Err(plan_error(
+                "port of a stream",
+                last,
+                "the index of an existing port, counted from 0",
+            ));
         }
         let batch = Batch::new(&plan);
         Ok(Self { ports, plan, batch })

@@ -13,10 +13,11 @@ use crate::generator::recording::Recording;
 /// Maximum rate in packets per second.
 pub const RATE_PPS_MAX: u64 = 100_000_000;
 
-/// What a load generator sends: streams in turn, at times that follow a pattern; or a recording.
+/// What a load generator sends. It sends either streams that take turns, at times that follow a pattern, or a
+/// recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratorPlan {
-    /// The streams, at least one. They take turns packet by packet. Empty with a recording.
+    /// The streams, at least one. They take turns packet by packet. Empty if there is a recording.
     pub streams: Vec<Stream>,
     /// Recorded packets to send instead of the streams, with their own timing instead of the pattern. The
     /// recording is sent once, or up to [`GeneratorPlan::end`].
@@ -72,8 +73,8 @@ pub struct Stream {
 pub enum Sizes {
     /// All frames have this length.
     Fixed(u16),
-    /// Frame lengths and their number per cycle. The order within the cycle is shuffled once, so that every
-    /// cycle has the exact mix.
+    /// Frame lengths, each with its number of frames per cycle. The order within the cycle is shuffled once,
+    /// so that every cycle has the exact mix.
     Imix(Vec<(u16, u32)>),
 }
 
@@ -199,7 +200,7 @@ impl GeneratorPlan {
     /// Checks that the plan is valid.
     ///
     /// # Errors
-    /// Returns the first value out of its range, with the range.
+    /// Returns an error with the first value that is out of its range, and the range.
     pub fn check(&self) -> Result<(), DataplaneError> {
         if let Some(recording) = &self.recording {
             return match (recording.packets(), self.streams.len()) {
@@ -227,7 +228,7 @@ impl GeneratorPlan {
         match self.pattern {
             Pattern::Bursts { burst: 0, .. } => Err(plan("packets per burst", 0, "at least one")),
             Pattern::OnOff { on_ns, .. } if u128::from(on_ns) * u128::from(rate) < 1_000_000_000 => {
-                Err(plan("time on in ns", on_ns, "at least the time of one packet"))
+                Err(plan("length of the on period in ns", on_ns, "at least the time of one packet"))
             }
             _ => Ok(()),
         }

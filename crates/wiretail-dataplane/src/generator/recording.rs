@@ -57,8 +57,8 @@ impl Recording {
         if self.bytes.len() + frame.len() > RECORDING_BYTES_MAX {
             return Err(plan(
                 "size of the recording in bytes",
-                format!("more than {RECORDING_BYTES_MAX}, which frame {number} reaches"),
-                "at most 1 GiB, because the whole recording must be in memory; send a part of it",
+                format!("more than {RECORDING_BYTES_MAX} with frame {number}"),
+                "at most 1 GiB, because the whole recording must be in memory; send a part of the recording",
             ));
         }
         if self.frames.is_empty() {
@@ -96,7 +96,7 @@ impl Recording {
     pub fn scale_to(&mut self, rate_pps: u64) -> Result<(), DataplaneError> {
         let duration_ns = self.duration_ns();
         if duration_ns == 0 || rate_pps == 0 {
-            let expected = "two packets at different times and a rate above 0, in order to scale it";
+            let expected = "two packets at different times, and a rate above 0, to scale the recording";
             return Err(plan(
                 "recording",
                 format!("{} packets in {duration_ns} ns", self.packets()),

@@ -1,7 +1,8 @@
 //! Injected interference at known times: the ground truth for validating explanations of delays.
 //!
-//! [`InterferencePlan`] defines the times. [`own`] implements the interference by the forwarder's loop itself,
-//! [`injectors`] the interference by other threads on its core. Both record the actual times ([`Injected`]).
+//! [`InterferencePlan`] defines the times. [`own`] implements the interference that the forwarder's loop
+//! causes itself. [`injectors`] implements the interference that other threads cause on the loop's core. Both
+//! record the actual times ([`Injected`]).
 //!
 //! | kind | caused by | effect on the device's core |
 //! |---|---|---|

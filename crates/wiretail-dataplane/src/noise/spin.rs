@@ -92,7 +92,7 @@ pub(crate) fn median(counts: &[u64]) -> u64 {
 /// Mean time of the first access to a page, in ns, without the slowest tenth.
 fn touch() -> Result<u64, DataplaneError> {
     let memory = Mapping::untouched(PAGES * PAGE_LEN).map_err(|source| DataplaneError::Thread {
-        step: "memory for page faults".to_owned(),
+        step: "mapping memory for page faults".to_owned(),
         source,
         next: "free some memory, or set trace.page-faults = false",
     })?;
@@ -108,7 +108,7 @@ fn touch() -> Result<u64, DataplaneError> {
 
 /// Makes the kernel interrupt the cores of this process's other threads until `stop` is set. Alternates
 /// between unmapping a page, which these cores must flush (flush_tlb_func), and a memory barrier
-/// (membarrier(2)). Returns the number of both.
+/// (membarrier(2)). Returns the number of unmapped pages and the number of barriers.
 pub fn interfere(every: Duration, stop: &AtomicBool) -> [u64; 2] {
     let has_barriers = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
     let mut done = [0; 2];

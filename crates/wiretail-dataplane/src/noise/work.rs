@@ -1,7 +1,7 @@
-//! A fixed amount of work whose duration shows the current speed of the core. A single chain of dependent
-//! operations would leave most execution units idle and hardly slow down when another hardware thread of the
-//! physical core uses them, possibly one of another virtual machine. The work therefore consists of several
-//! independent chains, as in a text search in packets, which keep the units busy.
+//! A fixed amount of work whose duration shows the current speed of the core. Another hardware thread of the
+//! physical core, possibly of another virtual machine, can use the same execution units. A single chain of
+//! dependent operations would leave most units idle, and would therefore hardly slow down in this case. The
+//! work consists of several independent chains, which keep the units busy, as a text search in packets does.
 
 use std::hint::black_box;
 

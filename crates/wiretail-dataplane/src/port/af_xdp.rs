@@ -34,10 +34,11 @@ use crate::sys::xsk_tx::XskTx;
 /// has accepted it.
 const TX_SLOTS: usize = 2048;
 
-/// Number of entries of a ring that must exist but is not used.
+/// Number of entries of a ring that the kernel requires but that is not used.
 const UNUSED_SLOTS: usize = 64;
 
-/// The kernel releases a queue some time after its last socket was closed.
+/// Time limit for binding to a busy queue. The kernel releases a queue some time after its last socket was
+/// closed.
 const BUSY: Duration = Duration::from_millis(500);
 
 /// Requirements of programs in the kernel.
@@ -138,10 +139,10 @@ fn open_here(interface: &str, halves: Halves) -> Result<(Option<XdpRx>, Option<X
     };
     let (rx_slots, tx_slots) = (halves.rx_slots.unwrap_or(0), if halves.tx { TX_SLOTS } else { 0 });
     let memory = Mapping::anonymous((rx_slots + tx_slots) * CHUNK_LEN);
-    let memory = memory.map_err(step("memory for packets", "request fewer slots"))?;
+    let memory = memory.map_err(step("allocating memory for packets", "request fewer slots"))?;
     let old = "check that the kernel has CONFIG_XDP_SOCKETS";
     let socket = XskSocket::open().map_err(step("opening an AF_XDP socket", old))?;
-    let locked = "request fewer slots, raise the limit (`ulimit -l`) or grant CAP_IPC_LOCK";
+    let locked = "request fewer slots, raise the limit of locked memory (`ulimit -l`) or grant CAP_IPC_LOCK";
     socket.register(&memory).map_err(step("XDP_UMEM_REG", locked))?;
     make_rings(&socket, rx_slots, tx_slots)
         .map_err(step("creating the AF_XDP rings", "request fewer slots"))?;
@@ -187,7 +188,7 @@ fn attach(interface: &str, packet: &PacketSocket) -> Result<Program, DataplaneEr
         return Err(plan(format!("number of receive queues of {interface}"), queues, expected));
     }
     let step = |step, next| port_error(interface, step, next);
-    let map = SocketMap::new(1).map_err(step("making a BPF map", NEEDS_BPF))?;
+    let map = SocketMap::new(1).map_err(step("creating a BPF map", NEEDS_BPF))?;
     let program = bpf::load_xdp(&to_socket(&map), c"wiretail_to_xsk");
     let program = program.map_err(step("loading an XDP program", NEEDS_BPF))?;
     let (link, native) = attach_program(interface, packet, &program)?;
@@ -236,7 +237,7 @@ fn taken(interface: &str, error: io::Error) -> DataplaneError {
 }
 
 fn make_rings(socket: &XskSocket, rx_slots: usize, tx_slots: usize) -> io::Result<()> {
-    // Every UMEM needs both of these rings.
+    // Every UMEM needs a fill ring and a completion ring.
     let or_unused = |slots| if slots == 0 { UNUSED_SLOTS } else { slots };
     socket.make_ring(libc::XDP_UMEM_FILL_RING, or_unused(rx_slots))?;
     socket.make_ring(libc::XDP_UMEM_COMPLETION_RING, or_unused(tx_slots))?;

@@ -77,7 +77,7 @@ pub(crate) trait RxPort {
 /// A port for sending.
 pub trait TxPort {
     /// Sends up to [`BATCH_MAX`] frames in order, with the shortest gaps that the port can achieve. Returns
-    /// the number of accepted frames, which are the first ones. Never waits longer than a millisecond.
+    /// the number of accepted frames; frames are accepted in order. Never waits longer than a millisecond.
     fn send(&mut self, frames: &[&[u8]]) -> usize;
 
     /// Error number (errno) of the last rejected frame.

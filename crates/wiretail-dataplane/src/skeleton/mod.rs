@@ -27,14 +27,14 @@ use crate::skeleton::path::ForwardingPath;
 /// Default number of slots of a receive ring: 8,192 packets cover a stall of 80 ms at 100 kpps.
 pub const RING_SLOTS: usize = 8192;
 
-/// Number of iterations without a packet between clock readings: about 100 ns, whereas a stall is much
-/// longer. With a reading in every iteration, most packets would have to wait for the clock.
+/// Number of iterations without a packet between clock readings. They take about 100 ns, much less than a
+/// stall. With a reading in every iteration, most packets would have to wait for the clock.
 const EMPTY_TURNS: u32 = 16;
 
 /// Interval at which a sleeping skeleton checks for requests.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Forwarding more packets than this at once can take as long as a stall.
+/// Maximum size of a batch that is checked for stalls. Forwarding a larger batch can take as long as a stall.
 const STALL_BATCH_MAX: usize = 4;
 
 /// A work step longer than this, in ns, was interrupted; reading the clock never takes this long.
@@ -225,7 +225,8 @@ fn forward_all<R: RxPort, T: TxPort>(
             forwarding_paths.iter_mut().for_each(ForwardingPath::count_dropped);
             counters.answer(&reading(&forwarding_paths));
         }
-        // The clock is read after a packet, where it delays only a packet that is already waiting.
+        // The clock is read after packets were forwarded, so that the reading delays only packets that are
+        // already waiting.
         match taken {
             0 if blocks => {
                 await_packet(&forwarding_paths);
@@ -301,7 +302,7 @@ fn check(
     options: &SkeletonPlan,
 ) -> Result<(), DataplaneError> {
     if forwarding_paths.is_empty() {
-        return Err(plan("number of directions", 0, "at least one, from a port to a port"));
+        return Err(plan("number of directions", 0, "at least one pair of a receiving and a sending port"));
     }
     if !(1..=BATCH_MAX).contains(&options.batch) {
         return Err(plan("batch", options.batch, "1 to 64 packets"));
@@ -316,14 +317,17 @@ fn check(
         && options.delay.is_none()
         && options.faults.faults().is_empty();
     if options.work_ns > 0 && !sends_at_once {
-        let expected = "no delays, faults or batch release: each packet is sent when its work is done";
-        return Err(plan("forwarder", "with work for each packet", expected));
+        return Err(plan(
+            "forwarder with work for each packet",
+            "combined with delays, faults or batch release",
+            "none of these, because each packet is sent when its work is done",
+        ));
     }
     if options.delay.is_some() && !options.faults.faults().is_empty() {
         return Err(plan(
             "forwarder",
-            "with delays and faults",
-            "either delays or faults: the resulting order would be ambiguous",
+            "configured with both delays and faults",
+            "only one of them, because the order of packets would otherwise be ambiguous",
         ));
     }
     Ok(())

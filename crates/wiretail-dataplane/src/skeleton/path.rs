@@ -9,10 +9,10 @@ use crate::generator::frame::is_signed;
 use crate::port::{BATCH_MAX, RxPort, TxPort};
 use crate::skeleton::faults::{Fault, FaultSchedule};
 
-/// If a held packet is due within this time, no new packet is taken before it is sent; in ns, longer than
-/// sending a packet takes. Otherwise, if the delay is a multiple of the gap between packets, each delayed
-/// packet would wait for a packet that arrives at the same time, and its delay would not be the configured
-/// one.
+/// Time in ns; a held packet that is due within this time is sent before a new packet is taken. Sending a
+/// packet takes less time. Without this rule, if the delay is a multiple of the gap between packets, each
+/// delayed packet would wait for a packet that arrives at the same time, and its delay would not be the
+/// configured one.
 const DUE_SOON_NS: u64 = 3_000;
 
 /// One direction of the forwarder.
@@ -160,7 +160,7 @@ impl<R: RxPort, T: TxPort> ForwardingPath<R, T> {
         sent
     }
 
-    /// Whether to wait for a held packet. Not if all packets are delayed, because new packets would have to
+    /// Whether to wait for a held packet. False if all packets are delayed, because new packets would have to
     /// wait for each of them.
     #[inline]
     fn is_due_soon(&self, now: u64) -> bool {

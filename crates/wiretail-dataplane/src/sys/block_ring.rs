@@ -1,5 +1,5 @@
-//! A TPACKET_V3 receive ring. The kernel fills blocks with consecutive packets, 152 bytes for the first 70 of
-//! a frame. A large ring holds a whole trial without being read.
+//! A TPACKET_V3 receive ring. The kernel fills blocks with consecutive packets. A packet takes 152 bytes if
+//! the first 70 bytes of its frame are captured. A large ring holds a whole trial without being read.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -286,7 +286,7 @@ fn load(prog_type: u32, expected_attach_type: u32, code: &Code, name: &CStr) -> 
         ifindex: 0,
         expected_attach_type,
     };
-    // SAFETY: instructions and license are live, have the given count, and the license is NUL-terminated; the
+    // SAFETY: the instructions are live and have the given count; the license is live and NUL-terminated; the
     // command returns a new descriptor.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }

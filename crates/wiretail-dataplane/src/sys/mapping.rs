@@ -53,7 +53,8 @@ impl Mapping {
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ACCESS, MapFlags::PRIVATE) }?;
         let mapping = Self::new(start, len)?;
         // A kernel without huge pages rejects this call, which is harmless.
-        // SAFETY: exactly the memory that was just mapped; the page size does not affect its contents.
+        // SAFETY: the call refers to exactly the memory that was just mapped; the page size does not affect
+        // its contents.
         let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
         Ok(mapping)
     }
@@ -103,7 +104,7 @@ impl Mapping {
     pub(crate) fn prefetch(&self, at: usize) {
         let place = self.start.as_ptr().wrapping_add(at);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint that changes nothing and does not fault for any address.
+        // SAFETY: the instruction is a hint. It changes nothing and does not fault for any address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast_const().cast());
         }

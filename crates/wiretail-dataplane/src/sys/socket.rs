@@ -57,7 +57,7 @@ pub(crate) fn segment_datagrams(socket: BorrowedFd<'_>, len: u16) -> io::Result<
 /// Index of the interface in the calling thread's network namespace.
 pub(crate) fn interface_index(name: &str) -> io::Result<c_int> {
     let name = CString::new(name)?;
-    // SAFETY: a NUL-terminated string that lives through the call.
+    // SAFETY: the name is NUL-terminated and lives through the call.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index as c_int),

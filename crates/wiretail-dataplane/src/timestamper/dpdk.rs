@@ -2,8 +2,8 @@
 //!
 //! Hardware timestamps are used if requested and supported by the NIC's driver. Their ticks are converted to
 //! CLOCK_REALTIME with readings of both clocks at the start and the end. Otherwise, each poll that finds
-//! packets reads CLOCK_REALTIME once, and all packets of the poll get this timestamp: it is late by up to one
-//! iteration of the loop, and shows no gaps within a burst.
+//! packets reads CLOCK_REALTIME once, and all packets of the poll get this timestamp. It is late by up to one
+//! iteration of the loop and does not show gaps within a burst.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,7 +121,7 @@ impl PortTaps {
             return Err(plan(
                 "timestamp source",
                 source.name(),
-                "polling or hardware: DPDK bypasses the kernel",
+                "polling or hardware timestamps, because DPDK bypasses the kernel",
             ));
         }
         let taps = places.iter().map(open).collect::<Result<_, _>>()?;

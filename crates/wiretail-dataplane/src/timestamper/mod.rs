@@ -84,7 +84,7 @@ impl TimestampSource {
 pub struct RingPlan {
     /// Maximum number of packets that each tap sees before they are read.
     pub packets: u64,
-    /// Duration of this period, in ns.
+    /// Maximum time until the packets are read, in ns.
     pub duration_ns: u64,
     /// Number of bytes to store per frame.
     pub snaplen: u16,
@@ -109,7 +109,7 @@ impl RingPlan {
 
     fn blocks(&self) -> u64 {
         let full = self.packets.div_ceil(packets_a_block(self.snaplen.into()) as u64);
-        // Each timeout may close a block early; two blocks are in use.
+        // Each timeout may close a block early. Two further blocks are in use.
         full + self.duration_ns / (u64::from(self.timeout_ms.max(1)) * 1_000_000) + 2
     }
 }
@@ -244,7 +244,7 @@ impl Tap {
                 }
                 TimestampSource::Hardware => ask_for_hardware(&socket, spec)?,
                 TimestampSource::Poll => {
-                    let expected = "kernel software or hardware";
+                    let expected = "kernel software or hardware timestamps";
                     return Err(crate::error::plan("timestamp source", plan.source.name(), expected));
                 }
             }

@@ -81,7 +81,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Returns the reason as an error if this machine cannot create it.
+    /// Returns the reason as an error if this machine cannot create the testbed.
     pub fn new() -> Result<Self, String> {
         let bed = Self { load: Namespace::new()?, dut: Namespace::new()? };
         for namespace in [&bed.load, &bed.dut] {
@@ -259,7 +259,7 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     }
     let ways: Vec<_> = trial.ways.iter().map(|(from, to)| (bed.port(from), bed.port(to))).collect();
     let skeleton = Skeleton::open(&ways, trial.skeleton.clone()).map_err(text)?;
-    // The kernel needs a moment until it timestamps packets where they enter.
+    // The kernel needs a moment until it timestamps packets where they enter the network stack.
     std::thread::sleep(Duration::from_millis(20));
     let (stop, stop_skeleton) = (AtomicBool::new(false), AtomicBool::new(false));
     let ready = AtomicBool::new(false);
@@ -313,7 +313,8 @@ fn run_testpmd(
     let started = in_namespace(Some(bed.dut()), || command.spawn()).map_err(|error| error.to_string())?;
     let mut testpmd = started.map_err(|error| format!("dpdk-testpmd: {error}"))?;
     std::thread::sleep(Duration::from_secs(3));
-    // Not earlier: the kernel takes the core from a real-time thread that occupies it for a second.
+    // Real-time priority is not set earlier, because the kernel takes the core from a real-time thread that
+    // occupies it for a second.
     if let Some(fifo) = trial.skeleton_place.fifo {
         bed.dut.run(&format!("chrt --all-tasks --fifo --pid {fifo} {}", testpmd.id()))?;
     }

@@ -78,7 +78,7 @@ impl Port {
         inside(&mut || {
             let mut step = c"opening".as_ptr();
             // SAFETY: all pointers refer to live values, of which C writes the last two; the name is
-            // NUL-terminated. The Eal proves that DPDK is started.
+            // NUL-terminated. An `Eal` exists only if DPDK is started.
             let result = unsafe { ffi::wt_port_open(name.as_ptr(), &plan, &mut info, &mut step) };
             // SAFETY: the step is a NUL-terminated string constant of the C code.
             let step = unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned();
@@ -129,8 +129,8 @@ impl Port {
     }
 
     /// Copies up to [`BATCH_MAX`] frames and sends them in order, waiting up to `patience_ns` for room.
-    /// Returns the number of accepted frames, which are the first ones, and an error number if it is less
-    /// than requested.
+    /// Returns the number of accepted frames, and an error number if not all were accepted. Frames are
+    /// accepted in order.
     pub fn send(&mut self, frames: &[&[u8]], patience_ns: u64) -> (usize, Option<i32>) {
         let count = frames.len().min(BATCH_MAX);
         let mut list = [ffi::Frame { data: ptr::null(), length: 0 }; BATCH_MAX];
@@ -167,7 +167,7 @@ impl Port {
             let ticks = (packet.timestamped != 0).then_some(packet.ticks);
             sink(Packet { data, wire_len: packet.wire_length, ticks });
         }
-        // SAFETY: these were received above, and each is released once.
+        // SAFETY: the packets were received above, and each is released once.
         unsafe { ffi::wt_release(packets.as_mut_ptr(), count as u16) };
         count
     }
@@ -209,7 +209,7 @@ impl Forwarder {
             return Err(DpdkError::Range { what: "batch", found, expected: "1 to 64 packets" });
         }
         let id = |place: usize| {
-            let expected = "the index of an open port, from 0";
+            let expected = "the index of an open port, counted from 0";
             let out = DpdkError::Range { what: "port of a direction", found: place, expected };
             ports.get(place).map(|port| port.id).ok_or(out)
         };

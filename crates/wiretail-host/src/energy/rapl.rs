@@ -2,9 +2,10 @@
 //! interface.
 //!
 //! ```text
-//! sys/class/powercap/intel-rapl:0/{name, energy_uj, max_energy_range_uj}   package-0 intel-rapl:0:0/ core,
-//! part of package-0 intel-rapl:0:2/                                       dram, not part of package-0
-//! intel-rapl:1/                                         package-1, or psys: the whole platform
+//! sys/class/powercap/intel-rapl:0/{name, energy_uj, max_energy_range_uj}   package-0
+//!                    intel-rapl:0:0/                                       core, part of package-0
+//!                    intel-rapl:0:2/                                       dram, not part of package-0
+//!                    intel-rapl:1/                                         package-1, or psys: the whole platform
 //! ```
 //!
 //! AMD processors use the same names. `intel-rapl-mmio:*` lists the same packages again and is skipped.

@@ -309,7 +309,8 @@ fn record_stacks(instance: &Path, watched: &CoreSet, info: &mut TraceInfo) -> Re
     let path = instance.join("events/csd/csd_queue_cpu/trigger");
     if let Err(error) = write_value(&path, &trigger) {
         let remark = format!(
-            "stacks of all senders are recorded, at 2 to 12 us each, because the kernel rejected `{trigger}`: {error}"
+            "stacks of all senders are recorded, at 2 to 12 us each, \
+             because the kernel rejected `{trigger}`: {error}"
         );
         info.remarks.push(remark);
         write(instance, "options/stacktrace", "1")?;

@@ -18,11 +18,11 @@ use crate::sys::socket::segment_datagrams;
 
 /// Computing time of a hog, in ns.
 const HOG_NS: u64 = 200_000;
-/// Number of pages that are unmapped one by one. Each page costs the device's core 5 to 10 µs and the
-/// unmapping core about the same time in between. A packet is delayed by more than 20 µs if the device needs
-/// long enough to process it.
+/// Number of pages that are unmapped one by one. Each page costs the device's core 5 to 10 µs. Between two
+/// pages, the unmapping core needs about the same time. A packet is delayed by more than 20 µs if the device
+/// takes long enough to process it.
 const PAGES: usize = 24;
-/// Number of consecutive barriers, chosen for the same reason.
+/// Number of consecutive barriers, chosen like [`PAGES`] so that packets are delayed by more than 20 µs.
 const BARRIERS: usize = 32;
 /// Datagrams per send. The kernel passes them to the receiver as one packet and splits it on the receiver's
 /// core.
@@ -42,7 +42,7 @@ const TIMERS_GAP_NS: u64 = 10_000;
 pub(super) const TIMERS_END_NS: u64 = (TIMERS as u64 - 1) * TIMERS_GAP_NS + 30_000;
 /// Maximum number of timers in a trial. Each timer is an open file.
 pub(super) const TIMERS_MAX: usize = 10_000;
-/// Number of other open files.
+/// Number of open files besides the timers.
 const FILES_BESIDES: u64 = 256;
 
 /// The activity of an injector thread.
