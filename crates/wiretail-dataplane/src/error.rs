@@ -10,7 +10,7 @@ pub enum DataplaneError {
     /// The interface does not exist in its network namespace.
     #[error(
         "{interface}: no such interface in its network namespace: {source}; \
-         `ip link` (or `ip -n NAMESPACE link`) lists those that exist"
+         `ip link` (or `ip -n NAMESPACE link`) lists the existing interfaces"
     )]
     NoInterface {
         interface: String,

@@ -1,5 +1,5 @@
-//! Tests with real containers: the program inside, its streams, signals and exit status, and complete
-//! removal. Prints `SKIPPED` without root or the runtimes.
+//! Tests with real containers. They check the program inside the container, its streams, signals and exit
+//! status, and that containers are removed completely. Without root or a runtime, they print `SKIPPED`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

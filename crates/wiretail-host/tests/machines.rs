@@ -1,5 +1,6 @@
-//! Tests with a real virtual machine: it boots, its links carry packets, its console accepts commands,
-//! and it ends with its program. Prints `SKIPPED` without root, QEMU, busybox or Debian's kernel.
+//! Tests with a real virtual machine. They check that the machine boots, its links carry packets, its console
+//! accepts commands, and it ends together with its program. Without root, QEMU, busybox or Debian's kernel,
+//! the tests print `SKIPPED`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! Tests with a real testbed: links, packets, undoing, and cleaning up after a killed run. Prints
-//! `SKIPPED` without root.
+//! Tests with a real testbed. They check links, packets, undoing, and the cleanup after a killed run. Without
+//! root, they print `SKIPPED`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

@@ -63,8 +63,8 @@ pub struct LongSignature {
 }
 
 /// Reads the signature of a captured frame. `None` if the frame is not UDP over IPv4 without options, or not
-/// signed. `wire_len`, in bytes, distinguishes a short frame from a truncated one, of which only the id is
-/// returned.
+/// signed. `wire_len`, in bytes, distinguishes a short frame from a truncated one. For a truncated frame,
+/// only the id is returned.
 #[inline]
 pub fn read_signature(frame: &[u8], wire_len: u32) -> Option<Signature> {
     if !is_signed(frame) {

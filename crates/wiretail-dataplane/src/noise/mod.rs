@@ -189,8 +189,8 @@ impl NoiseLog {
         self.preempted
     }
 
-    /// Gap lengths in ns and their counts, in ascending order. Exact if all gaps are stored; otherwise, the
-    /// means of buckets of a sixteenth of an octave.
+    /// Gap lengths in ns and their counts, in ascending order. The lengths are exact if all gaps are stored.
+    /// Otherwise, they are the means of buckets of a sixteenth of an octave.
     pub fn lengths(&self) -> Vec<(u64, u64)> {
         if self.kept().len() as u64 == self.gaps {
             let mut all: Vec<u64> = self.kept().iter().map(|gap| gap.duration_ns).collect();

@@ -107,7 +107,7 @@ impl XdpTx {
     ///
     /// # Errors
     /// Returns an error if the interface does not exist, CAP_NET_RAW is missing, another AF_XDP socket uses
-    /// the interface, or memory is insufficient (without CAP_IPC_LOCK, RLIMIT_MEMLOCK limits it).
+    /// the interface, or memory is insufficient (without CAP_IPC_LOCK, RLIMIT_MEMLOCK limits the memory).
     pub fn open(port: &PortSpec<'_>) -> Result<Self, DataplaneError> {
         let (_, tx) = open(port, Halves { rx_slots: None, tx: true })?;
         Ok(tx.expect("it was asked for"))

@@ -59,7 +59,8 @@ impl FaultSchedule {
         Ok(Self { faults })
     }
 
-    /// Places faults at random: each block of `every` packets gets one, unless its place is taken.
+    /// Places faults at random. Each block of `every` packets gets one fault, unless it is too close to
+    /// another.
     pub fn seeded(options: &FaultPlan) -> Self {
         let mut random = Random::new(options.seed);
         let mut faults = Vec::new();

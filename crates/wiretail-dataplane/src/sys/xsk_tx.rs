@@ -38,7 +38,7 @@ impl XskTx {
         Ok(Self { chunks, first, tx, completion, free, staged: 0, completed: 0, socket })
     }
 
-    /// Copies a frame of at most [`CHUNK_LEN`] bytes into a free chunk. Returns false if there is none.
+    /// Copies a frame of at most [`CHUNK_LEN`] bytes into a free chunk. Returns false if no chunk is free.
     /// [`XskTx::publish`] makes the frame visible to the kernel.
     #[inline]
     pub(crate) fn stage(&mut self, frame: &[u8]) -> bool {

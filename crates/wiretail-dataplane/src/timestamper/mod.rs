@@ -96,8 +96,8 @@ pub struct RingPlan {
 }
 
 impl RingPlan {
-    /// Time after which a packet is certainly available to the reader: the timeout counts from its second
-    /// tick.
+    /// Time after which a packet is certainly available to the reader. It is longer than the timeout, which
+    /// counts only from its second tick.
     pub fn handed_over_after(&self) -> Duration {
         Duration::from_millis(5 * u64::from(self.timeout_ms))
     }
@@ -129,9 +129,9 @@ pub struct TapReport {
     pub drops: u64,
     /// Packets that the kernel counted but did not pass on in time. A trial is invalid if this is not 0.
     pub missing: u64,
-    /// Packets in `packets` with a timestamp from another source: the kernel timestamped them where it copied
-    /// them, about 100 ns later, or the NIC did not timestamp them. They are passed on nevertheless, but a
-    /// trial with hardware timestamps must not use them.
+    /// Packets, included in `packets`, with a timestamp from another source: the kernel timestamped them
+    /// where it copied them, about 100 ns later, or the NIC did not timestamp them. They are passed on
+    /// nevertheless, but a trial with hardware timestamps must not use them.
     pub other_timestamps: u64,
 }
 

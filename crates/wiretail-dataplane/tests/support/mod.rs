@@ -252,8 +252,8 @@ pub fn run(bed: &Testbed, trial: &Trial) -> Result<Outcome, String> {
     };
     let taps = [trial.ingress(bed), bed.tap("s0", Direction::In, 1)];
     let taps = Timestamper::open(&taps, &ring).map_err(text)?;
-    // Opened after the taps: the kernel serves the most recently opened socket first, so that the overhead of
-    // the taps does not count as delay of the device.
+    // The forwarder is opened after the taps. The kernel serves the most recently opened socket first, so the
+    // overhead of the taps does not count as delay of the device.
     if trial.testpmd {
         return run_testpmd(bed, trial, generator, taps);
     }

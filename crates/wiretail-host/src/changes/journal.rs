@@ -305,8 +305,8 @@ pub fn name_prefix(pid: u32) -> String {
     format!("wt-{}-", digits.iter().rev().collect::<String>())
 }
 
-/// Creates a file and locks it. Between the two steps, `clean` may mistake it for the empty file of a dead
-/// run, or another run may remove the folder with its last journal. Both cases are retried.
+/// Creates a file and locks it. Between the two steps, `clean` may mistake the file for the empty file of a
+/// dead run, or another run may remove the folder with its last journal. Both cases are retried.
 fn create_locked(folder: &Path, path: &Path) -> io::Result<File> {
     for _ in 0..100 {
         fs::create_dir_all(folder)?;

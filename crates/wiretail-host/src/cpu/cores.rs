@@ -31,8 +31,8 @@ pub struct Cores {
     pub siblings: Vec<CoreSet>,
 }
 
-/// The core of each role. On a machine with few cores, several roles share one. The device under test shares
-/// its core only if there is no second core.
+/// The core of each role. On a machine with few cores, several roles share a core. The device under test
+/// shares its core only if there is no second core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// Everything else: progress output, writing files, the system.

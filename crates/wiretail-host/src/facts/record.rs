@@ -186,8 +186,8 @@ fn kernel_config(root: &Path, options: &[&str], record: &mut HostRecord) {
     record.add(KERNEL_CONFIG, &lines.join("\n"));
 }
 
-/// Model-specific registers as decimal numbers, `msr/CORE/0x34`. In /dev/cpu/CORE/msr, the file offset is the
-/// register number (msr(4)).
+/// Model-specific registers as decimal numbers, named like `msr/CORE/0x34`. In /dev/cpu/CORE/msr, the file
+/// offset is the register number (msr(4)).
 fn registers(root: &Path, numbers: &[u64], record: &mut HostRecord, suffix: &str) {
     for (name, path) in matches(root, "/dev/cpu/*/msr") {
         let core = name.trim_start_matches("/dev/cpu/").trim_end_matches("/msr");

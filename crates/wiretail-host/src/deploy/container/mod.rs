@@ -1,8 +1,8 @@
 //! Containers: a program runs in the network namespace of its node and sees the host's system folders,
 //! mounted read-only. No image is needed, and the program inside the container is the same binary as outside.
 //!
-//! The program does not run as process 1, because the kernel discards signals to process 1 that it does not
-//! handle. Process 1 is a short shell script that forwards signals and exits with the program's status.
+//! The program does not run as process 1, because the kernel discards signals for which process 1 has no
+//! handler. Process 1 is a short shell script that forwards signals and exits with the program's status.
 
 mod cgroups;
 pub(super) mod lxc;
