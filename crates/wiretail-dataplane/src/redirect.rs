@@ -2,12 +2,12 @@
 //! interface, on the core and at the time of their reception by the driver. This process loads the programs
 //! and reads their counters. The programs are removed when the process exits, even after SIGKILL.
 //!
-//! Counting: the program counts all packets that it receives ([`RedirectCounts::received`]). Only tracepoints
-//! show whether the other interface accepted them. `xdp_devmap_xmit` reports the number of sent packets per
-//! batch and the source device, as a pointer. A first program finds the pointers of our devices. It listens
-//! on the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one packet of
-//! each direction. [`Redirect::settle`] then removes the program, because it costs about ten nanoseconds per
-//! packet. A second program counts the sent packets.
+//! The program of a direction counts all packets that it receives ([`RedirectCounts::received`]). Only
+//! tracepoints show whether the other interface accepted them. `xdp_devmap_xmit` reports the number of sent
+//! packets per batch and the source device, as a pointer. A first program finds the pointers of our devices.
+//! It listens on the tracepoint `xdp_redirect`, whose events contain the ID of our map, until it has seen one
+//! packet of each direction. [`Redirect::settle`] then removes the program, because it costs about ten
+//! nanoseconds per packet. A second program counts the sent packets.
 //!
 //! Placement of taps: taps on an interface do not see packets that a native program receives there. Tap the
 //! sender's end of the wire, or the wire after the other interface.

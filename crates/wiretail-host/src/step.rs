@@ -123,8 +123,8 @@ pub enum Step {
         gateway: IpAddr,
     },
     /// Turn generic receive offload of a link on or off. With GRO on, a veth link accepts frames that XDP
-    /// redirects to its peer. With GRO off and no XDP program attached, it drops all of them without
-    /// reporting an error.
+    /// redirects to its peer. With GRO off and no XDP program attached, the link drops all redirected frames
+    /// without reporting an error.
     SetGro { namespace: Option<String>, link: String, on: bool },
     /// Set a sysctl in a namespace of this run. The setting disappears with the namespace.
     SetSysctl {

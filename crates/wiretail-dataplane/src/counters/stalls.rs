@@ -1,6 +1,6 @@
 //! Stall detection. A loop that never sleeps reads the clock continuously; a large gap between two readings
-//! means that it lost its core in between. Only after a stall does the loop ask the kernel whether the
-//! scheduler ran another thread. If not, the cause was an interrupt or the hypervisor.
+//! means that the loop lost its core between them. Only after a stall does the loop ask the kernel whether
+//! the scheduler ran another thread. If not, the cause was an interrupt or the hypervisor.
 
 use crate::sys::thread::preemptions;
 

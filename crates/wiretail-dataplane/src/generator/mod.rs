@@ -89,7 +89,7 @@ impl<P: TxPort> Generator<P> {
     }
 
     /// Sends until the plan ends or `stop` is set. Runs in the calling thread, which busy-waits with
-    /// [`Pacing::Spin`]: apply its [`Placement`](crate::placement::Placement) first.
+    /// [`Pacing::Spin`]. Apply the [`Placement`](crate::placement::Placement) of the thread first.
     pub fn run(mut self, stop: &AtomicBool, counters: &SharedCounters) -> GeneratorReport {
         let plan = &self.plan;
         let start_ns = plan.start_ns.unwrap_or_else(|| monotonic_ns() + LEAD_NS);

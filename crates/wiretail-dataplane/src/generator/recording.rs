@@ -39,7 +39,7 @@ impl std::fmt::Debug for Recording {
 
 impl Recording {
     /// Adds a frame that was captured at `ts_ns`. A frame with an earlier timestamp than its predecessor
-    /// departs together with it: the order of frames is kept.
+    /// departs together with the predecessor, so that the order of frames is kept.
     ///
     /// # Errors
     /// Returns an error if the frame cannot be sent, or if the recording would exceed

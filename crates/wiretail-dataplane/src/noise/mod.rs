@@ -1,6 +1,6 @@
 //! Core noise: a loop that continuously reads the clock and records all gaps between two readings that exceed
-//! a threshold, because the core was taken away during such a gap. At intervals, it does a fixed amount of
-//! work ([`work`]), whose duration shows the speed of the core.
+//! a threshold. The core was taken away during such a gap. At intervals, the loop does a fixed amount of work
+//! ([`work`]), whose duration shows the speed of the core.
 //!
 //! Apart from reading the clock, which needs no system call on most kernels, the loop makes one system call
 //! after each gap to check whether the scheduler ran another thread. This call and the work count as

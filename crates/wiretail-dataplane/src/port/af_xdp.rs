@@ -1,12 +1,12 @@
 //! Ports on AF_XDP sockets: an XDP program passes every received packet to the socket before the network
 //! stack sees it, and sent frames go directly to the driver.
 //!
-//! Placement of taps: taps on an interface do not see packets that such a port receives there, because the
+//! Placement of taps: taps on an interface do not see packets that an AF_XDP port receives on it, because the
 //! XDP program runs first. The ingress tap must be on the sender's end of the wire
 //! ([`Direction::Out`](crate::timestamper::Direction::Out)), and the load generator must send through the
-//! queueing discipline ([`TxPlan::qdisc_bypass`](crate::port::af_packet::TxPlan) false), or that tap misses
-//! its frames. Packets sent by such a port bypass the queueing discipline, so taps on the sending interface
-//! do not see them; a tap on the other end of the wire works as usual.
+//! queueing discipline ([`TxPlan::qdisc_bypass`](crate::port::af_packet::TxPlan) false). Otherwise, the tap
+//! misses the frames of the generator. Packets sent by an AF_XDP port bypass the queueing discipline, so taps
+//! on the sending interface do not see them; a tap on the other end of the wire works as usual.
 //!
 //! Only one queue is supported. An interface with several receive queues spreads packets over all of them,
 //! and a port on one queue would lose the other packets to the network stack. Such interfaces are rejected;
@@ -48,10 +48,10 @@ pub(crate) const NEEDS_BPF: &str =
 /// The XDP mode of an interface. Unsupported modes fall back to supported ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpMode {
-    /// Whether the program runs in the driver. False: in the network stack, on a socket buffer (generic XDP).
-    /// `None`: the port only sends, and there is no program.
+    /// Whether the program runs in the driver. If false, it runs in the network stack, on a socket buffer
+    /// (generic XDP). `None` if the port only sends and has no program.
     pub native: Option<bool>,
-    /// Whether the NIC accesses the socket's memory directly. False: the kernel copies packets.
+    /// Whether the NIC accesses the socket's memory directly. If false, the kernel copies packets.
     pub zero_copy: bool,
 }
 
@@ -206,8 +206,9 @@ fn to_socket(map: &SocketMap) -> Code {
     code
 }
 
-/// Attaches a loaded program to the interface of `packet`, natively if the driver supports it; returns
-/// whether it does. The interface receives frames for all addresses while `packet` is open.
+/// Attaches a loaded program to the interface of `packet`, natively if the driver supports it. Returns
+/// whether the program is attached natively. The interface receives frames for all addresses while `packet`
+/// is open.
 pub(crate) fn attach_program(
     interface: &str,
     packet: &PacketSocket,

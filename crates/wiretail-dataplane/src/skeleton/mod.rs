@@ -187,8 +187,9 @@ impl Skeleton {
         Self { own: Some(own), ..self }
     }
 
-    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits with [`Wait::Spin`]: apply
-    /// its [`Placement`](crate::placement::Placement) first. Packets received before the stop are still sent.
+    /// Forwards until `stop` is set. Runs in the calling thread, which busy-waits with [`Wait::Spin`]. Apply
+    /// the [`Placement`](crate::placement::Placement) of the thread first. Packets received before the stop
+    /// are still sent.
     pub fn run(self, stop: &AtomicBool, counters: &SharedCounters) -> SkeletonReport {
         match self.forwarding_paths {
             ForwardingPaths::Packet(forwarding_paths) => {

@@ -1,5 +1,5 @@
 //! A private network namespace for one thread, with a loopback whose packets are received on a chosen core.
-//! It disappears with the thread, so there is nothing to undo.
+//! The namespace disappears with the thread, so there is nothing to undo.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;

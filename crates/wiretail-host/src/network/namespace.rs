@@ -66,7 +66,8 @@ impl Namespace {
     }
 
     /// Runs `work` in a thread inside the namespace and waits for it. Sockets opened by `work` stay in the
-    /// namespace. Child processes also start inside, but use [`run_in`] to start programs.
+    /// namespace. Child processes also start inside the namespace, but programs should be started with
+    /// [`run_in`].
     ///
     /// # Errors
     /// Returns [`HostError::System`] if the namespace does not exist, or without CAP_SYS_ADMIN.

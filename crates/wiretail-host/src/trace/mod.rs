@@ -7,7 +7,7 @@
 //!
 //! | instance | CPUs | events |
 //! |---|---|---|
-//! | `RUN-events` | the watched cores | all of [`events`], without filters to minimize the overhead |
+//! | `RUN-events` | the watched cores | all of [`events`]; not filtered, to minimize the overhead |
 //! | `RUN-sends` | all | events sent to the watched cores, optionally with the sender's stack |
 //!
 //! Three rules keep the recording from disturbing the measurement. Events are enabled before the warm-up,

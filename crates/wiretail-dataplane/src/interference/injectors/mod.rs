@@ -178,8 +178,8 @@ impl Injector<'_> {
         kinds::make_timers(timers).map(Prepared::Timers)
     }
 
-    /// Causes the interference at the planned times, then waits until it is stopped: readers of a trace look
-    /// up the thread's name, so it must not exit early.
+    /// Causes the interference at the planned times, then waits for the stop request. The thread must not
+    /// exit early, because readers of a trace look up its name.
     ///
     /// # Errors
     /// Returns an error if the timers cannot be armed.

@@ -23,8 +23,8 @@ use crate::step::{Plan, Step};
 const INIT_NAME: &str = "wiretail-init";
 
 /// Starts the program and forwards signals. A signal also interrupts `wait`, so the loop ends only when the
-/// program no longer exists. A shell makes background jobs ignore INT and QUIT and redirects their standard
-/// input; both are restored.
+/// program no longer exists. A shell makes background jobs ignore INT and QUIT, and redirects their standard
+/// input; the script undoes both.
 const INIT: &str = r#"exec 3<&0
 env -i --default-signal=INT,QUIT "$@" <&3 3<&- &
 program=$!
@@ -70,8 +70,8 @@ impl Container {
         everybody.iter().find(is_program).copied()
     }
 
-    /// Permits real-time priority inside the container, without a separate runtime limit. Processes started
-    /// inside later inherit this from their parent.
+    /// Permits real-time priority inside the container, without a separate runtime limit. Processes that are
+    /// started inside later inherit the permission from their parent.
     ///
     /// # Errors
     /// Returns [`HostError::System`] if the kernel rejects the move to the root cgroup.

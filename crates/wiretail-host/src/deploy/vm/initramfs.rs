@@ -32,7 +32,7 @@ const SYSTEM: [&str; 8] = [
 /// Number of symbolic links that are followed before a path counts as a loop.
 const LINKS_MAX: u32 = 40;
 /// Minimum ratio of the guest's memory to the size of its files. While the archive is unpacked, the archive
-/// and the unpacked files take this size twice. The rest is for the program.
+/// and the unpacked files each take this size. The rest is for the program.
 const MEMORY_SHARE: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
