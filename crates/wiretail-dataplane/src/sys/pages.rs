@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
-/// Unpopulated memory of this process. Dropping it unmaps the pages. If any page was touched, this interrupts
-/// every core that runs the process (TLB shootdown).
+/// Unpopulated memory of this process. Dropping it unmaps the pages. If any page was touched, unmapping
+/// interrupts every core that runs the process (TLB shootdown).
 #[derive(Debug)]
 pub(crate) struct Pages {
     start: NonNull<u8>,

@@ -48,7 +48,7 @@ impl XskSocket {
     }
 
     /// Registers this memory with the socket, in chunks of [`CHUNK_LEN`]. The kernel keeps the pages until
-    /// the socket is closed, even if they are unmapped before.
+    /// the socket is closed, even if they are unmapped earlier.
     pub(crate) fn register(&self, memory: &Mapping) -> io::Result<()> {
         let (addr, len) = memory.extent();
         // SAFETY: a structure of integers, for which zeros are valid.

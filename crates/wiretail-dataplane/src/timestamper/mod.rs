@@ -170,9 +170,9 @@ impl Timestamper {
         Ok(Self { taps, patience: ring.handed_over_after() })
     }
 
-    /// Passes all complete blocks to `sink` without waiting: tap, timestamp in ns, length on the wire in
-    /// bytes (without frame check sequence), first bytes of the frame. Packets are in order within each tap,
-    /// one tap after the other.
+    /// Passes the packets of all complete blocks to `sink`, without waiting. The arguments of `sink` are the
+    /// tap, the timestamp in ns, the length on the wire in bytes (without frame check sequence), and the
+    /// first bytes of the frame. Packets are in order within each tap, one tap after the other.
     pub fn collect(&mut self, sink: &mut impl FnMut(u16, i64, u32, &[u8])) {
         for tap in &mut self.taps {
             while tap.read_block(sink) {}

@@ -12,8 +12,8 @@ const REQUEST: &str = "dev/cpu_dma_latency";
 /// Folder of the cores' idle states (Documentation/admin-guide/pm/cpuidle.rst).
 const STATES: &str = "sys/devices/system/cpu";
 
-/// Keeps all cores from sleeping while it exists: idle cores poll. The kernel drops the request when the
-/// process exits, even after SIGKILL.
+/// Keeps all cores from sleeping. While this value exists, idle cores poll. The kernel drops the request when
+/// the process exits, even after SIGKILL.
 #[derive(Debug)]
 pub struct Awake {
     _request: File,

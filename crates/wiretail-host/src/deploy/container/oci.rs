@@ -65,8 +65,8 @@ pub(super) fn config(name: &str, workload: &Workload, mounts: &[Mount]) -> Resul
 }
 
 /// Builds the configuration with the capabilities `held`. `may_raise` is whether resource limits may be
-/// raised. A network function needs the same privileges as outside: packet sockets, BPF programs, locked
-/// memory, real-time priority, user-space drivers.
+/// raised. A network function needs the same privileges inside the container as outside: packet sockets, BPF
+/// programs, locked memory, real-time priority, user-space drivers.
 pub(crate) fn config_with(
     name: &str,
     workload: &Workload,
