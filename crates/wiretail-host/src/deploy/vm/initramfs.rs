@@ -56,7 +56,7 @@ pub(super) fn build(guest: &Guest, kernel: &KernelImage) -> Result<OwnedFd, Host
     let size = tree.size();
     if size * MEMORY_SHARE > u64::from(guest.memory_mib) << 20 {
         let fault = format!(
-            "the files take {} MiB of the {} MiB of memory; give the guest more than {} MiB, or fewer files",
+            "the files take {} MiB and the guest has {} MiB of memory; give the guest more than {} MiB, or fewer files",
             size >> 20,
             guest.memory_mib,
             (size * MEMORY_SHARE) >> 20
