@@ -8,10 +8,10 @@ use wiretail_schema::units::Duration;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail explain runs/2026-11-20T14-03-11-quickstart         # what delayed the worst packets of its traced trials
+  wiretail explain runs/2026-11-20T14-03-11-quickstart         # the worst packets of traced trials
   wiretail explain pre.pcap post.pcap                          # regular patterns among late packets
-  wiretail explain pre.pcap post.pcap --irq irq.csv            # and interrupts whose counts rose with the stalls
-  wiretail explain pre.pcap post.pcap --irq irq.csv --cpu 1    # only interrupts of the core that forwards
+  wiretail explain pre.pcap post.pcap --irq irq.csv            # and interrupt counters
+  wiretail explain pre.pcap post.pcap --irq irq.csv --cpu 1    # only of core 1
   wiretail explain pre.pcap post.pcap --above 100us --json | jq .stalls
 
 How to read the result: docs/explain.md. irq.csv has one sample of the interrupt counters per line,

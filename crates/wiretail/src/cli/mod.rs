@@ -138,7 +138,7 @@ Exit code: 0 every rate was found; 1 a rate was not found; 2 error; 130 interrup
 #[command(after_help = "\
 Examples:
   wiretail analyze pre.pcap post.pcap
-  wiretail analyze pre.pcap.zst post.pcap.zst --out result     # report.html, summary.json, samples.parquet ...
+  wiretail analyze pre.pcap.zst post.pcap.zst --out result     # report.html and other files
   wiretail analyze both.pcapng --pre-interface eth1 --post-interface eth2
   wiretail analyze pre.pcap post.pcap --budget 100us@99.99% --check && echo kept
   ssh dut tcpdump -i eth2 -w - | wiretail analyze pre.pcap - --json | jq .delay.max_ns
@@ -302,7 +302,7 @@ pub struct CleanArgs {
 Examples:
   wiretail compare before after
   wiretail compare baseline.json tuned.json rt.json --out comparison.html
-  wiretail compare main branch --check --tolerance 5%      # for CI: exits with 1 if a value got worse
+  wiretail compare main branch --check --tolerance 5%      # for CI: 1 if a value got worse
 
 Exit code: 0 success; 2 error; with --check also 1 if a result is worse than the baseline.")]
 pub struct CompareArgs {

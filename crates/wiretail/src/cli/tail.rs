@@ -10,7 +10,7 @@ use wiretail_schema::units::Duration;
 Examples:
   wiretail predict tail pre.pcap post.pcap --trim 1s
   wiretail predict tail pre.pcap post.pcap --once-in 40h --once-in 1000h
-  wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20%   # fit a fifth, compare with the rest
+  wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20%   # fit a fifth
   wiretail predict tail pre.pcap post.pcap --trim 1s --calibrate 20% --report tail.html
   wiretail predict tail pre.pcap post.pcap --json | jq .tail.refused
 

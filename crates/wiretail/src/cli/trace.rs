@@ -11,7 +11,7 @@ use wiretail_schema::units::Duration;
 Examples:
   wiretail trace --cpus 3 --duration 5s --out quiet       # what interrupts an idle core 3?
   wiretail trace --cpus 3 --out busy --stacks             # while a device runs, until Ctrl-C
-  wiretail trace --show busy                              # prints the same table again, on any machine
+  wiretail trace --show busy                              # prints the same table again
   wiretail trace --show busy --json | jq '.senders[0]'
 
 Records interrupts, softirqs, task switches, calls from other cores and TLB flushes on the watched

@@ -107,7 +107,7 @@ Examples:
   wiretail generate gen/eth0 --rate 1Mpps --packets 10M --size imix-csit --cpu 2 --fifo 50
   wiretail generate eth0 --rate 100kpps --pattern on-off --on 10ms --off 90ms --duration 1min
   wiretail generate eth0 --rate 50kpps --burst 32 --packets 1M --size 7x60,4x566,1x1514
-  wiretail generate eth0 --replay recorded.pcap.zst --rate 20kpps    # its gaps, scaled to this mean rate
+  wiretail generate eth0 --replay recorded.pcap.zst --rate 20kpps    # gaps scaled to this rate
 
 Each packet is UDP over IPv4 and carries a signature that `wiretail analyze` and the MoonSniff tools
 recognize: a 4-byte number and 0x55, then stream, number in the stream, intended departure.

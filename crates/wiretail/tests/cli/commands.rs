@@ -34,3 +34,19 @@ fn describe(command: &[&str], page: &mut String) {
         describe(&[command, &[name]].concat(), page);
     }
 }
+
+/// A command that is wrapped cannot be copied.
+#[test]
+fn examples_fit_into_one_line() {
+    let mut page = String::new();
+    describe(&[], &mut page);
+    let examples =
+        page.split("\nExamples:\n").skip(1).flat_map(|after| after.split("\n\n").next().map(str::lines));
+    let mut continued = false;
+    for line in examples.flatten().filter(|line| *line != "```") {
+        let starts = ["  wiretail ", "  sudo wiretail ", "  ssh "];
+        let is_start = starts.iter().any(|start| line.starts_with(start));
+        assert!(is_start || continued, "not the start of an example: {line:?}");
+        continued = line.ends_with('\\');
+    }
+}

@@ -83,9 +83,9 @@ pub struct WantedArgs {
 #[command(after_help = "\
 Examples:
   wiretail host plan --profile optimized --cores 1-3
-  wiretail host plan --profile energysaving --cores 1-3 --out tuning     # also files for GRUB, tuned, systemd ...
+  wiretail host plan --profile energysaving --cores 1-3 --out tuning     # also writes files
   wiretail host plan --profile optimized --role vm-host --cores 2-5 --out tuning
-  wiretail host plan --profile optimized --from host.txt                 # for another machine: host audit --save
+  wiretail host plan --profile optimized --from host.txt                 # for another machine
 
 Settings of each profile: docs/tuning.md. Format of --json: docs/formats/plan.md.
 
@@ -113,7 +113,7 @@ pub struct PlanArgs {
 Examples:
   wiretail host apply --profile optimized --cores 1-3 --dry-run
   sudo wiretail host apply --profile optimized --cores 1-3 --allow-system-changes
-  sudo wiretail host apply --profile optimized --cores 1-3 --files --allow-system-changes && sudo update-grub
+  sudo wiretail host apply --profile optimized --cores 1-3 --files --allow-system-changes
   sudo wiretail host revert
 
 Exit code: 0 success; 2 error, and nothing was changed.")]
@@ -182,9 +182,9 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail host prove experiments/host/ablation.toml --dry-run                            # the configurations, and how long they take
+  wiretail host prove experiments/host/ablation.toml --dry-run                # lists the configurations
   sudo wiretail host prove experiments/host/ablation.toml --allow-system-changes
-  sudo wiretail host prove experiments/host/ablation.toml --only host.fifo,irq-affinity --alone --allow-system-changes
+  sudo wiretail host prove ablation.toml --only host.fifo,irq-affinity --alone --allow-system-changes
   sudo wiretail host prove --resume runs/2026-11-20T14-03-11-proof --allow-system-changes
 
 A setting has an effect if the confidence interval of its differences excludes 0; all intervals hold

@@ -14,7 +14,7 @@ use crate::cli::trace::cores;
 Examples:
   wiretail host noise --cores 1                           # gaps by length, and the delay floor
   sudo wiretail host noise --cores 1-3 --trace            # with the causes of the gaps
-  sudo wiretail host noise --cores 1 --fifo 50 --compare  # as a real-time thread; compared with cyclictest
+  sudo wiretail host noise --cores 1 --fifo 50 --compare  # compared with cyclictest
   sudo wiretail host noise --cores 1 --trace --inject hog  # is injected interference identified?
   wiretail host noise --cores 1 --json | jq '.cores[0].floor'
 

@@ -15,14 +15,14 @@ use crate::cli::count;
 #[command(after_help = "\
 Examples:
   wiretail predict queueing --rate 10kpps --service 30us
-  wiretail predict queueing --rate 10kpps,20kpps,30kpps,40kpps --service 30us --interrupt '250 Hz 12us'
-  wiretail predict queueing --rate 10kpps --burst 64 --batch 4 --release batch --service 1us      # a ramp; with 32, two steps
-  wiretail predict queueing --rate 60kpps --service 11.4us --service-dist exponential --arrivals poisson --json | jq .loads
+  wiretail predict queueing --rate 10kpps,20kpps,30kpps --service 30us --interrupt '250 Hz 12us'
+  wiretail predict queueing --rate 10kpps --burst 64 --batch 4 --release batch --service 1us
+  wiretail predict queueing --rate 60kpps --service 11us --service-dist exponential --json
 
 Calibrated by a run, and validated with others:
   wiretail run experiments/prediction/queueing.toml --out runs/queueing --allow-system-changes
-  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --rate 20kpps,50kpps,80kpps     # another load, another sender
-  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --validate runs/queueing --report queueing.html
+  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --rate 20kpps,50kpps
+  wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --validate runs/queueing
   wiretail predict queueing --calibrate 'runs/queueing:*-14.99kpps-*' --save device.json
   wiretail predict queueing --model device.json --validate runs/later
 
