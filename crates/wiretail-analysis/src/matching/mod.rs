@@ -114,8 +114,8 @@ impl Matcher {
         }
     }
 
-    /// Whether `arrived` is `sent` within the window, and no packet that is in flight or early can interfere
-    /// with either.
+    /// Whether `arrived` is the arrival of `sent` within the window, and no packet that is in flight or early
+    /// can interfere with either of them.
     #[inline]
     fn is_alone(&self, sent: &Record, arrived: &Record) -> bool {
         sent.key == arrived.key
@@ -225,7 +225,8 @@ impl Matcher {
         }
     }
 
-    /// Returns false only if the key is not in the queue. A short queue is searched; a long one has a filter.
+    /// Returns false only if the key is not in the queue. Searches a short queue, and uses a filter for a long
+    /// one.
     #[inline]
     fn may_be_queued(&self, key: u64) -> bool {
         if self.filter.on { self.filter.may_hold(key) } else { self.queue_position(key).is_some() }
@@ -307,8 +308,9 @@ impl Matcher {
         false
     }
 
-    /// Gives up packets that are too old at time `ts_ns`. Each packet fed does this with its own timestamp.
-    /// Call it while no packets arrive, once no packet with an earlier timestamp can follow.
+    /// Gives up packets that are too old at time `ts_ns`. `pre` and `post` call this with the timestamp of
+    /// their packet. Call it while no packets arrive, as soon as no packet with an earlier timestamp can
+    /// follow.
     #[inline]
     pub fn advance(&mut self, ts_ns: i64, observer: &mut impl Observer) {
         if ts_ns > self.now_ns {

@@ -18,7 +18,7 @@ use wiretail_schema::search::{GoalResult, Search};
 
 const SECOND_NS: f64 = 1e9;
 
-/// Inputs without a valid capacity.
+/// Inputs for which no capacity can be computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapacityError {
     /// The baseline forwarder is not faster than the device.

@@ -15,9 +15,9 @@ const PS: f64 = 1e3;
 /// Picoseconds times microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
-/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounded times
-/// decide ties like exact ones. A packet that arrives at the start of an interrupt is delayed; a packet that
-/// is done at that time is not.
+/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounding does not
+/// change the result of a tie. A packet that arrives at the start of an interrupt is delayed; a packet whose
+/// service ends at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 
 /// Periodic interrupt.
@@ -131,8 +131,8 @@ pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     late.into_iter().map(packet).collect()
 }
 
-/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest
-/// waits, and the total number of packets. `None` if no packet waited in one of them.
+/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest waits,
+/// and the total number of packets. `None` if no packet waited in the simulation, or none in the measurement.
 pub fn against(
     simulated: (&[LatePacket], u64),
     measured: (&[LatePacket], u64),

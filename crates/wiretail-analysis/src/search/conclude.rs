@@ -118,7 +118,7 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
     ))
 }
 
-/// Remark if a load above one that missed the goal met it.
+/// Remark if the goal was met at a load above one at which it was missed.
 fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> String {
     let Some(upper) = bounds.upper else { return String::new() };
     let higher =

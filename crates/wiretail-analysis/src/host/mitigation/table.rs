@@ -173,7 +173,7 @@ pub(super) const NET_SOFTIRQ: Entry = Entry {
     what: "The kernel receives or sends packets on the packet core, on the device's own links or on others.",
     steps: &[
         "Receiving for the device itself is part of its work; busy polling in user space (AF_XDP, DPDK) avoids this softirq.",
-        "Otherwise route the NICs' interrupts to other cores, and start other network traffic from there: {irq-affinity}",
+        "Otherwise route the NICs' interrupts to other cores, and start other network traffic on those cores: {irq-affinity}",
         "Stop other cores from steering packets to this one: {rps}",
     ],
     sources: &[
@@ -208,7 +208,7 @@ pub(super) const SCHED_SOFTIRQ: Entry = Entry {
     what: "The scheduler compares the load of the cores and moves tasks.",
     steps: &[
         "Exclude the core from load balancing: {isolcpus}; {cpuset-partition}",
-        "Make the core tickless: the tick triggers load balancing: {nohz-full}",
+        "Make the core tickless, because the tick triggers load balancing: {nohz-full}",
     ],
     sources: &[
         KTHREADS,
@@ -259,7 +259,7 @@ pub(super) const KWORKER: Entry = Entry {
     what: "A kernel worker thread ran queued work on the packet core.",
     steps: &[
         "Restrict unbound workers to the other cores: {workqueue}",
-        "Bound workers run work that was queued on this core: keep system calls and interrupts off it. A real-time \
+        "Bound workers run work that was queued on this core: keep system calls and interrupts off the core. A real-time \
         priority of the device's thread makes them wait.",
     ],
     sources: &[KTHREADS],
@@ -304,7 +304,7 @@ pub(super) const ASLEEP: Entry = Entry {
     what: "The device's thread was asleep when the packet arrived, or waited for something else (a lock, a file, a timeout).",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
-        "If it must sleep, use a real-time priority and shallow idle states to shorten the wakeup: {idle-states}",
+        "If the thread must sleep, use a real-time priority and shallow idle states to shorten the wakeup: {idle-states}",
         "Remove file access, logging and locks from the packet thread.",
     ],
     sources: &[
@@ -359,7 +359,7 @@ pub(super) const BURST: Entry = Entry {
 };
 
 pub(super) const HOST_TICKS: Entry = Entry {
-    what: "The vCPU stopped at the period of a kernel tick, but had no tick itself: the host's kernel handled its timer interrupt on the physical core.",
+    what: "The vCPU stopped at the rate of a kernel tick, but the guest had no tick at these times: the host's kernel handled its timer interrupt on the physical core.",
     steps: &[
         "On the host, for the physical core to which the vCPU is pinned: {vcpu-pinning}; {isolcpus}; {nohz-full}",
         "A guest cannot change this: without access to the host, treat it as the noise floor of this machine.",
@@ -371,7 +371,7 @@ pub(super) const HOST_TICKS: Entry = Entry {
 };
 
 pub(super) const WAKING_UP: Entry = Entry {
-    what: "The packet had arrived, and the wakeup interrupt had been sent to the device's core. This is the time until the core handled it: an idle core had to leave its idle state, or the hypervisor had to resume a halted vCPU.",
+    what: "The packet had arrived, and the wakeup interrupt had been sent to the device's core. This is the time until the core handled that interrupt: an idle core had to leave its idle state, or the hypervisor had to resume a halted vCPU.",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
         "Disable deep idle states of the core: {idle-states}",

@@ -27,7 +27,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         without: &ISOLATION_BOUNDARY,
         host: SameHost::Whole,
         name: &isolation_boundary,
-        // Bare if there is such a trial, otherwise a container.
+        // The baseline is bare if there is such a trial, otherwise a container.
         rank: &|one| match deployment(one)? {
             Deployment::Bare => Some(0),
             Deployment::Container => Some(1),
@@ -49,7 +49,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
                 "sudo wiretail run experiments/deployments/deployments.toml --allow-system-changes",
             ),
             step(
-                "and network functions, bare and in a virtual machine",
+                "measure network functions, bare and in a virtual machine",
                 "sudo wiretail run experiments/deployments/virtual-machines.toml --allow-system-changes",
             ),
         ],
@@ -58,8 +58,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         kind: Advice::Virtualisation,
         title: "virtualisation".to_owned(),
         advice: "To isolate functions from each other, use a virtual machine with dedicated cores, memory and \
-            virtual functions of a NIC, and an isolating boot line in the guest. The tail then need not suffer much; \
-            without these measures it does."
+            virtual functions of a NIC, and an isolating boot line in the guest. With these measures, the tail need \
+            not suffer much; without them, it does."
             .to_owned(),
         stand,
         says,

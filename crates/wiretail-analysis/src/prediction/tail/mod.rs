@@ -151,8 +151,9 @@ fn count(
     forecast.holds = all.map(|_| forecast.levels.iter().all(inside));
 }
 
-/// Levels with events that are only counted: the threshold, and, if it has fewer events than a fit should have,
-/// either the threshold of the component below it or the highest threshold with enough events.
+/// Levels above which events are only counted. The first level is the threshold. If it has fewer events than a
+/// fit should have, the second level is either the threshold of the component below it or the highest threshold
+/// with enough events.
 fn counted_levels(
     tried: &[Tried],
     (lower, chosen): (Option<&Tried>, &Tried),
