@@ -1,4 +1,4 @@
-//! The offered rate from which on a device under test no longer keeps up.
+//! The lowest offered rate at which a device under test no longer keeps up.
 //!
 //! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it, queues
 //! fill, so the delay rises to the length of the queue and the rest is lost. No standard defines where the

@@ -26,11 +26,11 @@ pub use self::outcome::{GivenUp, Observer, Outcome, Sent, Trimmed};
 /// Number of arrived packets remembered, to distinguish a further copy from a foreign packet.
 pub const RECENT: usize = 1 << 14;
 
-/// Maximum number of packets in flight. Beyond it the oldest packet is given up, so that captures without
-/// common packets do not fill the memory.
+/// Maximum number of packets in flight. If there are more, the oldest packet is given up, so that captures
+/// without common packets do not fill the memory.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
-/// Maximum queue length. Beyond it the oldest packet moves to the hash table.
+/// Maximum queue length. If the queue is longer, the oldest packet moves to the hash table.
 const QUEUE_MAX: usize = 1 << 12;
 
 /// Maximum queue length for a linear search. For longer queues, a filter rules out most keys that are absent.

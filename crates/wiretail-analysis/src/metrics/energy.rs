@@ -179,8 +179,8 @@ mod tests {
             energy.states[0].total
         };
         close(joules(2 * S, 12 * S).joules, ground_truth(2.0, 12.0));
-        // Extrapolated over 0.15 s before and 0.2 s after: the error is 3 (0.15^2 - 0.2^2) / 2, within the
-        // reported uncertainty.
+        // The readings are extrapolated over 0.15 s before and 0.2 s after: the error is 3 (0.15^2 - 0.2^2) /
+        // 2, within the reported uncertainty.
         let total = joules(2 * S + S / 10, 12 * S + S / 5);
         close(total.joules - ground_truth(2.1, 12.2), 1.5 * (0.15 * 0.15 - 0.2 * 0.2));
         assert!((total.joules - ground_truth(2.1, 12.2)).abs() < total.uncertainty_j, "{total:?}");

@@ -74,7 +74,8 @@ fn reason(
     if found.is_empty() { why } else { format!("{why}: {found}") }
 }
 
-/// "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88 000 pps met it", "1 short trial at 88 000 pps missed it".
+/// Describes the trials at a load, for example "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88
+/// 000 pps met it", or "1 short trial at 88 000 pps missed it".
 fn counted(
     history: &History,
     question: &Question,

@@ -23,8 +23,8 @@ pub const PERCENTILES: [u64; 14] = [
     999_999_900,
 ];
 
-/// Confidence level of an interval: the probability left out at either end, and the standard normal quantile
-/// there.
+/// Confidence level of an interval: the probability left out at either end, and the standard normal quantile of
+/// this probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confidence {
     tail: f64,

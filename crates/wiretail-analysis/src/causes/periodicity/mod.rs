@@ -32,8 +32,8 @@ const PATTERNS_MAX: usize = 6;
 const DECISIVE: f64 = 10.0;
 /// Maximum relative deviation of a crystal from its nominal frequency.
 const CRYSTAL: f64 = 2e-4;
-/// Maximum probability that a clock's period is a whole number of packets by coincidence. Above it, a clock
-/// is not excluded.
+/// Maximum probability that a clock's period is a whole number of packets by coincidence. If the probability is
+/// higher, a clock is not excluded.
 const COINCIDENCE: f64 = 0.01;
 
 /// Packets of equal length, in the order sent.

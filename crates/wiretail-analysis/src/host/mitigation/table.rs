@@ -107,7 +107,7 @@ pub(super) const STEERING: Entry = Entry {
 };
 
 pub(super) const DEFERRED_FREE: Entry = Entry {
-    what: "Another core finished with packet buffers that were allocated on this core and returned them to be freed here.",
+    what: "Another core returned packet buffers to this core, which had allocated them, to be freed on this core.",
     steps: &["Set net.core.skb_defer_max=0: the core that used the buffers then frees them."],
     sources: &[Source {
         title: "Linux: /proc/sys/net (skb_defer_max)",
@@ -125,7 +125,7 @@ pub(super) const WAKEUP: Entry = Entry {
 };
 
 pub(super) const FUNCTION_CALL: Entry = Entry {
-    what: "Another core interrupted this one to run a kernel function here, and often waited for it to complete.",
+    what: "Another core interrupted this core to run a kernel function on it, and often waited for the function to complete.",
     steps: &[
         "Find the requesting task and its system call in the table of senders: make that call before the packets \
         arrive, or not at all.",
@@ -139,7 +139,7 @@ pub(super) const RESCHEDULE: Entry = Entry {
     what: "Another core woke a task that may run on this core and interrupted it to make its scheduler choose again.",
     steps: &[
         "Keep all other tasks off the core: {isolcpus}; {tasks}",
-        "Give each thread of the device its own core: threads pinned to one core wake each other there.",
+        "Give each thread of the device its own core: threads that are pinned to the same core wake each other on it.",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };

@@ -18,7 +18,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     for waiting in [Waits::Polls, Waits::Sleeps] {
         parts.extend(part(known, waiting, &kernels));
     }
-    // A part that requires a change takes precedence, then a part that does not apply here, then a part that is
+    // A part that requires a change takes precedence, then a part that does not apply, then a part that is
     // already fulfilled.
     let order = [Stand::Follow, Stand::DoesNotApply, Stand::AlreadySo];
     let stand = order.into_iter().find(|stand| parts.iter().any(|(one, _)| one == stand));
@@ -104,7 +104,11 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
             "{name} {verb}: in {} comparisons, a real-time kernel was better in {better}, worse in {worse}, and indistinguishable in {alike}: \
              {}.",
             told.len(),
-            if agrees { format!("use {wanted}") } else { format!("{wanted} shows no benefit here") },
+            if agrees {
+                format!("use {wanted}")
+            } else {
+                format!("in these trials, {wanted} shows no benefit")
+            },
         );
         return Some((if agrees { Stand::Follow } else { Stand::DoesNotApply }, says));
     }
@@ -114,7 +118,7 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
         false => (
             Stand::Follow,
             format!(
-                "{name} {verb}, but {} of {} did not run under {wanted}; its effect here was not measured.",
+                "{name} {verb}, but {} of {} did not run under {wanted}; its effect on this host was not measured.",
                 of.len() - fitting,
                 counted(of.len())
             ),

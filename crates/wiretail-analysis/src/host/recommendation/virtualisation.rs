@@ -112,8 +112,12 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
         });
     }
     says.push(match free {
-        true => "If isolation is needed, at least one form of it here adds no measurable delay.".to_owned(),
-        false => "Isolation adds delay here: run bare if delay matters most.".to_owned(),
+        true => {
+            "If isolation is needed, at least one of the measured isolation boundaries adds no measurable \
+            delay."
+                .to_owned()
+        }
+        false => "All measured isolation boundaries add delay: run bare if delay matters most.".to_owned(),
     });
     (if free { Stand::Follow } else { Stand::DoesNotApply }, capitalised(&says.join(" ")))
 }

@@ -52,7 +52,7 @@ pub struct Settings {
     /// Share of the packets that is fitted; the others are compared with the forecast. `None` fits all
     /// packets.
     pub calibrate: Option<f64>,
-    /// Number of packets to forecast. `None`: the packets that were not fitted, or the number of packets if
+    /// Number of packets to forecast. If `None`, as many packets as were not fitted, or as many as there are if
     /// all were fitted.
     pub ahead: Option<u64>,
     /// Spans of time, in ns, for which to compute the delay that occurs once per span.

@@ -8,7 +8,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "kernel-threads",
     group: RuleGroup::Kernel,
     title: "kernel threads kept off these cores",
-    why: "Kernel threads that are not bound to a core run on any core that their affinity allows, including these, and delay the packets there.",
+    why: "Kernel threads that are not bound to a core run on any core that their affinity allows, including the packet cores, and delay the packets there.",
     effect: None,
     source: "admin-guide/kernel-per-CPU-kthreads.rst, docs.kernel.org; the papers pin the RCU threads manually (latency-limbo, prepare_vmhost.sh)",
     mitigation: "boot with isolcpus=domain,{cores} or nohz_full={cores}, which also apply to threads that start later, or with kthread_cpus=; for all other threads, use taskset -pc",

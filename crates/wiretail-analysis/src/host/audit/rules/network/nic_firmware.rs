@@ -24,7 +24,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let firmware = match settings(view, "firmware") {
         Ok(firmware) => firmware,
         // The record is older than this reading, or the driver does not report its firmware.
-        Err(judged) if judged.detail.starts_with("no driver here") => {
+        Err(judged) if judged.detail.starts_with("no NIC driver of this host") => {
             return Judgement::unseen("no NIC reported its firmware; check with ethtool -i NAME");
         }
         Err(judged) => return judged,
