@@ -39,8 +39,8 @@ struct Level {
     p50_ns: Option<f64>,
 }
 
-/// The lowest rate from which on loss or delay leaves the plateau. Returns `None` if no rate qualifies, or if
-/// fewer than two rates were tried. The points may be in any order, with several per rate.
+/// The lowest rate at and above which loss or delay has left the plateau. Returns `None` if no rate qualifies,
+/// or if fewer than two rates were tried. The points may be in any order, with several per rate.
 pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     let levels = levels(points);
     (1..levels.len()).find_map(|at| {

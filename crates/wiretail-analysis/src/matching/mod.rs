@@ -287,8 +287,8 @@ impl Matcher {
         }
     }
 
-    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that
-    /// was sent earlier is given up because its key is reused.
+    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that was
+    /// sent before the window is given up, because its key is reused.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
         if queued && let Some(position) = self.queue_position(record.key) {

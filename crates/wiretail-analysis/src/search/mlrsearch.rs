@@ -23,7 +23,7 @@ use super::Ask;
 use super::classify::{By, Question, Rating, forwarded_share};
 use super::history::{Gap, History, alike, close, span};
 
-/// Steps are smaller than the width by this factor: rates are whole numbers, and two half steps must not
+/// Steps are smaller than the width by this factor, because rates are whole numbers and two half steps must not
 /// exceed one step.
 const STEP: f64 = 0.98;
 /// Maximum number of doublings of a step; a rate further away was not reached by steps.

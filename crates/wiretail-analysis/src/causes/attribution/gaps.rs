@@ -28,9 +28,9 @@ pub struct ExplainedGaps {
     pub parts: Vec<Vec<GapPart>>,
 }
 
-/// Names the causes of each gap in [`TraceRoles::stalls`] of `roles`, which are also the gaps of its spin loop.
-/// `lost` contains the windows in which events are missing. `wanted` selects the gaps, by position, for which
-/// parts are returned.
+/// Names the causes of each gap of a spin loop. The gaps are the [`TraceRoles::stalls`] of `roles`. `lost`
+/// contains the windows in which events are missing. `wanted` selects the gaps, by position, for which parts
+/// are returned.
 pub fn explain_gaps(
     mut lines: Timelines,
     roles: &TraceRoles,

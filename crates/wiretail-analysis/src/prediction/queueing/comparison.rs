@@ -88,8 +88,8 @@ pub fn compare(
 }
 
 /// Compares the judged percentiles of repeats that were each simulated separately, as (predicted, measured).
-/// For each percentile, the result is the repeat with the median absolute error, with the smallest and the
-/// largest measured value.
+/// For each percentile, returns the repeat with the median absolute error, and the smallest and the largest
+/// measured value.
 pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
     let shares = LIMITS.map(|limit| limit.0);
     let each: Vec<Vec<ComparedPercentile>> =

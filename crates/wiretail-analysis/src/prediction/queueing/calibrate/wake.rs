@@ -116,8 +116,8 @@ fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
 }
 
 /// Distribution of the wakeup time: delays less service and transfer. Only the sum of wakeup and service is
-/// observed. Its mean and variance are the sums of those of the parts, so the samples are scaled to the
-/// remaining variance.
+/// observed. The mean and the variance of the sum are the sums of the means and the variances of the parts, so
+/// the samples are scaled to the variance that remains for the wakeup.
 fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);
