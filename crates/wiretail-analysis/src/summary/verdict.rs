@@ -33,7 +33,7 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
             percent(low),
             percent(high),
             if failures == 0 {
-                format!(", {} without a failure would suffice", thousands(packets_to_pass(allowed)))
+                format!("; {} packets without a failure would suffice", thousands(packets_to_pass(allowed)))
             } else {
                 String::new()
             },

@@ -188,8 +188,9 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
     }
 }
 
-/// Events above a level. The level of a counted forecast is itself a threshold; a fitted level splits the
-/// events of the fit's threshold.
+/// Number of events above a level. For a counted forecast, the level itself is the threshold that separates
+/// events. For a fitted forecast, events are those above the fit's threshold, and the ones that exceed the
+/// level are counted.
 fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: u64, from: usize) -> u64 {
     let events = match level.basis {
         Basis::Counted => delays.events(level.level_ns, run, from),
