@@ -1,8 +1,8 @@
 //! Measures the speed of the queueing simulation. `queueing_bench MODEL PACKETS SEED` runs one simulation and
 //! prints its CPU time and results as JSON.
 //!
-//! The models are the same as in `benches/queueing_simpy.py`, which uses SimPy. `benches/queueing` alternates
-//! between the two. The time includes counting every delay for the percentiles.
+//! The models are the same as in `benches/queueing_simpy.py`, which uses SimPy. `benches/queueing` runs this
+//! program and the SimPy version alternately. The time includes counting every delay for the percentiles.
 
 use std::error::Error;
 use std::fs;

@@ -1,12 +1,12 @@
-//! Regular patterns: injected ones are found with their frequency or period, and attributed to a clock or to
-//! the packet count. Without injected patterns, none are found.
+//! Injected regular patterns are found with their frequency or period, and attributed to a clock or to the
+//! packet count. Without injected patterns, no pattern is found.
 
 use wiretail_analysis::causes::periodicity::{Numbers, POSITION, Series, find, kernel_ticks};
 use wiretail_schema::causes::capture::{Follows, Recurrence};
 use wiretail_schema::random::Random;
 
-/// Packets with a gap of `gap_ns` and some jitter, or at random times if `poisson`. Delays have a tail, and
-/// `more` is added.
+/// Packets with a gap of `gap_ns` and some jitter, or at random times if `poisson`. The delays have a tail, and
+/// `more` is added to them.
 fn series(packets: u64, gap_ns: f64, poisson: bool, seed: u64, more: impl Fn(u64, i64) -> i64) -> Series {
     let mut random = Random::new(seed);
     let mut series = Series::default();

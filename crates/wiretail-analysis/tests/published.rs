@@ -26,8 +26,8 @@ fn rows(tables: &[(&'static str, String); 9], name: &str) -> Vec<String> {
     csv.lines().skip(1).map(String::from).collect()
 }
 
-/// Key a: latency 250. b: twice in pre. c: twice in post, 260 and 1000. d: 0. e: negative. f: 5 s. g: 5 s
-/// minus 1 ns. h: lost. i: post only.
+/// Packets by key, with latencies in ns. a: 250. b: twice in pre. c: twice in post, 260 and 1000. d: 0. e:
+/// negative. f: 5 s. g: 5 s minus 1 ns. h: lost. i: post only.
 fn example() -> (Vec<Packet>, Vec<Packet>) {
     let pre = [
         (1000, b"a"),

@@ -240,7 +240,8 @@ fn record_contents_do_not_become_commands() {
     }
 }
 
-/// NIC with all settings wrong: each setting has its command, in the plan and in the file for the next boot.
+/// For a NIC with all settings wrong, the plan and the file for the next boot contain the command of each
+/// setting.
 #[test]
 fn nics_are_set_by_commands() {
     let mut record = host(OPTIMIZED);

@@ -60,7 +60,7 @@ pub fn judge(injected: &[Interference], packets: &[Judged]) -> GroundTruthReport
     packets.sort_by_key(|packet| packet.in_ns);
     // The previous packet, if it belongs to an interference event: its departure and the event.
     let mut before: Option<(i64, &Interference)> = None;
-    // When a device that always takes the baseline time would be free.
+    // Time at which a device that always takes the baseline time would be free.
     let mut free_ns = i64::MIN;
     for packet in packets {
         let anyway_ns = free_ns.saturating_sub(packet.in_ns).max(0);
@@ -137,8 +137,8 @@ fn kind_of(kind: CauseKind, name: &str) -> Option<InterferenceKind> {
     }
 }
 
-/// Whether the injector can be identified from outside. Timers were armed long before, and the device's own
-/// activity has no sender.
+/// Whether the injector can be identified as a sender. Timers are armed long before they fire, and the device's
+/// own activity has no sender.
 fn has_sender(kind: InterferenceKind) -> bool {
     use InterferenceKind::{Hog, Ipi, Shootdown, Softirq};
     matches!(kind, Shootdown | Softirq | Ipi | Hog)
@@ -237,7 +237,7 @@ mod tests {
         let report = judge(&two(), &packets);
         let hog = &report.kinds[&InterferenceKind::Hog];
         assert_eq!((hog.packets, hog.found, report.not_injected), (3, 3, 2));
-        // The three packets do not overlap it; they waited.
+        // The three packets do not overlap the interference, but waited for packets that do.
         assert_eq!(report.doubtful, 0);
         let mut turned = packets.clone();
         turned.reverse();

@@ -1,7 +1,7 @@
-//! Aligns interrupt counters with stalls: which counters rose on which core, and whether the stalls fall into
-//! the intervals in which a counter rose. The counters' clock is unrelated to the packets' clock, so the
-//! offset between the two is fitted. The significance of a fit is the probability that it succeeds by chance.
-//! Formula and limits: `docs/kpi/weak-evidence.md`.
+//! Aligns interrupt counters with stalls, to find the counter and the core whose rising intervals contain the
+//! stalls. The counters' clock is unrelated to the packets' clock, so the offset between the two clocks is
+//! fitted. The significance of a fit is the probability of an equally good fit by chance. Formula and limits:
+//! `docs/kpi/weak-evidence.md`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use wiretail_schema::causes::capture::{
 };
 use wiretail_schema::random::Random;
 
-/// Up to this number of arrangements, all are tried. Above it, [`DRAWN`] random ones are.
+/// Maximum number of arrangements of which all are tried. If there are more, [`DRAWN`] random ones are tried.
 const ARRANGEMENTS: u64 = 200_000;
 const DRAWN: u64 = 9_999;
 /// Number of stalls that are compared, largest first.
@@ -130,8 +130,8 @@ pub fn compare(
     Interrupts { path: path.to_owned(), readings: at_s.len(), span_s, cpus, compared, alignments }
 }
 
-/// Number of stalls explained, and minus the number of risen intervals inside the capture without a stall.
-/// Higher is better.
+/// Number of explained stalls, then the negative number of intervals in the capture in which the counter rose
+/// without a stall. Higher is better.
 type Score = (usize, isize);
 
 /// The best offset: its score, one such offset, and the interval of neighboring offsets with the same score.
@@ -143,8 +143,8 @@ struct Best {
     high_s: f64,
 }
 
-/// A capture that begins `offset_s` after the counters' clock. Considers all offsets at which as much as
-/// possible of the capture lies within the readings.
+/// Alignment of a capture with the readings of the counters. The capture begins at `offset_s` of the counters'
+/// clock. All offsets are considered at which as much as possible of the capture lies within the readings.
 struct Fitting<'a> {
     /// Times of the readings.
     at_s: &'a [f64],
@@ -160,7 +160,8 @@ impl Fitting<'_> {
         (first.min(other), first.max(other))
     }
 
-    /// Events that fall into risen intervals, each with its interval. `risen` is sorted.
+    /// Indices of the stalls that fall into intervals in which the counter rose, each with the index of its
+    /// interval. `risen` lists these intervals in ascending order.
     fn hit(&self, risen: &[usize], offset_s: f64) -> Vec<(usize, usize)> {
         let in_interval = |at: f64| {
             let interval = self.at_s.partition_point(|reading| *reading <= at).checked_sub(1)?;
@@ -226,10 +227,10 @@ impl Fitting<'_> {
         })
     }
 
-    /// Probability that a counter that rises in `count` of the intervals, with all arrangements equally
-    /// likely, has a best score of at least `score`. It is exact over all arrangements (Fisher's
-    /// randomization test), or estimated from random ones as (1 + hits) / (1 + drawn) (Phipson and Smyth
-    /// 2010). The second value is true if it is exact.
+    /// Probability of a best score of at least `score` for a counter that rises in `count` intervals, if all
+    /// arrangements of these intervals are equally likely. It is computed from all arrangements (Fisher's
+    /// randomization test), or estimated from random ones as (1 + hits) / (1 + drawn) (Phipson and Smyth 2010).
+    /// The second value is true if the probability is exact.
     fn chance(&self, score: Score, count: usize, seed: u64) -> (f64, bool) {
         let intervals = self.at_s.len() - 1;
         if let Some(all) = choose(intervals as u64, count as u64).filter(|all| *all <= ARRANGEMENTS) {

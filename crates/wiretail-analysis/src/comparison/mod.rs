@@ -60,7 +60,8 @@ pub fn compare(summaries: &[&Summary]) -> Vec<Row> {
     let mut rows = vec![
         row("min", true, summaries, |s| Cell::new(s.delay.min_ns as f64, None, true)),
         row("mean", true, summaries, |s| {
-            // The mean of n values is approximately normal: half width 1.96 sigma / sqrt(n).
+            // The mean of n values is approximately normal. Its interval has the half width 1.96 sigma /
+            // sqrt(n).
             let half = 1.96 * s.delay.stddev_ns / (s.delay.count as f64).sqrt();
             Cell::new(
                 s.delay.mean_ns,

@@ -1,7 +1,7 @@
 //! Overhead of tracing: traced trials compared with untraced trials that are otherwise identical.
 //!
 //! For each percentile, the difference between the medians of the traced and the untraced trials is compared
-//! with the range of the untraced ones, because identical trials differ by that much anyway. Nothing is
+//! with the range of the untraced ones, because identical trials differ by that much anyway. Trials are not
 //! pooled.
 
 use wiretail_schema::run::overhead::{Overhead, OverheadAt, OverheadVerdict};

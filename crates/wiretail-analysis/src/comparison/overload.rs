@@ -1,9 +1,9 @@
-//! The offered rate from which on a device under test no longer keeps up.
+//! The lowest offered rate at which a device under test no longer keeps up.
 //!
-//! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it,
-//! queues fill, so the delay rises to the length of the queue and the rest is lost. No standard defines a
-//! threshold between the two (RFC 2544 requires zero loss, which a single lost packet in a million violates),
-//! so the rule is stated in full. A rate is overloaded if
+//! Below the capacity, loss and median delay hardly depend on the rate: they form a plateau. Beyond it, queues
+//! fill, so the delay rises to the length of the queue and the rest is lost. No standard defines where the
+//! plateau ends (RFC 2544 requires zero loss, which a single lost packet in a million violates), so the rule is
+//! stated in full. A rate is overloaded if
 //!
 //! - more than [`Overload::LOSS_MIN`] is lost, and the loss exceeds [`Overload::LOSS_FACTOR`] times the
 //!   median of the lower rates or that median plus [`Overload::LOSS_STEP`]; or
@@ -11,9 +11,9 @@
 //!   [`Overload::DELAY_RATES`] lower rates;
 //!
 //! and if the same holds, against the same lower rates, for every higher rate. A single outlier with normal
-//! rates above it is therefore not an overload. (At the highest rate the two cannot be distinguished.) The
-//! median over repeats at a rate is used. The lowest rate cannot be marked, because no lower rate shows the
-//! plateau.
+//! rates above it is therefore not an overload. (At the highest rate, an outlier cannot be distinguished from
+//! an overload.) The median over repeats at a rate is used. The lowest rate cannot be marked, because no lower
+//! rate shows the plateau.
 
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario, SegmentResult};
 use wiretail_schema::run::{Run, TrialState};
@@ -39,8 +39,8 @@ struct Level {
     p50_ns: Option<f64>,
 }
 
-/// The lowest rate from which on loss or delay leaves the plateau. Returns `None` if no rate qualifies, or if
-/// fewer than two rates were tried. The points may be in any order, with several per rate.
+/// The lowest rate at and above which loss or delay has left the plateau. Returns `None` if no rate qualifies,
+/// or if fewer than two rates were tried. The points may be in any order, with several per rate.
 pub fn overload(points: &[LoadPoint]) -> Option<Overload> {
     let levels = levels(points);
     (1..levels.len()).find_map(|at| {
@@ -97,7 +97,7 @@ fn levels(points: &[LoadPoint]) -> Vec<Level> {
         .collect()
 }
 
-/// Whether a rate is overloaded compared with the lower ones, and which sign shows it.
+/// Whether a rate is overloaded compared with the lower rates, and whether loss or delay shows it.
 fn sign(lower: &[Level], level: &Level) -> Option<OverloadSign> {
     let usual = median(lower.iter().map(|level| level.loss))?;
     let limit = Overload::LOSS_MIN.max((usual * Overload::LOSS_FACTOR).min(usual + Overload::LOSS_STEP));
@@ -143,7 +143,8 @@ mod tests {
         assert_eq!(found.sign, OverloadSign::Loss { ratio: 0.004, limit: Overload::LOSS_MIN });
         // Every rate is beyond the capacity. The lowest cannot be marked, but the next one can.
         assert_eq!(rate(&[(0.1, 900), (0.5, 950), (0.75, 960)]), Some(20_000));
-        // The median of the lower rates is the lower of the two in the middle: 10 µs, times three.
+        // The median over the lower rates is the lower of the two middle values, 10 µs. The limit is three
+        // times that.
         let found = overload(&points(&[(0.0, 10), (0.0, 12), (0.0, 34)])).unwrap();
         assert_eq!(found.sign, OverloadSign::Delay { p50_ns: 34_000, limit_ns: 30_000 });
     }

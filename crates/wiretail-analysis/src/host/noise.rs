@@ -3,9 +3,10 @@
 
 use wiretail_schema::host::noise::{FloorValue, GapBucket, Speed};
 
-/// Percentiles of the floor, each with the number of packets for which one packet is expected beyond it.
+/// Percentiles of the floor, each with the number of packets of which one is expected beyond it.
 const PERCENTILES: [(f64, f64); 4] = [(99.0, 1e2), (99.9, 1e3), (99.99, 1e4), (99.999, 1e5)];
-/// With fewer gaps, their number is uncertain (docs/kpi/percentiles.md: n(1 - p) of at least ten).
+/// Minimum number of gaps. A smaller number is too uncertain (docs/kpi/percentiles.md: n(1 - p) of at least
+/// ten).
 const GAPS_MIN: u64 = 10;
 /// Lower bounds of the classes within a decade.
 const STEPS: [u64; 3] = [1, 2, 5];
@@ -42,8 +43,8 @@ fn class(ns: u64) -> (u64, u64) {
 }
 
 /// Waiting time of a packet at each percentile, if the packet arrives at a random time within `watched_ns`.
-/// The core was taken away by the gaps `(length in ns, count)`, which are in ascending order. A packet that
-/// arrives within a gap waits for the rest of it, so a gap of length L makes packets wait longer than t
+/// During the gaps `(length in ns, count)`, which are in ascending order, the core is not available. A packet
+/// that arrives within a gap waits for the rest of it, so a gap of length L makes packets wait longer than t
 /// during max(0, L - t):
 ///
 /// ```text

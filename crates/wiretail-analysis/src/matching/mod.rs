@@ -26,11 +26,11 @@ pub use self::outcome::{GivenUp, Observer, Outcome, Sent, Trimmed};
 /// Number of arrived packets remembered, to distinguish a further copy from a foreign packet.
 pub const RECENT: usize = 1 << 14;
 
-/// Maximum number of packets in flight. Beyond it the oldest packet is given up, so that captures without
-/// common packets do not fill the memory.
+/// Maximum number of packets in flight. If there are more, the oldest packet is given up, so that captures
+/// without common packets do not fill the memory.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
-/// Maximum queue length. Beyond it the oldest packet moves to the hash table.
+/// Maximum queue length. If the queue is longer, the oldest packet moves to the hash table.
 const QUEUE_MAX: usize = 1 << 12;
 
 /// Maximum queue length for a linear search. For longer queues, a filter rules out most keys that are absent.
@@ -114,8 +114,8 @@ impl Matcher {
         }
     }
 
-    /// Whether `arrived` is `sent` within the window, and no packet that is in flight or early can interfere
-    /// with either.
+    /// Whether `arrived` is the arrival of `sent` within the window, and no packet that is in flight or early
+    /// can interfere with either of them.
     #[inline]
     fn is_alone(&self, sent: &Record, arrived: &Record) -> bool {
         sent.key == arrived.key
@@ -225,7 +225,8 @@ impl Matcher {
         }
     }
 
-    /// Returns false only if the key is not in the queue. A short queue is searched; a long one has a filter.
+    /// Returns false only if the key is not in the queue. Searches a short queue, and uses a filter for a long
+    /// one.
     #[inline]
     fn may_be_queued(&self, key: u64) -> bool {
         if self.filter.on { self.filter.may_hold(key) } else { self.queue_position(key).is_some() }
@@ -286,8 +287,8 @@ impl Matcher {
         }
     }
 
-    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that
-    /// was sent earlier is given up because its key is reused.
+    /// Whether a packet with the key of `record` is in flight and was sent within the window. A packet that was
+    /// sent before the window is given up, because its key is reused.
     #[inline(never)]
     fn is_duplicate(&mut self, record: &Record, queued: bool) -> bool {
         if queued && let Some(position) = self.queue_position(record.key) {
@@ -307,8 +308,9 @@ impl Matcher {
         false
     }
 
-    /// Gives up packets that are too old at time `ts_ns`. Each packet fed does this with its own timestamp.
-    /// Call it while no packets arrive, once no packet with an earlier timestamp can follow.
+    /// Gives up packets that are too old at time `ts_ns`. `pre` and `post` call this with the timestamp of
+    /// their packet. Call it while no packets arrive, as soon as no packet with an earlier timestamp can
+    /// follow.
     #[inline]
     pub fn advance(&mut self, ts_ns: i64, observer: &mut impl Observer) {
         if ts_ns > self.now_ns {

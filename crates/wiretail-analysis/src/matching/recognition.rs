@@ -11,8 +11,8 @@ use crate::matching::KeyHasher;
 const WITH_KEY_MIN: f64 = 0.5;
 /// Maximum share of keys that may repeat.
 const REPEATED_MAX: f64 = 0.01;
-/// Minimum share of keys that must also be found at egress. Low, because the captures may start at different
-/// times.
+/// Minimum share of keys that must also be found at egress. It is low, because the captures may start at
+/// different times.
 const MATCHED_MIN: f64 = 0.1;
 
 /// A packet under a key rule: its timestamp in ns, and its key if it has one.

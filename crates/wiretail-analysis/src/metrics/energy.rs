@@ -1,15 +1,15 @@
 //! Energy per state of a trial and per million packets, in joules, from a meter's readings.
 //!
-//! Counters (RAPL) are read at the beginning and end of a state; the energy is the difference. A power meter
-//! is read in between, and the readings are joined by straight lines (trapezoidal rule). Before the first and
-//! after the last reading of a state, power is taken to be that reading. A state's energy therefore does not
-//! depend on its neighbors.
+//! Counters (RAPL) are read at the beginning and end of a state; the energy is the difference. A power meter is
+//! read repeatedly during a state, and the readings are joined by straight lines (trapezoidal rule). Before the
+//! first and after the last reading of a state, power is taken to be that reading. A state's energy therefore
+//! does not depend on its neighbors.
 
 use wiretail_schema::run::energy::{
     DomainEnergy, Energy, EnergySource, EnergyState, Joules, Reading, Readings, StateEnergy, StateSpan,
 };
 
-/// Computes the energy of these states. `packets` were sent in the last `Processing` state.
+/// Computes the energy of these states. `packets` is the number of packets sent in the last `Processing` state.
 pub fn energy(readings: &Readings, spans: &[StateSpan], packets: u64) -> Energy {
     let mut reasons: Vec<String> = readings.ended.iter().map(|(_, why)| why.clone()).collect();
     let mut states = Vec::new();
@@ -179,8 +179,8 @@ mod tests {
             energy.states[0].total
         };
         close(joules(2 * S, 12 * S).joules, ground_truth(2.0, 12.0));
-        // Extrapolated over 0.15 s before and 0.2 s after: the error is 3 (0.15^2 - 0.2^2) / 2, within the
-        // reported uncertainty.
+        // The readings are extrapolated over 0.15 s before and 0.2 s after: the error is 3 (0.15^2 - 0.2^2) /
+        // 2, within the reported uncertainty.
         let total = joules(2 * S + S / 10, 12 * S + S / 5);
         close(total.joules - ground_truth(2.1, 12.2), 1.5 * (0.15 * 0.15 - 0.2 * 0.2));
         assert!((total.joules - ground_truth(2.1, 12.2)).abs() < total.uncertainty_j, "{total:?}");

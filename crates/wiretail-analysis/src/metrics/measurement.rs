@@ -198,7 +198,7 @@ impl Measurement {
             Some(GivenUp::TooMany) => self.matching.evicted += 1,
             None => {}
         }
-        // Reverted if a later packet still arrives.
+        // This is reverted if a later packet still arrives.
         if sent.ts_ns > self.last_post_ns {
             self.matching.lost_at_end += 1;
         } else {

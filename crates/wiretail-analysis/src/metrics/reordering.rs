@@ -1,17 +1,18 @@
 //! Reordering by RFC 4737, exact, with memory proportional to the breaks in the order.
 //!
-//! The sequence is the order at ingress. A foreign packet at egress has no sequence number and does not
-//! affect the result. Packets that are consecutive both in sequence and in arrival form a run. The metrics
-//! need two lists of runs: the packets that were the latest sent so far (to find the packet that overtook),
-//! and the arrivals that are smaller than all later ones (to count n-reordering).
+//! The sequence is the order at ingress. A foreign packet at egress has no sequence number and does not affect
+//! the result. Packets that are consecutive both in sequence and in arrival form a run. The metrics need two
+//! lists of runs. The first contains the arrivals that were larger than all earlier ones, to find the packet
+//! that overtook a reordered packet. The second contains the arrivals that are smaller than all later ones, to
+//! count n-reordering.
 
 use std::collections::VecDeque;
 
 use wiretail_schema::run::interval::ReorderingCounts;
 use wiretail_schema::summary::{NReordering, Reordering};
 
-/// Maximum number of runs in each list. A packet that was overtaken by more breaks in the order than this
-/// gets the extent and n of the oldest run kept.
+/// Maximum number of runs in each list. A packet with more breaks in the order between it and the packet that
+/// overtook it gets the extent and n of the oldest run kept.
 const RUNS_MAX: usize = 1 << 16;
 
 /// A run of packets that are consecutive in sequence and in arrival.

@@ -8,7 +8,7 @@ use crate::stats::quantile::distribution;
 /// Length of the history, in sequence numbers. Pairs that arrive further apart are left out.
 const HISTORY: usize = 1 << 15;
 
-/// No packet with this sequence number has arrived, or it arrived too long ago.
+/// Marks a sequence number whose packet has not arrived, or arrived too long ago.
 const NONE: Arrival = Arrival { post_ns: i64::MIN, delay_ns: i64::MIN };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use wiretail_schema::search::{GoalResult, Search};
 
 const SECOND_NS: f64 = 1e9;
 
-/// Inputs without a valid capacity.
+/// Inputs for which no capacity can be computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapacityError {
     /// The baseline forwarder is not faster than the device.
@@ -87,8 +87,9 @@ pub fn against_search(capacity: &Capacity, search: &Search) -> Vec<SearchValidat
     search.rates_of_loss().map(validation).collect()
 }
 
-/// Position of a rate relative to the highest rate that was carried and the lowest rate that was not, and its
-/// relative error to the nearer one. `None` if the deciding bound is unknown.
+/// Position of a predicted rate relative to the highest rate that the device carried and the lowest rate that
+/// it did not carry, and the relative error against the nearer of these two rates. `None` if the rate that
+/// decides is unknown.
 pub fn place(pps: f64, [carried, overloaded]: [Option<u64>; 2]) -> Option<(Judgement, f64)> {
     let far = |bound: u64| if bound > 0 { pps / bound as f64 - 1.0 } else { 0.0 };
     match (carried, overloaded) {

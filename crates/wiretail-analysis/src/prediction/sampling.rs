@@ -1,5 +1,5 @@
-//! Packets of constant-bit-rate traffic that coincide with interrupts, and their waiting times: a simulation
-//! of one server that interrupts take away. Model and closed forms: `docs/kpi/capacity.md`.
+//! Simulates constant-bit-rate traffic at one server that interrupts take away: which packets coincide with
+//! interrupts, and how long they wait. Model and closed forms: `docs/kpi/capacity.md`.
 //!
 //! The waits are those of the queueing simulation ([`queueing`](crate::prediction::queueing)), in whole
 //! picoseconds.
@@ -15,9 +15,9 @@ const PS: f64 = 1e3;
 /// Picoseconds times microhertz: `n` periods of `uhz` take `n * PERIOD / uhz` picoseconds.
 const PERIOD: u128 = 1_000_000_000_000_000_000;
 
-/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounded times
-/// decide ties like exact ones. A packet that arrives at the start of an interrupt is delayed; a packet that
-/// is done at that time is not.
+/// Interrupts are shifted by this, in ns, and no service is shorter than twice this, so that rounding does not
+/// change the result of a tie. A packet that arrives at the start of an interrupt is delayed; a packet whose
+/// service ends at that time is not.
 const TIE_NS: f64 = 0.25 / PS;
 
 /// Periodic interrupt.
@@ -83,8 +83,8 @@ pub fn outcome(waits: &[u64], packet_uhz: u64, service_ps: u64, interrupts: &[Re
     let free: f64 = 1.0 - interrupts.iter().map(Recurring::share).sum::<f64>();
     let beats: Vec<Beat> = interrupts.iter().map(|kind| beat(packets_hz, kind.uhz as f64 / 1e6)).collect();
     let gap_ps = nth(1, packet_uhz);
-    // Interrupts fall on f / gcd(f, r) positions between two packets; the formula holds if these are close
-    // together.
+    // Interrupts fall on f / gcd(f, r) positions between two packets; the formula holds if these positions are
+    // close together.
     let alone = |kind: &Recurring| {
         let met_ps = u128::from(kind.length_ps + service_ps);
         let places = u128::from(kind.uhz / gcd(kind.uhz, packet_uhz).max(1));
@@ -131,8 +131,8 @@ pub fn worst(waits: &[u64], packet_uhz: u64, most: usize) -> Vec<LatePacket> {
     late.into_iter().map(packet).collect()
 }
 
-/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest
-/// waits, and the total number of packets. `None` if no packet waited in one of them.
+/// Compares a simulation with a measurement. Each is given by at most `listed` packets with the longest waits,
+/// and the total number of packets. `None` if no packet waited in the simulation, or none in the measurement.
 pub fn against(
     simulated: (&[LatePacket], u64),
     measured: (&[LatePacket], u64),

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The bytes of a frame after its MAC addresses, up to the 64th, with checksums set to zero.
 ///
-/// Ordered as PostgreSQL orders `bytea`: byte by byte, the shorter one first.
+/// Keys are ordered as PostgreSQL orders `bytea`: byte by byte, and a prefix of a longer key comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Zero after `len`, so that comparing these bytes and then `len` compares the byte strings.

@@ -35,7 +35,7 @@ pub(super) enum By {
 }
 
 impl Question {
-    /// Question that decides the result of a search.
+    /// Question for full trials, which decides the result of a search.
     pub(super) fn last(effort: &Effort, goal: usize) -> Self {
         let by = match effort.method {
             Method::Binary => By::Verification { repeats: effort.verify },

@@ -74,7 +74,8 @@ fn reason(
     if found.is_empty() { why } else { format!("{why}: {found}") }
 }
 
-/// "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88 000 pps met it", "1 short trial at 88 000 pps missed it".
+/// Describes the trials at a load, for example "2 full trials at 87 500 pps met it", "1 of 3 full trials at 88
+/// 000 pps met it", or "1 short trial at 88 000 pps missed it".
 fn counted(
     history: &History,
     question: &Question,
@@ -118,7 +119,7 @@ fn unusable(effort: &Effort, history: &History, question: &Question, bounds: Bou
     ))
 }
 
-/// Remark if a load above one that missed the goal met it.
+/// Remark if the goal was met at a load above one at which it was missed.
 fn inconsistency(effort: &Effort, history: &History, question: &Question, bounds: Bounds) -> String {
     let Some(upper) = bounds.upper else { return String::new() };
     let higher =

@@ -119,7 +119,8 @@ pub(super) enum Gap {
     Between(u64, u64),
     /// Below this rate, because no rate has met the goal.
     Below(u64),
-    /// Above this rate, which met the goal, or anywhere. No rate is known to miss the goal.
+    /// Above this rate, which met the goal, or anywhere if there is no such rate. No rate is known to miss the
+    /// goal.
     Above(Option<u64>),
 }
 

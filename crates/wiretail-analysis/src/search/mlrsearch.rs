@@ -3,17 +3,17 @@
 //! The RFC defines the classification of a rate by its trials ("load classification") and the result. It does
 //! not define the next trial. This implementation chooses it as follows:
 //!
-//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search,
-//!   in which shorter trials count as the RFC allows. A phase starts where the previous one ended, with a
-//!   longer trial at the rate that met the goal, so short trials cover most of the search. All phases have
-//!   the same width: with a larger width in the first phases, full trials had to finish the work of the short
-//!   ones, and the search took longer overall.
+//! - *Phases.* The first phase uses short trials, the last one full trials. Each phase is a separate search, in
+//!   which shorter trials count as the RFC allows. A phase starts where the previous one ended, with a longer
+//!   trial at the rate that met the goal, so short trials cover most of the search. All phases have the same
+//!   width: with a larger width in the first phases, more full trials were needed, and the search took longer
+//!   overall.
 //! - *Start.* The search starts at the highest rate. If that is too high, it continues at the rate that the
 //!   device forwarded (RFC 2285: the forwarding rate at maximum offered load), and one step above.
 //! - *Refuted bounds.* If a longer trial contradicts a bound, the interval is widened on that side by steps
 //!   that double, with trials of the longer length, because shorter trials have already been considered.
-//! - *Several goals.* Every goal that is not finished in the phase names the rates that would help it. The
-//!   rate that helps most goals is tried; in a tie, the lowest one.
+//! - *Several goals.* Every goal that is not finished in the phase names the rates whose trial would bring it
+//!   closer to a result. The rate that serves most goals is tried; in a tie, the lowest one.
 //!
 //! A decided rate is never tried again, and no phase starts twice, so a search always ends.
 
@@ -23,7 +23,7 @@ use super::Ask;
 use super::classify::{By, Question, Rating, forwarded_share};
 use super::history::{Gap, History, alike, close, span};
 
-/// Steps are smaller than the width by this factor: rates are whole numbers, and two half steps must not
+/// Steps are smaller than the width by this factor, because rates are whole numbers and two half steps must not
 /// exceed one step.
 const STEP: f64 = 0.98;
 /// Maximum number of doublings of a step; a rate further away was not reached by steps.
@@ -36,7 +36,7 @@ struct Phase {
     sum_ns: f64,
 }
 
-/// Rate that helps a goal, and the range of rates that would help it equally.
+/// A rate whose trial brings a goal closer to a result, and the range of rates that would serve equally well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wish {
     load: u64,
@@ -44,7 +44,7 @@ struct Wish {
     to_pps: u64,
 }
 
-/// State from which a goal derives its wish.
+/// State of a goal, from which its next rate is derived.
 struct Place<'a> {
     effort: &'a Effort,
     history: &'a History<'a>,
@@ -100,7 +100,7 @@ fn phases(effort: &Effort) -> Vec<Phase> {
     phases
 }
 
-/// Rate that helps most goals; in a tie, the lowest one.
+/// Rate that serves most goals; in a tie, the lowest one.
 fn agreed(wishes: &[Wish]) -> Option<u64> {
     let serves =
         |rate: u64| wishes.iter().filter(|wish| (wish.from_pps..=wish.to_pps).contains(&rate)).count();
@@ -157,7 +157,8 @@ impl Place<'_> {
         None
     }
 
-    /// Rate that would help the goal in this phase, or `None` if the goal is finished.
+    /// Rate whose trial would bring the goal closer to a result in this phase, or `None` if the goal is
+    /// finished.
     fn wish(&self) -> Option<Wish> {
         let (_, highest) = span(self.effort);
         let width = self.effort.width;
@@ -196,7 +197,8 @@ impl Place<'_> {
         self.history.unusable(&self.question, load, self.phase.duration_ns)
     }
 
-    /// Result of the previous phase between these rates: first the rate that met the goal.
+    /// Rate between these two at which the previous phase ended: the rate that met the goal, or else the rate
+    /// that missed it.
     fn hint(&self, above: u64, below: u64) -> Option<u64> {
         let bounds = self.history.bounds(&self.before?);
         [bounds.lower, bounds.upper].into_iter().flatten().find(|rate| above < *rate && *rate < below)

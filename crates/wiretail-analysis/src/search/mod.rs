@@ -9,9 +9,9 @@
 //! - `linear`, `binary`, `mlrsearch`: methods, which choose the next rate and trial length;
 //! - `conclude`: the result and its reason, as a sentence.
 //!
-//! Trials are not judged here: the record of a trial states whether it missed a goal ([`SearchTrial::poor`]).
-//! A goal may therefore be a loss ratio, a delay, or any other limit. All trials count, including those of
-//! another method.
+//! This module does not judge trials: the record of a trial states whether the trial missed a goal
+//! ([`SearchTrial::poor`]). A goal may therefore be a loss ratio, a delay, or any other limit. All trials
+//! count, including those of another method.
 
 mod binary;
 mod classify;

@@ -61,8 +61,8 @@ fn sending_s(trials: &[SearchTrial]) -> f64 {
     trials.iter().map(|trial| trial.duration_ns as f64 / 1e9).sum()
 }
 
-/// Asserts that the result agrees with the known capacity. Trials send whole packets, so it may be off by
-/// one.
+/// Asserts that the result agrees with the known capacity. Trials send whole packets, so the result may be off
+/// by one.
 fn assert_planted(effort: &Effort, result: &GoalResult, planted_pps: f64) {
     let said = format!("{:?}, planted {planted_pps}: {result:?}", effort.method);
     match result.ending {

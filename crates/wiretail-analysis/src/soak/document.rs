@@ -244,7 +244,7 @@ impl SoakTotals {
             let torn = if log.torn { ", its last record incomplete" } else { "" };
             let message = format!(
                 "the log has no end{torn}: the measurement is still running, or it was killed; the numbers cover the \
-                 {:.1} s until then, without packets that were in flight",
+                 {:.1} s up to the last record, without packets that were in flight",
                 self.span_ns.map_or(0.0, |(first, last)| seconds(last.saturating_sub(first))),
             );
             add(Severity::Warning, "soak-interrupted", message);

@@ -31,8 +31,8 @@ impl Number for u64 {
     }
 }
 
-/// Percentile of the values, or `None` for an empty slice. Selects instead of sorting, which would dominate
-/// the time for millions of values, and so reorders the slice.
+/// Percentile of the values, or `None` for an empty slice. Selects instead of sorting, because sorting would
+/// dominate the time for millions of values. Selection reorders the slice.
 pub fn percentile<T: Number>(values: &mut [T], share: Share) -> Option<T> {
     let place = share.rank(values.len() as u64).checked_sub(1)? as usize;
     Some(*values.select_nth_unstable_by(place, T::order).1)

@@ -23,8 +23,8 @@ pub const PERCENTILES: [u64; 14] = [
     999_999_900,
 ];
 
-/// Confidence level of an interval: the probability left out at either end, and the standard normal quantile
-/// there.
+/// Confidence level of an interval: the probability left out at either end, and the standard normal quantile of
+/// this probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confidence {
     tail: f64,
@@ -205,8 +205,8 @@ impl Wanted {
 pub(super) fn interval_ranks(n: u64, p: f64, Confidence { tail, z }: Confidence) -> (u64, Option<u64>) {
     let mean = n as f64 * p;
     let deviation = (mean * (1.0 - p)).sqrt();
-    // Summing the probabilities is exact but takes about ten standard deviations of steps. If that is many,
-    // Peizer and Pratt's approximation is accurate to 1e-6 of the probability.
+    // Summing the probabilities is exact but takes about ten standard deviations of steps. If that is too many,
+    // Peizer and Pratt's approximation is used, which is accurate to 1e-6 of the probability.
     let quantile = |tail: f64, z: f64| {
         if deviation < 20.0 {
             binomial_quantile(n, p, tail)

@@ -1,8 +1,8 @@
 //! Seeded random numbers and distributions.
 //!
 //! All numbers come from one generator, [`Random`], so a seed gives the same numbers on every machine. The
-//! exceptions are distributions that use logarithms and cosines from the system's math library.
-//! [`exponential`] does not.
+//! exceptions are distributions that use logarithms and cosines from the system's math library. [`exponential`]
+//! does not use these functions.
 
 pub use wiretail_schema::random::Random;
 

@@ -1,9 +1,9 @@
 //! Calibration: does the measurement recover a known injected delay?
 //!
-//! The device under test delays every Nth packet by a known time. That time should equal the difference
-//! between the medians of the delayed and the other packets, and the delayed packets should have the highest
-//! delays. Any deviation is an error of the measurement. Packets that overlap a known stall are left out,
-//! because they are late for another known reason.
+//! The device under test delays every Nth packet by a known time. That time should equal the difference between
+//! the medians of the delayed and the other packets, and the delayed packets should have the highest delays.
+//! Any deviation is an error of the measurement. Packets that overlap a known stall are left out, because
+//! another known cause delayed them.
 
 use wiretail_schema::run::calibration::Calibration;
 use wiretail_schema::units::Share;

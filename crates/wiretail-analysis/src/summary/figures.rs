@@ -39,8 +39,8 @@ pub(crate) fn series(name: &str, x: Vec<f64>, y: Vec<f64>) -> Series {
     Series { name: name.to_owned(), x, y, low: vec![], high: vec![], supported: vec![], bar_width: None }
 }
 
-/// Budgets as reference lines, unless they would compress the data: up to a hundred times the largest value
-/// on a logarithmic axis, and twice on a linear one.
+/// Budgets as reference lines. A budget that would compress the data is left out: on a logarithmic axis, one
+/// above a hundred times the largest value; on a linear axis, one above twice the largest value.
 fn budget_lines(summary: &Summary, on: AxisName, scale: Scale) -> Vec<ReferenceLine> {
     let reach = if scale == Scale::Log { 100 } else { 2 };
     let near = |limit: i64| limit <= summary.delay.max_ns.saturating_mul(reach);
@@ -66,8 +66,8 @@ pub(crate) fn percentiles(summary: &Summary, delays: &Counts) -> Figure {
         title: "Percentile distribution".to_owned(),
         caption: format!(
             "Each additional nine has the same width, at position log10(1/(1-p)). Nearest-rank percentiles of {} \
-             packets; the band is the distribution-free 95 % confidence interval, open at the top where it reaches the \
-             largest value seen; faint where fewer than ten packets lie above.",
+             packets. The band is the distribution-free 95 % confidence interval. It is open at the top where it reaches \
+             the largest value, and faint where fewer than ten packets lie above it.",
             thousands(n),
         ),
         x: axis("percentile", "percentile", Unit::Percentile, Scale::Nines),
@@ -236,7 +236,7 @@ pub(crate) fn interval_extremes(summary: &Summary) -> Figure {
         id: "interval-max".to_owned(),
         title: "Largest and smallest delay over time".to_owned(),
         caption: format!(
-            "Per interval of {} s. A rising lower line shows clock drift; a rising upper line a queue that fills.",
+            "Per interval of {} s. A rising lower line shows clock drift; a rising upper line shows a queue that fills.",
             length as f64 / 1e9,
         ),
         x: axis("time since the first egress packet", "time_s", Unit::Seconds, Scale::Linear),

@@ -26,14 +26,14 @@ pub fn verdict(budget: &Budget, packets: u64, failures: u64) -> Verdict {
     };
     let failures_allowed = packets as f64 * (Share::ONE - budget.share.billionths()) as f64 / 1e9;
     let bound = match outcome {
-        Outcome::Pass => format!("with 95 % confidence it is at most {}", percent(high)),
-        Outcome::Fail => format!("with 95 % confidence it is at least {}", percent(low)),
+        Outcome::Pass => format!("with 95 % confidence, at most {} fail", percent(high)),
+        Outcome::Fail => format!("with 95 % confidence, at least {} fail", percent(low)),
         Outcome::Undecided => format!(
-            "it lies between {} and {}: too few packets to decide{}",
+            "between {} and {} fail: too few packets to decide{}",
             percent(low),
             percent(high),
             if failures == 0 {
-                format!(", {} without a failure would suffice", thousands(packets_to_pass(allowed)))
+                format!("; {} packets without a failure would suffice", thousands(packets_to_pass(allowed)))
             } else {
                 String::new()
             },

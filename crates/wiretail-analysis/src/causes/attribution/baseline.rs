@@ -1,6 +1,5 @@
-//! The device's baseline: the usual time of each cause, and service intervals that were longer than usual
-//! without an event that explains it. Such intervals get spans of their own, so that packets queued after
-//! them are attributed to them.
+//! The device's baseline: the usual time of each cause. A service interval that was longer than usual, although
+//! no event explains it, gets its own span. The wait of packets queued after it is attributed to this span.
 
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::TraceRoles;
@@ -11,8 +10,8 @@ use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 use crate::stats::list;
 
-/// Minimum excess of a service interval over the usual one, in ns. Less is indistinguishable from normal
-/// variation. Stalls of a device's loop are logged from this length on.
+/// Minimum excess of a service interval over the usual one, in ns. A smaller excess is indistinguishable from
+/// normal variation. A device's loop logs stalls of at least this length.
 const EXCESS_NS: u64 = 5_000;
 /// Time after a packet's timestamp during which the sending core may still work on it, in ns.
 const HANDOVER_NS: u64 = 3_000;
@@ -33,8 +32,8 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Mean over the packets between the quartiles of the delay, for causes that affect more than half of
-    /// them.
+    /// Mean over the packets between the quartiles of the delay, for causes that affect more than half of these
+    /// packets.
     pub fn of(residences: &[Residence], spans: &[Span], causes: usize) -> Self {
         let mut baseline = Self { of_packet_ns: vec![0; causes], whole_ns: vec![0; causes] };
         let mut delays: Vec<u64> = residences.iter().map(Residence::delay_ns).collect();
@@ -90,7 +89,7 @@ pub fn overlap_ns(span: &Span, from_ns: u64, to_ns: u64) -> u64 {
 pub struct Taken {
     /// `(packet's position, cause, ns)`, ordered by position.
     pub entries: Vec<(u32, u16, u64)>,
-    /// Each packet's service interval without that time, in ns.
+    /// Each packet's service interval without the causes' time beyond the baseline, in ns.
     pub own_ns: Vec<u64>,
 }
 
@@ -111,8 +110,8 @@ impl Taken {
             }
             let mut own_ns = residence.service_interval_ns();
             for (cause, sum_ns) in &sums {
-                // If the packet waited, its service interval contains the rest of the previous packet's
-                // sending.
+                // If the packet waited, its service interval also contains the remaining time to send the
+                // previous packet.
                 let baseline_ns = match residence.start_ns > residence.in_ns {
                     true => baseline.whole_ns(*cause, 1),
                     false => baseline.ns(*cause, 0),
@@ -129,8 +128,8 @@ impl Taken {
     }
 }
 
-/// Returns the spans, plus spans for service intervals that were longer than usual without an event.
-/// `feeding` are the interrupts of the sending core.
+/// Returns the spans, and adds spans for service intervals that were longer than usual without an event.
+/// `feeding` contains the interrupts of the sending core.
 pub fn add_excess(
     residences: &[Residence],
     spans: &[Span],
@@ -157,7 +156,8 @@ pub fn add_excess(
         } else if roles.batch > 1 && leave_together(residences, place) > 0 {
             (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
         } else if within(spans, residence.start_ns, residence.out_ns).iter().any(|span| span.cause == fault) {
-            // The trace contains only the start of a page fault. If the fault took long, it caused the rest.
+            // The trace contains only the start of a page fault. If the fault took long, the rest of the
+            // service interval is attributed to it.
             (u32::from(fault), excess_ns, NOBODY)
         } else {
             (lines.causes.of(whose), excess_ns, NOBODY)

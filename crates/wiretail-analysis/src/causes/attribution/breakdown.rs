@@ -7,11 +7,11 @@ use super::timeline::{CpuLoad, NOBODY, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
-/// If packets arrived in less than this share of the mean time for their number, they arrived late and
-/// together.
+/// A group of packets arrived late and together if it took less than this share of the time that as many
+/// packets take at the mean rate.
 const LATE_SHARE: f64 = 0.8;
 
-/// A share of a packet's excess delay, with the numbers of the timelines.
+/// Part of a packet's excess delay. Causes and senders have the same numbers as in the timelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawPart {
     pub cause: u16,
@@ -106,9 +106,9 @@ impl Split<'_> {
         parts
     }
 
-    /// Attributes the time in which the device worked on packets ahead. The time that would have passed
-    /// without any cause belongs to the burst. The rest was caused in the busy period before this packet
-    /// arrived; the latest causes are charged first.
+    /// Attributes the time in which the device worked on packets ahead. The time that these packets would have
+    /// taken without any cause is attributed to the burst. The rest is attributed to causes in the busy period
+    /// before this packet arrived, the latest ones first.
     fn add_queued(&self, place: usize, parts: &mut Vec<RawPart>) {
         let residence = &self.residences[place];
         let waits_ns = residence.start_ns - residence.in_ns;
@@ -155,8 +155,8 @@ fn add(parts: &mut Vec<RawPart>, span: &Span, ns: u64, queued: bool) {
     }
 }
 
-/// Reduces the parts if their sum exceeds the excess delay. The least certain parts are reduced first:
-/// modelled, then inferred, then all alike.
+/// Reduces the parts if their sum exceeds the excess delay. The least certain parts are reduced first: modelled
+/// parts, then inferred parts, and finally all parts alike.
 fn fit(parts: &mut Vec<RawPart>, lost_ns: u64) {
     let sum = |parts: &[RawPart]| parts.iter().map(|part| part.ns).sum::<u64>();
     for certainty in [Some(Certainty::Modelled), Some(Certainty::Inferred), None] {

@@ -1,11 +1,11 @@
-//! Attribution of gaps in a loop that only reads the clock. It uses the same spans and overheads as for
-//! packets, without queues: every gap consists of one or more absences, and its parts are the spans that
+//! Attribution of gaps in a loop that only reads the clock. Spans and overheads are the same as for packets,
+//! but there are no queues. Every gap consists of one or more absences, and its parts are the spans that
 //! overlap it.
 //!
-//! The gaps calibrate themselves. A gap with a single absence shows that event's overhead beyond its
-//! tracepoints. An event that is too rare for that (fewer than five gaps) still has a head: the part of its
-//! gap without an event. Up to the length of the longest usual head, that part is attributed to the event and
-//! not to a pause.
+//! The overheads are calibrated from the gaps themselves. A gap with a single absence shows that event's
+//! overhead beyond its tracepoints. An event that is too rare for calibration (fewer than five gaps) still has
+//! a head: the part of its gap without an event. Up to the length of the longest usual head, that part is
+//! attributed to the event and not to a pause.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,9 +28,9 @@ pub struct ExplainedGaps {
     pub parts: Vec<Vec<GapPart>>,
 }
 
-/// Names the causes of each gap in [`TraceRoles::stalls`] of `roles`, which are also the gaps of its spin
-/// loop. `lost` are windows in which events are missing. `wanted` selects the gaps, by position, for which
-/// parts are returned.
+/// Names the causes of each gap of a spin loop. The gaps are the [`TraceRoles::stalls`] of `roles`. `lost`
+/// contains the windows in which events are missing. `wanted` selects the gaps, by position, for which parts
+/// are returned.
 pub fn explain_gaps(
     mut lines: Timelines,
     roles: &TraceRoles,

@@ -78,7 +78,7 @@ impl HostTick {
 
 /// Elapsed fraction of the period.
 fn phase(at_ns: u64, frequency: f64) -> f64 {
-    // Whole seconds are handled separately: a product of 10^17 has no precision left for fractions of a
+    // Whole seconds are handled separately, because a product of 10^17 has no precision left for fractions of a
     // period.
     let (seconds, ns) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
     ((seconds as f64 * frequency).fract() + ns as f64 * 1e-9 * frequency).fract()

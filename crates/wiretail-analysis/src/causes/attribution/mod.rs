@@ -6,9 +6,10 @@
 //!    innermost cause and its sender.
 //! 2. `overhead` widens the spans by the overhead of an event before its first and after its last
 //!    tracepoint, and adds the stalls that a polling device's loop logged.
-//! 3. `queue` computes service intervals: which packets waited for others, and all delays without a cause.
+//! 3. `queue` computes service intervals, finds packets that waited for others, and computes the delays that
+//!    remain without a given cause.
 //! 4. `baseline` finds service intervals that were longer than usual without an event.
-//! 5. `breakdown` splits a packet's excess delay; `table` assigns names.
+//! 5. `breakdown` splits a packet's excess delay into parts. `table` assigns names to causes and senders.
 //!
 //! Without packets, `gaps` reports what interrupted a loop that only reads the clock.
 //!
@@ -188,7 +189,7 @@ impl Trial<'_> {
         let [baseline_ns, tail_above_ns] =
             percentiles(&mut delays, [Share::MEDIAN, TAIL]).unwrap_or_default();
         let tail_packets = delays.iter().filter(|delay| **delay >= tail_above_ns).count();
-        // The tail, extended if more packets are requested.
+        // The tail is extended if more packets are requested.
         let wanted = tail_packets.max(self.inputs.worst).min(delays.len());
         let place = delays.len() - wanted;
         let least_ns = if wanted > 0 { *delays.select_nth_unstable(place).1 } else { 0 };

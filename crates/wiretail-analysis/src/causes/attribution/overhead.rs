@@ -1,5 +1,6 @@
-//! Overhead of an interruption beyond the time between its tracepoints: the head before the first one, while
-//! the processor or a hypervisor delivers the interrupt, and the tail after the last one.
+//! Overhead of an interruption beyond the time between its tracepoints. The head is the time before the first
+//! tracepoint, while the processor or a hypervisor delivers the interrupt. The tail is the time after the last
+//! tracepoint.
 
 use wiretail_schema::causes::trace::{Gap, TraceNames, TraceRoles};
 use wiretail_schema::causes::{Certainty, EventCost};
@@ -164,9 +165,9 @@ impl Overheads {
         wide
     }
 
-    /// Adds the parts of a polling device's logged stalls that have no event. If such a part directly
-    /// precedes an interrupt and makes its head no longer than heads often are, it belongs to that interrupt.
-    /// Otherwise the core was paused, by the host's tick if the pauses follow one.
+    /// Adds the parts of a polling device's logged stalls that have no event. Such a part belongs to the head
+    /// of the interrupt that directly follows it, unless that head would be unusually long. Otherwise the part
+    /// is a pause of the core, caused by the host's tick if the pauses follow a tick.
     pub fn add_stalls(&self, spans: &[Span], stalls: &[Gap], lines: &mut Timelines) -> Vec<Span> {
         let paused = lines.causes.of(Raw::Paused) as u16;
         let edge = lines.edges.of(Edge::Other) as u16;

@@ -1,6 +1,6 @@
 //! Packets in a first-come, first-served device: when each service interval began, which packets would have
-//! waited anyway, and all delays without a cause (Lindley's recursion; D. V. Lindley, "The theory of queues
-//! with a single server", 1952).
+//! waited anyway, and the delays that remain without a cause (Lindley's recursion; D. V. Lindley, "The theory
+//! of queues with a single server", 1952).
 
 /// Times of a packet, in ns of the trace's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn residences(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Res
     all
 }
 
-/// Delays in ns, if each packet's service interval were shorter by `less_ns(place)`.
+/// Delays that result if each packet's service interval is shorter by `less_ns(place)`, in ns.
 pub fn delays_without(residences: &[Residence], mut less_ns: impl FnMut(usize) -> u64) -> Vec<u64> {
     let mut left_ns = 0;
     let mut delay = |(place, residence): (usize, &Residence)| {

@@ -11,8 +11,9 @@ pub const NOBODY: u32 = u32::MAX;
 
 /// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
-/// Minimum time that a program runs between two absences, in ns. Spans that are closer belong to one absence:
-/// on leaving an interrupt, the kernel goes on to softirqs, to the scheduler, or to the next interrupt.
+/// Minimum time that a program runs between two absences, in ns. Spans that are closer belong to one absence,
+/// because the kernel may continue with softirqs, the scheduler or the next interrupt when it leaves an
+/// interrupt.
 pub const JOIN_NS: u64 = 1_500;
 /// Latest plausible time, in ns: 36 years. Later times come from damaged traces. Sums of two such times do
 /// not overflow.
@@ -45,7 +46,7 @@ pub enum Raw {
     PageFault,
     /// A pause of the core without an event.
     Paused,
-    /// A pause of the core by the host's tick, with its frequency in Hz.
+    /// A pause of the core caused by the host's tick, with the tick's frequency in Hz.
     HostTick(u32),
     /// The device's own thread took longer than usual.
     Device,
@@ -304,9 +305,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A softirq raised by a call from another core was sent by that core. Its spans up to the end of the absence
-/// get the call's sender. The kernel names such functions after their effect: `rps_trigger_softirq`,
-/// `trigger_rx_softirq`.
+/// If a call from another core raises a softirq, that core is the softirq's sender. The softirq's spans up to
+/// the end of the absence get the call's sender. The kernel names such functions after their effect:
+/// `rps_trigger_softirq`, `trigger_rx_softirq`.
 fn name_raisers(lines: &mut Timelines, names: &dyn TraceNames) {
     let raises = |raw: &Raw| match raw {
         Raw::Call(function) => names.function(*function).is_some_and(|name| name.contains("softirq")),
@@ -352,7 +353,7 @@ impl Core {
         if self.task.is_none() {
             self.since_ns = at;
         }
-        // Also after a window of lost events, because each event names the task it interrupts.
+        // This also works after a window of lost events, because each event names the task that it interrupts.
         if self.task != Some(event.pid) {
             self.run(event.pid, ORDINARY_PRIO, roles, lines);
         }

@@ -1,9 +1,11 @@
 //! Folding: compares late packets with all packets, by residue of a number or by phase of a frequency. The
-//! result is how far one residue, or one arc of the phase, exceeds its share of late packets.
+//! result shows how far the number of late packets with one residue, or in one arc of the phase, exceeds the
+//! expected share.
 
 /// n · KL(k/n ‖ share). Its negative bounds the logarithm of the probability that at least `inside` of `late`
 /// randomly drawn packets are among a `share` of all (Hoeffding 1963; for drawing without replacement Chvátal
-/// 1979, "The tail of the hypergeometric distribution"). Returns 0 for the expected number or fewer.
+/// 1979, "The tail of the hypergeometric distribution"). Returns 0 if `inside` does not exceed the expected
+/// number.
 pub fn gain(inside: u64, late: u64, share: f64) -> f64 {
     let (k, n) = (inside as f64, late as f64);
     let part = k / n;

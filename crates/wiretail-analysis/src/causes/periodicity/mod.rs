@@ -4,8 +4,8 @@
 //! 1. [`late`] finds packets that are late relative to their neighbors.
 //! 2. [`fold`] groups late packets by the residue of their position, or of a number in the packet.
 //! 3. [`spectrum`] finds any frequency by its phase, and the clock that an aliased frequency comes from.
-//! 4. [`find`] selects the better explanation, reports whether the other one is excluded, removes the late
-//!    packets that it explains, and repeats.
+//! 4. [`find`] selects the better explanation and reports whether the other one is excluded. It then removes
+//!    the explained late packets and searches again.
 //!
 //! Formulas, sources and limits: `docs/kpi/periodicity.md`.
 
@@ -20,7 +20,7 @@ use wiretail_schema::units::Share;
 use fold::{BestResidue, best_residue, gain, phase};
 use spectrum::{CYCLES_MIN, Clock};
 
-/// Maximum probability per search that chance produces a pattern counted as found.
+/// Maximum probability per search of reporting a pattern that arose by chance.
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Thresholds above which packets count as late. Each one is a separate search.
 const LATE_ABOVE: [Share; 2] = [Share::P99_9, Share::P99];
@@ -32,8 +32,8 @@ const PATTERNS_MAX: usize = 6;
 const DECISIVE: f64 = 10.0;
 /// Maximum relative deviation of a crystal from its nominal frequency.
 const CRYSTAL: f64 = 2e-4;
-/// Maximum probability that a clock's period is a whole number of packets by coincidence. Above it, a clock
-/// is not excluded.
+/// Maximum probability that a clock's period is a whole number of packets by coincidence. If the probability is
+/// higher, a clock is not excluded.
 const COINCIDENCE: f64 = 0.01;
 
 /// Packets of equal length, in the order sent.
@@ -169,8 +169,8 @@ impl Search<'_> {
         found
     }
 
-    /// The best residue over all numbers, unless chance explains it: index of the number, residue,
-    /// probability by chance.
+    /// The best residue over all numbers: index of the number, residue, and probability by chance. `None` if it
+    /// may have arisen by chance.
     fn residue(&self, late: &[usize]) -> Option<(usize, BestResidue, f64)> {
         let max = PERIOD_MAX.min((self.series.times_ns.len() as f64 / CYCLES_MIN) as u64);
         let mut best: Option<(usize, BestResidue)> = None;
@@ -195,8 +195,8 @@ impl Search<'_> {
     }
 
     /// The number of packets in a clock's period, or in a small multiple of it, if that is a whole number.
-    /// Returns the smallest one at which the late packets follow the pattern as well as at the clock's own
-    /// frequency.
+    /// Returns the smallest such number at which the late packets follow the pattern as well as at the clock's
+    /// own frequency.
     ///
     /// A frequency is close enough if, over the capture, it drifts by less than the pattern's arc or by less
     /// than a packet. For 300,000 packets, fewer than one in a hundred frequencies is that close by chance.

@@ -13,7 +13,7 @@ use crate::stats::list::median;
 
 /// Number of powers in a neighborhood of the spectrum.
 const NEIGHBOURHOOD: usize = 1024;
-/// Highest harmonic order that a peak may have of the clock.
+/// Highest harmonic of a clock that is considered as the cause of a peak.
 const HARMONICS: u32 = 48;
 /// Number of candidate clocks that are compared with all packets.
 const CANDIDATES: usize = 24;
@@ -99,10 +99,10 @@ pub struct Clock {
     pub arc: BestArc,
 }
 
-/// The clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k,
-/// because packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses
-/// the candidate for which late packets are most concentrated in its cycle, measured by the number of packets
-/// in that arc that are not late.
+/// The clock that causes a peak. A peak at p can be the k-th harmonic of any frequency (m·rate ± p)/k, because
+/// packets sent at a constant rate cannot distinguish p from its mirror image at the rate. Chooses the
+/// candidate in whose cycle late packets are most concentrated. The concentration is measured by the number of
+/// packets in the arc that are not late.
 pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> Clock {
     let lowest = CYCLES_MIN / (times_ns.last().map_or(1, |last| last - times_ns[0]).max(1) as f64 * 1e-9);
     let mut candidates: Vec<(f64, f64)> = Vec::new();
@@ -131,8 +131,8 @@ pub fn clock(peak_hz: f64, late_ns: &[i64], times_ns: &[i64], rate_hz: f64) -> C
         }
     }
     let (hz, arc) = best.unwrap_or_else(|| (peak_hz, best_arc(Some(times_ns), late_ns, peak_hz)));
-    // The arc of a slightly wrong frequency cuts off the ends of the pattern, and a line through the
-    // remaining points is not steep enough. Each iteration comes closer.
+    // The arc of a slightly wrong frequency cuts off the ends of the pattern, and a line through the remaining
+    // points is not steep enough. Each iteration comes closer to the true frequency.
     let (mut clock, mut around) = (Clock { frequency_hz: hz, error_hz: f64::INFINITY, arc }, arc);
     for _ in 0..4 {
         let (frequency_hz, error_hz) = regress(clock.frequency_hz, &around, late_ns);
@@ -169,7 +169,7 @@ fn regress(hz: f64, arc: &BestArc, late_ns: &[i64]) -> (f64, f64) {
     }
     let slope = tp / tt;
     let left = sum(&|t, p| (p - slope * t).powi(2)) / (n - 2.0);
-    // Neighboring late packets see the same edge of the pattern, so there are fewer independent points. The
+    // Neighboring late packets lie at the same edge of the pattern, so fewer points are independent. The
     // pattern's arc gives a lower bound of the error.
     let span_s = points.last().map_or(0.0, |last| last.0 - points[0].0);
     let error_hz = (left / tt).sqrt().max(arc.len / (12_f64.sqrt() * span_s));

@@ -40,7 +40,7 @@ pub fn judge(ablation: &Ablation) -> Vec<LoadResult> {
         .collect()
 }
 
-/// Number of repeats at which the effect of each of `factors` factors has an interval.
+/// Minimum number of repeats for which the effect of each of `factors` factors has an interval.
 pub fn repeats_needed(factors: usize) -> u64 {
     let error = ERROR / factors.max(1) as f64;
     (1..64).find(|repeats| rank(*repeats, error).is_some()).unwrap_or(64) as u64
@@ -101,8 +101,8 @@ fn median_level(trials: &[&AblationTrial], statistic: Statistic) -> Option<Level
     })
 }
 
-/// Increase of a statistic without a factor, compared with the factor; `error` is the probability that its
-/// interval is wrong.
+/// Increase of a statistic if a factor is left out. `error` is the probability that the interval of the
+/// increase is wrong.
 fn effect(statistic: Statistic, without: &[&AblationTrial], with: &[&AblationTrial], error: f64) -> Effect {
     let pairs: Vec<(Level, Level)> = without
         .iter()

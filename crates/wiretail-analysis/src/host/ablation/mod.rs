@@ -103,7 +103,8 @@ fn now(setting: &Setting) -> Option<&str> {
     }
 }
 
-/// Changes of a plan that trials cannot test: they need a reboot, or another program applies them.
+/// Changes of a plan that trials cannot test, because they need a reboot or because another program applies
+/// them.
 pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     let is_later = |setting: &&Setting| {
         setting.state == SettingState::Change
@@ -113,8 +114,8 @@ pub fn not_tried(plan: &TuningPlan) -> Vec<String> {
     plan.settings.iter().filter(is_later).map(|setting| setting.target.name().into_owned()).collect()
 }
 
-/// Configurations to compare: the host as it is, all factors, all but each one, and on request each one
-/// alone.
+/// Configurations to compare: the host as it is, all factors, all factors except one (for each factor), and on
+/// request each factor alone.
 pub fn configurations(factors: &[Factor], alone: bool) -> Vec<Configuration> {
     let configuration = |kind, factor: Option<&Factor>| Configuration { kind, factor: factor.cloned() };
     let mut configurations =

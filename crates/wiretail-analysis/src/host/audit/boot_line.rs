@@ -7,8 +7,8 @@ use wiretail_schema::units::cores::CoreSet;
 pub struct BootLine(Vec<String>);
 
 impl BootLine {
-    /// Splits a boot line at blanks. Quotes keep blanks together, as in the kernel; words after `--` belong
-    /// to init and are dropped.
+    /// Splits a boot line at blanks, except at blanks within quotes, as the kernel does. Words after `--`
+    /// belong to init and are dropped.
     pub fn parse(line: &str) -> Self {
         let mut words = vec![String::new()];
         let mut quoted = false;

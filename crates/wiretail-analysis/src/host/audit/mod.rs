@@ -26,10 +26,10 @@ use wiretail_schema::units::cores::CoreSet;
 /// Options of an audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
-    /// Packet cores, to be kept free of other work. `None`: a container's own cores, the cores that the boot
-    /// line isolates, or all but the first.
+    /// Packet cores, to be kept free of other work. If `None`, they are a container's own cores, the cores that
+    /// the boot line isolates, or all cores but the first.
     pub cores: Option<CoreSet>,
-    /// Role of the host. `None`: detected from the record.
+    /// Role of the host. If `None`, it is detected from the record.
     pub role: Option<HostRole>,
 }
 

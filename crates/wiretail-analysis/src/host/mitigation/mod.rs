@@ -66,7 +66,7 @@ fn entry(kind: CauseKind, name: &str) -> &'static Entry {
     }
 }
 
-/// Entry for a kernel function that another core ran here.
+/// Entry for a kernel function that another core ran on this core.
 fn function(name: &str) -> &'static Entry {
     match name {
         _ if name.contains("flush_tlb")

@@ -107,7 +107,7 @@ pub(super) const STEERING: Entry = Entry {
 };
 
 pub(super) const DEFERRED_FREE: Entry = Entry {
-    what: "Another core finished with packet buffers that were allocated on this core and returned them to be freed here.",
+    what: "Another core returned packet buffers to this core, which had allocated them, to be freed on this core.",
     steps: &["Set net.core.skb_defer_max=0: the core that used the buffers then frees them."],
     sources: &[Source {
         title: "Linux: /proc/sys/net (skb_defer_max)",
@@ -125,7 +125,7 @@ pub(super) const WAKEUP: Entry = Entry {
 };
 
 pub(super) const FUNCTION_CALL: Entry = Entry {
-    what: "Another core interrupted this one to run a kernel function here, and often waited for it to complete.",
+    what: "Another core interrupted this core to run a kernel function on it, and often waited for the function to complete.",
     steps: &[
         "Find the requesting task and its system call in the table of senders: make that call before the packets \
         arrive, or not at all.",
@@ -139,7 +139,7 @@ pub(super) const RESCHEDULE: Entry = Entry {
     what: "Another core woke a task that may run on this core and interrupted it to make its scheduler choose again.",
     steps: &[
         "Keep all other tasks off the core: {isolcpus}; {tasks}",
-        "Give each thread of the device its own core: threads pinned to one core wake each other there.",
+        "Give each thread of the device its own core: threads that are pinned to the same core wake each other on it.",
     ],
     sources: &[KTHREADS, PARAMETERS],
 };
@@ -173,7 +173,7 @@ pub(super) const NET_SOFTIRQ: Entry = Entry {
     what: "The kernel receives or sends packets on the packet core, on the device's own links or on others.",
     steps: &[
         "Receiving for the device itself is part of its work; busy polling in user space (AF_XDP, DPDK) avoids this softirq.",
-        "Otherwise route the NICs' interrupts to other cores, and start other network traffic from there: {irq-affinity}",
+        "Otherwise route the NICs' interrupts to other cores, and start other network traffic on those cores: {irq-affinity}",
         "Stop other cores from steering packets to this one: {rps}",
     ],
     sources: &[
@@ -208,7 +208,7 @@ pub(super) const SCHED_SOFTIRQ: Entry = Entry {
     what: "The scheduler compares the load of the cores and moves tasks.",
     steps: &[
         "Exclude the core from load balancing: {isolcpus}; {cpuset-partition}",
-        "Make the core tickless: the tick triggers load balancing: {nohz-full}",
+        "Make the core tickless, because the tick triggers load balancing: {nohz-full}",
     ],
     sources: &[
         KTHREADS,
@@ -259,7 +259,7 @@ pub(super) const KWORKER: Entry = Entry {
     what: "A kernel worker thread ran queued work on the packet core.",
     steps: &[
         "Restrict unbound workers to the other cores: {workqueue}",
-        "Bound workers run work that was queued on this core: keep system calls and interrupts off it. A real-time \
+        "Bound workers run work that was queued on this core: keep system calls and interrupts off the core. A real-time \
         priority of the device's thread makes them wait.",
     ],
     sources: &[KTHREADS],
@@ -304,7 +304,7 @@ pub(super) const ASLEEP: Entry = Entry {
     what: "The device's thread was asleep when the packet arrived, or waited for something else (a lock, a file, a timeout).",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
-        "If it must sleep, use a real-time priority and shallow idle states to shorten the wakeup: {idle-states}",
+        "If the thread must sleep, use a real-time priority and shallow idle states to shorten the wakeup: {idle-states}",
         "Remove file access, logging and locks from the packet thread.",
     ],
     sources: &[
@@ -359,7 +359,7 @@ pub(super) const BURST: Entry = Entry {
 };
 
 pub(super) const HOST_TICKS: Entry = Entry {
-    what: "The vCPU stopped at the period of a kernel tick, but had no tick itself: the host's kernel handled its timer interrupt on the physical core.",
+    what: "The vCPU stopped at the rate of a kernel tick, but the guest had no tick at these times: the host's kernel handled its timer interrupt on the physical core.",
     steps: &[
         "On the host, for the physical core to which the vCPU is pinned: {vcpu-pinning}; {isolcpus}; {nohz-full}",
         "A guest cannot change this: without access to the host, treat it as the noise floor of this machine.",
@@ -371,7 +371,7 @@ pub(super) const HOST_TICKS: Entry = Entry {
 };
 
 pub(super) const WAKING_UP: Entry = Entry {
-    what: "The packet had arrived, and the wakeup interrupt had been sent to the device's core. This is the time until the core handled it: an idle core had to leave its idle state, or the hypervisor had to resume a halted vCPU.",
+    what: "The packet had arrived, and the wakeup interrupt had been sent to the device's core. This is the time until the core handled that interrupt: an idle core had to leave its idle state, or the hypervisor had to resume a halted vCPU.",
     steps: &[
         "Poll instead of sleeping: DPDK, AF_XDP or sockets with busy polling, on a dedicated core.",
         "Disable deep idle states of the core: {idle-states}",

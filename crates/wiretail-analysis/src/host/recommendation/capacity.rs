@@ -1,10 +1,11 @@
 //! Recommendation "spare capacity": how far below the breaking point the tail starts to rise.
 //!
-//! For each device, at all of its rates: the *breaking point* is the rate that a search found (the highest
-//! rate that meets a loss goal), or else the lowest rate at which its trials are
-//! [overloaded](crate::comparison::overload). The tail *starts to rise* at the lowest rate from which on
-//! p99.9 is at least [1.5 times](RISE) the lowest p99.9 at lower rates, with an interval entirely above that
-//! one's interval. This must hold for all higher rates below the breaking point as well.
+//! Two rates are determined for each device. The *breaking point* is the rate that a search found (the highest
+//! rate that meets a loss goal). Without a search, it is the lowest rate at which the device's trials are
+//! [overloaded](crate::comparison::overload). The tail *starts to rise* at the lowest rate with a p99.9 of at
+//! least [1.5 times](RISE) the lowest p99.9 at lower rates. The interval of the risen p99.9 must be entirely
+//! above the interval of the lowest one. Both conditions must also hold for all higher rates below the breaking
+//! point.
 
 use wiretail_schema::host::recommendation::{
     Advice, DelayOf, Evidence, Origin, RateOf, Recommendation, Stand,
@@ -20,7 +21,7 @@ use crate::host::recommendation::sample::{Condition, SameHost, Seen, grouped};
 use crate::summary::verdict::percent;
 
 const TAIL: f64 = 99.9;
-/// Minimum ratio of a risen tail to the lowest tail, however certain the difference is.
+/// Minimum ratio of a risen tail to the lowest tail, even if a smaller difference is certain.
 const RISE: f64 = 1.5;
 /// Maximum number of rates shown as evidence for the rise of the tail.
 const SHOWN: usize = 6;
@@ -59,8 +60,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         kind: Advice::SpareCapacity,
         title: "spare capacity".to_owned(),
         advice:
-            "Load a core well below its capacity: close to it, every interrupt leaves a queue that drains \
-            slowly, which the tail shows before any packet is lost."
+            "Load a core well below its capacity. Close to the capacity, every interrupt leaves a queue that drains \
+            slowly. The tail then rises before any packet is lost."
                 .to_owned(),
         stand,
         says,
@@ -98,9 +99,12 @@ impl Device<'_, '_> {
         match (self.highest_pps, limit) {
             (Some(highest), Some(limit)) if highest < limit => (
                 true,
-                format!("{says}; outside of searches its load was at most {} of that.", share(highest)),
+                format!(
+                    "{says}; outside of searches its load was at most {} of the breaking point.",
+                    share(highest)
+                ),
             ),
-            (_, Some(_)) => (false, format!("{says}: stay below that.")),
+            (_, Some(_)) => (false, format!("{says}: stay below this rate.")),
             (_, None) => (false, format!("{says}: measure lower rates.")),
         }
     }
@@ -268,7 +272,7 @@ fn of_search(device: &Device<'_, '_>, run: &str, search: &Search) -> Evidence {
 
 fn next(devices: &[Device<'_, '_>]) -> Vec<super::NextStep> {
     let search = step(
-        "find the breaking point and the rate that meets a budget (set dut and budget to yours)",
+        "find the breaking point and the rate that meets a budget (first set dut and budget in the file to your own)",
         "sudo wiretail search experiments/search/ndr-pdr.toml --allow-system-changes",
     );
     let sweep = step(

@@ -21,7 +21,8 @@ pub struct Contrast<'s, 'a> {
     pub other: (String, Vec<&'s Seen<'a>>),
     /// Percentile that was compared, and the result. `None` if no percentile has enough packets.
     pub judged: Option<(f64, Told)>,
-    /// Whether either was emulated in software, so that the result does not apply to hardware.
+    /// Whether the baseline or the variant was emulated in software, so that the result does not apply to
+    /// hardware.
     pub emulated: bool,
     /// Whether it is unknown if a virtual machine was emulated.
     pub unsaid: bool,
@@ -91,7 +92,7 @@ impl Contrast<'_, '_> {
         let all: Vec<&Seen<'_>> = self.baseline.1.iter().chain(&self.other.1).copied().collect();
         let (baseline, other) = (&self.baseline.0, &self.other.0);
         let says = match self.judged {
-            None => "too few packets to distinguish them at any percentile".to_owned(),
+            None => "too few packets to distinguish the trials at any percentile".to_owned(),
             Some((percentile, Told::Alike)) => {
                 format!("indistinguishable at p{percentile}: the intervals overlap")
             }

@@ -18,14 +18,15 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
     for waiting in [Waits::Polls, Waits::Sleeps] {
         parts.extend(part(known, waiting, &kernels));
     }
-    // A part with a change to make decides, then one that does not apply here, then one that is already so.
+    // A part that requires a change takes precedence, then a part that does not apply, then a part that is
+    // already fulfilled.
     let order = [Stand::Follow, Stand::DoesNotApply, Stand::AlreadySo];
     let stand = order.into_iter().find(|stand| parts.iter().any(|(one, _)| one == stand));
     let says = match parts.is_empty() {
         true if known.seen.is_empty() => {
             "No application was measured, so the suitable kernel is unknown.".to_owned()
         }
-        true => "For none of the measured devices is it known whether it polls or sleeps.".to_owned(),
+        true => "It is unknown whether the measured devices poll or sleep.".to_owned(),
         false => parts.into_iter().map(|(_, says)| says).collect::<Vec<_>>().join(" "),
     };
     let mut evidence: Vec<Evidence> = kernels.iter().map(Contrast::evidence).collect();
@@ -49,7 +50,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         kind: Advice::KernelByArchitecture,
         title: "kernel by application architecture".to_owned(),
         advice: "Use the standard kernel without a tick for an application that polls on an isolated core: a \
-            real-time kernel has nothing to bound there and costs throughput. An application that sleeps for packets \
+            real-time kernel brings no benefit there and costs throughput. An application that sleeps for packets \
             depends on the scheduler and benefits from a real-time kernel."
             .to_owned(),
         stand: stand.unwrap_or(Stand::NoEvidenceYet),
@@ -103,7 +104,11 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
             "{name} {verb}: in {} comparisons, a real-time kernel was better in {better}, worse in {worse}, and indistinguishable in {alike}: \
              {}.",
             told.len(),
-            if agrees { format!("use {wanted}") } else { format!("{wanted} shows no benefit here") },
+            if agrees {
+                format!("use {wanted}")
+            } else {
+                format!("in these trials, {wanted} shows no benefit")
+            },
         );
         return Some((if agrees { Stand::Follow } else { Stand::DoesNotApply }, says));
     }
@@ -113,7 +118,7 @@ fn part(known: &Known<'_>, waiting: Waits, kernels: &[Contrast<'_, '_>]) -> Opti
         false => (
             Stand::Follow,
             format!(
-                "{name} {verb}, but {} of {} did not run under {wanted}; its effect here was not measured.",
+                "{name} {verb}, but {} of {} did not run under {wanted}; its effect on this host was not measured.",
                 of.len() - fitting,
                 counted(of.len())
             ),

@@ -424,7 +424,7 @@ fn compares_measured_rates_with_search_result() {
     // The search alone.
     let (stand, says, evidence) = of(&[searched.clone()]);
     assert_eq!(
-        (stand, says.contains("up to 75 % of the breaking point: stay below that")),
+        (stand, says.contains("up to 75 % of the breaking point: stay below this rate")),
         (Stand::Follow, true),
         "{says}"
     );

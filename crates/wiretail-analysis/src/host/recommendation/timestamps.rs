@@ -85,7 +85,7 @@ fn timestamps(source: &str, seen: &[&Seen<'_>]) -> Evidence {
         (clocks().map(|clock| clock.identical).sum(), clocks().map(|clock| clock.backward).sum());
     let total: u64 = seen.iter().map(|one| one.summary.pre.packets + one.summary.post.packets).sum();
     let says = format!(
-        "{} with timestamps from {source}, granularity at most {granularity} ns; of {}, {same} have the same timestamp as the previous packet, {back} an earlier one",
+        "{} with timestamps from {source}, granularity at most {granularity} ns; of {}, {same} have the same timestamp as the previous packet, and {back} have an earlier one",
         counted(seen.len()),
         packets(total),
     );

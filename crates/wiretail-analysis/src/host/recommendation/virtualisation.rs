@@ -27,7 +27,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         without: &ISOLATION_BOUNDARY,
         host: SameHost::Whole,
         name: &isolation_boundary,
-        // Bare if there is such a trial, otherwise a container.
+        // The baseline is bare if there is such a trial, otherwise a container.
         rank: &|one| match deployment(one)? {
             Deployment::Bare => Some(0),
             Deployment::Container => Some(1),
@@ -49,7 +49,7 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
                 "sudo wiretail run experiments/deployments/deployments.toml --allow-system-changes",
             ),
             step(
-                "and network functions, bare and in a virtual machine",
+                "measure network functions, bare and in a virtual machine",
                 "sudo wiretail run experiments/deployments/virtual-machines.toml --allow-system-changes",
             ),
         ],
@@ -58,8 +58,8 @@ pub(super) fn recommendation(known: &Known<'_>) -> Recommendation {
         kind: Advice::Virtualisation,
         title: "virtualisation".to_owned(),
         advice: "To isolate functions from each other, use a virtual machine with dedicated cores, memory and \
-            virtual functions of a NIC, and an isolating boot line in the guest. The tail then need not suffer much; \
-            without these measures it does."
+            virtual functions of a NIC, and an isolating boot line in the guest. With these measures, the tail need \
+            not suffer much; without them, it does."
             .to_owned(),
         stand,
         says,
@@ -112,8 +112,12 @@ fn stand(known: &Known<'_>, pairs: &[Contrast<'_, '_>]) -> (Stand, String) {
         });
     }
     says.push(match free {
-        true => "If isolation is needed, at least one form of it here adds no measurable delay.".to_owned(),
-        false => "Isolation adds delay here: run bare if delay matters most.".to_owned(),
+        true => {
+            "If isolation is needed, at least one of the measured isolation boundaries adds no measurable \
+            delay."
+                .to_owned()
+        }
+        false => "All measured isolation boundaries add delay: run bare if delay matters most.".to_owned(),
     });
     (if free { Stand::Follow } else { Stand::DoesNotApply }, capitalised(&says.join(" ")))
 }

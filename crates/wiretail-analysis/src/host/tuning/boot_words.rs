@@ -181,7 +181,7 @@ fn huge(ask: &Ask<'_>, name: &str, value: &str) -> Wish {
     match giant(ask) {
         true => Wish::Value(value.to_owned()),
         false => Wish::NotHere(
-            "no pages of 1 GiB here, or less than 16 GiB of memory; vm.nr_hugepages reserves small ones",
+            "1 GiB pages are not supported or memory is below 16 GiB; vm.nr_hugepages reserves small pages instead",
         ),
     }
 }

@@ -11,7 +11,7 @@ use crate::stats::quantile::{curve_shares, percentiles_at};
 pub const LIMITS: [(u64, Option<f64>); 3] =
     [(500_000_000, Some(0.1)), (990_000_000, Some(0.2)), (999_000_000, None)];
 
-/// Nine of ten rounds are between the first and the last of these.
+/// Percentiles over the rounds. Nine of ten rounds are between the first and the last.
 const TYPICAL: [Share; 3] = [Share::P5, Share::MEDIAN, Share::P95];
 
 /// Limit of the relative error of the predicted capacity.
@@ -88,8 +88,8 @@ pub fn compare(
 }
 
 /// Compares the judged percentiles of repeats that were each simulated separately, as (predicted, measured).
-/// For each percentile, the result is the repeat with the median absolute error, with the smallest and the
-/// largest measured value.
+/// For each percentile, returns the repeat with the median absolute error, and the smallest and the largest
+/// measured value.
 pub fn compare_each(repeats: &[(Counts, Counts)]) -> Vec<ComparedPercentile> {
     let shares = LIMITS.map(|limit| limit.0);
     let each: Vec<Vec<ComparedPercentile>> =

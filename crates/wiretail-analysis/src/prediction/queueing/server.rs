@@ -65,8 +65,8 @@ impl Ring {
 /// Simulates a model that was checked.
 ///
 /// The loop looks ahead by the largest number of packets that have ever waited. A single comparison with one
-/// arrival then shows whether more packets wait, or more than fit. This leaves few unpredictable branches,
-/// each of which costs as much as all the arithmetic for a packet.
+/// arrival then shows whether more packets wait than before, or more than fit into the ring. This leaves few
+/// unpredictable branches, each of which costs as much as all the arithmetic for a packet.
 pub(super) fn serve(
     model: &QueueingModel,
     arrivals: &Arrivals,
@@ -105,8 +105,8 @@ pub(super) fn serve(
             free_ns = vacations.done(present_ns, wake_ns);
         }
         let start_ns = vacations.present(free_ns);
-        // Taking a batch frees slots. Packets that arrived since then share the slots that were free after
-        // it.
+        // Taking a batch frees slots of the ring. Packets that arrive until the next batch share the slots that
+        // are free after it.
         while arrival <= start_ns {
             if ring.len < room {
                 ring.push(arrival);

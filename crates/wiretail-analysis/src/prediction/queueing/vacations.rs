@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Maximum of two times that are not NaN: one instruction, whereas `f64::max` also checks for NaN.
+/// Maximum of two times that are not NaN. This takes one instruction; `f64::max` also checks for NaN.
 #[inline]
 pub(super) fn later(a_ns: f64, b_ns: f64) -> f64 {
     if a_ns > b_ns { a_ns } else { b_ns }

@@ -74,13 +74,13 @@ pub fn dispersion(events: &[Event], packets: usize) -> f64 {
     if mean > 0.0 { (squares / (BATCHES - 1) as f64 / mean).max(1.0) } else { 1.0 }
 }
 
-/// Probability that the block counts in random order drift as far from an even rate.
+/// Probability that the block counts in random order drift as far from an even rate as in the measured order.
 pub fn counts_chance(events: &[Event], packets: usize, random: &mut Random) -> f64 {
     permuted(counts(events, packets, BLOCKS), random)
 }
 
-/// Probability that the sizes in random order drift as far. Uses ranks, so that a single stall does not
-/// decide.
+/// Probability that the sizes in random order drift as far as in the measured order. Uses ranks, so that a
+/// single stall does not determine the result.
 pub fn sizes_chance(events: &[Event], random: &mut Random) -> f64 {
     let mut order: Vec<usize> = (0..events.len()).collect();
     order.sort_unstable_by(|a, b| events[*a].highest_ns.total_cmp(&events[*b].highest_ns));
@@ -91,8 +91,8 @@ pub fn sizes_chance(events: &[Event], random: &mut Random) -> f64 {
     permuted(ranks, random)
 }
 
-/// Share of random orders in which the cumulative sum drifts as far from a straight line (a permutation test
-/// of Page's cumulative sums).
+/// Share of random orders in which the cumulative sum drifts as far from a straight line as in the given order
+/// (a permutation test of Page's cumulative sums).
 fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
     let drift = |values: &[f64]| {
@@ -111,9 +111,9 @@ fn permuted(mut values: Vec<f64>, random: &mut Random) -> f64 {
     f64::from(as_far + 1) / f64::from(PERMUTATIONS + 1)
 }
 
-/// Probability that the ratio of the largest to the second largest excess is as large, in measurements
-/// simulated from a fit of all other excesses. The probability of the largest excess under that fit would be
-/// less informative: if the fit has an end point, all values beyond it have probability 0.
+/// Probability of an equally large ratio of the largest to the second largest excess in measurements simulated
+/// from a fit of all other excesses. The probability of the largest excess under that fit would be less
+/// informative: if the fit has an end point, all values beyond it have probability 0.
 pub fn maximum_chance(ascending: &[f64], random: &mut Random) -> f64 {
     let [others @ .., largest] = ascending else { return 1.0 };
     let (Some(second), Some(gpd)) = (others.last(), fit(others)) else { return 1.0 };

@@ -45,8 +45,8 @@ impl Delays {
         self.granularity_ns
     }
 
-    /// Lower edge of the timestamp step that contains `delay`. The number of delays above it does not depend
-    /// on the spreading.
+    /// Lower edge of the timestamp step that contains `delay`. The number of delays above this edge does not
+    /// depend on how delays are spread over the step.
     pub fn edge_ns(&self, delay: f64) -> f64 {
         ((delay / self.granularity_ns).round() - 0.5) * self.granularity_ns
     }

@@ -21,7 +21,7 @@ const FITS: usize = 400;
 const FUTURES: usize = 20_000;
 /// Minimum number of events, four per batch, for an estimate of the dispersion.
 const DISPERSED: usize = 20;
-/// Share of the lower component above the level for which the lower component is predicted.
+/// Share of the lower component's events that exceed the level at which this component is predicted.
 const LOWER_SHARE: f64 = 0.2;
 /// Joint confidence of all bands.
 pub const CONFIDENCE: f64 = 0.95;
@@ -88,7 +88,7 @@ fn ends(values: &mut [f64], outside: f64) -> (f64, f64) {
     (values[rank], values[values.len() - 1 - rank])
 }
 
-/// Fits to simulated events, as many as were observed, drawn from the fit itself.
+/// Fits to simulated measurements, each with as many events as were observed, drawn from the fit itself.
 fn refits<D: Distribution + Copy>(distribution: D, events: usize, random: &mut Random) -> Vec<D> {
     let again = |_| {
         let mut simulated = distribution.simulate(events, random);

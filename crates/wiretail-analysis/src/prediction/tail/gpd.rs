@@ -1,6 +1,6 @@
 //! Generalized Pareto distribution: P(excess > y) = (1 + xi y / sigma)^(-1/xi), or exp(-y / sigma) for xi = 0
-//! (Pickands 1975). Fitted by maximum likelihood, which has a single unknown if xi is expressed by theta = xi
-//! / sigma (Davison and Smith 1990; Grimshaw 1993).
+//! (Pickands 1975). The fit uses maximum likelihood, which has a single unknown if xi is expressed by theta =
+//! xi / sigma (Davison and Smith 1990; Grimshaw 1993).
 
 /// Below this |theta times mean|, the distribution is numerically indistinguishable from the exponential.
 const EXPONENTIAL: f64 = 1e-9;
@@ -49,8 +49,8 @@ impl Gpd {
 }
 
 /// Maximum likelihood estimate among shapes of at least -1; for smaller shapes the likelihood has no maximum.
-/// If the likelihood increases towards that edge, the edge is the estimate (Grimshaw 1993). `None` for fewer
-/// than two excesses, for an excess that is not positive, and if all are equal.
+/// If the likelihood increases towards that edge, the edge is the estimate (Grimshaw 1993). `None` if there are
+/// fewer than two excesses, if an excess is not positive, or if all are equal.
 pub fn fit(excesses: &[f64]) -> Option<Gpd> {
     let n = excesses.len() as f64;
     let (low, high) = range(excesses);

@@ -1,6 +1,6 @@
 //! Two-component mixture: delays just above the usual ones and, after a gap, delays of a rarer cause with its
-//! own length (such as a timer interrupt). A generalized Pareto distribution has a single component; here,
-//! each component has its own.
+//! own length (such as a timer interrupt). A generalized Pareto distribution has a single component. In the
+//! mixture, each component has its own distribution.
 
 use super::distribution::Distribution;
 use super::events::EVENTS_MIN;

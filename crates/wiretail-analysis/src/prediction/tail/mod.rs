@@ -52,7 +52,7 @@ pub struct Settings {
     /// Share of the packets that is fitted; the others are compared with the forecast. `None` fits all
     /// packets.
     pub calibrate: Option<f64>,
-    /// Number of packets to forecast. `None`: the packets that were not fitted, or the number of packets if
+    /// Number of packets to forecast. If `None`, as many packets as were not fitted, or as many as there are if
     /// all were fitted.
     pub ahead: Option<u64>,
     /// Spans of time, in ns, for which to compute the delay that occurs once per span.
@@ -151,8 +151,9 @@ fn count(
     forecast.holds = all.map(|_| forecast.levels.iter().all(inside));
 }
 
-/// Levels with events that are only counted: the threshold, and, if it has fewer events than a fit should have,
-/// either the threshold of the component below it or the highest threshold with enough events.
+/// Levels above which events are only counted. The first level is the threshold. If it has fewer events than a
+/// fit should have, the second level is either the threshold of the component below it or the highest threshold
+/// with enough events.
 fn counted_levels(
     tried: &[Tried],
     (lower, chosen): (Option<&Tried>, &Tried),
@@ -187,8 +188,9 @@ fn judge(chosen: &Tried, packets: usize, seed: u64, random: &mut Random) -> Fit 
     }
 }
 
-/// Events above a level. The level of a counted forecast is itself a threshold; a fitted level splits the
-/// events of the fit's threshold.
+/// Number of events above a level. For a counted forecast, the level itself is the threshold that separates
+/// events. For a fitted forecast, events are those above the fit's threshold, and the ones that exceed the
+/// level are counted.
 fn events_above(level: &LevelForecast, delays: &Delays, threshold_ns: f64, run: u64, from: usize) -> u64 {
     let events = match level.basis {
         Basis::Counted => delays.events(level.level_ns, run, from),

@@ -10,7 +10,7 @@ use crate::stats::random::Random;
 /// Number of samples for the bounds, which exclude the five highest and the five lowest of them.
 const SAMPLES: usize = 199;
 const BEYOND: usize = 5;
-/// Number of the highest events, all of which are kept, and of lower events that are kept.
+/// Number of highest events that are all kept, and number of lower events that are kept.
 const HIGHEST: usize = 100;
 const BELOW: usize = 100;
 

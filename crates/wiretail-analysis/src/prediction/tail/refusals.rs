@@ -49,7 +49,7 @@ pub fn none_passes(tried: &[Tried], random: &mut Random) -> Refusal {
     let steadiest = |candidate: &Candidate| candidate.counts_chance.min(candidate.sizes_chance);
     let best = fitting.clone().max_by(|a, b| steadiest(a).total_cmp(&steadiest(b)));
     let Some(best) = best else {
-        // A single stall can spoil every fit; if so, it is the reason.
+        // A single stall can spoil every fit. If it does, the stall is reported as the reason.
         let highest = tried.iter().rev().find(|tried| tried.events.len() >= EVENTS).or(tried.last());
         let reason = highest
             .and_then(|tried| stands_out(tried, diagnostics::maximum_chance(&tried.ascending, random)));

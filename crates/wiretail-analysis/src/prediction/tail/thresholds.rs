@@ -1,4 +1,5 @@
-//! Choice of the threshold: the lowest one above which a distribution fits and events are even.
+//! Chooses the threshold: the lowest one above which a distribution fits and events are evenly distributed over
+//! time.
 
 use wiretail_schema::prediction::tail::{Candidate, Component};
 

@@ -16,8 +16,8 @@ use wiretail_schema::run::interval::IntervalRecord;
 use crate::matching::{Matcher, merge};
 use second::{SecondTally, TapSecond};
 
-/// Length of a record, in ns. A kill may lose up to one second. A record takes half of that, because it is
-/// written only after the taps have delivered its packets.
+/// Length of a record, in ns. If the process is killed, up to one second may be lost. A record covers half a
+/// second, because it is written only after the taps have delivered its packets.
 pub const INTERVAL_NS: i64 = 500_000_000;
 
 /// Maximum number of consecutive records without packets. Beyond it the log has a gap, so that a clock set
@@ -34,7 +34,8 @@ pub enum Tap {
 /// Settings of a live measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSettings {
-    /// Delays shorter than this count as arrived, in ns. A packet is known to be lost after twice that time.
+    /// Packets with a delay shorter than this count as arrived, in ns. After twice that time, a packet is known
+    /// to be lost.
     pub window_ns: i64,
     /// Packets sent in this initial time are left out, in ns.
     pub trim_ns: i64,

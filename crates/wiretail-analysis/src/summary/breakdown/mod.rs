@@ -7,9 +7,9 @@
 //! parts therefore do not add up to the percentiles of the whole, because their worst packets differ.
 //!
 //! Packets are joined by their keys, because positions in two captures diverge once a packet is lost or
-//! overtaken. The whole path comes first and is sorted by key, at 24 bytes per packet; then each device adds
-//! its delays. Keys of a stream increase by one, so the entry after the last packet of a flow is almost
-//! always the right one.
+//! overtaken. The packets of the whole path are collected first and sorted by key, at 24 bytes per packet. The
+//! delays of each device are then added to them. Keys of a stream increase by one, so the packet of a flow is
+//! almost always found right after the previous packet of that flow.
 //!
 //! [`additions`] compares the devices of one trial with the skeleton of another. The packets differ between
 //! trials, so the result is a difference of distributions, percentile by percentile.

@@ -36,7 +36,7 @@ fn attributes_each_gap_to_its_cause() {
         events.extend(call(at - 1_000, FLUSH));
         gaps.push(gap(at - 4_000, at + 4_000));
     }
-    // Too rare to be calibrated. Its head is longer than the time between its tracepoints.
+    // This event is too rare to be calibrated, and its head is longer than the time between its tracepoints.
     let at = 41_500_000;
     events.extend(call(at, BARRIER));
     gaps.push(gap(at - 3_000, at + 5_000));

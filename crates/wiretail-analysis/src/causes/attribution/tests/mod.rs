@@ -179,7 +179,7 @@ fn attributes_shootdown_to_its_sender() {
         (overheads.event.as_str(), overheads.head_ns[0], overheads.tail_ns[0]),
         ("call_function_single", 8_000, 500)
     );
-    // Its own timeline as well: the head, the interrupt, the tail.
+    // The packet's own timeline also shows the head, the interrupt and the tail.
     assert_eq!(found.worst[0].timeline.len(), 3);
     assert_eq!((found.worst[0].timeline[0].from_ns, found.worst[0].timeline[2].to_ns), (1_500, 12_500));
     assert_eq!(found.causes[0].without_ns.last(), Some(&2_000));
@@ -202,8 +202,8 @@ fn attributes_waiting_after_a_stall_to_the_stall() {
         assert_eq!((known, packet.unknown_ns, packet.ahead), (packet.lost_ns, 0, ahead), "{packet:?}");
         assert!(packet.parts.iter().all(|part| part.cause == 0), "{packet:?}");
     }
-    // The second packet arrived at 50.2 ms. The hog ran for 150.5 us more; the other 1.5 us were queued by
-    // it.
+    // The second packet arrived at 50.2 ms. The hog ran for 150.5 us more, and the packet waited the other 1.5
+    // us in the queue that the hog caused.
     let queued: Vec<u64> =
         found.worst[1].parts.iter().filter(|part| part.queued).map(|part| part.ns).collect();
     assert_eq!(queued, [1_500]);

@@ -16,6 +16,7 @@ pub(super) fn files(plan: &TuningPlan) -> Vec<Output> {
         heading(plan),
         plan.cores
     );
-    let use_it = "irqbalance, if it is not stopped: keeps off the cores after systemctl restart irqbalance";
+    let use_it =
+        "irqbalance, unless it is stopped: stays off the packet cores after systemctl restart irqbalance";
     vec![Output::new("etc/systemd/system/irqbalance.service.d/99-wiretail.conf", text, use_it).installed()]
 }

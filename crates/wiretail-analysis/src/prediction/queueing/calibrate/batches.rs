@@ -49,7 +49,7 @@ pub(super) fn found(observations: &[Observation<'_>]) -> Option<(Work, Vec<Isola
     let work = work(&busy);
     let isolated = first.iter().map(|(clump, idle_ns)| Isolated {
         idle_ns: *idle_ns,
-        // Without the service of the other packets in the clump.
+        // The service of the other packets in the clump is subtracted.
         delay_ns: clump.left_ns
             - clump.first_ns
             - (clump.packets - 1) as f64 * (work.mean_ns - work.overhead_ns),

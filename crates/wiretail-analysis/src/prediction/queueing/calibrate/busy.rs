@@ -3,8 +3,8 @@
 use super::{GAPS_MIN, Gap, Isolated, Observation};
 use crate::stats::list::median;
 
-/// Minimum ratio of the first gaps after an idle period to later gaps at which the first gaps are left out,
-/// with a remark.
+/// If the first gaps after an idle period exceed later gaps by this factor, the first gaps are left out, with a
+/// remark.
 const COLD: f64 = 1.05;
 
 /// Observations of a server that releases each packet as soon as it is served.

@@ -1,8 +1,8 @@
 //! Rate and length of interrupts, estimated from the packets that they delayed.
 //!
-//! Gaps of a busy server are numerous and show short interrupts. Few long interrupts fall into busy times,
-//! but a packet that arrives at an idle server during a long interrupt is also delayed: the longer the
-//! interrupt, the more of the idle time the packets cover.
+//! Gaps of a busy server are numerous and show short interrupts. Few long interrupts fall into busy times.
+//! However, a packet that arrives at an idle server during an interrupt is also delayed, so packets detect
+//! interrupts in part of the idle time as well. The longer the interrupts, the larger this part.
 
 use wiretail_schema::prediction::capacity::Estimate;
 use wiretail_schema::prediction::queueing::calibration::InterruptEvidence;
@@ -12,8 +12,8 @@ use super::Isolated;
 use super::service::Work;
 use crate::prediction::capacity::counted;
 
-/// Interrupts in this number of the longest gaps count as long: too few to estimate a rate from busy times
-/// alone.
+/// Number of the longest gaps whose interrupts count as long. These interrupts are too few to estimate a rate
+/// from busy times alone.
 const LONG: usize = 10;
 /// Number of samples that represent the long interrupts, in proportion to their weights.
 const SAMPLES: usize = 512;

@@ -148,7 +148,7 @@ fn distinguishes_wakes_by_idle_time() {
 #[test]
 fn finds_rare_long_interrupts_with_idle_arrivals() {
     // Six interrupts per second of 2 ms each, and 0.08 s of busy time per run: from the gaps alone, the
-    // estimate would be none, or a hundred from a single one.
+    // estimate would be zero, or a hundred if a single interrupt is observed.
     let ground_truth = QueueingModel {
         interrupts: vec![
             Interrupts::Poisson { per_second: 250.0, length: Length::Constant(15_000.0) },

@@ -10,9 +10,10 @@ use super::{Isolated, interrupts};
 use crate::prediction::queueing::feasibility::mean_of;
 use crate::stats::list::median;
 
-/// Share at which the smallest delays are compared. The very smallest may be a timestamp error.
+/// Percentile, as a share, that represents the smallest delays. The smallest delay itself may be a timestamp
+/// error.
 const SMALLEST: Share = Share::from_billionths(10_000_000).expect("1 %");
-/// A wait below this fraction of the service time counts as none: the service time is not known more
+/// A wait below this fraction of the service time counts as zero, because the service time is not known more
 /// precisely.
 const NEGLIGIBLE: f64 = 2e-3;
 /// Minimum number of packets in a class of idle times.
@@ -102,7 +103,8 @@ fn most(class: &[Isolated], work: &Work, hit: f64) -> f64 {
     delay_ns + 2.0 * ((variance + work.variance) / delays.len().max(1) as f64).sqrt() - work.mean_ns
 }
 
-/// Delays of a class in ascending order, without as many of the longest as interrupts hit.
+/// Delays of a class in ascending order. As many of the longest delays are left out as packets were hit by
+/// interrupts.
 fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = class.iter().map(|one| one.delay_ns).collect();
     delays.sort_unstable_by(f64::total_cmp);
@@ -114,8 +116,8 @@ fn undisturbed(class: &[Isolated], hit: f64) -> Vec<f64> {
 }
 
 /// Distribution of the wakeup time: delays less service and transfer. Only the sum of wakeup and service is
-/// observed. Its mean and variance are the sums of those of the parts, so the samples are scaled to the
-/// remaining variance.
+/// observed. The mean and the variance of the sum are the sums of the means and the variances of the parts, so
+/// the samples are scaled to the variance that remains for the wakeup.
 fn length(class: &[Isolated], work: &Work, transfer_ns: f64, hit: f64) -> Length {
     let delays = undisturbed(class, hit);
     let (delay_ns, variance) = moments(&delays);

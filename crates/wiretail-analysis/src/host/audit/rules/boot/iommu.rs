@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     if types.is_empty() {
         let judged = match view.boot().value("intel_iommu").or(view.boot().value("amd_iommu")) {
             Some("on") => Judgement::ineffective(
-                "requested, but no device is behind an IOMMU: enable it in the firmware",
+                "requested, but no device is behind an IOMMU: enable the IOMMU in the firmware",
             ),
             _ => Judgement::not_here("no device is behind an IOMMU"),
         };

@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     title: "cores excluded from the scheduler's load balancing",
     why: "The scheduler moves other threads onto any core that is not isolated, and each of them takes time slices from the packets.",
     effect: Some(
-        "No measurement of isolcpus alone. With all of the papers' settings, and DPDK instead of AF_PACKET, p99.99 of Snort in a guest at 10 kpps is 66.8 us instead of 1.67 ms (computed from the published captures of gallenmu/low-latency, snort-fwd in a VM and motivation)",
+        "isolcpus alone was not measured. With all of the papers' settings, and DPDK instead of AF_PACKET, p99.99 of Snort in a guest at 10 kpps is 66.8 us instead of 1.67 ms (computed from the published captures of gallenmu/low-latency, snort-fwd in a VM and motivation)",
     ),
     source: "kernel-parameters (isolcpus=), docs.kernel.org",
     mitigation: "boot with isolcpus=managed_irq,domain,{cores}",

@@ -40,9 +40,10 @@ fn judge(view: &View<'_>) -> Judgement {
         values.iter().filter(|(_, runtime)| *runtime > 0).map(|(core, _)| core.to_string()).collect();
     let judged = match on.is_empty() {
         true => Judgement::good(),
-        false => {
-            Judgement::improvable(format!("it may preempt a real-time thread on cores {}", on.join(",")))
-        }
+        false => Judgement::improvable(format!(
+            "the fair server may preempt a real-time thread on cores {}",
+            on.join(",")
+        )),
     };
     judged
         .effective(format!("{} ms", values.iter().map(|(_, runtime)| runtime / 1_000_000).max().unwrap_or(0)))

@@ -23,9 +23,9 @@ fn judge(view: &View<'_>) -> Judgement {
         0 => Judgement::good(),
         _ if spared(view) => Judgement::good(),
         _ if view.boot().value("nmi_watchdog") == Some("0") => {
-            Judgement::ineffective("it was disabled at boot, but enabled since then")
+            Judgement::ineffective("the watchdog was disabled at boot, but has been enabled since")
         }
-        _ => Judgement::improvable("it interrupts every core every few seconds"),
+        _ => Judgement::improvable("the watchdog interrupts every core every few seconds"),
     };
     judged.requested(word).effective(shown(view, value))
 }

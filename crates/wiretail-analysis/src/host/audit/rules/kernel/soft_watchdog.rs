@@ -23,10 +23,12 @@ fn judge(view: &View<'_>) -> Judgement {
     let judged = match value {
         0 => Judgement::good(),
         _ if spared(view) => Judgement::good(),
-        _ if word.is_some() => Judgement::ineffective("it was disabled at boot, but enabled since then"),
-        _ => {
-            Judgement::improvable("it runs a thread of the highest priority on every core every few seconds")
+        _ if word.is_some() => {
+            Judgement::ineffective("the watchdog was disabled at boot, but has been enabled since")
         }
+        _ => Judgement::improvable(
+            "the watchdog runs a thread of the highest priority on every core every few seconds",
+        ),
     };
     judged.requested(word).effective(shown(view, value))
 }

@@ -30,13 +30,17 @@ fn judge(view: &View<'_>) -> Judgement {
         kernel.iter().map(|(task, ran_s)| format!("{} {:.0} ms", task.name, ran_s * 1e3)).collect();
     let judged = match (movable.is_empty(), own.is_empty()) {
         (true, true) => Judgement::good(),
-        (true, false) => Judgement::improvable(format!("kernel threads ran here: {}", listed(&own))),
-        (false, _) if view.boot().word("isolcpus").is_some() => {
-            Judgement::ineffective(format!("threads that may run elsewhere ran here: {}", listed(&movable)))
+        (true, false) => {
+            Judgement::improvable(format!("kernel threads ran on these cores: {}", listed(&own)))
         }
-        (false, _) => {
-            Judgement::improvable(format!("threads that may run elsewhere ran here: {}", listed(&movable)))
-        }
+        (false, _) if view.boot().word("isolcpus").is_some() => Judgement::ineffective(format!(
+            "threads that may run elsewhere ran on these cores: {}",
+            listed(&movable)
+        )),
+        (false, _) => Judgement::improvable(format!(
+            "threads that may run elsewhere ran on these cores: {}",
+            listed(&movable)
+        )),
     };
     judged.effective(format!("{} threads, {} of them not pinned to these cores", ran.len(), movable.len()))
 }

@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
         Err(judged) => return judged,
     };
     let Some(rates) = counters.per_second("LOC") else {
-        return Judgement::not_here("local timer interrupts (LOC) are not counted here");
+        return Judgement::not_here("this kernel does not count local timer interrupts (LOC)");
     };
     let worst = view.cores().cores().iter().filter_map(|core| Some((*core, *rates.get(core)?)));
     let Some((core, rate)) = worst.max_by(|a, b| a.1.total_cmp(&b.1)) else {

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "compaction",
     group: RuleGroup::Memory,
     title: "proactive memory compaction",
-    why: "The kernel moves pages in the background and unmaps them on all cores; access to a moved page waits.",
+    why: "The kernel moves pages in the background and unmaps them on all cores. A program that accesses such a page waits.",
     effect: None,
     source: "admin-guide/sysctl/vm.rst, docs.kernel.org",
     mitigation: "sysctl vm.compaction_proactiveness=0",

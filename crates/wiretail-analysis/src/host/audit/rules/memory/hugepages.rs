@@ -36,13 +36,15 @@ fn judge(view: &View<'_>) -> Judgement {
     let asked = view.boot().value("hugepages").and_then(|text| text.parse::<i64>().ok());
     let judged = match asked {
         Some(asked) if pages < asked => {
-            Judgement::ineffective(format!("{asked} were requested, but only {pages} exist"))
+            Judgement::ineffective(format!("{asked} huge pages were requested, but only {pages} exist"))
         }
         _ if pages == 0 => {
             Judgement::improvable("no huge pages are reserved; DPDK needs them, other applications do not")
         }
         _ => match without(view) {
-            Some(node) => Judgement::improvable(format!("memory node {node} of these cores has none")),
+            Some(node) => {
+                Judgement::improvable(format!("memory node {node} of these cores has no huge pages"))
+            }
             None => Judgement::good(),
         },
     };

@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "ksm",
     group: RuleGroup::Memory,
     title: "merging of identical pages (KSM)",
-    why: "Merging write-protects pages on all cores (TLB shootdowns), and the next write to a merged page copies it.",
+    why: "Merging write-protects pages on all cores (TLB shootdowns), and the next write to a merged page copies the page.",
     effect: Some(TLB_SHOOTDOWN),
     source: "admin-guide/mm/ksm.rst, docs.kernel.org",
     mitigation: "echo 0 > /sys/kernel/mm/ksm/run",

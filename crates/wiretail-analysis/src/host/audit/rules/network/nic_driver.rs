@@ -10,7 +10,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-driver",
     group: RuleGroup::Network,
     title: "no emulated NICs",
-    why: "Each register access of a guest to an emulated NIC is an exit to the host. virtio needs few exits, a virtual function of a real NIC (SR-IOV) none.",
+    why: "Each register access of a guest to an emulated NIC is an exit to the host. virtio needs few exits, and a virtual function of a real NIC (SR-IOV) needs none.",
     effect: None,
     source: "virtio 1.2, 5.1 Network Device; the papers give guests virtual functions (latency-limbo, passthrough7.xml)",
     mitigation: "give the guest model virtio, or a virtual function of the host's NIC",

@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "nic-firmware",
     group: RuleGroup::Network,
     title: "NIC driver and firmware are known and identical",
-    why: "The firmware determines how a NIC fetches and timestamps packets, and versions differ: a delay measured with one version holds only for that version.",
+    why: "The firmware determines how a NIC fetches and timestamps packets. Versions differ, so a delay measured with one version holds only for that version.",
     effect: None,
     source: "ethtool(8) (-i); DPDK, Network Interface Controller Drivers (each driver lists the firmware that it was tested with)",
     mitigation: "install the same firmware on all NICs of a model, in a version that the driver was tested with (ethtool -i NAME shows it)",
@@ -23,8 +23,8 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judgement {
     let firmware = match settings(view, "firmware") {
         Ok(firmware) => firmware,
-        // An older record without this reading, or a driver that does not report it.
-        Err(judged) if judged.detail.starts_with("no driver here") => {
+        // The record is older than this reading, or the driver does not report its firmware.
+        Err(judged) if judged.detail.starts_with("no NIC driver of this host") => {
             return Judgement::unseen("no NIC reported its firmware; check with ethtool -i NAME");
         }
         Err(judged) => return judged,

@@ -1,4 +1,4 @@
-//! Rule `nic-rings`: receive rings long enough for interruptions, and within the cache.
+//! Rule `nic-rings`: receive rings long enough for interruptions, but small enough for the cache.
 
 use crate::host::audit::rules::listed;
 use crate::host::audit::rules::network::nics::{DRIVER, settings, shown};
@@ -8,8 +8,8 @@ use crate::host::audit::{Judgement, View};
 pub(crate) const RULE: Rule = Rule {
     id: "nic-rings",
     group: RuleGroup::Network,
-    title: "receive rings long enough for interruptions, and within the cache",
-    why: "While a core is interrupted, its packets wait in the NIC's ring, and a short ring drops them. If the ring's buffers exceed the cache, each packet is read from memory, and the packets that wait in a long ring are late.",
+    title: "receive rings long enough for interruptions, but small enough for the cache",
+    why: "While a core is interrupted, its packets wait in the NIC's ring, and a short ring drops them. If the ring's buffers do not fit into the cache, each packet is read from memory. Packets that wait in a long ring are late.",
     effect: None,
     source: "ethtool(8) (-G); IEEE 802.3 (at least 64 bytes per frame, plus 20 bytes of preamble and gap); Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020",
     mitigation: "ethtool -G NAME rx N, with N as many packets as arrive while the core is interrupted, but no more than the cache holds",
@@ -59,14 +59,14 @@ fn last_cache_kib(view: &View<'_>) -> Option<u64> {
     sizes.filter_map(|(_, size)| size.trim().strip_suffix('K')?.parse().ok()).max()
 }
 
-/// Number of smallest frames that arrive while a core is interrupted. `None` if the link speed, in Mbit/s, is
-/// unknown.
+/// Number of minimum-size frames that arrive while a core is interrupted. `None` if the link speed, in Mbit/s,
+/// is unknown.
 pub(crate) fn ring_entries(speed_mbps: u64) -> Option<u64> {
     let is_known = speed_mbps > 0 && speed_mbps < UNKNOWN_MBPS;
     is_known.then(|| speed_mbps.saturating_mul(AWAY_US).div_ceil(FRAME_BITS_MIN))
 }
 
-/// Bits of the smallest frame on the wire, including preamble and gap.
+/// Bits of a minimum-size frame on the wire, including preamble and gap.
 const FRAME_BITS_MIN: u64 = 84 * 8;
 /// Typical upper bound of the time that a device interrupt occupies a core.
 const AWAY_US: u64 = 20;

@@ -31,7 +31,7 @@ pub(crate) fn settings<'a>(view: &'a View<'_>, name: &str) -> Result<Vec<(&'a st
     match unseen {
         Some(judged) => Err(judged),
         None if found.is_empty() => {
-            Err(Judgement::not_here(format!("no driver here reports {name} ({first}, ...)")))
+            Err(Judgement::not_here(format!("no NIC driver of this host reports {name} ({first}, ...)")))
         }
         None => Ok(found),
     }

@@ -9,7 +9,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "cache-partition",
     group: RuleGroup::Processor,
     title: "a partition of the last-level cache for these cores",
-    why: "All cores share the last-level cache: data of the other cores displaces the tables and packets of these cores.",
+    why: "All cores share the last-level cache, so data of the other cores displaces the tables and packets of these cores.",
     effect: Some(
         "Tuning the part of the cache that NICs write to: up to 30 % less delay of network functions at 100 Gbit/s (Farshin et al., Reexamining Direct Cache Access, USENIX ATC 2020, abstract)",
     ),

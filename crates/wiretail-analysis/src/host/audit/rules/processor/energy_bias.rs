@@ -25,7 +25,7 @@ fn judge(view: &View<'_>) -> Judgement {
     values.extend(view.each_core(CPU, "/cpufreq/energy_performance_preference"));
     values.sort_unstable();
     if values.is_empty() {
-        return Judgement::not_here("these cores have no such hint");
+        return Judgement::not_here("these cores have no energy-performance hint");
     }
     let others: Vec<String> = values
         .iter()

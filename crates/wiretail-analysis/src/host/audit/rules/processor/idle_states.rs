@@ -7,7 +7,7 @@ pub(crate) const RULE: Rule = Rule {
     id: "idle-states",
     group: RuleGroup::Processor,
     title: "depth of idle states",
-    why: "Waking from a deep idle state takes up to some 100 us. A polling core never sleeps; a core that waits for packets does.",
+    why: "Waking from a deep idle state takes up to some 100 us. This affects cores that sleep while they wait for packets, but not polling cores.",
     effect: Some(
         "Worst-case wakeup latency on Skylake servers: C1 2 us, C1E 10 us, C6 133 us (drivers/idle/intel_idle.c of the kernel, skx_cstates)",
     ),

@@ -20,11 +20,11 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Judgement {
     if view.processor_flag("hypervisor") {
-        return Judgement::not_here("a guest cannot count them; audit its host");
+        return Judgement::not_here("a guest cannot count system management interrupts; audit its host");
     }
     match view.processor_field("vendor_id") {
         Some("GenuineIntel") => {}
-        Some(_) => return Judgement::not_here("only Intel processors count them"),
+        Some(_) => return Judgement::not_here("only Intel processors count system management interrupts"),
         None => return Judgement::unseen("the vendor of the processor is unknown"),
     }
     let reading = |core: &u32| format!("{MSR}{core}/0x34");
@@ -48,9 +48,11 @@ fn judge(view: &View<'_>) -> Judgement {
         }
     }
     let judged = match (twice, came.is_empty()) {
-        (false, _) => Judgement::unseen("they were counted only once"),
+        (false, _) => Judgement::unseen("the interrupts were counted only once"),
         (true, true) => Judgement::good(),
-        (true, false) => Judgement::harmful(format!("counted during the audit on cores {}", listed(&came))),
+        (true, false) => {
+            Judgement::harmful(format!("interrupts occurred during the audit on cores {}", listed(&came)))
+        }
     };
     judged.effective(format!("{ever} since boot"))
 }

@@ -35,9 +35,7 @@ fn judge(view: &View<'_>) -> Judgement {
     let ticks: u64 = each.sum();
     let ever: u64 = view.cores().cores().iter().filter_map(|core| stolen(after, *core)).sum();
     let judged = match (ticks, ever) {
-        (0, 0) => {
-            Judgement::unseen("none since boot: no time was stolen, or this hypervisor does not report it")
-        }
+        (0, 0) => Judgement::unseen("no stolen time since boot, or this hypervisor does not report it"),
         (0, _) => Judgement::good(),
         _ => Judgement::harmful(format!("{} ms were stolen during the audit", ticks * 10)),
     };

@@ -22,7 +22,7 @@ fn judge(view: &View<'_>) -> Judgement {
     }
     let runs = view.tasks().iter().find(|task| task.name == "irqbalance" && !task.is_kernel);
     match runs {
-        Some(task) => Judgement::harmful("it may move interrupts to these cores")
+        Some(task) => Judgement::harmful("irqbalance may move interrupts to these cores")
             .effective(format!("runs as process {}", task.pid)),
         None => Judgement::good().effective("does not run"),
     }
