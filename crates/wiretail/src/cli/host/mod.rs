@@ -182,9 +182,9 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  wiretail host prove experiments/host/ablation.toml --dry-run                # lists the configurations
+  wiretail host prove experiments/host/ablation.toml --dry-run                # lists them
   sudo wiretail host prove experiments/host/ablation.toml --allow-system-changes
-  sudo wiretail host prove ablation.toml --only host.fifo,irq-affinity --alone --allow-system-changes
+  sudo wiretail host prove ablation.toml --only host.fifo --alone --allow-system-changes
   sudo wiretail host prove --resume runs/2026-11-20T14-03-11-proof --allow-system-changes
 
 A setting has an effect if the confidence interval of its differences excludes 0; all intervals hold
