@@ -42,7 +42,7 @@ fn on_capture(tap: &str, capture: &Capture, list: &mut Vec<Finding>) {
             thousands(capture.clock.backward),
             thousands(capture.clock.max_backward_ns as u64),
         );
-        add(list, Severity::Warning, "backward-stamps", message);
+        add(list, Severity::Warning, "backward-timestamps", message);
     }
     if capture.packets_dropped > 0 {
         let message = format!(

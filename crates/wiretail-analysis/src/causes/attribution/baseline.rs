@@ -6,7 +6,7 @@ use wiretail_schema::causes::trace::TraceRoles;
 use wiretail_schema::units::Share;
 
 use super::queue::Residence;
-use super::timeline::{Edge, NOBODY, Raw, Span, Timelines};
+use super::timeline::{Edge, NO_SENDER, Raw, Span, Timelines};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 use crate::stats::list;
 
@@ -154,13 +154,13 @@ pub fn add_excess(
         let (cause, ns, sender) = if let Some((fed, ns)) = held_by_sender(residence, feeding) {
             (lines.causes.of(Raw::Feeding(fed.cause)), ns.min(excess_ns), fed.sender)
         } else if roles.batch > 1 && leave_together(residences, place) > 0 {
-            (lines.causes.of(Raw::Batch), excess_ns, NOBODY)
+            (lines.causes.of(Raw::Batch), excess_ns, NO_SENDER)
         } else if within(spans, residence.start_ns, residence.out_ns).iter().any(|span| span.cause == fault) {
             // The trace contains only the start of a page fault. If the fault took long, the rest of the
             // service interval is attributed to it.
-            (u32::from(fault), excess_ns, NOBODY)
+            (u32::from(fault), excess_ns, NO_SENDER)
         } else {
-            (lines.causes.of(whose), excess_ns, NOBODY)
+            (lines.causes.of(whose), excess_ns, NO_SENDER)
         };
         let certainty = Certainty::Inferred;
         let like = Span { from_ns: 0, to_ns: 0, sender, cause: cause as u16, edge, certainty };

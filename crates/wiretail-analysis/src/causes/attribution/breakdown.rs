@@ -3,7 +3,7 @@
 use wiretail_schema::causes::Certainty;
 
 use super::queue::Residence;
-use super::timeline::{CpuLoad, NOBODY, Span};
+use super::timeline::{CpuLoad, NO_SENDER, Span};
 use crate::causes::attribution::baseline::{Baseline, overlap_ns};
 use crate::causes::attribution::overhead::within;
 
@@ -19,7 +19,7 @@ pub struct RawPart {
     pub ns: u64,
     /// How the part was determined.
     pub certainty: Certainty,
-    /// Number of the sender, or [`NOBODY`].
+    /// Number of the sender, or [`NO_SENDER`].
     pub sender: u32,
     /// Whether the cause delayed packets ahead, and this packet waited for them.
     pub queued: bool,
@@ -120,7 +120,7 @@ impl Split<'_> {
         let anyway_ns = self.undisturbed_ns[place].saturating_sub(self.own_ns[place]);
         let burst_ns = work_ns.min(anyway_ns);
         if burst_ns > 0 {
-            let (sender, certainty) = (NOBODY, Certainty::Modelled);
+            let (sender, certainty) = (NO_SENDER, Certainty::Modelled);
             let cause = self.cpu_loads[self.cpu_load(place) as usize];
             parts.push(RawPart { cause, ns: burst_ns, certainty, sender, queued: false });
         }

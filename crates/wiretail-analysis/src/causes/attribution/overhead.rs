@@ -7,7 +7,7 @@ use wiretail_schema::causes::{Certainty, EventCost};
 use wiretail_schema::units::Share;
 
 use super::host_tick::HostTick;
-use super::timeline::{Edge, JOIN_NS, LATEST_NS, NOBODY, Raw, Span, Timelines};
+use super::timeline::{Edge, JOIN_NS, LATEST_NS, NO_SENDER, Raw, Span, Timelines};
 use crate::stats::list::percentiles;
 
 /// Minimum number of gaps for an overhead to be used.
@@ -187,13 +187,13 @@ impl Overheads {
                     pieces.push(if is_head {
                         Span { certainty: Certainty::Modelled, ..piece }
                     } else {
-                        Span { cause: paused, sender: NOBODY, certainty: Certainty::Inferred, ..piece }
+                        Span { cause: paused, sender: NO_SENDER, certainty: Certainty::Inferred, ..piece }
                     });
                 }
                 at = at.max(span.to_ns);
             }
             if to_ns.saturating_sub(at) >= PIECE_NS {
-                let (sender, certainty) = (NOBODY, Certainty::Inferred);
+                let (sender, certainty) = (NO_SENDER, Certainty::Inferred);
                 pieces.push(Span { from_ns: at, to_ns, sender, cause: paused, edge, certainty });
             }
         }

@@ -8,7 +8,7 @@ use wiretail_schema::causes::{
 };
 
 use super::place_of;
-use super::timeline::{NOBODY, Raw, RawSender, Span, Timelines};
+use super::timeline::{NO_SENDER, Raw, RawSender, Span, Timelines};
 use crate::causes::attribution::breakdown::RawPart;
 
 /// Kernel function that flushes another core's TLB entries (x86, `arch/x86/mm/tlb.c`).
@@ -161,7 +161,7 @@ impl<'a> Table<'a> {
     }
 
     fn sender(&self, sender: u32, row: usize) -> Option<usize> {
-        if sender == NOBODY { None } else { self.sender_of.get(&(sender, row)).copied() }
+        if sender == NO_SENDER { None } else { self.sender_of.get(&(sender, row)).copied() }
     }
 
     /// Converts a packet's parts to rows. Parts of unknown causes are added to the unknown time.

@@ -7,7 +7,7 @@ use wiretail_schema::causes::trace::{Event, Kind, TraceNames, TraceRoles};
 use wiretail_schema::causes::{CPU_LOAD_LATE, CPU_LOAD_NEIGHBOUR, Certainty};
 
 /// Number for "no sender".
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_SENDER: u32 = u32::MAX;
 
 /// Lowest priority value of ordinary tasks. Real-time tasks have lower values (the kernel's `prio`).
 const ORDINARY_PRIO: u64 = 100;
@@ -103,7 +103,7 @@ pub struct Span {
     pub from_ns: u64,
     /// End, in ns of the trace's clock.
     pub to_ns: u64,
-    /// Number of the sender in [`Numbers`], or [`NOBODY`].
+    /// Number of the sender in [`Numbers`], or [`NO_SENDER`].
     pub sender: u32,
     /// Number of the cause in [`Numbers`].
     pub cause: u16,
@@ -296,7 +296,7 @@ impl<'a> Builder<'a> {
         for span in &mut self.lines.device {
             if Some(usize::from(span.cause)) != place {
                 let is_vector = matches!(self.lines.causes.values()[usize::from(span.cause)], Raw::Vector(_));
-                span.sender = if is_vector { NOBODY } else { span.sender };
+                span.sender = if is_vector { NO_SENDER } else { span.sender };
             }
         }
         name_raisers(&mut self.lines, names);
@@ -316,10 +316,10 @@ fn name_raisers(lines: &mut Timelines, names: &dyn TraceNames) {
     let raises: Vec<bool> = lines.causes.values().iter().map(raises).collect();
     let is_softirq: Vec<bool> =
         lines.causes.values().iter().map(|raw| matches!(raw, Raw::Softirq(_))).collect();
-    let (mut raiser, mut end_ns) = (NOBODY, 0);
+    let (mut raiser, mut end_ns) = (NO_SENDER, 0);
     for span in &mut lines.device {
         if span.from_ns > end_ns + JOIN_NS {
-            raiser = NOBODY;
+            raiser = NO_SENDER;
         }
         end_ns = span.to_ns;
         if raises[usize::from(span.cause)] {
@@ -342,7 +342,7 @@ impl Core {
             task_cause: None,
             wants_core: false,
             calls: HashMap::new(),
-            reschedule: NOBODY,
+            reschedule: NO_SENDER,
             asked: None,
         }
     }
@@ -372,19 +372,19 @@ impl Core {
             Kind::VectorExit => self.leave(Inside::Vector, at, lines),
             Kind::IrqEntry => {
                 let cause = lines.causes.of(Raw::Irq(event.name)) as u16;
-                self.enter(Inside::Irq, cause, NOBODY, at, lines);
+                self.enter(Inside::Irq, cause, NO_SENDER, at, lines);
             }
             Kind::IrqExit => self.leave(Inside::Irq, at, lines),
             Kind::CsdEntry => {
                 let function = event.args[0];
                 let cause = lines.causes.of(Raw::Call(function)) as u16;
-                let sender = self.calls.get_mut(&function).and_then(VecDeque::pop_front).unwrap_or(NOBODY);
+                let sender = self.calls.get_mut(&function).and_then(VecDeque::pop_front).unwrap_or(NO_SENDER);
                 self.enter(Inside::Call, cause, sender, at, lines);
             }
             Kind::CsdExit => self.leave(Inside::Call, at, lines),
             Kind::SoftirqEntry => {
                 let cause = lines.causes.of(Raw::Softirq(event.name)) as u16;
-                self.enter(Inside::Softirq, cause, NOBODY, at, lines);
+                self.enter(Inside::Softirq, cause, NO_SENDER, at, lines);
             }
             Kind::SoftirqExit => self.leave(Inside::Softirq, at, lines),
             Kind::Switch => {
@@ -401,7 +401,7 @@ impl Core {
             Kind::Nmi => {
                 let cause = lines.causes.of(Raw::Nmi) as u16;
                 self.close(at.saturating_sub(event.args[1]), lines);
-                self.frames.push(Frame { inside: Inside::Irq, cause, sender: NOBODY });
+                self.frames.push(Frame { inside: Inside::Irq, cause, sender: NO_SENDER });
                 self.close(at, lines);
                 self.frames.pop();
             }
@@ -421,7 +421,7 @@ impl Core {
                     self.spans.push(Span {
                         from_ns: at,
                         to_ns: at + page_fault_ns,
-                        sender: NOBODY,
+                        sender: NO_SENDER,
                         cause,
                         edge,
                         certainty,
@@ -500,7 +500,7 @@ impl Core {
             let edge = lines.edges.of(Edge::Switch) as u16;
             let certainty = Certainty::Observed;
             if let Some(cause) = self.task_cause.filter(|_| asked_ns > from_ns) {
-                self.spans.push(Span { from_ns, to_ns: asked_ns, sender: NOBODY, cause, edge, certainty });
+                self.spans.push(Span { from_ns, to_ns: asked_ns, sender: NO_SENDER, cause, edge, certainty });
             }
             let cause = lines.causes.of(Raw::Waking) as u16;
             from_ns = asked_ns;
@@ -519,7 +519,7 @@ impl Core {
                 (cause, sender, lines.edges.of(Edge::Irq) as u16)
             }
             (Some((cause, sender, _)), _, None) => (cause, sender, lines.edges.of(Edge::Other) as u16),
-            (None, Some(cause), _) => (cause, NOBODY, lines.edges.of(Edge::Switch) as u16),
+            (None, Some(cause), _) => (cause, NO_SENDER, lines.edges.of(Edge::Switch) as u16),
             (None, None, _) => return,
         };
         let first_of_visit = self.visit.is_some_and(|visit| visit.first == self.spans.len());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wiretail_schema::causes::Certainty;
 use wiretail_schema::causes::trace::{Event, Kind};
 
-use super::super::timeline::{Builder, NOBODY, Raw, Span};
+use super::super::timeline::{Builder, NO_SENDER, Raw, Span};
 use super::{BARRIER, CORE, DEVICE, FLUSH, Names, event, roles, switch};
 use crate::causes::attribution::overhead::{Sweep, merge, within};
 
@@ -103,7 +103,7 @@ impl Walk {
 }
 
 fn span(from_ns: u64, to_ns: u64, cause: u16) -> Span {
-    Span { from_ns, to_ns, sender: NOBODY, cause, edge: 0, certainty: Certainty::Observed }
+    Span { from_ns, to_ns, sender: NO_SENDER, cause, edge: 0, certainty: Certainty::Observed }
 }
 
 /// Disjoint spans from gaps and lengths.
