@@ -84,9 +84,9 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns the directory for the next attempt at a trial, and how long the trial has been measured, in
-    /// ns. The files of an earlier attempt are moved aside, unless the trial is a soak to be continued
-    /// (`goes_on`).
+    /// Returns the directory for the next attempt at a trial, and the time in ns for which the trial has been
+    /// measured already. The files of an earlier attempt are moved aside, unless the trial is a soak that
+    /// this attempt continues (`goes_on`).
     ///
     /// # Errors
     /// Returns an error if the file system is full or read-only.
@@ -126,7 +126,7 @@ impl RunDirectory {
     }
 }
 
-/// Reads a document from a run directory; `None` if it does not exist. Errors call it `what`.
+/// Reads a document from a run directory; `None` if it does not exist. Error messages use `what` as its name.
 ///
 /// # Errors
 /// Returns an error if the file is damaged.
