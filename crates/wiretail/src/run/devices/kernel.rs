@@ -1,5 +1,5 @@
-//! The kernel's own forwarders in a container or a virtual machine, where the testbed does not set them up. A
-//! script sets them up and prints the counters of the links on SIGUSR1.
+//! The kernel's own forwarders in a container or a virtual machine. The testbed cannot set them up there.
+//! Instead, a script sets up the forwarder and prints the counters of the links on SIGUSR1.
 
 use rustix::process::Signal;
 
@@ -24,7 +24,7 @@ pub fn bridge(site: &Site) -> Program {
     script(site, &set_up)
 }
 
-/// Runs the setup commands, then prints counters on request until it is stopped.
+/// Returns a script that runs the setup commands and then prints counters on request until it is stopped.
 fn script(site: &Site, set_up: &str) -> Program {
     let (input, output) = site.links();
     let sum = |counter: &str| {

@@ -1,5 +1,5 @@
-//! A device under test that is a program, as data: how it starts and reports that it is ready, which threads
-//! forward packets, how its counters are read, and how it is stopped.
+//! Description of a device under test that is a program: how it starts and reports that it is ready, which
+//! threads forward packets, how its counters are read, and how it is stopped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,13 +49,15 @@ pub struct Program {
     /// Name of the program's log: "dut" or "dut2".
     pub name: String,
     pub argv: Vec<String>,
-    /// Whether the program block-buffers its output when it is not a terminal, which would delay its answers.
+    /// Whether the program block-buffers its output if the output is not a terminal. This would delay its
+    /// answers.
     pub by_the_block: bool,
-    /// Additions to the environment.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// Files and folders of the host that the program reads, besides the system's and its own.
+    /// Files and folders of the host that the program reads, in addition to those of the system and its own.
     pub reads: Vec<PathBuf>,
-    /// Input files, written before the start: name in the site's directory, and text.
+    /// Input files that are written before the program starts: the name in the site's directory, and the
+    /// text.
     pub files: Vec<(String, String)>,
     /// Output that reports that the program is ready. If empty, the program is ready once a packet crosses
     /// it.
@@ -76,10 +78,10 @@ pub struct Program {
 /// The threads of a program that forward packets: they get the device's core and real-time priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Movers {
-    /// All threads, from the start.
+    /// All threads forward packets and are placed when the program starts.
     Everything,
-    /// Threads with one of these name prefixes, once the program is ready. They lose the priority before the
-    /// program is stopped.
+    /// Threads with one of these name prefixes forward packets and are placed once the program is ready. They
+    /// lose their priority before the program is stopped.
     Threads(Vec<String>),
     /// The program places its threads itself.
     Itself,
@@ -93,7 +95,7 @@ pub enum Ask {
     Line(String),
     /// Another program, run in the same namespace; its output is the answer.
     Run(Vec<String>),
-    /// No request: the program writes its counters into this file when it ends.
+    /// No request is sent, because the program writes its counters into this file when it ends.
     End(PathBuf),
 }
 
@@ -103,7 +105,7 @@ pub struct Counting {
     pub ask: Ask,
     /// Parses the output since the request; returns `None` while it is incomplete.
     pub parse: Parse,
-    /// Maximum age of the reported counters. They are requested this long after the last packet.
+    /// Maximum age of the reported counters. The request is sent this long after the last packet.
     pub age: Duration,
 }
 
