@@ -62,7 +62,7 @@ pub struct Program {
     /// Output that reports that the program is ready. If empty, the program is ready once a packet crosses
     /// it.
     pub ready: String,
-    /// Time from then until the program forwards.
+    /// Time that the program needs to start forwarding after it is ready.
     pub settle: Duration,
     /// Commands to run in the program's namespace when it is ready, one after the other.
     pub then: Vec<Vec<String>>,
