@@ -43,7 +43,8 @@ pub fn of(
     };
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    // In a search over bursts, the last burst always leaves the device after it has arrived.
+    // Not computed in a search over bursts, in which departures always take longer than arrivals: the last
+    // burst leaves the device after it has arrived.
     if effort.over == Over::Rate {
         trial.stretch = stretch(&summary.pre, &summary.post);
     }

@@ -37,7 +37,7 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.senders.is_empty() {
         writeln!(
             out,
-            "\nNo task sent anything to {}.",
+            "\nNo task sent interrupts or function calls to {}.",
             if cores.len() == 1 { "this core" } else { "these cores" }
         )?;
     } else {
