@@ -53,7 +53,7 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
-    writeln!(out, "Each trial changes the host by these steps, and reverts them when it ends:")?;
+    writeln!(out, "Each trial makes these changes to the host, and reverts them when it ends:")?;
     let mut shown = Vec::new();
     for trial in trials {
         if session::refuse(trial).is_err() {

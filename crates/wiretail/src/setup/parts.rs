@@ -67,14 +67,14 @@ const PLAIN: Part = Part {
 pub const PARTS: &[Part] = &[
     Part {
         name: PartName::Tools,
-        used_by: "testbeds: namespaces and offloads by hand, drop counters",
+        used_by: "manual setup of testbeds (namespaces, offloads), drop counters",
         packages: &["iproute2", "ethtool"],
         probes: &["ip", "tc", "ethtool"],
         ..PLAIN
     },
     Part {
         name: PartName::Dpdk,
-        used_by: "dpdk-testpmd, dpdk-l2fwd; building with the feature dpdk",
+        used_by: "dpdk-testpmd, dpdk-l2fwd; builds of wiretail with the feature dpdk",
         packages: &["dpdk", "dpdk-dev", "libdpdk-dev", "pkg-config", "gcc", "libc6-dev"],
         probes: &["dpdk-testpmd", "pkg-config", "gcc", "/usr/include/dpdk/rte_eal.h"],
         services: &["dpdk"],
@@ -91,7 +91,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: PartName::SuricataRules,
-        used_by: "suricata, as its largest set of rules",
+        used_by: "suricata, with its largest rule set",
         packages: &["tar", "xz-utils"],
         probes: &[EMERGING_RULES],
         fetch: Some(Fetch::EmergingRules),
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(
                 part.packages.is_empty(),
                 !part.by_hand.is_empty(),
-                "{name}: packages or a way by hand"
+                "{name}: packages or manual steps"
             );
         }
     }

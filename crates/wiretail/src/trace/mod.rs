@@ -79,7 +79,10 @@ fn record(arguments: &TraceArgs, folder: &Path, cores: &CoreSet) -> Result<()> {
 /// Returns an error if the folder contains a trace or cannot be created.
 pub fn prepare(folder: &Path) -> Result<()> {
     if folder.join(TRACE_FILE).exists() {
-        bail!("{}: holds a trace already; expected another folder, or remove the trace", folder.display());
+        bail!(
+            "{}: this folder holds a trace already; choose another folder, or remove the trace",
+            folder.display()
+        );
     }
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be created", folder.display()))
 }

@@ -64,7 +64,7 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.dropped > 0 {
         writeln!(
             out,
-            "\n{} events were dropped at unknown times: do not use this trace to attribute delays",
+            "\n{} events were dropped at unknown times: do not use this trace to find the causes of delays",
             summary.dropped
         )?;
     }

@@ -93,7 +93,7 @@ fn verdict(report: &GeneratorReport) -> ExitCode {
     }
     if report.late as f64 > LATE_SHARE_MAX * report.sent as f64 {
         eprintln!(
-            "wiretail: {} of {} packets were late; try a lower rate, a core of its own (--cpu) or a \
+            "wiretail: {} of {} packets were late; try a lower rate, a dedicated core (--cpu) or a \
              real-time priority (--fifo)",
             format::count(report.late),
             format::count(report.sent)

@@ -95,7 +95,7 @@ impl<'a> OpenPlace<'a> {
     pub fn open(place: &'a Place) -> Result<Self> {
         let open = |name: &String| {
             Namespace::new(name)?.open().with_context(|| {
-                format!("{place}: no network namespace {name}; `ip netns` lists those that exist")
+                format!("{place}: no network namespace {name}; `ip netns` lists the existing namespaces")
             })
         };
         Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })

@@ -1,5 +1,5 @@
-//! Injected interference (`dut.interference`): the plan of a trial, the threads that carry it out, and the
-//! list of what was injected.
+//! Injected interference (`dut.interference`): the plan for a trial, the threads that execute the plan, and
+//! the list of injected interference.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

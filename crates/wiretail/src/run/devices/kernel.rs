@@ -9,8 +9,8 @@ use super::program::{Ask, Counting, Movers, Program, Site};
 /// Line that the script prints when setup is complete.
 const READY: &str = "the kernel forwards";
 
-/// Returns a Linux bridge without spanning tree or multicast snooping. A guest's busybox has `brctl`, other
-/// systems have `ip`.
+/// Returns a program that sets up a Linux bridge without spanning tree or multicast snooping. It uses `brctl`
+/// if available, as in a guest's busybox, and `ip` otherwise.
 pub fn bridge(site: &Site) -> Program {
     let (input, output) = site.links();
     let set_up = format!(

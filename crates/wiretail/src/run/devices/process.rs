@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5);
 /// Number of lines of a program's output that an error shows.
 const LAST_LINES: usize = 5;
-/// Number of bytes at the end of a program's output from which an error takes these lines.
+/// Number of bytes at the end of a program's output that are searched for the lines of an error.
 const LAST_BYTES: u64 = 1 << 16;
 /// Interval between checks of a program.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);

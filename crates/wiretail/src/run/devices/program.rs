@@ -103,7 +103,7 @@ pub enum Ask {
 pub struct Counting {
     /// The request that makes the program report its counters.
     pub ask: Ask,
-    /// Parses the output since the request; returns `None` while it is incomplete.
+    /// Parses the output since the request; returns `None` while the output is incomplete.
     pub parse: Parse,
     /// Maximum age of the reported counters. The request is sent this long after the last packet.
     pub age: Duration,

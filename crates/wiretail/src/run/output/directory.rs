@@ -48,7 +48,7 @@ impl RunDirectory {
     pub fn create(path: &Path, experiment: &Experiment) -> Result<Self> {
         if path.join(MANIFEST).exists() {
             bail!(
-                "{}: holds a run already; choose another --out, or continue that run with --resume",
+                "{}: this directory holds a run already; choose another --out, or continue that run with --resume",
                 path.display()
             );
         }

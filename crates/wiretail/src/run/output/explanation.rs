@@ -166,8 +166,8 @@ pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     Ok(found)
 }
 
-/// Compares the explanation of a trial's late packets with the injected interference; `None` if none was
-/// injected.
+/// Compares the explanation of a trial's late packets with the injected interference; `None` if no
+/// interference was injected.
 ///
 /// # Errors
 /// Returns an error if the list of injected interference is damaged.

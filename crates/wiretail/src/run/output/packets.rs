@@ -23,9 +23,9 @@ pub struct Crossed {
 /// Returns why a trial's packets are not available; `None` if they are available.
 pub fn missing(trial: &Trial, record: &TrialRecord) -> Option<&'static str> {
     match record.segments.first() {
-        _ if is_soak(trial) => Some("its packets were not kept (trial.capture)"),
+        _ if is_soak(trial) => Some("the trial kept no packets (trial.capture)"),
         Some(segment) if segment.analysed => None,
-        _ => Some("it was not analyzed"),
+        _ => Some("the trial was not analyzed"),
     }
 }
 

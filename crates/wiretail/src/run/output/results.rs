@@ -72,8 +72,8 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
     Ok(record)
 }
 
-/// Compares the device's intentional faults with the measured ones; `None` if the device injected none, or if
-/// the warm-up excludes some of them.
+/// Compares the device's intentional faults with the measured ones; `None` if the device injected no faults,
+/// or if the warm-up excludes some of them.
 fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
     let every = [trial.dut.drop_every, trial.dut.duplicate_every, trial.dut.swap_every];
     let commits = every.iter().any(|every| *every > 0);

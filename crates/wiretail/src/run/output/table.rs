@@ -133,7 +133,8 @@ fn agreement(trial: &TrialRecord) -> Option<String> {
     (!told.is_empty()).then(|| format!("device counters agree with the taps: {}", told.join("; ")))
 }
 
-/// Describes a trial's energy, or why it is unknown if a source was requested by name.
+/// Describes a trial's energy. If the energy was not measured although a source was requested by name,
+/// describes the reason.
 fn energy(trial: &TrialRecord) -> Option<String> {
     let energy = trial.energy.as_ref()?;
     if energy.states.is_empty() {

@@ -153,7 +153,7 @@ pub fn is_probe(frame: &[u8]) -> bool {
     }
 }
 
-/// Returns which packets carry a mark; `None` if no packet does.
+/// Returns which packets are marked; `None` if no packet is marked.
 ///
 /// # Errors
 /// Returns an error if the packets come from a recording, whose contents cannot be changed.

@@ -16,7 +16,7 @@ use crate::run::trial::store::SOURCE;
 use crate::run::trial::validity;
 
 /// Returns the records of trial executions, including the devices' final reports. Writes the stalls of each
-/// trial into its directory.
+/// trial into the trial's directory.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written.

@@ -43,7 +43,8 @@ pub struct Session {
     pub ended: Result<()>,
 }
 
-/// Returns how many of the first trials can share a device: trials that differ only in their traffic.
+/// Returns the number of trials at the start of `trials` that can share a device. They differ only in their
+/// traffic, and send for at most [`SENDING_MAX`] in total.
 pub fn share(trials: &[&Trial]) -> usize {
     let Some(first) = trials.first() else { return 0 };
     let mut sending = Duration::ZERO;

@@ -25,7 +25,7 @@ pub(super) fn run(
         );
     }
     if let Some(tap) = arguments.taps.iter().find(|tap| tap.direction == Direction::Out) {
-        bail!("{}: a DPDK port only sees packets that it receives; expected :in", tap.place);
+        bail!("{}: a DPDK port records only packets that it receives; expected the suffix :in", tap.place);
     }
     let source = match arguments.timestamps {
         TimestampChoice::Software => TimestampSource::Poll,

@@ -190,7 +190,7 @@ impl Topology {
         first.chain(devices).chain([format!("{prefix}-sink")]).chain(switch).collect()
     }
 
-    /// The links in the order in which packets cross them, each from the load generator's side to the sink's.
+    /// The links in the order in which packets cross them. The end on the load generator's side comes first.
     pub fn links(&self) -> Vec<(LinkEnd, LinkEnd)> {
         let end = |node: usize, link: &str| LinkEnd { node, link: link.to_owned() };
         let sink = self.sink();

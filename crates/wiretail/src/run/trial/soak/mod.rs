@@ -5,8 +5,8 @@
 //! computes the result from that log, even if the soak was killed.
 //!
 //! Read the time *before* draining the taps, subtract the maximum time between a packet's timestamp and its
-//! arrival in the ring, and pass the result to `advance`. All packets with earlier timestamps have been
-//! passed in by then.
+//! arrival in the ring, and pass the result to `advance`. All packets with timestamps before this time have
+//! been passed in by then.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub struct SoakSettings {
     pub window_ns: i64,
     /// Duration of the warm-up to exclude, in ns.
     pub trim_ns: i64,
-    /// How packets are identified: [`KeyRule::Signature`] for the load generator's packets.
+    /// Rule that identifies packets. It is [`KeyRule::Signature`] for the load generator's packets.
     pub key: KeyRule,
     /// Budgets to evaluate.
     pub budgets: Vec<Budget>,
