@@ -132,7 +132,7 @@ fn one(
     }
 }
 
-/// Runs a trial at the requested load; `None` if it was interrupted.
+/// Runs a trial at the requested load. Returns `None` if the trial was interrupted.
 fn measured(
     directory: &RunDirectory,
     (run, seed): (&mut Run, u64),

@@ -1,4 +1,4 @@
-//! Terminal output of a search: a line per trial, and a table of the results.
+//! Terminal output of a search, with one line per trial and a table of the results.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
 //! The package sources of an installation: the host's configured sources and one additional entry.
 //!
 //! The entry is a copy of the host's entry for Debian's archive, with its key and options. If the host's
-//! Debian release does not contain Suricata 7, the entry adds the suite that does. The entry also adds source
-//! packages, because the rules are taken from a source package. `apt-get indextargets` parses the
+//! Debian release does not contain Suricata 7, the entry adds the suite that contains it. The entry also adds
+//! source packages, because the rules are taken from a source package. `apt-get indextargets` parses the
 //! configuration, so this module need not implement all of sources.list(5).
 
 use std::fs;

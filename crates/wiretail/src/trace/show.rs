@@ -6,7 +6,7 @@ use wiretail_report::format;
 
 use super::summary::Summary;
 
-/// Maximum number of listed senders and windows; `--json` lists all.
+/// Maximum number of senders and of windows that are listed. `--json` lists all of them.
 const ROWS_MAX: usize = 20;
 
 /// Prints the summary.

@@ -62,7 +62,7 @@ pub struct SenderRow {
     pub pid: i32,
     /// Name of the thread, if known.
     pub task: Option<String>,
-    /// "call": a function was queued; "interrupt": an interrupt was sent.
+    /// "call" if a function was queued, or "interrupt" if an interrupt was sent.
     pub what: &'static str,
     /// The function to run on the watched core, if any.
     pub function: Option<String>,
@@ -204,7 +204,7 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
 }
 
 fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>) -> Vec<SenderRow> {
-    // Senders are grouped by their displayed text: several stacks may belong to one system call.
+    // Senders are grouped by their displayed text, because several stacks may belong to one system call.
     let mut rows: HashMap<Sender, u64> = HashMap::new();
     for ((pid, kind, [called, site], stack), sends) in senders {
         let what = if kind == Kind::CsdQueue { "call" } else { "interrupt" };

@@ -1,4 +1,5 @@
-//! Shared parts of the commands on live traffic: opening interfaces, stopping on signals, progress lines.
+//! Shared parts of the commands on live traffic. They open interfaces, stop on signals and display progress
+//! lines.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

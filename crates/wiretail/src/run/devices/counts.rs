@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(tapped(&two, &[1, 2], &seen), (Some(190), Some(170)));
         let back = topology(2, Switch::None, true);
         let seen = [("pre", 100), ("hop1", 90), ("post", 80), ("back-pre", 70), ("back-post", 60)];
-        // Packets of the reverse direction enter the second device and leave the first; no tap is between
-        // them.
+        // Packets of the reverse direction enter the second device and leave the first device. There is no
+        // tap between the two devices.
         assert_eq!(tapped(&back, &[1], &seen), (None, Some(150)));
         assert_eq!(tapped(&back, &[2], &seen), (Some(160), None));
         assert_eq!(tapped(&back, &[1, 2], &seen), (None, None));

@@ -95,7 +95,7 @@ enum Part<'scope> {
 pub struct DeviceReport {
     /// The skeleton's counters; `None` if the device is not a skeleton.
     pub record: Option<DutRecord>,
-    /// When the device lost its core; `None` unless the device is known to poll.
+    /// Times at which the device lost its core; `None` unless the device is known to poll.
     pub stalls: Option<StallLog>,
     /// Interference that the device injected into itself.
     pub interferences: Vec<Injected>,
@@ -277,7 +277,8 @@ impl Devices<'_> {
         })
     }
 
-    /// Sets the start of the skeleton's self-injected interference: CLOCK_MONOTONIC, in ns.
+    /// Sets the time to which the skeleton's self-injected interference is relative, in ns of
+    /// CLOCK_MONOTONIC.
     pub fn begin_interfering(&self, origin_ns: u64) {
         for device in &self.devices {
             if let Part::Skeleton { shared, .. } = &device.part {

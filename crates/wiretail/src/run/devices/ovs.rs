@@ -125,7 +125,7 @@ fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> St
     let add = |(number, link): (usize, &String)| {
         let guest = around.guests.iter().find(|(guest, _)| guest == link);
         let kind = match (guest, datapath) {
-            // QEMU creates the socket; the switch tries to connect once a second.
+            // QEMU creates the socket. The switch tries to connect to this socket once a second.
             (Some((_, socket)), _) => {
                 format!("type=dpdkvhostuserclient options:vhost-server-path={}", socket.display())
             }

@@ -75,7 +75,8 @@ pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts a program, whose packet threads will get this placement; its log goes into `directory`.
+/// Starts a program. Its packet threads get this placement once the program is ready. Its log is written into
+/// `directory`.
 ///
 /// # Errors
 /// Returns an error if the program cannot be started or the log cannot be written.
@@ -336,7 +337,8 @@ impl Process {
             let _ = place_thread(*thread, None, None);
         }
         let pid = Pid::from_raw(self.pid).context("no process number")?;
-        // The number cannot be reused yet: only the thread that reports the end waits for the process.
+        // The kernel cannot reuse the process number yet, because only the thread that reports the end waits
+        // for the process.
         let _ = self.ask(&self.program.stop);
         for last in [false, true] {
             if let Ok(status) = self.ended.recv_timeout(GRACE) {

@@ -28,12 +28,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// The links of a device that has exactly two: towards the load generator, and away from it.
+    /// The two links of a device that has exactly two links. The link towards the load generator comes first.
     pub fn links(&self) -> (&str, &str) {
         self.pairs.first().map_or(("in", "out"), |(left, right)| (left, right))
     }
 
-    /// The cores that the program may use: for packets, and for everything else.
+    /// The cores that the program may use: the core for packets, and the core for everything else.
     pub fn cores(&self) -> Vec<u32> {
         self.housekeeping.into_iter().chain(self.core).collect()
     }
@@ -71,11 +71,11 @@ pub struct Program {
     pub stop: Ask,
     /// How to read the counters; `None` if the program has none.
     pub counting: Option<Counting>,
-    /// Extracts a note when the program is ready; an error fails the trial.
+    /// Extracts a note from the log when the program is ready. If it returns an error, the trial fails.
     pub remark: Option<Remark>,
 }
 
-/// The threads of a program that forward packets: they get the device's core and real-time priority.
+/// The threads of a program that forward packets. They get the device's core and real-time priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Movers {
     /// All threads forward packets and are placed when the program starts.
@@ -91,9 +91,9 @@ pub enum Movers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     Signal(Signal),
-    /// A line on standard input.
+    /// A line is written to the program's standard input.
     Line(String),
-    /// Another program, run in the same namespace; its output is the answer.
+    /// Another program is run in the same namespace. Its output is the answer.
     Run(Vec<String>),
     /// No request is sent, because the program writes its counters into this file when it ends.
     End(PathBuf),

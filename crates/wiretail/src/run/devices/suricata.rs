@@ -1,6 +1,6 @@
 //! Suricata 7 as an inline intrusion prevention system between the links of a node (Suricata User Guide:
-//! Setting up IPS/inline for Linux; DPDK capture). The configuration is generated here and contains only the
-//! settings that a trial needs.
+//! Setting up IPS/inline for Linux; DPDK capture). This module generates a configuration that contains only
+//! the settings that a trial needs.
 //!
 //! Suricata's counters are exact only when it ends, because its threads update them every three seconds. They
 //! are therefore read from the last statistics record that Suricata writes. Suricata counts the probes as

@@ -24,7 +24,7 @@ fn is_back(segment: &SegmentRecord) -> bool {
     segment.name.starts_with("back")
 }
 
-/// Orders the segments by direction: the whole path first, then its devices.
+/// Orders the segments by direction. In each direction, the whole path comes before its devices.
 pub fn order(segments: &[SegmentRecord]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|place| is_back(&segments[*place]));

@@ -179,7 +179,7 @@ fn breakdown(trial: &TrialRecord) -> Vec<String> {
     trial.breakdown.iter().map(line).collect()
 }
 
-/// Number of devices listed for each load; the report lists all.
+/// Maximum number of devices listed for each load. The report lists all devices.
 const FASTEST: usize = 6;
 
 /// Prints the fastest devices by p99.9, one line per load.

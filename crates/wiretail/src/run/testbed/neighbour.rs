@@ -97,8 +97,8 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Formats a note for the trial's record. It shows whether a neighbour could run: one that could not made
-    /// no noise.
+    /// Formats a note for the trial's record. It shows whether a neighbour actually ran, because a neighbour
+    /// without CPU time does not interfere.
     pub fn note(&self) -> String {
         if self.swept == 0 {
             return format!("the CPU-load neighbour used {:.3} s of CPU time", self.computed_ns as f64 / 1e9);

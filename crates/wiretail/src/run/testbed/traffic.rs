@@ -24,7 +24,7 @@ const ETHERTYPE_PROBE: [u8; 2] = [0x88, 0xb5];
 const PROTOCOL_PROBE: u8 = 253;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Returns the plan of a trial that starts as soon as everything is ready.
+/// Returns the plan of a trial. The plan starts as soon as the testbed and the devices are ready.
 ///
 /// # Errors
 /// Returns an error if a value does not fit a packet, or a recording cannot be read.

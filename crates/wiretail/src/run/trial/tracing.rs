@@ -26,7 +26,7 @@ use crate::run::trial::store;
 
 /// Folder of the trace in the trial's directory.
 pub const FOLDER: &str = "trace";
-/// How long the device's core is observed before the traffic, in ns: some 150 kernel ticks.
+/// Time for which the device's core is observed before the traffic, in ns. It is about 150 kernel ticks.
 const SPIN_NS: u64 = 600_000_000;
 /// Interval between the events that are triggered during this time.
 const INTERFERENCE_EVERY: Duration = Duration::from_millis(2);
@@ -187,8 +187,8 @@ impl Tracing {
 }
 
 impl Traced {
-    /// Writes the roles: the sending thread, and the device's stalls while packets were in flight, in ns of
-    /// the monotonic clock.
+    /// Writes the roles with the sending thread and with the device's stalls while packets were in flight, in
+    /// ns of the monotonic clock.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.

@@ -361,7 +361,7 @@ impl Topology {
                 (_, Some(node), None) => format!("vnf{node}-out"),
                 (_, None, None) => continue,
             };
-            // A device may take packets before a tap sees them; the tap is then at the sender's end.
+            // If a device takes packets before a tap can see them, the tap is at the sender's end.
             let hidden = self.devices == 0 || self.tap_senders && enters.is_some();
             let (end, direction) = if hidden { (from, Direction::Out) } else { (to, Direction::In) };
             let (node, link) = (end.node, end.link.clone());

@@ -23,7 +23,7 @@ use wiretail_host::{MacAddress, Plan, Step};
 use super::{NETWORK_GENERATOR, NETWORK_LEN, NETWORK_SINK};
 use crate::run::testbed::topology::{LinkEnd, Topology};
 
-/// Prefix length of a link's network: four addresses, two of them usable.
+/// Prefix length of a link's network. The network has four addresses, of which two are usable.
 const LINK_LEN: u8 = 30;
 
 /// One of the two sides of a router.

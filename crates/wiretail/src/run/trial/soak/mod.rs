@@ -5,8 +5,8 @@
 //! computes the result from that log, even if the soak was killed.
 //!
 //! Read the time *before* draining the taps, subtract the maximum time between a packet's timestamp and its
-//! arrival in the ring, and pass the result to `advance`. All packets with timestamps before this time have
-//! been passed in by then.
+//! arrival in the ring, and pass the result to `advance`. All packets with timestamps before the resulting
+//! time have then been added.
 
 use std::path::{Path, PathBuf};
 
@@ -158,8 +158,8 @@ impl Soak {
     }
 
     /// Appends the records of the seconds completed since the last call to the log. Call it after every
-    /// [`advance`](Self::advance): it does nothing until a second is complete, and a killed process loses
-    /// whatever was not appended.
+    /// [`advance`](Self::advance): it does nothing until a second is complete, and if the process is killed,
+    /// the records that were not appended are lost.
     ///
     /// # Errors
     /// Returns an error if the log cannot be written. The log then has a gap for these seconds.

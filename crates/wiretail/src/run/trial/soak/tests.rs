@@ -169,7 +169,7 @@ fn resident() -> u64 {
 }
 
 /// Prints memory, speed and log growth. `WIRETAIL_SOAK_PACKETS=50000000 cargo test --release -p wiretail
-/// soak::tests::memory -- --nocapture` runs a longer measurement; the default is short.
+/// soak::tests::memory -- --nocapture` runs a longer measurement. The default measurement is short.
 #[test]
 fn memory_and_log_rate_stay_constant() {
     let packets =
