@@ -50,7 +50,7 @@ pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
     let Some(profile) = of(trial) else { return Ok(Vec::new()) };
     if assignment.quiet.is_empty() {
         return Err(anyhow!(
-            "host.profile requires a core to isolate, but the only usable core is core {}",
+            "host.profile requires a core to isolate; expected a second core in addition to core {}",
             assignment.housekeeping
         ));
     }

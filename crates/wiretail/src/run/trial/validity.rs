@@ -73,7 +73,7 @@ pub fn faults(
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
     if long_ns > trial.trial.stall_share.fraction() * duration_ns {
         faults.push(format!(
-            "the load generator and the device stalled for {:.1} ms of {:.0} ms (only stalls of 1 ms or longer count)",
+            "the load generator or the device stalled for {:.1} ms of {:.0} ms, counting stalls of 1 ms or longer",
             long_ns / 1e6,
             duration_ns / 1e6
         ));
