@@ -10,7 +10,7 @@ use wiretail_schema::units::Budget;
 /// Latency budgets for every trial: the targets of 5G's ultra-reliable low-latency service.
 const BUDGETS: [&str; 2] = ["1ms@99.999%", "350us@99.999%"];
 
-/// Returns the latency budgets of a trial: the two above, and the budgets of its search goals.
+/// Returns the latency budgets of a trial: [`BUDGETS`], and the budgets of its search goals.
 pub fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
     let mut budgets = BUDGETS.iter().map(|budget| budget.parse()).collect::<Result<Vec<Budget>, _>>()?;
     for goal in &trial.search.goals.0 {
@@ -21,7 +21,8 @@ pub fn budgets(trial: &Trial) -> Result<Vec<Budget>> {
     Ok(budgets)
 }
 
-/// Reads an experiment file; errors name the file and the line. Names of further files become absolute.
+/// Reads an experiment file. Errors name the file and the line. Paths of other files in the experiment become
+/// absolute.
 pub fn read(path: &Path) -> Result<Experiment> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: cannot be read; expected an experiment file", path.display()))?;

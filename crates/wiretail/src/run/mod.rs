@@ -1,10 +1,11 @@
 //! Runs an experiment (`wiretail run`), from the experiment file to the report.
 //!
-//! - [`testbed`]: namespaces, links, routers, traffic and cores; [`devices`]: the devices under test;
-//! - [`trial`]: one trial, from the first packet to its validity; [`retries`]: repeats a trial until it is
-//!   valid;
-//! - [`mod@experiment`], [`plan`]: the experiment file, and the changes it would make; [`output`]: the run
-//!   directory and the terminal output; [`clean`]: reverts changes left by earlier runs.
+//! - [`testbed`] sets up namespaces, links, routers, traffic and cores; [`devices`] runs the devices under
+//!   test;
+//! - [`trial`] executes one trial and checks its validity; [`retries`] repeats a trial until it is valid;
+//! - [`mod@experiment`] reads the experiment file, and [`plan`] lists the changes that it would make;
+//!   [`output`] writes the run directory and the terminal output; [`clean`] reverts changes left by earlier
+//!   runs.
 //!
 //! This module runs the trials of a file one after the other and evaluates them.
 

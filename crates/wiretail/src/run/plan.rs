@@ -1,4 +1,4 @@
-//! What an experiment would do: its trials, and all changes to the host.
+//! The plan of an experiment: its trials, and all changes that they would make to the host.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -26,7 +26,12 @@ pub fn check(arguments: &CheckArgs) -> Result<ExitCode> {
     let trials = experiment.trials();
     let sending = trials.iter().map(|trial| trial.trial.duration.ns_unsigned()).sum();
     let time = progress::seconds(std::time::Duration::from_nanos(sending));
-    writeln!(out, "{}: {} trials, which send for {time}", arguments.experiment.display(), trials.len())?;
+    writeln!(
+        out,
+        "{}: {} trials, which send packets for {time} in total",
+        arguments.experiment.display(),
+        trials.len()
+    )?;
     let mut code = ExitCode::SUCCESS;
     for trial in &trials {
         if let Err(error) = session::refuse(trial) {
@@ -48,7 +53,7 @@ pub fn print_plan(experiment: &Experiment, trials: &[Trial]) -> Result<()> {
         let refused = session::refuse(trial).err().map(|error| format!(": fails, {error}"));
         writeln!(out, "  {:4}  {}{}", trial.number, trial.name, refused.unwrap_or_default())?;
     }
-    writeln!(out, "Each trial changes the host by these steps, and reverts them when it ends:")?;
+    writeln!(out, "Each trial makes these changes to the host, and reverts them when it ends:")?;
     let mut shown = Vec::new();
     for trial in trials {
         if session::refuse(trial).is_err() {

@@ -1,4 +1,5 @@
-//! Retries single trials, or several that share a device, up to the limit of the experiment.
+//! Retries a single trial, or several trials that share a device, up to the number of retries that the
+//! experiment allows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,8 +14,8 @@ use crate::run::trial::attempt::{Attempt, Recorded};
 use crate::run::trial::progress::Line;
 use crate::run::trial::session::{self, Session};
 
-/// Repeats a trial until it is valid or its retries are used up. A failed write ends the run; other failures
-/// become part of the record.
+/// Repeats a trial until it is valid or its retries are used up. A failed write ends the run. Other failures
+/// are stored in the trial's record.
 ///
 /// # Errors
 /// Returns an error if a directory cannot be written.
@@ -29,8 +30,8 @@ pub fn attempts(
     records.pop().context("a trial left no record")
 }
 
-/// Repeats trials that share a device, each with its own progress line. Trials that are not valid are retried
-/// together. A trial has no record if the run was stopped before the trial started.
+/// Repeats trials that share a device. Each trial has its own progress line, and all trials that are not
+/// valid are retried together. A trial has no record if the run was stopped before the trial started.
 ///
 /// # Errors
 /// Returns an error if a directory cannot be written.

@@ -10,7 +10,7 @@ use wiretail_schema::summary::{Capture, Gaps, Summary};
 
 use crate::run::output::directory::summary;
 
-/// Converts the record of a trial.
+/// Converts the record of a trial to a trial of a search.
 ///
 /// # Errors
 /// Returns an error if the results of a valid trial cannot be read.
@@ -43,7 +43,8 @@ pub fn of(
     };
     trial.sent = summary.loss.sent;
     trial.lost = summary.loss.lost;
-    // In a search over bursts, the last burst always leaves the device after it has arrived.
+    // Not computed in a search over bursts, in which departures always take longer than arrivals: the last
+    // burst leaves the device after it has arrived.
     if effort.over == Over::Rate {
         trial.stretch = stretch(&summary.pre, &summary.post);
     }
@@ -54,10 +55,11 @@ pub fn of(
     Ok(trial)
 }
 
-/// Adds to each result of a search over bursts how many packets of the burst the device held when the last
-/// packet arrived. For b packets that arrive g apart and leave h apart, this is b (1 - g / h): the corrected
-/// buffer of RFC 9004, 6.4, in packets instead of time, where 1/g is the highest rate of the medium and 1/h
-/// the throughput. Both are medians of the gaps in one trial.
+/// Adds the buffered packets to each result of a search over bursts, that is, the number of packets of a
+/// burst that the device held when the last packet arrived. If b packets arrive with a gap of g and leave
+/// with a gap of h, this number is b (1 - g / h). It is the corrected buffer of RFC 9004, 6.4, in packets
+/// instead of time, where 1/g is the highest rate of the medium and 1/h is the throughput. Both g and h are
+/// medians of the gaps in one trial.
 ///
 /// # Errors
 /// Returns an error if the results of a trial cannot be read.
@@ -89,9 +91,9 @@ fn missed(goal: &Goal, summary: &Summary) -> f64 {
     }
 }
 
-/// Returns how much longer the device sent than it received, relative to the receiving time. A device that
-/// keeps up delays the last packet as long as the first. In an overloaded device, the last packet waits for
-/// all packets in the ring.
+/// Returns how much longer the departures took than the arrivals, relative to the duration of the arrivals. A
+/// device that keeps up delays the last packet as long as the first. In an overloaded device, the last packet
+/// waits for all packets in the ring.
 fn stretch(pre: &Capture, post: &Capture) -> f64 {
     let came = (pre.last_ns - pre.first_ns).max(1) as f64;
     let left = (post.last_ns - post.first_ns) as f64;

@@ -1,9 +1,9 @@
-//! Implements `wiretail search`: trials at successively chosen loads, until the highest load that a device
-//! sustains is known.
+//! Implements `wiretail search`, which runs trials at different loads to find the highest load that a device
+//! sustains.
 //!
-//! A search is defined by a trial of the experiment with a variable load. Its own trials are recorded like
-//! those of a run, in the same manifest. Their results for each goal are in `search.json`, which is written
-//! after every trial, so that `--resume` can continue from there.
+//! A trial of the experiment with a variable load defines a search. The trials of the search are recorded in
+//! the manifest, like those of a run. The results for each goal are in `search.json`. This file is written
+//! after every trial, so that `--resume` can continue an interrupted search.
 
 mod measure;
 mod text;
@@ -132,7 +132,7 @@ fn one(
     }
 }
 
-/// Runs a trial at the requested load; `None` if it was interrupted.
+/// Runs a trial at the requested load. Returns `None` if the trial was interrupted.
 fn measured(
     directory: &RunDirectory,
     (run, seed): (&mut Run, u64),

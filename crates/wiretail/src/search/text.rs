@@ -1,4 +1,4 @@
-//! Terminal output of a search: a line per trial, and a table of the results.
+//! Terminal output of a search, with one line per trial and a table of the results.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,8 @@ pub fn plan(out: &mut impl Write, effort: &Effort, goals: &[Goal]) -> io::Result
     let full = duration(effort.full_ns as f64);
     writeln!(
         out,
-        "Each trial is a search for {} between {low} and {high}, to within {}, with trials of {full}.",
+        "Each trial of the experiment is a search for {} between {low} and {high}, with a resolution of {} and \
+         trials of {full}.",
         goals.join(", "),
         ratio(effort.width)
     )
@@ -96,7 +97,7 @@ pub fn table(out: &mut impl Write, searches: &Searches) -> io::Result<()> {
             if let Some(held) = goal.held {
                 writeln!(
                     out,
-                    "    the device held {} packets of that burst when the last one arrived",
+                    "    the device held {} packets of the burst when the last packet of the burst arrived",
                     count(held as u64)
                 )?;
             }

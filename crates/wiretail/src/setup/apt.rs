@@ -1,10 +1,10 @@
 //! Runs apt with Wiretail's own sources and lists, without starting services.
 //!
-//! - Sources, lists and caches are in [`CACHE`]`/apt` and given on the command line (apt.conf(5)), so the
-//!   host's apt is not changed. Installed packages are in dpkg's one database.
-//! - Packages start their services through invoke-rc.d(8) and deb-systemd-invoke(1p). A `policy-rc.d` would
-//!   prevent that, but would remain if this process were killed. Instead, apt runs in a mount namespace in
-//!   which both are `/bin/true`; the namespace ends with apt.
+//! - Sources, lists and caches are in [`CACHE`]`/apt`. Options on the command line make apt use them
+//!   (apt.conf(5)), so the host's apt is not changed. Installed packages are in dpkg's database, as usual.
+//! - Packages start their services through invoke-rc.d(8) and deb-systemd-invoke(1p). A `policy-rc.d` file
+//!   would prevent the start, but would remain if this process were killed. Instead, apt runs in a mount
+//!   namespace in which both programs are replaced with `/bin/true`. The namespace ends with apt.
 //! - apt inherits standard error instead of writing to a pipe, so it finishes even if this process is killed.
 
 use std::fs::{self, File, OpenOptions};
@@ -18,9 +18,10 @@ use anyhow::{Context, Result, bail};
 use super::parts::{CACHE, PARTS, Part};
 use super::sources::Sources;
 
-/// Shell script that runs "$@" in a mount namespace in which both ways to start a service are /bin/true.
-/// Afterwards it disables the services of $SERVICES at boot with the programs that packages use for this. The
-/// first of these programs only works in package scripts, which it detects by a variable.
+/// Shell script that runs "$@" in a mount namespace in which both programs that start a service are replaced
+/// with /bin/true. The script then disables the services in $SERVICES at boot, with the same programs that
+/// packages use. The first of these programs works only in package scripts, which it recognizes by a
+/// variable.
 const QUIETLY: &str = "\
 for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do
 	if [ -e \"$program\" ]; then mount --bind /bin/true \"$program\"; fi
@@ -39,7 +40,7 @@ exit $status";
 pub struct Apt {
     folder: PathBuf,
     suite: String,
-    /// Prevents concurrent setups: apt's own lock timeout does not cover lists.
+    /// Lock against concurrent setups. It is required because apt's own lock timeout does not cover lists.
     _lock: File,
 }
 
@@ -76,15 +77,15 @@ impl Apt {
         if packages.is_empty() {
             return Ok(());
         }
-        // Services that exist already may be in use. The packages of a part can include packages of another
-        // part.
+        // Services that exist already may be in use, so only new services are disabled. The services of all
+        // parts are checked, because the packages of a part can include packages of another part.
         let services = PARTS.iter().flat_map(|part| part.services.iter().copied());
         let new: Vec<&str> = services.filter(|service| !is_known(service)).collect();
         let get = self.get();
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--", "sh", "-euc", QUIETLY, "sh"]);
         command.env("SERVICES", new.join(" ")).arg(get.get_program()).args(get.get_args());
-        // Wait for another running apt.
+        // If another apt is running, wait until it ends.
         command.args(["-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=600"]);
         // Configuration files that the user has changed are kept.
         command.args(["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]);
@@ -172,8 +173,8 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     bail!("{what}: apt-get failed ({status}); its messages are above{hint}")
 }
 
-/// Returns the versions that apt would install, for packages in its lists: from Wiretail's lists if there are
-/// any, otherwise from the host's. Changes nothing.
+/// Returns the versions that apt would install, for packages in its lists. Wiretail's lists are used if they
+/// exist, otherwise the host's lists. This changes nothing on the host.
 pub fn candidates(packages: &[&str], suite: Option<&str>) -> Vec<(String, String)> {
     let mut command = Command::new("apt-cache");
     if folder().join("sources.d").exists() {

@@ -1,9 +1,10 @@
-//! Implements `wiretail setup`: lists installed and missing parts that trials may need, and installs parts.
+//! Implements `wiretail setup`, which lists the installed and missing parts that trials may need, and
+//! installs parts.
 //!
-//! - [`parts`]: the available parts, as data, and a check for missing ones;
-//! - [`sources`]: package sources: the host's configuration and one additional entry;
-//! - [`apt`]: installs packages without starting services or changing the host's apt;
-//! - [`rules`]: the rule set for Suricata; [`text`]: tables and plans.
+//! - [`parts`] describes the available parts as data and checks which parts are missing;
+//! - [`sources`] reads the host's package sources and adds one entry;
+//! - [`apt`] installs packages without starting services or changing the host's apt;
+//! - [`rules`] fetches the rule set for Suricata; [`text`] prints tables and plans.
 
 mod apt;
 pub mod parts;
@@ -88,17 +89,17 @@ pub fn run(arguments: &SetupArgs) -> Result<ExitCode> {
         }
         install(&wanted, sources)?;
     }
-    // A part without a package cannot be installed here, so the exit code reports that the request was not
-    // fulfilled.
+    // Wiretail cannot install a part without a package, so the exit code reports that the part is still
+    // missing.
     Ok(if by_hand { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Returns the requested parts, each once and in order; all parts if none was requested.
+/// Returns the requested parts in order and without repetitions; all parts if no part was requested.
 fn choose(names: &[PartName]) -> Vec<&'static Part> {
     PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)).collect()
 }
 
-/// Returns the versions that would be installed, for packages that apt already has in its lists.
+/// Returns the versions that apt would install, for packages that are already in its lists.
 fn versions(one: &Status, sources: Option<&Sources>) -> Vec<(String, String)> {
     if one.is_installed() || one.part.packages.is_empty() {
         return Vec::new();
@@ -118,7 +119,8 @@ fn confirmed(names: &[String]) -> Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Installs one part after the other. If one fails, the others are still installed.
+/// Installs one part after the other. If the installation of a part fails, the other parts are still
+/// installed.
 fn install(wanted: &[&Status], sources: &Sources) -> Result<()> {
     let apt = apt::Apt::new(sources)?;
     let mut faults = Vec::new();

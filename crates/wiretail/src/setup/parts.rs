@@ -1,4 +1,5 @@
-//! Installable parts, as data. A part is a unit that a user can install by name and that a trial may lack.
+//! Installable parts, as data. A part is something that a trial may require and that a user can install by
+//! its name.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use wiretail_host::deploy::vm::{Kernel, kernel_cached};
 /// Folder for fetched rules and for the lists of Wiretail's package sources.
 pub const CACHE: &str = "/var/cache/wiretail";
 
-/// The rule set of [`PartName::SuricataRules`], with all its files in one.
+/// File with all rules of [`PartName::SuricataRules`].
 pub const EMERGING_RULES: &str = "/var/cache/wiretail/rules/emerging/emerging.rules";
 
 /// Additional search path for programs: the PATH of an ordinary user does not include sbin.
@@ -27,9 +28,10 @@ pub struct Part {
     pub packages: &'static [&'static str],
     /// Conflicting packages, which are removed.
     pub replaces: &'static [&'static str],
-    /// Whether the part is taken from [`super::sources::Sources::suite`] if the release itself lacks it.
+    /// Whether the part is taken from [`super::sources::Sources::suite`] if the host's Debian release does
+    /// not contain it.
     pub from_extra_suite: bool,
-    /// Files (absolute paths) and programs that all exist if the part is installed.
+    /// Files (absolute paths) and programs. The part is installed if all of them exist.
     pub probes: &'static [&'static str],
     /// Services that the packages would start on installation and at boot.
     pub services: &'static [&'static str],
@@ -39,16 +41,16 @@ pub struct Part {
     pub by_hand: &'static str,
 }
 
-/// Data that is fetched into [`CACHE`] and not installed.
+/// Data that is downloaded into [`CACHE`] but not installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
-    /// The rule set in Suricata's source package.
+    /// The rule set that is included in Suricata's source package.
     EmergingRules,
     /// Kernels for virtual machines.
     Kernels,
 }
 
-/// Default values, which most parts use.
+/// Values that most parts have in common.
 const PLAIN: Part = Part {
     name: PartName::Tools,
     used_by: "",
@@ -65,14 +67,14 @@ const PLAIN: Part = Part {
 pub const PARTS: &[Part] = &[
     Part {
         name: PartName::Tools,
-        used_by: "testbeds: namespaces and offloads by hand, drop counters",
+        used_by: "manual setup of testbeds (namespaces, offloads), drop counters",
         packages: &["iproute2", "ethtool"],
         probes: &["ip", "tc", "ethtool"],
         ..PLAIN
     },
     Part {
         name: PartName::Dpdk,
-        used_by: "dpdk-testpmd, dpdk-l2fwd; building with the feature dpdk",
+        used_by: "dpdk-testpmd, dpdk-l2fwd; builds of wiretail with the feature dpdk",
         packages: &["dpdk", "dpdk-dev", "libdpdk-dev", "pkg-config", "gcc", "libc6-dev"],
         probes: &["dpdk-testpmd", "pkg-config", "gcc", "/usr/include/dpdk/rte_eal.h"],
         services: &["dpdk"],
@@ -89,7 +91,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: PartName::SuricataRules,
-        used_by: "suricata, as its largest set of rules",
+        used_by: "suricata, with its largest rule set",
         packages: &["tar", "xz-utils"],
         probes: &[EMERGING_RULES],
         fetch: Some(Fetch::EmergingRules),
@@ -137,13 +139,13 @@ impl Part {
         PARTS.iter().find(|part| part.name == name).expect("a test checks that each name has a part")
     }
 
-    /// Returns a description of the part: the help text of its name.
+    /// Returns a description of the part, which is the help text of its name.
     pub fn what(&self) -> String {
         let help = self.name.to_possible_value().and_then(|name| name.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
 
-    /// Returns the probes that do not exist below `root`.
+    /// Returns the part's files and programs that do not exist below `root`.
     pub fn absent(&self, root: &Path) -> Vec<&'static str> {
         let probes = self.probes.iter().copied().filter(|probe| find(root, probe).is_none());
         let kernels = Kernel::ALL.iter().filter(|_| self.fetch == Some(Fetch::Kernels));
@@ -164,7 +166,8 @@ impl std::fmt::Display for PartName {
     }
 }
 
-/// Finds a program (on the PATH or in the system's folders) or a file with an absolute path, below `root`.
+/// Finds a program or a file below `root`. A program is searched on the PATH and in the system's folders. A
+/// file is given by its absolute path.
 fn find(root: &Path, probe: &str) -> Option<PathBuf> {
     let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     if probe.starts_with('/') {
@@ -186,13 +189,14 @@ fn missing_below(root: &Path, name: PartName) -> Option<String> {
     not_installed(&absent, part)
 }
 
-/// Returns why a program of a part cannot be started; `None` if it is installed or belongs to no part.
+/// Returns why a program of a part cannot be started; `None` if the program is installed or does not belong
+/// to a part.
 pub fn missing_program(argv: &[String]) -> Option<String> {
     missing_program_below(Path::new("/"), argv)
 }
 
 fn missing_program_below(root: &Path, argv: &[String]) -> Option<String> {
-    // stdbuf(1) starts another program.
+    // stdbuf(1) starts another program, so that program is checked instead.
     let program = argv.iter().find(|word| *word != "stdbuf" && !word.starts_with('-'))?.as_str();
     let part = PARTS.iter().find(|part| part.probes.contains(&program))?;
     let absent = if find(root, program).is_some() { &[][..] } else { &[program] };
@@ -218,7 +222,7 @@ mod tests {
             assert_eq!(
                 part.packages.is_empty(),
                 !part.by_hand.is_empty(),
-                "{name}: packages or a way by hand"
+                "{name}: packages or manual steps"
             );
         }
     }

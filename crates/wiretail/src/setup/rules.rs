@@ -1,6 +1,6 @@
-//! The cached rule set: Emerging Threats Open from the test data of suricata-update, which is part of
-//! Suricata's sources. The set is old, but it loads the engine like a current one and is the same on every
-//! machine.
+//! Fetches and caches a rule set: Emerging Threats Open from the test data of suricata-update, which is part
+//! of Suricata's sources. The rule set is old, but its load on the engine is like that of a current rule set,
+//! and it is the same on every machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use super::apt::Apt;
 use super::parts::EMERGING_RULES;
 
-/// Extracts the rules from the original archive $1 into the current folder, together with licenses and
-/// origin. The file with the rules is created last and atomically, because its existence means that the part
-/// is installed.
+/// Extracts the rules from the original archive $1 into the current folder, together with their licenses and
+/// a note on their origin. The file with the rules is created last and atomically, because its existence
+/// means that the part is installed.
 const EXTRACT: &str = "\
 inside='*/suricata-update/tests/emerging.rules.tar.gz'
 tar -xJOf \"$1\" --wildcards \"$inside\" >set.tar.gz
@@ -31,7 +31,7 @@ mv rules emerging.rules";
 /// Fetches the rule set into [`EMERGING_RULES`], with `ORIGIN` in the same folder.
 ///
 /// # Errors
-/// Returns an error if the sources cannot be fetched or do not contain the set.
+/// Returns an error if the sources cannot be fetched or do not contain the rule set.
 pub fn fetch(apt: &Apt) -> Result<()> {
     let archive = apt.original_source("suricata")?;
     let rules = Path::new(EMERGING_RULES);

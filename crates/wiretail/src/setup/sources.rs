@@ -1,9 +1,9 @@
 //! The package sources of an installation: the host's configured sources and one additional entry.
 //!
-//! The entry is a copy of the host's entry for Debian's archive, with its key and options. It adds the suite
-//! that provides Suricata 7 where the release itself does not. It also adds source packages, because the
-//! rules come from one. `apt-get indextargets` parses the configuration, so this module need not implement
-//! all of sources.list(5).
+//! The entry is a copy of the host's entry for Debian's archive, with its key and options. If the host's
+//! Debian release does not contain Suricata 7, the entry adds the suite that contains it. The entry also adds
+//! source packages, because the rules are taken from a source package. `apt-get indextargets` parses the
+//! configuration, so this module need not implement all of sources.list(5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Releases without Suricata 7, and the suffix of the suite that provides it.
+/// Releases without Suricata 7, each with the suffix of the suite that provides it.
 const EXTRA: &[(&str, &str)] = &[("bookworm", "-backports")];
 const FORMAT: &str = "$(RELEASE)|$(COMPONENT)|$(SITE)|$(SOURCESENTRY)|$(REPO_URI)";
 
@@ -53,7 +53,7 @@ impl Sources {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let targets: Vec<Vec<&str>> = text.lines().map(|line| line.splitn(5, '|').collect()).collect();
         let has = |suite: &str, uri: &str| targets.iter().any(|one| one[0] == suite && one[4] == uri);
-        // Other archives use the release's name for their own suites, but do not have its updates.
+        // Other archives may also name a suite after the release, but they do not have the release's updates.
         let archive = |suite: &str| {
             let mut main = targets.iter().filter(|one| one[..2] == [suite, "main"]);
             let updates = format!("{name}-updates");
@@ -90,9 +90,9 @@ fn files(apt: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Copies the entry of `text` with this URI and suite, with other types, another suite, and only the
-/// component main. Also returns the file extension of its format: one line with options in brackets, or a
-/// stanza of fields.
+/// Copies the entry of `text` that has this URI and suite. The copy has other types, another suite, and only
+/// the component main. Also returns the file extension for the entry's format, which is either one line with
+/// options in brackets or a stanza of fields.
 fn copied(
     text: &str,
     (uri, found): (&str, &str),

@@ -57,7 +57,7 @@ fn state(one: &Status) -> String {
     }
 }
 
-/// Prints the plan for one part; `versions` are the versions that apt knows.
+/// Prints the plan for one part. `versions` are the versions of packages in apt's lists.
 ///
 /// # Errors
 /// Returns an error if standard output is closed.

@@ -22,14 +22,14 @@ use wiretail_schema::causes::trace::{TRACE_FILE, TraceInfo, TraceNames};
 use crate::cli::trace::TraceArgs;
 use crate::traffic::live;
 
-/// Interval between checks for the end.
+/// Interval between checks for the end of the recording.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs `wiretail trace`.
 ///
 /// # Errors
-/// Returns an error if root privileges or kernel tracing are missing, a folder cannot be written, or it does
-/// not contain a trace.
+/// Returns an error if root privileges or kernel tracing are missing, if the folder of a recording cannot be
+/// written, or if the folder to show does not contain a trace.
 pub fn run(arguments: &TraceArgs) -> Result<ExitCode> {
     let folder = match (&arguments.show, &arguments.out, &arguments.cpus) {
         (Some(folder), ..) => folder,
@@ -79,7 +79,10 @@ fn record(arguments: &TraceArgs, folder: &Path, cores: &CoreSet) -> Result<()> {
 /// Returns an error if the folder contains a trace or cannot be created.
 pub fn prepare(folder: &Path) -> Result<()> {
     if folder.join(TRACE_FILE).exists() {
-        bail!("{}: holds a trace already; expected another folder, or remove the trace", folder.display());
+        bail!(
+            "{}: this folder holds a trace already; choose another folder, or remove the trace",
+            folder.display()
+        );
     }
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot be created", folder.display()))
 }

@@ -6,7 +6,7 @@ use wiretail_report::format;
 
 use super::summary::Summary;
 
-/// Maximum number of listed senders and windows; `--json` lists all.
+/// Maximum number of senders and of windows that are listed. `--json` lists all of them.
 const ROWS_MAX: usize = 20;
 
 /// Prints the summary.
@@ -37,7 +37,7 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.senders.is_empty() {
         writeln!(
             out,
-            "\nNo task sent anything to {}.",
+            "\nNo task sent interrupts or function calls to {}.",
             if cores.len() == 1 { "this core" } else { "these cores" }
         )?;
     } else {
@@ -64,7 +64,7 @@ pub fn print(summary: &Summary) -> io::Result<()> {
     if summary.dropped > 0 {
         writeln!(
             out,
-            "\n{} events were dropped at unknown times: do not use this trace to attribute delays",
+            "\n{} events were dropped at unknown times: do not use this trace to find the causes of delays",
             summary.dropped
         )?;
     }

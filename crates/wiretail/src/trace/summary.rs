@@ -23,7 +23,7 @@ pub struct Summary {
     pub events: u64,
     /// Events of kinds that this program does not know.
     pub unknown: u64,
-    /// Events that the kernel could not write, at unknown times.
+    /// Number of events that the kernel could not write. Their times are unknown.
     pub dropped: u64,
     /// Whether CLOCK_REALTIME was set during the recording.
     pub clock_stepped: bool,
@@ -35,7 +35,7 @@ pub struct Summary {
     pub senders: Vec<SenderRow>,
     /// Windows in which events are missing; limited to the first thousand.
     pub lost: Vec<LostRow>,
-    /// Features that the kernel lacks or refused.
+    /// Tracing features that the kernel lacks or refused to enable.
     pub remarks: Vec<String>,
 }
 
@@ -49,9 +49,9 @@ pub struct KindRow {
     pub events: u64,
     /// Events per second.
     pub per_s: f64,
-    /// Total time from the beginnings to the ends, in ns; 0 without ends.
+    /// Total duration of these events, in ns; 0 if the kind has no end events.
     pub total_ns: u64,
-    /// Longest time, in ns.
+    /// Duration of the longest event, in ns.
     pub longest_ns: u64,
 }
 
@@ -62,13 +62,13 @@ pub struct SenderRow {
     pub pid: i32,
     /// Name of the thread, if known.
     pub task: Option<String>,
-    /// "call": a function was queued; "interrupt": an interrupt was sent.
+    /// "call" if a function was queued, or "interrupt" if an interrupt was sent.
     pub what: &'static str,
-    /// The function to run there, if any.
+    /// The function to run on the watched core, if any.
     pub function: Option<String>,
-    /// The function that requested it.
+    /// The function that sent the interrupt or function call.
     pub call_site: Option<String>,
-    /// The system call, if stacks were recorded.
+    /// The system call of the sender, if stacks were recorded.
     pub system_call: Option<String>,
     /// Number of sends.
     pub sends: u64,
@@ -86,10 +86,11 @@ pub struct LostRow {
     pub events: Option<u64>,
 }
 
-/// Identifies a kind of event on a core: kind, text, number.
+/// Identifies a kind of event on a core, by its kind, text and number.
 type What = (Kind, u32, u64);
 
-/// Identifies a sender: thread, what it sends, and the names of function, call site and system call.
+/// Identifies a sender, by its thread, what it sends, and the names of the function, the call site and the
+/// system call.
 type Sender = (i32, &'static str, [Option<String>; 3]);
 
 #[derive(Default)]
@@ -151,7 +152,8 @@ pub fn summarize(folder: &Path) -> Result<Summary> {
     })
 }
 
-/// Returns the kind of an event, the same for its beginning and its end, and whether this is the end.
+/// Returns the kind of an event, which is the same for its begin event and its end event. Also returns
+/// whether this is the end event.
 fn what(event: &Event) -> (What, bool) {
     let (name, number) = (event.name, event.args[0]);
     match event.kind {
@@ -183,7 +185,7 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
             Kind::Switch => "task switch".to_owned(),
             Kind::PageFaultUser => "page fault, user".to_owned(),
             Kind::PageFaultKernel => "page fault, kernel".to_owned(),
-            // Ends and sends have no rows.
+            // End events and sends have no rows of their own.
             _ => String::new(),
         }
     };
@@ -202,7 +204,7 @@ fn kind_rows(trace: &Trace, kinds: HashMap<(u16, What), Tally>, duration_ns: u64
 }
 
 fn sender_rows(trace: &Trace, senders: HashMap<(i32, Kind, [u64; 2], u32), u64>) -> Vec<SenderRow> {
-    // Senders are grouped by their displayed text: several stacks may belong to one system call.
+    // Senders are grouped by their displayed text, because several stacks may belong to one system call.
     let mut rows: HashMap<Sender, u64> = HashMap::new();
     for ((pid, kind, [called, site], stack), sends) in senders {
         let what = if kind == Kind::CsdQueue { "call" } else { "interrupt" };

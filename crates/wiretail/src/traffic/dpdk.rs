@@ -1,4 +1,5 @@
-//! DPDK for the commands on live traffic: its arguments, and how places become DPDK devices.
+//! Starts DPDK for the commands on live traffic. This module builds DPDK's arguments and converts places on
+//! the command line to DPDK devices.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -10,9 +11,10 @@ use wiretail_dataplane::port::dpdk::{self, Eal, Port};
 use crate::cli::traffic::{DpdkArgs, Place, ThreadArgs};
 use crate::traffic::live::OpenPlace;
 
-/// Free huge pages of 2 MiB required to use huge pages: the buffers of all ports, and DPDK's own memory.
+/// Minimum number of free huge pages of 2 MiB for DPDK to use huge pages. They hold the buffers of all ports
+/// and DPDK's own memory.
 const HUGE_PAGES: u64 = 32;
-/// Memory without huge pages, in MiB.
+/// Memory of DPDK if it does not use huge pages, in MiB.
 const PLAIN_MIB: u32 = 256;
 
 /// Initialized DPDK, and the places that will become its ports.
@@ -33,7 +35,7 @@ impl Started<'_> {
 /// Starts DPDK for these places.
 ///
 /// # Errors
-/// Returns an error if DPDK is not compiled in, a namespace does not exist, or memory is lacking.
+/// Returns an error if DPDK is not compiled in, a namespace does not exist, or there is not enough memory.
 pub fn start<'a>(places: &[&'a Place], arguments: &DpdkArgs, thread: &ThreadArgs) -> Result<Started<'a>> {
     let devices: Vec<String> =
         places.iter().enumerate().map(|(number, place)| device(place, number, arguments)).collect();
@@ -62,7 +64,7 @@ fn device(place: &Place, number: usize, arguments: &DpdkArgs) -> String {
     }
 }
 
-/// Returns the arguments of DPDK. `root` is the directory that contains /sys.
+/// Returns the arguments of DPDK. `root` is the directory that contains `sys`, usually `/`.
 fn eal_arguments(
     devices: &[String],
     arguments: &DpdkArgs,
@@ -85,7 +87,7 @@ fn eal_arguments(
     } else {
         words.extend(["--lcores".to_owned(), format!("0@({})", allowed_cores(root)?)]);
     }
-    // Neither option leaves files in the file system.
+    // With either of these options, DPDK leaves no files in the file system.
     if free_huge_pages(root) >= HUGE_PAGES {
         words.push("--in-memory".to_owned());
     } else {

@@ -1,4 +1,5 @@
-//! Implements `wiretail generate`: precisely timed traffic from one interface, and its measured precision.
+//! Implements `wiretail generate`, which sends precisely timed traffic from one interface and measures its
+//! precision.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,9 +22,9 @@ use crate::traffic::dpdk;
 use crate::traffic::live::{self, OpenPlace, nanoseconds};
 use crate::traffic::recording;
 
-/// If a larger share of packets is late, the exit code is 1.
+/// Maximum share of late packets. If more packets are late, the exit code is 1.
 const LATE_SHARE_MAX: f64 = 0.01;
-/// Slots of a sending ring.
+/// Number of slots in a sending ring.
 const RING_SLOTS: usize = 1024;
 
 /// Runs `wiretail generate`.
@@ -60,11 +61,11 @@ fn open(arguments: &GenerateArgs) -> Result<Box<dyn TxPort + Send>> {
         GenerateSocket::Packet => packet(TxMode::Call),
         GenerateSocket::PacketRing => packet(TxMode::Ring(RING_SLOTS)),
         GenerateSocket::Xdp if arguments.qdisc => {
-            bail!("--qdisc goes with --socket packet or packet-ring: AF_XDP has no queueing discipline")
+            bail!("--qdisc requires --socket packet or packet-ring: AF_XDP has no queueing discipline")
         }
         GenerateSocket::Xdp => PortKind::Xdp,
         GenerateSocket::Dpdk if arguments.qdisc => bail!(
-            "--qdisc goes with --socket packet or packet-ring; with dpdk, send to \
+            "--qdisc requires --socket packet or packet-ring; with --socket dpdk, send to \
              dpdk:net_af_packet0,iface=INTERFACE,qdisc_bypass=0"
         ),
         GenerateSocket::Dpdk => {
@@ -92,7 +93,7 @@ fn verdict(report: &GeneratorReport) -> ExitCode {
     }
     if report.late as f64 > LATE_SHARE_MAX * report.sent as f64 {
         eprintln!(
-            "wiretail: {} of {} packets were late; try a lower rate, a core of its own (--cpu) or a \
+            "wiretail: {} of {} packets were late; try a lower rate, a dedicated core (--cpu) or a \
              real-time priority (--fifo)",
             format::count(report.late),
             format::count(report.sent)
@@ -106,7 +107,7 @@ fn plan(arguments: &GenerateArgs) -> Result<GeneratorPlan> {
     let end = match (arguments.packets, arguments.duration) {
         (Some(packets), _) => End::Packets(packets.get()),
         (None, Some(duration)) => End::DurationNs(nanoseconds("duration", duration)?),
-        // A recording has its own end.
+        // A recording ends after its last packet.
         (None, None) => End::Packets(u64::MAX),
     };
     let recording = match &arguments.replay {
@@ -141,19 +142,19 @@ fn streams(arguments: &GenerateArgs) -> Vec<Stream> {
 }
 
 fn pattern(arguments: &GenerateArgs) -> Result<Pattern> {
-    // A recording has its own times.
+    // A recording contains its own departure times.
     let rate_pps = arguments.rate.unwrap_or(1);
     let (on_off, burst) = (arguments.pattern == PatternChoice::OnOff, arguments.burst);
     if burst > 1 && arguments.pattern != PatternChoice::Constant {
-        bail!("--burst {burst} goes with --pattern constant only");
+        bail!("--burst {burst} requires --pattern constant");
     }
     match (on_off, arguments.on, arguments.off) {
         (true, Some(on), Some(off)) => {
             let (on_ns, off_ns) = (nanoseconds("on", on)?, nanoseconds("off", off)?);
             Ok(Pattern::OnOff { rate_pps, on_ns, off_ns })
         }
-        (true, ..) => bail!("--pattern on-off needs --on and --off, such as --on 10ms --off 90ms"),
-        (false, Some(_), _) => bail!("--on and --off go with --pattern on-off only"),
+        (true, ..) => bail!("--pattern on-off requires --on and --off, such as --on 10ms --off 90ms"),
+        (false, Some(_), _) => bail!("--on and --off require --pattern on-off"),
         _ if arguments.pattern == PatternChoice::Poisson => Ok(Pattern::Poisson { rate_pps }),
         _ if burst > 1 => Ok(Pattern::Bursts { rate_pps, burst }),
         _ => Ok(Pattern::Constant { rate_pps }),

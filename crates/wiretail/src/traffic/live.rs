@@ -1,4 +1,5 @@
-//! Shared parts of the commands on live traffic: opening interfaces, stopping on signals, progress lines.
+//! Shared parts of the commands on live traffic. They open interfaces, stop on signals and display progress
+//! lines.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,8 +37,8 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Requests for counters: each SIGUSR1 after registration is one. Requests are queued until they are
-/// answered.
+/// Requests for counters. Each SIGUSR1 after the registration is a request. Requests are queued until they
+/// are answered.
 pub struct Questions {
     asked: UnixStream,
     signal: SigId,
@@ -54,7 +55,7 @@ impl Questions {
         Ok(Self { asked, signal: signal.context("cannot install a handler for SIGUSR1")? })
     }
 
-    /// Runs `work`, and calls `answer` on a separate thread for each request in the meantime.
+    /// Runs `work`. While it runs, calls `answer` on a separate thread for each request.
     pub fn answered<T>(mut self, answer: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -95,7 +96,7 @@ impl<'a> OpenPlace<'a> {
     pub fn open(place: &'a Place) -> Result<Self> {
         let open = |name: &String| {
             Namespace::new(name)?.open().with_context(|| {
-                format!("{place}: no network namespace {name}; `ip netns` lists those that exist")
+                format!("{place}: no network namespace {name}; `ip netns` lists the existing namespaces")
             })
         };
         Ok(Self { place, namespace: place.namespace.as_ref().map(open).transpose()? })
@@ -112,7 +113,7 @@ impl<'a> OpenPlace<'a> {
         Self::open(place)
     }
 
-    /// Adds the place to an error, and the namespace if the error does not name it.
+    /// Adds the place to an error, and also the namespace if the error does not name the namespace.
     pub fn named<T, E>(&self, result: Result<T, E>) -> Result<T>
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -145,13 +146,13 @@ pub fn placement(arguments: &ThreadArgs) -> Placement {
 }
 
 /// Keeps the calling thread, and threads that it starts later, off the loop's core if there is another core.
-/// On the core of a real-time loop they would starve, and the scheduler's fair server would stop the loop to
-/// run them.
+/// On the core of a real-time loop, these threads would starve until the scheduler's fair server interrupts
+/// the loop to run them.
 pub fn stay_off(arguments: &ThreadArgs) {
     keep_off(arguments.cpu);
 }
 
-/// Keeps the calling thread off these cores, in the same way.
+/// Keeps the calling thread, and threads that it starts later, off these cores if there is another core.
 pub fn keep_off(loops: impl IntoIterator<Item = usize>) {
     let loops: Vec<usize> = loops.into_iter().filter(|&cpu| cpu < CpuSet::MAX_CPU).collect();
     // If the affinity cannot be read, nothing is changed.
@@ -161,8 +162,8 @@ pub fn keep_off(loops: impl IntoIterator<Item = usize>) {
     }
     loops.iter().for_each(|&cpu| cores.unset(cpu));
     if cores.count() == 0 {
-        // The inherited affinity allows only the loop's core. Allow all other cores: the kernel ignores those
-        // that do not exist.
+        // The inherited affinity allows only the loop's core. All other cores are allowed instead, because
+        // the kernel ignores cores that do not exist.
         (0..CpuSet::MAX_CPU).filter(|other| !loops.contains(other)).for_each(|other| cores.set(other));
     }
     let _ = sched_setaffinity(None, &cores);
@@ -232,7 +233,7 @@ impl ProgressLine {
     }
 }
 
-/// Converts a duration from the command line to nanoseconds; `name` is the name of its option.
+/// Converts a duration from the command line to nanoseconds. `name` is the option's name, for errors.
 ///
 /// # Errors
 /// Returns an error if the duration is negative.

@@ -1,4 +1,4 @@
-//! The parts of a testbed as separate commands: `generate`, `forward`, `capture`.
+//! Implements the parts of a testbed as separate commands: `generate`, `forward` and `capture`.
 //!
 //! [`live`] contains the shared parts: signals, placement, namespaces. [`recording`] reads frames to replay,
 //! and [`dpdk`] opens DPDK ports.

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use wiretail_capture::{CaptureReader, Frame, LinkType, OpenOptions};
 use wiretail_dataplane::generator::recording::Recording;
 
-/// Reads a capture into memory. If a mean rate in packets per second is given, the times are scaled to it.
+/// Reads a capture into memory. If a mean rate in packets per second is given, the packets' times are scaled
+/// to this rate.
 ///
 /// # Errors
 /// Returns an error if the capture cannot be read, is empty, or contains packets that cannot be sent.

@@ -304,7 +304,7 @@ fn names_missing_interfaces_and_namespaces() {
     let message = fail(["forward", "lo", "wtt-nosuch/eth0"]);
     assert!(message.contains("no network namespace wtt-nosuch") && message.contains("ip netns"), "{message}");
     let message = fail(["capture", "a=lo", "a=lo:out", "--write", &file("a.pcapng")]);
-    assert!(message.contains("two taps are named a"), "{message}");
+    assert!(message.contains("two taps have the name a"), "{message}");
     let message = fail(["generate", "lo", "--rate", "1kpps", "--packets", "1", "--pattern", "on-off"]);
     assert!(message.contains("--on 10ms --off 90ms"), "{message}");
     let message = fail(["generate", "lo", "--rate", "1kpps", "--packets", "1", "--size", "100"]);

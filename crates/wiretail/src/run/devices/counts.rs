@@ -13,7 +13,8 @@ pub struct Counts {
     pub received: u64,
     /// Packets that the device sent.
     pub sent: u64,
-    /// Packets lost before they were received, or dropped for a reason other than a rule.
+    /// Packets that were lost before the device received them, or that it dropped for a reason other than a
+    /// rule.
     pub dropped: u64,
     /// Received packets that were dropped by a rule.
     pub filtered: u64,
@@ -34,8 +35,9 @@ impl Counts {
     }
 }
 
-/// Compares the counters of the devices at these nodes with the packets seen by the taps around them. The
-/// tapped number of a side is `None` unless every direction has a tap on that side.
+/// Compares the counters of the devices at these nodes with the packets seen by the taps around these
+/// devices. The number of tapped packets at a side of a device is `None` unless every direction has a tap on
+/// that side.
 pub fn reconcile(
     device: &str,
     nodes: &[usize],
@@ -60,8 +62,8 @@ pub fn reconcile(
         // Packets sent through shared memory do not pass a tap.
         Some(switch) if nodes.contains(&switch) && !topology.shared().is_empty() => (None, None),
         Some(switch) if nodes.contains(&switch) => {
-            // Every tap at a device is also a tap of the switch: packets that leave a device enter the
-            // switch, and the reverse.
+            // Every tap at a device is also a tap of the switch: packets go from a device to the switch, or
+            // from the switch to a device.
             let sum = |is: &dyn Fn(&TapPlace) -> bool| {
                 assignment.iter().zip(taps).filter(|(place, _)| is(place)).map(|(_, tap)| tap.packets).sum()
             };
@@ -155,12 +157,12 @@ mod tests {
         let seen = [("pre", 100), ("hop1", 90), ("post", 80)];
         assert_eq!(tapped(&two, &[1], &seen), (Some(100), Some(90)));
         assert_eq!(tapped(&two, &[2], &seen), (Some(90), Some(80)));
-        // One thread that serves both devices counts the packets that enter either.
+        // If one thread serves both devices, it counts the packets that enter either device.
         assert_eq!(tapped(&two, &[1, 2], &seen), (Some(190), Some(170)));
         let back = topology(2, Switch::None, true);
         let seen = [("pre", 100), ("hop1", 90), ("post", 80), ("back-pre", 70), ("back-post", 60)];
-        // Packets of the reverse direction enter the second device and leave the first; no tap is between
-        // them.
+        // Packets of the reverse direction enter the second device and leave the first device. There is no
+        // tap between the two devices.
         assert_eq!(tapped(&back, &[1], &seen), (None, Some(150)));
         assert_eq!(tapped(&back, &[2], &seen), (Some(160), None));
         assert_eq!(tapped(&back, &[1, 2], &seen), (None, None));
@@ -200,7 +202,7 @@ mod tests {
             tapped_in,
             tapped_out: Some(90),
         };
-        // Dropped packets count either among the received packets or in addition to them.
+        // Dropped packets may be included in the number of received packets, or may be counted separately.
         for fine in [
             counts(100, 0, Some(100)),
             counts(95, 5, Some(100)),

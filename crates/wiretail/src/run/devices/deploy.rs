@@ -1,5 +1,5 @@
-//! Isolation boundaries of a program: none, a container, or a virtual machine. Requests to the program are
-//! translated so that they pass the boundary.
+//! Isolation boundary of a program: none, a container, or a virtual machine. Requests to the program are
+//! translated so that they can cross the boundary.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,24 +19,26 @@ use super::program::{Ask, Movers, Program, Site};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::topology::Guests;
 
-/// What surrounds a running program.
+/// Isolation boundary of a running program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IsolationBoundary {
     Bare,
     /// A container that uses this network namespace.
     Container(Container),
-    /// A virtual machine: the process is QEMU, and all requests to the program go through its console.
+    /// A virtual machine. The process is QEMU, and all requests to the program go through the console of the
+    /// virtual machine.
     Guest(Accel),
 }
 
-/// Processors of a virtual machine: the last one runs the program, the other one everything else.
+/// Number of processors of a virtual machine. The last processor runs the program, and the other one runs
+/// everything else.
 const GUEST_CORES: u32 = 2;
 /// Memory of a virtual machine, in MiB. It also holds the machine's files.
 const GUEST_MEMORY_MIB: u32 = 1536;
 
 /// A program within its isolation boundary, ready to be started.
 pub struct Deployed {
-    /// The program, with the requests that reach it from outside the boundary.
+    /// The program, with requests that are translated so that they cross the boundary.
     pub program: Program,
     pub command: Command,
     pub isolation_boundary: IsolationBoundary,
@@ -55,8 +57,8 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     }
     if matches!(kind, DutKind::LinuxRouter | DutKind::Ovs) && deployment != Deployment::Bare {
         bail!(
-            "dut.kind = \"{kind}\" runs bare only and does not support dut.deployment = \"{deployment}\"; \
-             set dut.deployment = \"bare\""
+            "dut.kind = \"{kind}\" does not support dut.deployment = \"{deployment}\"; set dut.deployment = \
+             \"bare\""
         );
     }
     if deployment != Deployment::Vm {
@@ -64,8 +66,8 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     }
     if trial.dut.network == GuestNetwork::VhostUser && switch != SwitchKind::OvsDpdk {
         bail!(
-            "dut.network = \"vhost-user\" shares memory with Open vSwitch with DPDK and does not work with \
-             dut.switch = \"{switch}\"; set dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
+            "dut.network = \"vhost-user\" requires dut.switch = \"ovs-dpdk\", but dut.switch is \"{switch}\"; set \
+             dut.switch = \"ovs-dpdk\", or dut.network = \"tap\""
         );
     }
     if trial.dut.hops > 1 && switch == SwitchKind::None {
@@ -77,7 +79,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// Adapts the site of a device to its deployment: cores have other numbers inside a virtual machine.
+/// Adapts the site of a device to its deployment, because cores have other numbers inside a virtual machine.
 pub fn inside(trial: &Trial, site: Site) -> Site {
     match trial.dut.deployment {
         Deployment::Vm => Site { core: Some(GUEST_CORES - 1), housekeeping: Some(0), ..site },
@@ -86,7 +88,8 @@ pub fn inside(trial: &Trial, site: Site) -> Site {
 }
 
 /// Returns the process that must stay in the root control group while the trial's devices start. LXC creates
-/// its groups below the group of process 1, so a container could not get cores that process 1 was moved off.
+/// its control groups below the group of process 1. If process 1 were moved off some cores, a container could
+/// not use these cores.
 pub fn stays(trial: &Trial) -> Option<i32> {
     let is_lxc = trial.dut.container == ContainerRuntime::Lxc;
     (trial.dut.deployment == Deployment::Container && is_lxc).then_some(1)
@@ -148,8 +151,8 @@ fn in_container(trial: &Trial, mut program: Program, site: &Site, testbed: &mut 
     let launch = container(runtime, &name, &workload, &std::env::temp_dir())?;
     testbed.change(&launch.plan)?;
     if program.movers == Movers::Everything {
-        // The container's setup processes must not get the device's core and priority, so threads are placed
-        // from outside once the program runs.
+        // The processes that set up the container must not get the device's core and priority. The program's
+        // threads are therefore placed from outside once the program runs.
         program.movers = Movers::Threads(vec![String::new()]);
     }
     let isolation_boundary = IsolationBoundary::Container(Container::new(&name)?);
@@ -239,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns why the only trial of this experiment is refused, or an empty text.
+    /// Returns the reason why the only trial of this experiment is refused; empty if it is not refused.
     fn refusal(dut: &str) -> String {
         let text = format!(
             "title = \"t\"\nseed = 1\n[dut]\n{dut}\n[traffic]\nrate = \"1 kpps\"\n[trial]\nduration = \"1 s\"\n"

@@ -1,4 +1,5 @@
-//! Arguments of DPDK's environment abstraction layer (EAL), the same for every program that uses it.
+//! Arguments of DPDK's environment abstraction layer (EAL). They are the same for every program that uses
+//! DPDK.
 
 use std::path::PathBuf;
 
@@ -10,8 +11,8 @@ use super::program::{Movers, Site};
 /// "dpdk-worker1" (23.07).
 const WORKERS: [&str; 3] = ["rte-worker", "lcore-worker", "dpdk-worker"];
 
-/// Slots of a packet socket's rings. Packets wait there while another task runs on the worker's core. The
-/// driver's default of 512 slots holds 5 ms of traffic at 100 kpps.
+/// Number of slots in a packet socket's rings. Packets wait in a ring while another task runs on the worker's
+/// core. The driver's default of 512 slots holds 5 ms of traffic at 100 kpps.
 const SLOTS: u32 = 4096;
 
 /// Selects the polling threads.
@@ -27,8 +28,8 @@ pub fn drivers() -> Vec<PathBuf> {
     inside.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Returns the EAL arguments: memory without huge pages, one virtual device per link, the control thread on
-/// the housekeeping core and the worker on the device's core.
+/// Returns the EAL arguments. They select memory without huge pages and one virtual device per link, and they
+/// place the control thread on the housekeeping core and the worker on the device's core.
 pub fn arguments(site: &Site, pmd: PollModeDriver) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["--no-pci", "--no-huge", "-m", "256", "--no-shconf", "--no-telemetry"].map(str::to_owned).to_vec();
@@ -37,7 +38,7 @@ pub fn arguments(site: &Site, pmd: PollModeDriver) -> Vec<String> {
     arguments
 }
 
-/// Maps lcore 1 to the worker's core, whatever that core's number is.
+/// Maps DPDK's lcore 1 to the worker's core, which may have any number.
 fn lcores(site: &Site) -> String {
     match (site.housekeeping, site.core) {
         (Some(housekeeping), Some(core)) if housekeeping != core => format!("0@{housekeeping},1@{core}"),

@@ -1,5 +1,5 @@
-//! Wiretail's own forwarders as programs (`wiretail forward`): with DPDK, with XDP, and the skeleton where it
-//! does not run as a thread. They print their counters on SIGUSR1.
+//! Describes Wiretail's own forwarders (`wiretail forward`) as programs: the DPDK forwarder, the XDP
+//! forwarder, and the skeleton if it does not run as a thread. They print their counters on SIGUSR1.
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;

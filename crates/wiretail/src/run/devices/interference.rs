@@ -1,5 +1,5 @@
-//! Injected interference (`dut.interference`): the plan of a trial, the threads that carry it out, and the
-//! list of what was injected.
+//! Injected interference (`dut.interference`): the plan for a trial, the threads that execute the plan, and
+//! the list of injected interference.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,16 +17,16 @@ use wiretail_schema::run::interference::{INTERFERENCE_FILE, Interference, Interf
 use crate::analyze::outputs;
 use crate::run::testbed::cpus::CpuAssignment;
 
-/// Higher than the load generator's priority: a generator that never sleeps would not let the injectors run
-/// on its core.
+/// Priority of the injectors if the load generator never sleeps. It is higher than the generator's priority,
+/// because otherwise the injectors would never run on the generator's core.
 const PRIORITY_ABOVE: u8 = 55;
-/// Lower than the priority of a generator that sleeps: packets must leave on time and meet the interference
-/// in the device.
+/// Priority of the injectors if the load generator sleeps. It is lower than the generator's priority, because
+/// packets must leave on time and be delayed only in the device.
 const PRIORITY_BELOW: u8 = 45;
-/// Nothing is injected within this time of a trial's end, in ns: the injectors start some time after the
-/// first packet.
+/// Nothing is injected during this time before a trial's end, in ns, because the injectors start some time
+/// after the first packet.
 const MARGIN_NS: u64 = 150_000_000;
-/// Minimum interval between injections, in ns: the longest ones take most of it.
+/// Minimum interval between injections, in ns. The longest injections take most of this time.
 const EVERY_NS_MIN: u64 = 1_000_000;
 
 /// Plans the interference of a trial with this duration; `None` if the trial injects none.
@@ -80,7 +80,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// State that the injectors of a trial share; outlives them.
+/// State that the injectors of a trial share. It outlives the injectors.
 pub struct Injection {
     plan: InterferencePlan,
     assignment: CpuAssignment,
@@ -99,7 +99,7 @@ impl Injection {
             assignment.filter(|assignment| assignment.device != assignment.housekeeping).cloned()
         else {
             bail!(
-                "dut.interference = \"{}\" needs a core for the device and another core to interfere from; \
+                "dut.interference = \"{}\" needs one core for the device and another core for the injectors; \
                  set dut.interference = \"none\", or use a machine with two or more cores",
                 trial.dut.interference
             );

@@ -1,5 +1,5 @@
-//! The kernel's own forwarders in a container or a virtual machine, where the testbed does not set them up. A
-//! script sets them up and prints the counters of the links on SIGUSR1.
+//! The kernel's own forwarders in a container or a virtual machine. The testbed cannot set them up there.
+//! Instead, a script sets up the forwarder and prints the counters of the links on SIGUSR1.
 
 use rustix::process::Signal;
 
@@ -9,8 +9,8 @@ use super::program::{Ask, Counting, Movers, Program, Site};
 /// Line that the script prints when setup is complete.
 const READY: &str = "the kernel forwards";
 
-/// Returns a Linux bridge without spanning tree or multicast snooping. A guest's busybox has `brctl`, other
-/// systems have `ip`.
+/// Returns a program that sets up a Linux bridge without spanning tree or multicast snooping. It uses `brctl`
+/// if available, as in a guest's busybox, and `ip` otherwise.
 pub fn bridge(site: &Site) -> Program {
     let (input, output) = site.links();
     let set_up = format!(
@@ -24,7 +24,7 @@ pub fn bridge(site: &Site) -> Program {
     script(site, &set_up)
 }
 
-/// Runs the setup commands, then prints counters on request until it is stopped.
+/// Returns a script that runs the setup commands and then prints counters on request until it is stopped.
 fn script(site: &Site, set_up: &str) -> Program {
     let (input, output) = site.links();
     let sum = |counter: &str| {

@@ -1,8 +1,8 @@
-//! The devices under test of a trial: starting them, waiting for them, reading their counters, stopping them.
+//! Starts and stops the devices under test of a trial, waits until they are ready, and reads their counters.
 //!
-//! Wires, bridges and routers are part of the testbed: the kernel forwards. A bare skeleton is a thread of
-//! this process. Every other device is a program ([`mod@program`]), one file per kind, in one of the
-//! deployments.
+//! Wires, bridges and routers are part of the testbed, because the kernel forwards their packets. A bare
+//! skeleton is a thread of this process. Every other device is a program ([`mod@program`]) with a module for
+//! each kind. It is deployed bare, in a container or in a virtual machine.
 //!
 //! | `dut.kind` | module |
 //! |---|---|
@@ -54,7 +54,7 @@ use super::testbed::{Testbed, sockets};
 use crate::run::testbed::cpus::CpuAssignment;
 use crate::run::testbed::topology::{Guests, Middle, Switch, Topology};
 
-/// Additional start time of a virtual machine, which may be emulated in software.
+/// Additional time for the start of a virtual machine, whose processor may be emulated in software.
 const BOOT: Duration = Duration::from_secs(60);
 /// Name of the switch between the devices.
 const SWITCH: &str = "switch";
@@ -72,7 +72,8 @@ struct Device<'scope> {
     part: Part<'scope>,
     /// Counters before the trial's first packet.
     before: Option<Counts>,
-    /// Timer interrupts of a guest's isolated core: before the first packet of all trials, and since then.
+    /// Timer interrupts of a guest's isolated core: the number before the first packet of all trials, and the
+    /// number since then.
     timer: (Option<u64>, Option<u64>),
 }
 
@@ -94,7 +95,7 @@ enum Part<'scope> {
 pub struct DeviceReport {
     /// The skeleton's counters; `None` if the device is not a skeleton.
     pub record: Option<DutRecord>,
-    /// When the device lost its core; `None` unless the device is known to poll.
+    /// Times at which the device lost its core; `None` unless the device is known to poll.
     pub stalls: Option<StallLog>,
     /// Interference that the device injected into itself.
     pub interferences: Vec<Injected>,
@@ -112,20 +113,20 @@ pub struct Counted {
     counts: Counts,
 }
 
-/// State that a device thread needs while it runs; outlives the thread.
+/// State that a device thread needs while it runs. It outlives the thread.
 #[derive(Default)]
 pub struct Shared {
     pub counters: SharedCounters,
-    /// The thread's number, once it runs.
+    /// The thread's number, once the thread runs.
     thread: AtomicI32,
-    /// Start of the times of the self-injected interference.
+    /// Time to which the times of the self-injected interference are relative.
     origin: Origin,
     stop: AtomicBool,
 }
 
-/// Returns the host changes that a trial's devices need before the testbed is built and until it is removed:
-/// memory for DPDK, and a folder for the sockets of virtual machines. `run` is the name of the run in its
-/// journal.
+/// Returns the host changes that a trial's devices need from before the testbed is built until it is removed.
+/// They reserve memory for DPDK and create a folder for the sockets of virtual machines. `run` is the name of
+/// the run in its journal.
 pub fn needs(trial: &Trial, topology: &Topology, run: &str) -> Plan {
     let mut plan = Plan::new();
     plan.extend(ovs::memory(trial, topology));
@@ -227,7 +228,7 @@ fn program(trial: &Trial, site: &Site) -> Result<Program> {
             ovs::program(ovs::datapath_of_device(trial), site, &Around::default())
         }
         kind @ (DutKind::Ovs | DutKind::LinuxRouter | DutKind::Wire) => {
-            bail!("dut.kind = \"{kind}\" cannot be deployed this way")
+            bail!("dut.kind = \"{kind}\" does not support dut.deployment = \"{}\"", trial.dut.deployment)
         }
     }
 }
@@ -239,7 +240,8 @@ impl Devices<'_> {
     /// Returns an error if a program ended or was not ready in time; the message includes the last lines of
     /// its output.
     pub fn await_ready(&mut self, stop: &AtomicBool) -> Result<()> {
-        // All programs are checked in turn: one may be waiting for another that has ended.
+        // All programs are checked in turn, because a program may be waiting for another program that has
+        // ended.
         let begun = Instant::now();
         loop {
             let mut ready = true;
@@ -275,7 +277,8 @@ impl Devices<'_> {
         })
     }
 
-    /// Sets the start of the skeleton's self-injected interference: CLOCK_MONOTONIC, in ns.
+    /// Sets the time to which the skeleton's self-injected interference is relative, in ns of
+    /// CLOCK_MONOTONIC.
     pub fn begin_interfering(&self, origin_ns: u64) {
         for device in &self.devices {
             if let Part::Skeleton { shared, .. } = &device.part {
@@ -379,7 +382,8 @@ impl<'scope> Device<'scope> {
         Counted { device: self.name.clone(), nodes: self.nodes.clone(), counts }
     }
 
-    /// Timer interrupts so far of the program's core in a virtual machine; `None` for other devices.
+    /// Number of timer interrupts so far on the program's core in a virtual machine; `None` for other
+    /// devices.
     fn guest_timer(&self) -> Result<Option<u64>> {
         match &self.part {
             Part::Program(process) => process.guest_timer(),

@@ -1,8 +1,9 @@
 //! Open vSwitch (ovs-vswitchd(8)) between the links of a node: as a device, or as the switch between the
 //! devices. The program has its own database, sockets and log.
 //!
-//! Only one process is monitored: a shell creates the database, writes the ports into it, and then execs the
-//! switch. The database server is a child of that process, and the kernel ends it together with its parent.
+//! Only one process is monitored. It starts as a shell, which creates the database, writes the ports into it,
+//! and then executes the switch in its place. The database server is a child of that process, and the kernel
+//! ends the server when its parent ends.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +20,19 @@ use crate::setup::missing;
 /// How Open vSwitch forwards packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datapath {
-    /// Uses packet sockets in the main thread, which sleeps while there are no packets.
+    /// Packet sockets, read by the main thread, which sleeps while there are no packets.
     Userspace,
-    /// Uses DPDK, in polling threads.
+    /// DPDK, with polling threads.
     Dpdk,
 }
 
 /// Schema of the database.
 const TABLES: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Build of Open vSwitch with DPDK.
+/// Program name of the Open vSwitch build with DPDK.
 const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// Printed when the ports in the database have been opened for the first time.
+/// Output of the switch after it has opened the ports in the database for the first time.
 const READY: &str = "(Open vSwitch)";
-/// Memory of DPDK in the switch, in MiB, in huge pages.
+/// Memory that DPDK uses in the switch, in MiB. It consists of huge pages.
 const DPDK_MEMORY_MIB: u64 = 512;
 /// Size of a huge page (admin-guide/mm/hugetlbpage.rst).
 const HUGE_PAGE_MIB: u64 = 2;
@@ -54,13 +55,13 @@ pub fn datapath_of_switch(trial: &Trial) -> Datapath {
     }
 }
 
-/// Environment of a switch, besides its links.
+/// Properties of the testbed around a switch, except its links.
 #[derive(Debug, Default)]
 pub struct Around {
-    /// Links to virtual machines over shared memory, each with the socket on which QEMU waits for the switch.
+    /// Shared-memory links to virtual machines, each with the socket on which QEMU waits for the switch.
     pub guests: Vec<(String, PathBuf)>,
     /// Whether taps must see packets that leave the switch. DPDK can bypass the queueing discipline, and taps
-    /// do not see packets that do.
+    /// do not see packets that bypass it.
     pub taps_see_departures: bool,
 }
 
@@ -96,8 +97,8 @@ pub fn program(datapath: Datapath, site: &Site, around: &Around) -> Result<Progr
     Ok(program)
 }
 
-/// Returns the step that reserves memory for a trial's switches with DPDK; `None` if no memory is needed or
-/// enough is free.
+/// Returns the step that reserves memory for a trial's switches with DPDK; `None` if they need no memory or
+/// enough memory is free.
 pub fn memory(trial: &Trial, topology: &Topology) -> Option<Step> {
     huge_pages(Path::new("/"), pages(trial, topology))
 }
@@ -110,21 +111,21 @@ fn pages(trial: &Trial, topology: &Topology) -> u64 {
     switches as u64 * DPDK_MEMORY_MIB / HUGE_PAGE_MIB
 }
 
-/// Returns the step that makes this number of huge pages free; `None` if they already are.
+/// Returns the step that makes this number of huge pages free; `None` if they are already free.
 fn huge_pages(root: &Path, pages: u64) -> Option<Step> {
     let free = std::fs::read_to_string(root.join(FREE_PAGES)).ok().and_then(|text| text.trim().parse().ok());
     let lacking = pages.saturating_sub(free.unwrap_or(0));
     (lacking > 0).then_some(Step::AddHugePages { pages: lacking })
 }
 
-/// Returns the shell script that sets up the database and then becomes the switch.
+/// Returns the shell script that sets up the database and then replaces itself with the switch.
 fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> String {
     let folder = quoted(&folder.display().to_string());
     let ports = site.pairs.iter().flat_map(|(left, right)| [left, right]).enumerate();
     let add = |(number, link): (usize, &String)| {
         let guest = around.guests.iter().find(|(guest, _)| guest == link);
         let kind = match (guest, datapath) {
-            // QEMU creates the socket; the switch tries to connect once a second.
+            // QEMU creates the socket. The switch tries to connect to this socket once a second.
             (Some((_, socket)), _) => {
                 format!("type=dpdkvhostuserclient options:vhost-server-path={}", socket.display())
             }
@@ -167,7 +168,7 @@ fn script(datapath: Datapath, site: &Site, around: &Around, folder: &Path) -> St
     )
 }
 
-/// Formats a core as a mask; the first core if it is `None`.
+/// Formats a core as a hexadecimal mask. `None` is formatted as the first core.
 fn mask(core: Option<u32>) -> String {
     let core = core.unwrap_or(0) as usize;
     format!("0x{:x}{}", 1u32 << (core % 4), "0".repeat(core / 4))

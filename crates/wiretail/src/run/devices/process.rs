@@ -1,4 +1,4 @@
-//! A running program: starting it, waiting for it, sending it requests, stopping it.
+//! Starts and stops a program, waits until it is ready, and sends requests to it.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -23,13 +23,13 @@ use super::deploy::{Deployed, IsolationBoundary};
 use super::program::{Ask, Counting, Movers, Program};
 use crate::setup::missing_program;
 
-/// Maximum time for a program to end after it was asked to.
+/// Maximum time for a program to end after it was asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Maximum time for a program to report its counters.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Number of lines of a program's output that an error shows.
 const LAST_LINES: usize = 5;
-/// Number of bytes at the end of the output that are searched for those lines.
+/// Number of bytes at the end of a program's output that are searched for the lines of an error.
 const LAST_BYTES: u64 = 1 << 16;
 /// Interval between checks of a program.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -47,13 +47,13 @@ pub struct Process {
     pid: i32,
     input: Mutex<Option<ChildStdin>>,
     ended: Receiver<std::io::Result<ExitStatus>>,
-    /// How the process ended. Kept because several errors report it.
+    /// How the process ended. It is kept because several errors report it.
     status: OnceCell<String>,
     log: PathBuf,
     patience: Duration,
     /// Where the packet threads run.
     place: Placement,
-    /// The threads that were moved there.
+    /// The packet threads that were moved to this placement.
     placed: Vec<i32>,
     /// Note for the trial's record.
     note: Option<String>,
@@ -75,7 +75,8 @@ pub fn write_files(program: &Program, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts a program, whose packet threads will get this placement; its log goes into `directory`.
+/// Starts a program. Its packet threads get this placement once the program is ready. Its log is written into
+/// `directory`.
 ///
 /// # Errors
 /// Returns an error if the program cannot be started or the log cannot be written.
@@ -179,7 +180,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the process of the program itself. In a container, waits until the runtime has started it.
+    /// Returns the process of the program itself. If the program runs in a container, this waits until the
+    /// runtime has started the program.
     fn inner_pid(&self) -> Result<i32> {
         let IsolationBoundary::Container(container) = &self.isolation_boundary else { return Ok(self.pid) };
         let begun = Instant::now();
@@ -195,8 +197,8 @@ impl Process {
         }
     }
 
-    /// Waits for threads with these names: some programs report that they are ready before the threads have
-    /// their names.
+    /// Waits for threads with these names, because some programs report that they are ready before their
+    /// threads have names.
     fn await_threads(&self, names: &[String]) -> Result<Vec<i32>> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let begun = Instant::now();
@@ -207,7 +209,11 @@ impl Process {
             }
             self.check()?;
             if begun.elapsed() > ANSWER {
-                bail!("{}: no thread is named {}…", self.program.argv[0], names.join("…, "));
+                bail!(
+                    "{}: expected a thread with a name that starts with {}…",
+                    self.program.argv[0],
+                    names.join("…, ")
+                );
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -241,7 +247,7 @@ impl Process {
                 Err(TryRecvError::Empty) => return Ok(()),
                 Ok(Ok(status)) => status.to_string(),
                 Ok(Err(error)) => error.to_string(),
-                Err(TryRecvError::Disconnected) => "its status is not known".to_owned(),
+                Err(TryRecvError::Disconnected) => "its exit status is unknown".to_owned(),
             };
             let _ = self.status.set(status);
         }
@@ -281,8 +287,8 @@ impl Process {
         }
     }
 
-    /// Returns how often the timer has interrupted the program's core in a virtual machine; `None` without
-    /// one.
+    /// Returns how often the timer has interrupted the program's core in a virtual machine; `None` if the
+    /// program does not run in a virtual machine.
     ///
     /// # Errors
     /// Returns an error if the guest does not report its interrupts.
@@ -304,7 +310,8 @@ impl Process {
         bail!("the virtual machine did not report its interrupts{}", last_words(&self.log));
     }
 
-    /// Describes what executes the virtual machine's instructions; `None` without a virtual machine.
+    /// Describes what executes the virtual machine's instructions; `None` if the program does not run in a
+    /// virtual machine.
     pub fn guest_note(&self) -> Option<&'static str> {
         match self.isolation_boundary {
             IsolationBoundary::Guest(Accel::Kvm) => Some(GUEST_ON_PROCESSOR),
@@ -330,7 +337,8 @@ impl Process {
             let _ = place_thread(*thread, None, None);
         }
         let pid = Pid::from_raw(self.pid).context("no process number")?;
-        // The number cannot be reused yet: only the thread that reports the end waits for the process.
+        // The kernel cannot reuse the process number yet, because only the thread that reports the end waits
+        // for the process.
         let _ = self.ask(&self.program.stop);
         for last in [false, true] {
             if let Ok(status) = self.ended.recv_timeout(GRACE) {
@@ -346,8 +354,8 @@ impl Process {
         bail!("the program (process {}) did not end", self.pid)
     }
 
-    /// Reads the counters that the program wrote when it ended; `None` if it reports them earlier or has
-    /// none.
+    /// Reads the counters that the program wrote when it ended; `None` if the program reports its counters
+    /// earlier or has no counters.
     fn last_counts(&self) -> Result<Option<Counts>> {
         let Some(Counting { ask: Ask::End(file), parse, .. }) = &self.program.counting else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! A device under test that is a program, as data: how it starts and reports that it is ready, which threads
-//! forward packets, how its counters are read, and how it is stopped.
+//! Description of a device under test that is a program: how it starts and reports that it is ready, which
+//! threads forward packets, how its counters are read, and how it is stopped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,12 +28,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// The links of a device that has exactly two: towards the load generator, and away from it.
+    /// The two links of a device that has exactly two links. The link towards the load generator comes first.
     pub fn links(&self) -> (&str, &str) {
         self.pairs.first().map_or(("in", "out"), |(left, right)| (left, right))
     }
 
-    /// The cores that the program may use: for packets, and for everything else.
+    /// The cores that the program may use: the core for packets, and the core for everything else.
     pub fn cores(&self) -> Vec<u32> {
         self.housekeeping.into_iter().chain(self.core).collect()
     }
@@ -49,18 +49,20 @@ pub struct Program {
     /// Name of the program's log: "dut" or "dut2".
     pub name: String,
     pub argv: Vec<String>,
-    /// Whether the program block-buffers its output when it is not a terminal, which would delay its answers.
+    /// Whether the program block-buffers its output if the output is not a terminal. This would delay its
+    /// answers.
     pub by_the_block: bool,
-    /// Additions to the environment.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// Files and folders of the host that the program reads, besides the system's and its own.
+    /// Files and folders of the host that the program reads, in addition to those of the system and its own.
     pub reads: Vec<PathBuf>,
-    /// Input files, written before the start: name in the site's directory, and text.
+    /// Input files that are written before the program starts: the name in the site's directory, and the
+    /// text.
     pub files: Vec<(String, String)>,
     /// Output that reports that the program is ready. If empty, the program is ready once a packet crosses
     /// it.
     pub ready: String,
-    /// Time from then until the program forwards.
+    /// Time that the program needs to start forwarding after it is ready.
     pub settle: Duration,
     /// Commands to run in the program's namespace when it is ready, one after the other.
     pub then: Vec<Vec<String>>,
@@ -69,17 +71,17 @@ pub struct Program {
     pub stop: Ask,
     /// How to read the counters; `None` if the program has none.
     pub counting: Option<Counting>,
-    /// Extracts a note when the program is ready; an error fails the trial.
+    /// Extracts a note from the log when the program is ready. If it returns an error, the trial fails.
     pub remark: Option<Remark>,
 }
 
-/// The threads of a program that forward packets: they get the device's core and real-time priority.
+/// The threads of a program that forward packets. They get the device's core and real-time priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Movers {
-    /// All threads, from the start.
+    /// All threads forward packets and are placed when the program starts.
     Everything,
-    /// Threads with one of these name prefixes, once the program is ready. They lose the priority before the
-    /// program is stopped.
+    /// Threads with one of these name prefixes forward packets and are placed once the program is ready. They
+    /// lose their priority before the program is stopped.
     Threads(Vec<String>),
     /// The program places its threads itself.
     Itself,
@@ -89,11 +91,11 @@ pub enum Movers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     Signal(Signal),
-    /// A line on standard input.
+    /// A line is written to the program's standard input.
     Line(String),
-    /// Another program, run in the same namespace; its output is the answer.
+    /// Another program is run in the same namespace. Its output is the answer.
     Run(Vec<String>),
-    /// No request: the program writes its counters into this file when it ends.
+    /// No request is sent, because the program writes its counters into this file when it ends.
     End(PathBuf),
 }
 
@@ -101,9 +103,9 @@ pub enum Ask {
 pub struct Counting {
     /// The request that makes the program report its counters.
     pub ask: Ask,
-    /// Parses the output since the request; returns `None` while it is incomplete.
+    /// Parses the output since the request; returns `None` while the output is incomplete.
     pub parse: Parse,
-    /// Maximum age of the reported counters. They are requested this long after the last packet.
+    /// Maximum age of the reported counters. The request is sent this long after the last packet.
     pub age: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Wiretail's own minimal forwarder as a thread of this process that serves all hops and directions.
+//! Runs Wiretail's own minimal forwarder in a thread of this process. The thread serves all hops and
+//! directions.
 
 use std::sync::atomic::Ordering;
 use std::thread::{Scope, ScopedJoinHandle};

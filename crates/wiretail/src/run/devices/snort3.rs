@@ -15,7 +15,7 @@ use super::program::{Ask, Counting, Movers, Program, Site};
 /// Returns the program of a trial.
 ///
 /// # Errors
-/// Returns an error if Snort 3 is not installed, or the rules are missing or not Snort's.
+/// Returns an error if Snort 3 is not installed, or if the rules are missing or are not rules for Snort.
 pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     installed("snort")?;
     configured(trial, site)
@@ -75,14 +75,14 @@ fn configured(trial: &Trial, site: &Site) -> Result<Program> {
     }
     program.files = vec![(config, configuration(rules, site.core))];
     program.ready = "Commencing packet processing".to_owned();
-    // With DPDK it polls. At real-time priority, no other thread of the program could run on that core, not
-    // even to end it.
+    // With DPDK, the packet thread polls. If it had real-time priority, no other thread of the program could
+    // run on its core, not even the thread that ends the program.
     program.movers = if dpdk { Movers::Itself } else { Movers::Everything };
     program.counting = Some(Counting::now(Ask::Signal(Signal::USR1), counts));
     Ok(program)
 }
 
-/// Returns the configuration in Lua: the packet thread's core, and the rules.
+/// Returns the configuration in Lua. It sets the packet thread's core and the rules.
 fn configuration(rules: Option<&str>, core: Option<u32>) -> String {
     let place = core.map_or_else(String::new, |core| {
         format!("process = {{ threads = {{ {{ thread = 0, cpuset = '{core}' }} }} }}\n")
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(counts(STATISTICS), Some(expected));
         let cut = &STATISTICS[..STATISTICS.find("block").unwrap()];
         assert_eq!(counts(cut), None);
-        // The last of several reports counts.
+        // The last of several reports is used.
         let none = STATISTICS.replace("10030", "9").replace("10012", "8");
         assert_eq!(counts(&(STATISTICS.to_owned() + &none)).unwrap().received, 9);
     }

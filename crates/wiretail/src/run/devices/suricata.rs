@@ -1,10 +1,10 @@
 //! Suricata 7 as an inline intrusion prevention system between the links of a node (Suricata User Guide:
-//! Setting up IPS/inline for Linux; DPDK capture). The configuration is generated here and contains only the
-//! settings that a trial needs.
+//! Setting up IPS/inline for Linux; DPDK capture). This module generates a configuration that contains only
+//! the settings that a trial needs.
 //!
 //! Suricata's counters are exact only when it ends, because its threads update them every three seconds. They
-//! are therefore read from the last statistics record that it writes. Probes are not IPv4: Suricata counts
-//! them as unknown ethertype, and they are subtracted.
+//! are therefore read from the last statistics record that Suricata writes. Suricata counts the probes as
+//! packets of an unknown ethertype, because they are not IPv4, and this count is subtracted.
 
 use std::path::{Path, PathBuf};
 
@@ -30,9 +30,9 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     let dpdk = trial.dut.capture == IdsCapture::Dpdk;
     if dpdk && site.both_directions && trial.host.fifo {
         bail!(
-            "dut.capture = \"dpdk\" with traffic.directions = \"both\": Suricata's two threads poll. If two \
-             real-time threads that never sleep share a core, the second one never runs; expected host.fifo \
-             = false, or dut.capture = \"af-packet\""
+            "dut.capture = \"dpdk\" with traffic.directions = \"both\" starts two polling threads in Suricata. If \
+             two polling threads with real-time priority share a core, only one of them runs; set host.fifo = \
+             false, or dut.capture = \"af-packet\""
         );
     }
     let rules = rule_files(&trial.dut.rules)?;
@@ -48,7 +48,7 @@ pub fn program(trial: &Trial, site: &Site) -> Result<Program> {
     program.reads = rules.iter().map(PathBuf::from).collect();
     program.ready = "Engine started".to_owned();
     program.movers = Movers::Threads(vec![if dpdk && !site.both_directions {
-        // The thread that receives on `in`: Suricata shortens the name net_af_packet0 like this.
+        // Name of the thread that receives on `in`. Suricata shortens net_af_packet0 in this way.
         "W#01-net_..ket0".to_owned()
     } else {
         "W#".to_owned()
@@ -93,11 +93,11 @@ fn packaged(folder: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Summarizes Suricata's log on the loaded rules. If `all` is set, a rejected rule is an error.
+/// Summarizes the lines on loaded rules in Suricata's log. If `all` is set, a rejected rule is an error.
 fn loaded(log: &str, all: bool) -> Result<String> {
     let line = log.lines().find(|line| line.contains("rules successfully loaded"));
     let before = |word: &str| line?.split(word).next()?.split_whitespace().last()?.parse::<u64>().ok();
-    // If no rule is loaded, the message has another format.
+    // If no rule is loaded, Suricata's message has another format.
     let (good, bad) = before(" rules successfully").zip(before(" rules failed")).unwrap_or_default();
     if good == 0 || all && bad > 0 {
         let why = log
@@ -175,8 +175,8 @@ unix-command:
     )
 }
 
-/// Settings that rule sets require: names of networks and ports, with the sink's network as the home network,
-/// and two parsers that are off by default.
+/// Settings that rule sets require: names of networks and ports, and two parsers that are off by default. The
+/// home network is the sink's network.
 const SETS: &str = r#"vars:
   address-groups:
     HOME_NET: "[198.19.0.0/16]"
@@ -218,7 +218,7 @@ app-layer:
         dp: 20000
 "#;
 
-/// Assigns cores: packet threads to the device's core, all other threads to the housekeeping core. With DPDK,
+/// Assigns the packet threads to the device's core and all other threads to the housekeeping core. With DPDK,
 /// each of the two packet threads needs a core that no other thread is assigned to. The thread of the reverse
 /// direction gets the housekeeping core. The other threads are assigned a core that does not exist, so they
 /// stay where they were started, which is also the housekeeping core.
@@ -244,7 +244,8 @@ fn beyond_all(workers: &[u32]) -> u32 {
     possible.cores().iter().chain(workers).max().map_or(1, |last| last + 1)
 }
 
-/// Configures packet sockets with rings of version 2: version 3 delivers packets only when a block is full.
+/// Configures packet sockets with rings of version 2, because rings of version 3 deliver packets only when a
+/// block is full.
 fn af_packet_section(site: &Site) -> String {
     let (input, output) = site.links();
     let link = |number: u32, from: &str, to: &str| {
@@ -257,8 +258,8 @@ fn af_packet_section(site: &Site) -> String {
     format!("af-packet:\n{}{}", link(97, input, output), link(98, output, input))
 }
 
-/// Configures DPDK with a virtual device per link. Threads take the cores of their set in the order of the
-/// interfaces, lowest first. The thread of `in` must get the device's core.
+/// Configures DPDK with a virtual device per link. In the order of the interfaces, each thread takes the
+/// lowest unused core of its set. The thread of `in` must get the device's core.
 fn dpdk_section(site: &Site) -> String {
     let devices = eal::devices(site, PollModeDriver::AfPacket);
     let devices: Vec<String> = devices.iter().map(|device| format!("'{device}'")).collect();

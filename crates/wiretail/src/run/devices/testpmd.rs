@@ -1,5 +1,5 @@
 //! DPDK's own forwarder, `dpdk-testpmd` (DPDK Testpmd Application User Guide), between the links of a node.
-//! It is controlled by lines on its standard input, which request the counters and stop it.
+//! Lines on its standard input request the counters and stop it.
 
 use wiretail_schema::experiment::Trial;
 

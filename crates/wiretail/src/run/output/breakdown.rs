@@ -1,5 +1,6 @@
-//! Divides the delay between devices and infrastructure, in trials with a switch. Collects the outcomes of a
-//! trial's segments, direction by direction, for [`wiretail_analysis::summary::breakdown`].
+//! Divides the delay between devices and infrastructure, for trials with a switch. This module collects the
+//! outcomes of a trial's segments, one direction after the other, for
+//! [`wiretail_analysis::summary::breakdown`].
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::run::testbed::topology::{Switch, Topology};
 use crate::run::testbed::traffic;
 use crate::run::trial::store;
 
-/// Name of the file with the curves, in the trial's directory.
+/// Name of the file with the latency breakdown curves, in the trial's directory.
 pub const CURVES: &str = "breakdown.json";
 
 /// Returns whether a segment belongs to the reverse direction.
@@ -23,14 +24,14 @@ fn is_back(segment: &SegmentRecord) -> bool {
     segment.name.starts_with("back")
 }
 
-/// Orders the segments by direction: the whole path first, then its devices.
+/// Orders the segments by direction. In each direction, the whole path comes before its devices.
 pub fn order(segments: &[SegmentRecord]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|place| is_back(&segments[*place]));
     order
 }
 
-/// The latency breakdown of a trial, built while its segments are evaluated in the order of [`order`].
+/// The latency breakdown of a trial. It is built while the segments are evaluated, in the order of [`order`].
 pub struct Joining {
     devices: usize,
     packets: usize,
@@ -74,8 +75,8 @@ impl Joining {
         }
     }
 
-    /// Completes a direction. There is no breakdown unless every device has its own taps: the delay of the
-    /// other devices would count as infrastructure.
+    /// Completes a direction. There is no breakdown unless every device has its own taps, because the delay
+    /// of a device without taps would count as infrastructure.
     fn end_direction(&mut self) {
         if let Some((name, Stage::Devices(tally))) = self.current.take()
             && self.begun == self.devices
@@ -85,7 +86,8 @@ impl Joining {
         self.begun = 0;
     }
 
-    /// Writes the curves into the trial's directory, and returns the record.
+    /// Writes the curves into the trial's directory, and returns the latency breakdown for the trial's
+    /// record.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

@@ -1,4 +1,4 @@
-//! A run directory: creating it, locking it, reopening it, and reading its files.
+//! Creates, locks and reopens a run directory, and reads its files.
 //!
 //! | file | content |
 //! |---|---|
@@ -48,7 +48,7 @@ impl RunDirectory {
     pub fn create(path: &Path, experiment: &Experiment) -> Result<Self> {
         if path.join(MANIFEST).exists() {
             bail!(
-                "{}: holds a run already; choose another --out, or continue that run with --resume",
+                "{}: this directory holds a run already; choose another --out, or continue that run with --resume",
                 path.display()
             );
         }
@@ -84,9 +84,9 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns the directory for the next attempt at a trial, and how long the trial has been measured, in
-    /// ns. The files of an earlier attempt are moved aside, unless the trial is a soak to be continued
-    /// (`goes_on`).
+    /// Returns the directory for the next attempt at a trial, and the time in ns for which the trial has been
+    /// measured already. The files of an earlier attempt are moved aside, unless the trial is a soak that
+    /// this attempt continues (`goes_on`).
     ///
     /// # Errors
     /// Returns an error if the file system is full or read-only.
@@ -126,7 +126,7 @@ impl RunDirectory {
     }
 }
 
-/// Reads a document from a run directory; `None` if it does not exist. Errors call it `what`.
+/// Reads a document from a run directory; `None` if it does not exist. Error messages use `what` as its name.
 ///
 /// # Errors
 /// Returns an error if the file is damaged.
@@ -141,7 +141,7 @@ pub fn document<T: DeserializeOwned>(path: &Path, name: &str, what: &str) -> Res
         .map(Some)
 }
 
-/// Reads the searches of a run directory; `None` if there are none.
+/// Reads the searches of a run directory; `None` if the run has no searches.
 ///
 /// # Errors
 /// Returns an error if the file is damaged.
@@ -149,7 +149,7 @@ pub fn searches(path: &Path) -> Result<Option<Searches>> {
     document(path, SEARCH_FILE, "search")
 }
 
-/// Reads the ablation of a run directory; `None` if there is none.
+/// Reads the ablation of a run directory; `None` if the run has no ablation.
 ///
 /// # Errors
 /// Returns an error if the file is damaged.
@@ -219,7 +219,8 @@ pub fn curves(path: &Path, run: &Run) -> Result<Vec<TrialCurves>> {
     with_breakdown.map(read).collect()
 }
 
-/// Returns the default run directory: under `runs/`, named after the time and the experiment.
+/// Returns the default run directory. It is under `runs/`, and its name contains the time and the name of the
+/// experiment.
 pub fn default_path(experiment: &Path) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let timestamp = wiretail_report::format::utc(now).unwrap_or_default();

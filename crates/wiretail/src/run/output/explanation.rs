@@ -1,5 +1,5 @@
-//! Explains what delayed the worst packets of a traced trial. Works from the trial's files, so that an
-//! explanation can be repeated later on another machine.
+//! Explains what delayed the worst packets of a traced trial. The explanation uses only the trial's files, so
+//! it can be repeated later and on another machine.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -166,8 +166,8 @@ pub fn written(path: &Path, run: &Run) -> Result<Vec<ExplainedTrial>> {
     Ok(found)
 }
 
-/// Compares the explanation of a trial's late packets with the injected interference; `None` if none was
-/// injected.
+/// Compares the explanation of a trial's late packets with the injected interference; `None` if no
+/// interference was injected.
 ///
 /// # Errors
 /// Returns an error if the list of injected interference is damaged.
@@ -186,7 +186,7 @@ pub fn ground_truth(
         Interference::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
     let judged = |packet: &PacketExplanation| {
         let in_ns = told.first_ns + packet.at_ns;
-        // The cause with the largest part of the time, at any level of certainty.
+        // The cause that explains the largest part of the delay, at any level of certainty.
         let total =
             |cause| packet.parts.iter().filter(|part| part.cause == cause).map(|part| part.ns).sum::<u64>();
         let first = packet.parts.iter().max_by_key(|part| total(part.cause)).map(|part| part.cause);
@@ -225,14 +225,14 @@ pub struct Explained {
     pub causes: Option<TrialExplanation>,
     /// Accuracy of the explanation, if interference was injected.
     pub ground_truth: Option<GroundTruthReport>,
-    /// Job that reads the trial's packets again.
+    /// Analysis job that reads the trial's packets again.
     pub job: Job<'static>,
 }
 
 /// Explains one trial or all trials of a run again, and writes the explanations of traced trials.
 ///
 /// # Errors
-/// Returns an error if [`trial`] fails, or no trial was evaluated packet by packet.
+/// Returns an error if [`trial`] fails, or if no trial has packets that were analyzed.
 pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
     let (experiment, manifest) = crate::run::output::directory::read(run)?;
     let trials = experiment.trials();
@@ -256,9 +256,9 @@ pub fn all(run: &Path, number: Option<usize>) -> Result<Vec<Explained>> {
     }
     pages(run, &manifest)?;
     if found.is_empty() {
-        let which = number.map_or_else(|| "no trial".to_owned(), |number| format!("no trial {number}"));
+        let which = number.map_or_else(|| "any trial".to_owned(), |number| format!("trial {number}"));
         bail!(
-            "{}: {which} of this run was analyzed packet by packet; `wiretail report` lists the trials",
+            "{}: there are no analyzed packets of {which} of this run; `wiretail report` lists the trials",
             run.display()
         );
     }

@@ -13,7 +13,7 @@ use crate::analyze::pipeline::Settings;
 use crate::analyze::source::Source;
 use crate::run::trial::store;
 
-/// Returns the evaluation job of a segment whose captures are in `folder`; it writes no files.
+/// Returns the evaluation job of a segment whose captures are in `folder`. The job writes no files.
 ///
 /// # Errors
 /// Returns an error if a capture cannot be read.

@@ -1,4 +1,4 @@
-//! The list of a segment's lost packets, and a check that a filter dropped exactly the marked packets.
+//! Lists a segment's lost packets, and checks whether a filter dropped exactly the marked packets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ const NUMBERED: &str = "moonsniff";
 pub struct LostList {
     marks: Option<Marks>,
     streams: u64,
-    /// Position at the ingress tap, key, ingress timestamp in ns.
+    /// Lost packets, each with its position at the ingress tap, its key and its ingress timestamp in ns.
     named: Vec<(u64, u64, i64)>,
     packets: u64,
     marked: u64,

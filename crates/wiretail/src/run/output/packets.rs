@@ -20,12 +20,12 @@ pub struct Crossed {
     pub delay_ns: Option<i64>,
 }
 
-/// Returns why a trial's packets are not available; `None` if they are.
+/// Returns why a trial's packets are not available; `None` if they are available.
 pub fn missing(trial: &Trial, record: &TrialRecord) -> Option<&'static str> {
     match record.segments.first() {
-        _ if is_soak(trial) => Some("its packets were not kept (trial.capture)"),
+        _ if is_soak(trial) => Some("the trial kept no packets (trial.capture)"),
         Some(segment) if segment.analysed => None,
-        _ => Some("it was not analyzed"),
+        _ => Some("the trial was not analyzed"),
     }
 }
 
@@ -43,7 +43,7 @@ pub fn of_trial(run: &Path, trial: &Trial, record: &TrialRecord) -> Result<Vec<C
     of_job(job)
 }
 
-/// Returns all packets of any two captures in order of arrival.
+/// Returns all packets of two captures in order of arrival.
 ///
 /// # Errors
 /// Returns an error if a capture cannot be read.

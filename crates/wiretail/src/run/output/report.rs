@@ -1,4 +1,4 @@
-//! The report of a run: written by `run`, `search` and `host prove`, and again by `wiretail report`.
+//! Writes the report of a run, for `run`, `search`, `host prove` and `wiretail report`.
 
 use std::io::{self, Write};
 use std::path::Path;

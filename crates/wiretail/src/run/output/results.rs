@@ -67,13 +67,13 @@ pub fn evaluate_all(run: &Path, trial: &Trial, seed: u64, recorded: Recorded) ->
     match explanation::trial(run, trial, &record) {
         Ok(Some(explanation)) => explanation::write(&folder, &explanation)?,
         Ok(None) => {}
-        Err(error) => record.notes.push(format!("not explained: {error:#}")),
+        Err(error) => record.notes.push(format!("the worst packets are not explained: {error:#}")),
     }
     Ok(record)
 }
 
-/// Compares the device's intentional faults with the measured ones; `None` if the device injected none, or if
-/// the warm-up excludes some of them.
+/// Compares the device's intentional faults with the measured ones; `None` if the device injected no faults,
+/// or if the warm-up excludes some of them.
 fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<Accounting> {
     let every = [trial.dut.drop_every, trial.dut.duplicate_every, trial.dut.swap_every];
     let commits = every.iter().any(|every| *every > 0);
@@ -89,7 +89,7 @@ fn accounting(trial: &Trial, record: &TrialRecord, summary: &Summary) -> Option<
     })
 }
 
-/// Returns a tally of the known delays that the device adds, if it adds any.
+/// Returns a tally of the delays that the device adds on purpose, if it adds any.
 fn calibration(trial: &Trial) -> Option<CalibrationTally> {
     let (delay_ns, every) = (trial.dut.delay.ns_unsigned(), trial.dut.delay_every);
     let adds = trial.dut.kind == DutKind::Skeleton && delay_ns > 0 && every > 1;
@@ -109,7 +109,7 @@ fn evaluate_segment(
     Ok(evaluate(job, Some(observer))?.0)
 }
 
-/// Writes the documents of a soak from its log.
+/// Computes the documents of a soak from its log and writes them.
 fn write_soak(folder: &Path) -> Result<Summary> {
     let (analysis, delays) = soak_summary(folder)?;
     outputs::write_all(folder, &analysis, &delays)?;
@@ -138,7 +138,7 @@ pub fn recover(run: &Path, trial: &Trial) -> Result<Option<TrialRecord>> {
     Ok(Some(record))
 }
 
-/// Summarizes a trial's outcome in one line, with its reasons below.
+/// Summarizes a trial's outcome in one line, followed by one line for each reason why the trial is not valid.
 pub fn outcome(run: &Path, record: &TrialRecord) -> String {
     let summary = || -> Option<Summary> {
         let first = record.segments.first().filter(|segment| segment.analysed)?;

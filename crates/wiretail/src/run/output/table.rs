@@ -1,4 +1,5 @@
-//! Prints the results of a run on a terminal: a table of percentiles, as in the papers, with a row per trial.
+//! Prints the results of a run on a terminal, as a table of percentiles with one row per trial, like the
+//! tables in the papers.
 
 use std::io::{self, Write};
 
@@ -77,8 +78,8 @@ fn known(trial: &TrialRecord) -> Vec<String> {
     let word = |holds: bool| if holds { "holds" } else { "does NOT hold" };
     let calibration = trial.calibration.iter().map(|known| {
         format!(
-            "calibration {}: {} ns injected, {} recovered (error {} ns); {} of {} delayed packets among the \
-             same number of worst ones; {} in stalls excluded",
+            "calibration {}: {} ns injected, {} ns recovered (error {} ns); the worst packets include {} of {} \
+             delayed packets; {} delayed packets in stalls were excluded",
             word(known.holds()),
             known.injected_ns,
             known.recovered_ns,
@@ -102,7 +103,7 @@ fn known(trial: &TrialRecord) -> Vec<String> {
     });
     let filtering = trial.filtering.iter().map(|known| {
         format!(
-            "filter {}: marked {}, lost {} of them, {} others",
+            "filter {}: {} packets marked; {} marked and {} other packets lost",
             word(known.holds()),
             known.marked,
             known.marked_lost,
@@ -132,12 +133,17 @@ fn agreement(trial: &TrialRecord) -> Option<String> {
     (!told.is_empty()).then(|| format!("device counters agree with the taps: {}", told.join("; ")))
 }
 
-/// Describes a trial's energy, or why it is unknown if a source was requested by name.
+/// Describes a trial's energy. If the energy was not measured although a source was requested by name,
+/// describes the reason.
 fn energy(trial: &TrialRecord) -> Option<String> {
     let energy = trial.energy.as_ref()?;
     if energy.states.is_empty() {
         let asked = trial.setting("energy.source").is_some_and(|source| source.text != "auto");
-        return energy.reason.as_ref().filter(|_| asked).map(|reason| format!("energy: none: {reason}"));
+        return energy
+            .reason
+            .as_ref()
+            .filter(|_| asked)
+            .map(|reason| format!("energy: not measured: {reason}"));
     }
     let states = energy.states.iter().map(|state| format!("{} {}", state.state, watts(state.watts)));
     let mut told: Vec<String> = vec![states.collect::<Vec<_>>().join(", ")];
@@ -145,7 +151,7 @@ fn energy(trial: &TrialRecord) -> Option<String> {
         energy.per_million_packets.map(|taken| format!("{} per million packets", joules(taken.joules))),
     );
     let above = energy.per_million_packets_above_available;
-    told.extend(above.map(|taken| format!("{} above available", joules(taken.joules))));
+    told.extend(above.map(|taken| format!("{} above the available state", joules(taken.joules))));
     Some(format!("energy: {}", told.join("; ")))
 }
 
@@ -173,7 +179,7 @@ fn breakdown(trial: &TrialRecord) -> Vec<String> {
     trial.breakdown.iter().map(line).collect()
 }
 
-/// Number of devices listed for each load; the report lists all.
+/// Maximum number of devices listed for each load. The report lists all devices.
 const FASTEST: usize = 6;
 
 /// Prints the fastest devices by p99.9, one line per load.
@@ -182,7 +188,10 @@ fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
     if by_tail.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n  by p99.9; a range of ranks: not distinguishable with 95 % confidence")?;
+    writeln!(
+        out,
+        "\n  ranks by p99.9; devices with a range of ranks cannot be distinguished with 95 % confidence"
+    )?;
     for ranking in by_tail {
         let place = |place: &Place| {
             let rank = match (place.best, place.worst) {
@@ -201,7 +210,7 @@ fn fastest(out: &mut impl Write, rankings: &[Ranking]) -> io::Result<()> {
     Ok(())
 }
 
-/// Formats a percentile, with a mark if too few packets support it.
+/// Formats a percentile, with a question mark if it is not supported by enough packets.
 pub fn value(summary: &Summary, percentile: f64) -> (String, bool) {
     let found = summary.delay.percentile(percentile);
     match found {

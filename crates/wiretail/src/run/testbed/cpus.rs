@@ -13,27 +13,27 @@ use crate::run::testbed::topology::Middle;
 
 /// Real-time priority of the load generator and the device under test.
 const PRIORITY: u8 = 50;
-/// Real-time priority of a switch. Lower than the generator's: a switch on the same core must not delay
-/// packets.
+/// Real-time priority of a switch. It is lower than the generator's, because a switch on the generator's core
+/// must not delay the generator's packets.
 const PRIORITY_SWITCH: u8 = 49;
-/// Real-time priority of the reader. Higher than the generator's: a reader that runs briefly now and then
-/// must not wait for a generator that never sleeps.
+/// Real-time priority of the reader. It is higher than the generator's, because a reader that occasionally
+/// runs for a short time must not wait for a generator that never sleeps.
 const PRIORITY_READER: u8 = 51;
 /// Time in each period that real-time threads may use, in us; -1 removes the limit (sched(7)).
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-/// List of online cores, relative to the root.
+/// Path of the list of online cores, relative to the root directory.
 const ONLINE: &str = "sys/devices/system/cpu/online";
-/// How long a core is observed before it counts as idle: twenty ticks of the kernel's accounting.
+/// Time for which a core is observed before it counts as idle: twenty ticks of the kernel's accounting.
 const WATCHED: Duration = Duration::from_millis(200);
-/// A core that other tasks keep busier than this share is not used for packets.
+/// Maximum share of time for which other tasks may use a core that is used for packets.
 const BUSY_SHARE_MAX: f64 = 0.5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAssignment {
-    /// Core of all tasks that are not assigned to a core below.
+    /// Core of all tasks that are not assigned to one of the following cores.
     pub housekeeping: u32,
-    /// Core of the load generator. The kernel's own devices run there as well: a packet sent into a veth pair
-    /// is forwarded on the sender's core.
+    /// Core of the load generator. The kernel's own devices run on this core as well, because a packet that
+    /// is sent into a veth pair is forwarded on the sender's core.
     pub generator: u32,
     /// Core of a device that polls.
     pub device: u32,
@@ -83,8 +83,8 @@ impl CpuAssignment {
     }
 
     /// Placement of a switch between the devices: the reader's core if the reader has a core to itself,
-    /// otherwise the generator's core. A switch that polls there gets no real-time priority, because nothing
-    /// else could run on the core.
+    /// otherwise the generator's core. A switch that polls on the generator's core gets no real-time
+    /// priority, because nothing else could run on that core.
     pub fn for_switch(&self, polls: bool) -> Placement {
         let own = ![self.housekeeping, self.generator, self.device].contains(&self.reader);
         let core = if own { self.reader } else { self.generator };
@@ -104,10 +104,12 @@ impl CpuAssignment {
     /// Claims the quiet cores for this run.
     ///
     /// # Errors
-    /// Returns an error if another run measures on these cores, or on cores that this process was moved off.
+    /// Returns an error if another run measures on these cores, or on cores from which it has moved this
+    /// process.
     pub fn claim(&self) -> Result<Vec<CoreClaim>> {
         let root = Path::new("/");
-        // Another run may have moved this process off its cores, which then do not look usable here.
+        // Another run may have moved this process off the cores of that run. This process would then not
+        // consider them usable.
         let online = std::fs::read_to_string(root.join(ONLINE)).unwrap_or_default();
         let online = CoreSet::parse(online.trim()).unwrap_or_default();
         for core in online.without(&Cores::read(root)?.usable).cores() {
@@ -116,10 +118,10 @@ impl CpuAssignment {
         Ok(self.quiet.cores().iter().map(|core| CoreClaim::take(*core)).collect::<Result<_, _>>()?)
     }
 
-    /// Returns the steps that move other tasks off the quiet cores, for the run with this name, and that let
-    /// the roles keep their cores. By default, the kernel throttles real-time threads that never sleep for 50
-    /// ms in each second. `stays` is an additional process that is not moved. If a profile controls kernel
-    /// workers, interrupts and throttling, only tasks are moved.
+    /// Returns the steps that move other tasks off the quiet cores for the run with this name. The steps also
+    /// disable the kernel's throttling of real-time threads: by default, a real-time thread that never sleeps
+    /// is stopped for 50 ms in each second. `stays` is an additional process that is not moved. If a profile
+    /// controls kernel workers, interrupts and throttling, only tasks are moved.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list its cores.
@@ -150,7 +152,7 @@ impl CpuAssignment {
             let share = before.zip(after).and_then(|(before, after)| after.busy_share_since(&before));
             if let Some(share) = share.filter(|share| *share > BUSY_SHARE_MAX) {
                 let names = running_on(root, *core, std::process::id());
-                let names = if names.is_empty() { "something".to_owned() } else { names.join(", ") };
+                let names = if names.is_empty() { "an unknown task".to_owned() } else { names.join(", ") };
                 let by = format!("{names}, {:.0} % of the time", share * 100.0);
                 return Err(HostError::Busy { core: *core, by }.into());
             }

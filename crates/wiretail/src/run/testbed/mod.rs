@@ -33,8 +33,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Builds the testbed, and journals every step before executing it. The steps in `needs` come first and
-    /// are reverted last, after all devices have ended.
+    /// Builds the testbed, and journals every step before executing it. The steps in `needs` are executed
+    /// first and reverted last, after all devices have ended.
     ///
     /// # Errors
     /// Returns an error if a step failed; earlier steps are reverted.
@@ -89,14 +89,16 @@ impl Testbed {
         &self.topology
     }
 
-    /// Ports that send packets to the device: the load generator's, and for both directions also the sink's.
+    /// Ports that send packets to the device: the load generator's port, and the sink's port if there is
+    /// traffic in both directions.
     pub fn sources(&self) -> Vec<PortSpec<'_>> {
         let ends = [(0, "out"), (self.topology.sink(), "in")];
         let ways = if self.topology.both_directions { 2 } else { 1 };
         ends.into_iter().take(ways).map(|(node, interface)| self.port(node, interface)).collect()
     }
 
-    /// Paths through the devices, each from one link to the other: all forward paths, then the reverse ones.
+    /// Paths through the devices, each from one link to the other. All forward paths come before the reverse
+    /// paths.
     pub fn ways(&self) -> Vec<(PortSpec<'_>, PortSpec<'_>)> {
         let devices = 1..=self.topology.devices;
         let forward = devices.clone().map(|node| (self.port(node, "in"), self.port(node, "out")));

@@ -1,9 +1,9 @@
-//! Interfering neighbours of the packets' cores.
+//! Neighbours that interfere with the cores of a trial.
 //!
-//! A noisy neighbour competes for the resources that cores share. It sweeps through more memory than the
-//! caches hold, and it frees and allocates memory, which interrupts every core that runs this process (TLB
-//! shootdown). A CPU load only computes, with one thread per core, wherever the scheduler places it, like any
-//! other program on a shared machine.
+//! A noisy neighbour competes for the resources that cores share. It writes to more memory than the caches
+//! hold. It also frees and allocates memory, which interrupts every core that runs this process (TLB
+//! shootdown). A CPU load only computes, with one thread per core. The scheduler decides where its threads
+//! run, as for any other program on a shared machine.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -21,11 +21,11 @@ use wiretail_schema::experiment::{Neighbour, Trial};
 const SWEPT_LEN: usize = 64 << 20;
 /// Size of a cache line, in bytes.
 const LINE: usize = 64;
-/// Size of the memory that is freed and allocated again, in bytes: more than the allocator caches.
+/// Size of the memory that is freed and allocated again, in bytes. It is more than the allocator caches.
 const TAKEN_LEN: usize = 4 << 20;
-/// Memory swept between two such allocations, in bytes.
+/// Memory swept between two allocations of this size, in bytes.
 const BETWEEN: usize = 1 << 20;
-/// Page size, in bytes: the unit in which the kernel provides memory.
+/// Page size, in bytes. The kernel provides memory in pages.
 const PAGE: usize = 4096;
 
 pub struct Neighbours<'scope> {
@@ -33,8 +33,8 @@ pub struct Neighbours<'scope> {
 }
 
 impl<'scope> Neighbours<'scope> {
-    /// Starts the neighbours of a trial; they end when `stop` is set. If the cores are isolated, the threads
-    /// of a CPU load run at `beside`, where isolation moves other tasks; otherwise they run anywhere.
+    /// Starts the neighbours of a trial. They end when `stop` is set. If the cores are isolated, the threads
+    /// of a CPU load run on `beside`, to which isolation moves other tasks. Otherwise they run on any core.
     ///
     /// # Errors
     /// Returns an error if the kernel does not list its cores.
@@ -68,7 +68,8 @@ impl<'scope> Neighbours<'scope> {
         Ok(Self { threads })
     }
 
-    /// Waits for the neighbours to end, and returns their work; `None` if there were none.
+    /// Waits for the neighbours to end, and returns the amount of work that they did; `None` if there were no
+    /// neighbours.
     ///
     /// # Errors
     /// Returns an error if a core is not allowed.
@@ -85,7 +86,7 @@ impl<'scope> Neighbours<'scope> {
     }
 }
 
-/// Work done by neighbours.
+/// Amount of work done by neighbours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Noise {
     pub swept: u64,
@@ -96,10 +97,11 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Formats a note for the trial's record: a neighbour that could not run made no noise.
+    /// Formats a note for the trial's record. It shows whether a neighbour actually ran, because a neighbour
+    /// without CPU time does not interfere.
     pub fn note(&self) -> String {
         if self.swept == 0 {
-            return format!("the CPU-load neighbour had cores for {:.3} s", self.computed_ns as f64 / 1e9);
+            return format!("the CPU-load neighbour used {:.3} s of CPU time", self.computed_ns as f64 / 1e9);
         }
         let gib = self.swept as f64 / f64::from(1 << 30);
         format!("the noisy neighbour swept {gib:.2} GiB of memory and freed memory {} times", self.given_back)

@@ -1,5 +1,6 @@
-//! The host profile of a trial: kernel settings that are changed during the trial, for the cores that the
-//! trial isolates. The changes are steps in the trial's journal and are reverted with its testbed.
+//! Applies the host profile of a trial: kernel settings that are changed during the trial for the cores that
+//! the trial isolates. The changes are steps in the trial's journal and are reverted when the testbed is
+//! removed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub fn of(trial: &Trial) -> Option<Profile> {
     }
 }
 
-/// Refuses settings that match no audit rule.
+/// Refuses settings that are not the name of an audit rule.
 ///
 /// # Errors
 /// Returns an error if a setting is unknown; the message names it and the command that lists the rules.
@@ -34,8 +35,8 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     }
     match trial.host.settings.names().iter().find(|name| audit::ALL.iter().all(|rule| rule.id != **name)) {
         Some(name) => bail!(
-            "host.settings names \"{name}\", which is not an audit rule; expected all, names such as thp, or \
-             all but such names; wiretail host audit --all lists the rules"
+            "host.settings names \"{name}\", which is not an audit rule; expected \"all\", names of rules such as \
+             \"thp, workqueue\", or \"all but thp\"; wiretail host audit --all lists the rules"
         ),
         None => Ok(()),
     }
@@ -49,7 +50,7 @@ pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
     let Some(profile) = of(trial) else { return Ok(Vec::new()) };
     if assignment.quiet.is_empty() {
         return Err(anyhow!(
-            "host.profile isolates cores; expected a second core besides {}",
+            "host.profile requires a core to isolate; expected a second core in addition to core {}",
             assignment.housekeeping
         ));
     }
@@ -57,7 +58,8 @@ pub fn steps(trial: &Trial, assignment: &CpuAssignment) -> Result<Vec<Step>> {
     Ok(writes(Path::new("/"), &plan, &trial.host.settings))
 }
 
-/// Reads the host below `root`. Some files are read twice, `interval` apart, or once if it is zero.
+/// Records the host below `root`. Some files are read twice with `interval` between the readings, or only
+/// once if `interval` is zero.
 pub fn read(root: &Path, files: &[&str], interval: Duration) -> HostRecord {
     let plan = RecordPlan { files, twice: TWICE, registers: REGISTERS, options: CONFIG_OPTIONS, interval };
     record(root, &plan, std::thread::sleep)
@@ -80,8 +82,9 @@ pub fn here(profile: Profile, cores: &CoreSet) -> Result<TuningPlan> {
     planned(&record, profile, &Question { cores: Some(cores.clone()), role: None })
 }
 
-/// Returns the selected settings that can be changed at run time, in the order of the plan. A setting that
-/// the kernel rejects, such as an interrupt that is bound to a core, is not changed.
+/// Returns the steps for the selected settings that can be changed at run time, in the order of the plan. If
+/// the kernel rejects a change, for example because an interrupt is bound to a core, the setting keeps its
+/// value.
 pub fn writes(root: &Path, plan: &TuningPlan, rules: &Rules) -> Vec<Step> {
     let is_meant = |setting: &&Setting| rules.has(setting.rule.as_deref().unwrap_or_default());
     let write = |setting: &Setting| match (&setting.target, setting.state, &setting.wanted) {

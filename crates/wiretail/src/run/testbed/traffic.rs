@@ -1,4 +1,4 @@
-//! Traffic of a trial: the plan for the load generator.
+//! Builds the load generator's plan for the traffic of a trial.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,7 +24,7 @@ const ETHERTYPE_PROBE: [u8; 2] = [0x88, 0xb5];
 const PROTOCOL_PROBE: u8 = 253;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Returns the plan of a trial that starts as soon as everything is ready.
+/// Returns the plan of a trial. The plan starts as soon as the testbed and the devices are ready.
 ///
 /// # Errors
 /// Returns an error if a value does not fit a packet, or a recording cannot be read.
@@ -42,7 +42,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
             let (on_ns, off_ns) = (traffic.on.ns_unsigned(), traffic.off.ns_unsigned());
             Pattern::OnOff { rate_pps, on_ns, off_ns }
         }
-        // A recording has its own times.
+        // A recording contains its own departure times.
         TrafficPattern::Constant | TrafficPattern::Replay if traffic.burst == 1 => {
             Pattern::Constant { rate_pps }
         }
@@ -85,7 +85,7 @@ pub fn plan(trial: &Trial, seed: u64) -> Result<GeneratorPlan> {
              for its own Ethernet address; expected another pattern, or another dut.kind"
         );
     }
-    // A recording has its own packets.
+    // A recording contains its own packets.
     let count = if recording.is_some() { 0 } else { traffic.streams * ways };
     let mut streams = Vec::new();
     for id in 0..count {
@@ -138,7 +138,7 @@ fn header([from, to]: [Ipv4Addr; 2]) -> [u8; 20] {
     header[16..20].copy_from_slice(&to.octets());
     let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();
-    // RFC 1071: the sum of twenty bytes needs a single carry.
+    // RFC 1071. The sum of twenty bytes needs only one carry.
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
     header
@@ -153,7 +153,7 @@ pub fn is_probe(frame: &[u8]) -> bool {
     }
 }
 
-/// Returns which packets carry a mark; `None` if no packet does.
+/// Returns which packets are marked; `None` if no packet is marked.
 ///
 /// # Errors
 /// Returns an error if the packets come from a recording, whose contents cannot be changed.
@@ -182,7 +182,7 @@ fn recording(trial: &Trial) -> Result<Option<Arc<Recording>>> {
 pub fn packets(trial: &Trial) -> u64 {
     let rate = trial.traffic.rate.pps;
     let seconds = trial.trial.duration.ns as f64 / 1e9;
-    // Poisson traffic may exceed its mean: add six standard deviations.
+    // The number of packets in Poisson traffic may exceed its mean, so six standard deviations are added.
     let mean = rate as f64 * seconds;
     (mean + 6.0 * mean.sqrt()).ceil() as u64 + 1
 }

@@ -27,6 +27,6 @@ pub struct Attempt<'a> {
 pub struct Recorded {
     /// Counters of the generator, devices and taps.
     pub record: TrialRecord,
-    /// Full spans in which the roles lost their cores: start and end, in ns since 1970.
+    /// Intervals in which the load generator or the device lost its core: start and end, in ns since 1970.
     pub stalls: Vec<Span>,
 }

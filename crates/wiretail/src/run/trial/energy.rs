@@ -1,5 +1,5 @@
-//! Energy consumption of a trial (`[energy]`): a meter that runs during the trial, with marks where states
-//! begin and end.
+//! Energy consumption of a trial (`[energy]`). A meter runs during the trial, and marks record when each
+//! state begins and ends.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::run::testbed::cpus::CpuAssignment;
 
 /// Shortest interval between two readings of a command, in ns.
 const INTERVAL_NS_MIN: u64 = 10_000_000;
-/// Interval at which a wait checks whether the run must stop.
+/// Interval between checks for the end of the run during a wait.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Refuses a trial whose energy cannot be measured as requested.
@@ -44,9 +44,9 @@ pub fn is_asked(trial: &Trial) -> bool {
 
 #[derive(Default)]
 pub struct Metering {
-    /// `None` without a source.
+    /// `None` if there is no source of energy readings.
     meter: Option<Meter>,
-    /// Why the source is missing.
+    /// Why there is no source.
     absent: Option<String>,
     /// Whether the source was requested explicitly, so that its absence is noted.
     asked: bool,
@@ -59,8 +59,8 @@ pub struct Metering {
 }
 
 impl Metering {
-    /// Starts the requested meter on the control core. A meter that fails to start does not stop the trial,
-    /// whose delays are valid without it.
+    /// Starts the requested meter on the control core. If the meter fails to start, the trial continues,
+    /// because its delays are valid without energy readings.
     pub fn start(trial: &Trial, assignment: Option<&CpuAssignment>, stop: &AtomicBool) -> Self {
         let beside = assignment.map(CpuAssignment::for_control).unwrap_or_default();
         // If the placement fails, the meter stays on this thread's core, which is also the control core.
@@ -83,7 +83,7 @@ impl Metering {
         Self { meter, absent, asked, idle, available, begun: None, spans: Vec::new() }
     }
 
-    /// Remains in a state for the configured time, or not at all without a meter.
+    /// Remains in a state for the configured time. Returns at once if there is no meter.
     pub fn hold(&mut self, state: EnergyState, stop: &AtomicBool) {
         let time = if state == EnergyState::Idle { self.idle } else { self.available };
         if time.is_zero() || self.meter.is_none() {
@@ -130,16 +130,16 @@ impl Metering {
     }
 }
 
-/// Returns a note on states without numbers, or on a requested source that is missing.
+/// Returns a note if a state has no result, or if the requested source is not available.
 fn note(energy: &Energy, asked: bool) -> Option<String> {
     let reason = energy.reason.as_ref()?;
     match energy.source {
-        EnergySource::None => asked.then(|| format!("energy: none: {reason}")),
+        EnergySource::None => asked.then(|| format!("energy: not measured: {reason}")),
         _ => Some(format!("energy: {reason}")),
     }
 }
 
-/// Formats the readings as `energy.csv`: a line per domain and reading.
+/// Formats the readings as `energy.csv`, with one line per domain and reading.
 fn table(readings: &Readings, spans: &[StateSpan], realtime_minus_monotonic_ns: i64) -> String {
     let unit = if readings.source == EnergySource::Rapl { "joules" } else { "watts" };
     let mut text = format!("at_ns,state,domain,{unit}\n");
@@ -222,7 +222,7 @@ mod tests {
         let (energy, notes) = told("source = \"rapl\"");
         let reason = energy.unwrap().reason.unwrap();
         assert!(reason.starts_with("no powercap zones in /sys/class/powercap"), "{reason}");
-        assert_eq!(notes, [format!("energy: none: {reason}")]);
+        assert_eq!(notes, [format!("energy: not measured: {reason}")]);
         let (energy, notes) = told("source = \"auto\"");
         assert_eq!((energy, notes.len()), (Some(Energy::none(reason)), 0));
     }

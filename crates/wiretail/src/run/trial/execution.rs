@@ -1,4 +1,4 @@
-//! One trial execution: its packets are sent through devices that are ready, and counters are read.
+//! Executes one trial: sends its packets through devices that are ready, and reads the counters.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -30,19 +30,19 @@ use crate::run::trial::interrupts::CoreCounters;
 use crate::run::trial::recorder::{Recorder, Watched};
 use crate::run::trial::store::LiveView;
 
-/// Time without any packet after which missing packets count as lost, once the generator has ended.
+/// Time without any packet, after the generator has ended, until the missing packets count as lost.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Upper bound on draining a device that has fallen behind.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// Longest delay between a packet at a tap and its counting.
+/// Longest time from the arrival of a packet at a tap until the packet is counted.
 const COUNTED: Duration = Duration::from_millis(100);
-/// Time for packets in flight after the last departure.
+/// Time for packets that are still in flight after the last departure.
 const LAST_IN_FLIGHT: Duration = Duration::from_millis(5);
-/// Minimum time that the load generator may exceed its plan while it catches up with late packets.
+/// Minimum time by which the load generator may exceed its plan while it sends late packets.
 const OVERTIME: Duration = Duration::from_secs(5);
-/// How often the control thread checks generator, devices and recorder.
+/// Interval at which the control thread checks the generator, the devices and the recorder.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Slots of the load generator's sending ring, if one is used.
+/// Number of slots in the load generator's sending ring, if it uses a ring.
 const RING_SLOTS: usize = 1024;
 
 /// A load generator with ports of any kind.
@@ -123,8 +123,8 @@ impl TestbedContext<'_, '_, '_> {
         let kind = match attempt.trial.traffic.socket {
             GeneratorSocket::Xdp if !qdisc_bypass => {
                 bail!(
-                    "this device needs a tap at the sender's end, which does not see frames of \
-                     traffic.socket = \"xdp\""
+                    "traffic.socket = \"xdp\" does not work with this device: the device requires a tap at the \
+                     sender's end, and that tap does not see frames from an AF_XDP socket"
                 )
             }
             GeneratorSocket::Xdp => PortKind::Xdp,
@@ -169,9 +169,9 @@ impl TestbedContext<'_, '_, '_> {
         Ok((report, thread.into_inner(), noise))
     }
 
-    /// Displays progress while the load generator sends, and halts it if the user, a device, the recorder or
-    /// the deadline ends the trial. A device or recorder that has failed reports the reason when it is
-    /// stopped.
+    /// Displays progress while the load generator sends. Halts the generator if the user interrupts the run,
+    /// a device or the recorder fails, or the deadline passes. A failed device or recorder reports its error
+    /// when it is stopped.
     fn watch<T>(
         &self,
         attempt: &Attempt<'_>,
@@ -192,7 +192,7 @@ impl TestbedContext<'_, '_, '_> {
     }
 }
 
-/// The time after which the load generator is halted.
+/// Time after which the load generator is halted.
 fn deadline(attempt: &Attempt<'_>) -> Duration {
     let planned = Duration::from_nanos(attempt.duration_ns);
     planned + OVERTIME.max(planned / 2)
@@ -212,7 +212,8 @@ fn refuse_slow_generator(attempt: &Attempt<'_>, report: &GeneratorReport, begun_
     Ok(())
 }
 
-/// Waits until every packet has arrived, or until no packet was seen for `patience` and the others are lost.
+/// Waits until every packet has arrived, or until no packet was seen for `patience`. Packets that have not
+/// arrived by then are lost.
 fn settle(watched: &Watched, patience: Duration) {
     let begun = Instant::now();
     let (mut seen, mut since) = (watched.seen(), begun);

@@ -1,5 +1,5 @@
-//! Interrupts on the measurement cores during the traffic, from the kernel's counters. A reading takes some
-//! 30 µs, so it is done only right before and right after the traffic.
+//! Interrupts on the measurement cores during the traffic, from the kernel's counters. Reading the counters
+//! takes about 30 µs, so they are read only right before and right after the traffic.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct CoreCounters {
 }
 
 impl CoreCounters {
-    /// Reads the counters; lists no cores without an assignment.
+    /// Reads the counters. Returns no counters if there is no CPU assignment.
     pub fn read(assignment: Option<&CpuAssignment>) -> Self {
         let device = assignment.map(|assignment| assignment.device);
         Self {
@@ -30,8 +30,8 @@ impl CoreCounters {
         }
     }
 
-    /// Returns the interrupts since then, and how often the device's core went to sleep if the kernel counts
-    /// it.
+    /// Returns the interrupts since these counters were read. Also returns how often the device's core went
+    /// to sleep, if the kernel counts this.
     pub fn since(&self) -> (Vec<InterruptDelta>, Option<u64>) {
         let interrupts = self.interrupts.until(&Reading::now(), &self.cores);
         let slept = sleeps_of(self.device).zip(self.sleeps).map(|(after, before)| after - before);
@@ -43,7 +43,7 @@ fn sleeps_of(core: Option<u32>) -> Option<u64> {
     sleeps(Path::new("/"), core?)
 }
 
-/// A reading of `/proc/interrupts`; empty if the file does not exist.
+/// Content of `/proc/interrupts`; empty if the file does not exist.
 pub struct Reading(String);
 
 impl Reading {
@@ -51,8 +51,9 @@ impl Reading {
         Self(fs::read_to_string("/proc/interrupts").unwrap_or_default())
     }
 
-    /// Returns the counters of these cores that have increased, and by how much. For each core, the largest
-    /// increase comes first. Returns nothing if the format is unknown.
+    /// Returns the counters of these cores that have increased, each with its increase. For each core, the
+    /// counters are sorted by increase, largest first. The list is empty if the format of the file is
+    /// unknown.
     pub fn until(&self, later: &Self, cores: &[u32]) -> Vec<InterruptDelta> {
         let Ok(table) = parse_proc_interrupts(&[(0, &self.0), (1, &later.0)]) else { return Vec::new() };
         let [before, after] = &table.rows[..] else { return Vec::new() };

@@ -1,11 +1,11 @@
 //! One trial, from the first packet to its validity.
 //!
-//! - [`session`]: a device that is started, measured by one or several trials, and stopped;
-//! - [`execution`]: one trial in a session: generator, devices, counters;
-//! - [`recorder`] and [`store`]: timestamps of the taps and their storage; [`soak`]: one record per second
-//!   instead of packets;
-//! - [`tracing`], [`energy`], [`interrupts`]: measurements besides the packets;
-//! - [`validity`]: whether the numbers describe the device.
+//! - [`session`] starts a device, measures it in one or more trials, and stops it;
+//! - [`execution`] executes one trial of a session, with its generator, devices and counters;
+//! - [`recorder`] and [`store`] read the taps' timestamps and store them; [`soak`] stores one record per
+//!   second instead of packets;
+//! - [`tracing`], [`energy`] and [`interrupts`] take further measurements during a trial;
+//! - [`validity`] checks whether the numbers describe the device.
 
 pub mod attempt;
 pub mod energy;

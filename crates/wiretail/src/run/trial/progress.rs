@@ -1,4 +1,5 @@
-//! Progress of a run: a line that is redrawn on a terminal, or else one line per trial.
+//! Displays the progress of a run: one line that is redrawn if standard error is a terminal, otherwise one
+//! line per trial.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,7 +10,8 @@ use wiretail_schema::experiment::Trial;
 
 use crate::run::trial::soak::LiveStats;
 
-/// Time of a trial besides sending: building the testbed, starting the device, evaluating.
+/// Time that a trial takes in addition to sending: for building the testbed, starting the device and
+/// evaluating the captures.
 pub const AROUND: Duration = Duration::from_millis(1500);
 
 /// Progress line of the current trial.
@@ -21,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Creates the line for the first of the remaining `trials`, out of `total`.
+    /// Creates the progress line for the first of the remaining `trials`; the run has `total` trials.
     pub fn new(trials: &[&Trial], total: usize, quiet: bool) -> Self {
         let of = |trial: &&Trial| Duration::from(trial.trial.duration);
         let number = total + 1 - trials.len();

@@ -1,4 +1,4 @@
-//! The record of a trial: all counters, and whether they describe the device.
+//! Builds the record of a trial: all counters, and whether they describe the device.
 
 use anyhow::Result;
 use wiretail_dataplane::clock::clock_offset;
@@ -16,7 +16,7 @@ use crate::run::trial::store::SOURCE;
 use crate::run::trial::validity;
 
 /// Returns the records of trial executions, including the devices' final reports. Writes the stalls of each
-/// trial into its directory.
+/// trial into the trial's directory.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written.
@@ -43,8 +43,9 @@ pub fn record_all(
     Ok(all)
 }
 
-/// Returns notes on devices that were kept for several trials and report their counters only when they end,
-/// if the counters differ from the packets that the taps saw in all of these trials.
+/// Returns notes on devices whose counters differ from the packets that the taps saw in all trials of the
+/// session. This applies to devices that are kept for several trials and report their counters only when they
+/// end.
 fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> Vec<String> {
     let mut taps = tap_records(topology);
     for (place, tap) in taps.iter_mut().enumerate() {
@@ -52,7 +53,7 @@ fn at_the_end(device: &DeviceReport, topology: &Topology, all: &[Recorded]) -> V
     }
     let counts = devices::reconciled(&device.counts, topology, &taps);
     let notes = counts.iter().filter_map(devices::disagreement);
-    notes.map(|note| format!("in {} trials together, {note}", all.len())).collect()
+    notes.map(|note| format!("over all {} trials with the same device: {note}", all.len())).collect()
 }
 
 /// Returns the record of one trial. `alone` means that the device served only this trial.
@@ -105,7 +106,7 @@ fn record(
     Recorded { record, stalls: stalls.spans }
 }
 
-/// Returns the segments of a trial in this directory, not yet evaluated.
+/// Returns the segments of a trial in this directory. They are not evaluated yet.
 pub fn segment_records(topology: &Topology, directory: &str) -> Vec<SegmentRecord> {
     let taps = topology.taps();
     let segments = topology.segments().into_iter().enumerate();

@@ -15,7 +15,8 @@ use crate::run::testbed::topology::Segment;
 use crate::run::testbed::traffic;
 use crate::run::trial::store::{SOURCE, Store};
 
-/// Memory limit of the rings of all taps together, in bytes. Traffic that needs more is streamed.
+/// Memory limit for the rings of all taps together, in bytes. If the packets of a trial need more memory,
+/// they are streamed.
 const MEMORY_MAX: u64 = 256 << 20;
 /// Memory per packet in a ring, in bytes, including its share of the unused space in a block.
 const PACKET_LEN: u64 = 160;
@@ -61,14 +62,14 @@ impl Watched {
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// Packets seen by any tap; while this number grows, the devices are not done.
+    /// Number of packets seen by the taps. While this number grows, the devices are still forwarding.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 }
 
-/// Returns the ring of each of `taps` taps for `packets` packets in `duration_ns`, and whether it must be
-/// streamed.
+/// Returns the size of each tap's ring, for `taps` taps that see `packets` packets in `duration_ns`, and
+/// whether the packets must be streamed.
 pub fn ring(taps: usize, packets: u64, duration_ns: u64, force_streaming: bool) -> (RingPlan, bool) {
     let whole = RingPlan {
         packets: packets + packets / 10 + 1000,
@@ -133,8 +134,8 @@ pub fn start<'scope, 'env: 'scope>(
 }
 
 impl<'env> Recorder<'_, 'env> {
-    /// Switches to another store between two trials, while there is no traffic. Returns what each tap counted
-    /// for the previous store.
+    /// Switches to another store between two trials, while there is no traffic. Returns the counters of each
+    /// tap for the previous store.
     ///
     /// # Errors
     /// Returns an error if the recorder cannot write; [`Recorder::end`] returns the reason.
@@ -144,7 +145,7 @@ impl<'env> Recorder<'_, 'env> {
         reports.context("the recorder has ended")
     }
 
-    /// Stops recording after the traffic has ended. Returns what each tap counted.
+    /// Stops recording after the traffic has ended. Returns the counters of each tap.
     ///
     /// # Errors
     /// Returns an error if the recording cannot be written.
@@ -190,8 +191,8 @@ fn stream<'a>(
             Err(RecvTimeoutError::Timeout) => {}
             asked => return Ok(asked.ok()),
         }
-        // The time is read before the taps: packets that are older than the handover time have been delivered
-        // by then.
+        // The clock is read before the taps are. The kernel has then delivered every packet that is older
+        // than this time minus the handover time.
         let complete_ns = realtime_ns() as i64 - handed_over_after.as_nanos() as i64;
         timestamper.collect(&mut |tap, ts_ns, wire_len, frame| intake.take(tap, ts_ns, wire_len, frame));
         std::mem::replace(&mut intake.failure, Ok(()))?;
@@ -211,7 +212,7 @@ fn count(timestamper: &mut Timestamper, watched: &Watched) {
     watched.seen.store(seen.iter().sum(), Ordering::Relaxed);
 }
 
-/// Passes packets other than probes to the store, and keeps the first error.
+/// Passes packets that are not probes to the store, and keeps the first error.
 struct Intake<'a> {
     store: Box<dyn Store + 'a>,
     failure: Result<()>,

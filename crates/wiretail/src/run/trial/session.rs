@@ -1,6 +1,6 @@
-//! A session builds the testbed, starts the devices, executes one trial, or several that differ only in their
-//! traffic (`trial.device = "kept"`), and removes the testbed. Each trial leaves a record and the captures of
-//! all taps, or the live results of a soak.
+//! A session builds the testbed, starts the devices, executes trials, and removes the testbed. It executes
+//! one trial, or several trials that differ only in their traffic (`trial.device = "kept"`). The result of
+//! each trial is a record with the captures of all taps, or with the live results of a soak.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,8 @@ pub struct Session {
     pub ended: Result<()>,
 }
 
-/// Returns how many of the first trials can share a device: trials that differ only in their traffic.
+/// Returns the number of trials at the start of `trials` that can share a device. They differ only in their
+/// traffic, and send for at most [`SENDING_MAX`] in total.
 pub fn share(trials: &[&Trial]) -> usize {
     let Some(first) = trials.first() else { return 0 };
     let mut sending = Duration::ZERO;
@@ -65,7 +66,7 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     profile::refuse(trial)?;
     tracing::refuse(trial)?;
     if trial.trial.device == DeviceLifetime::Kept {
-        // These features are relative to the start of a device, or cover its whole lifetime.
+        // These features start with a device or cover its whole lifetime.
         let dut = &trial.dut;
         let counted = [
             ("dut.delay", dut.delay.ns_unsigned()),
@@ -88,8 +89,8 @@ pub fn refuse(trial: &Trial) -> Result<()> {
     Ok(())
 }
 
-/// Runs the attempts one after the other, with one device. Afterwards, the captures of each are in its
-/// directory ([`Captures`]), and the testbed is removed.
+/// Runs the attempts one after the other, with one device, and removes the testbed. Each attempt's captures
+/// are then in its directory ([`Captures`]).
 pub fn run(attempts: &[Attempt<'_>]) -> Session {
     let mut done = Vec::new();
     let ended = in_testbed(attempts, &mut done);
@@ -147,13 +148,14 @@ fn measure(
     assignment: Option<&CpuAssignment>,
 ) -> Result<(Vec<Recorded>, Option<Traced>, Result<()>)> {
     let (first, topology) = (&attempts[0], *testbed.topology());
-    // The idle host is measured once, so only in a session of one trial.
+    // The energy of the idle host is measured only in a session of one trial, because it is measured once per
+    // session.
     let mut metering = match attempts {
         [_] => Metering::start(first.trial, assignment, first.stop),
         _ => Metering::default(),
     };
     metering.hold(EnergyState::Idle, first.stop);
-    // Before the devices start: switching on trace events disturbs all cores.
+    // The trace starts before the devices, because switching on trace events disturbs all cores.
     let tracing = tracing::start(first.trial, testbed, assignment, first.directory)?;
     let interference = interference::plan(first.trial, first.seed, first.duration_ns);
     let injection = interference.map(|plan| Injection::of(first.trial, plan, assignment)).transpose()?;
@@ -206,12 +208,12 @@ struct Measured {
 #[derive(Default)]
 struct Progress<'scope> {
     executions: Vec<TrialExecution>,
-    /// The last attempt's packets; the recorder still holds their timestamps.
+    /// The packets that the last attempt sent. The recorder still holds their timestamps.
     last: Option<Sent>,
     injectors: Option<Injectors<'scope>>,
 }
 
-/// A session's attempts, ready to be sent.
+/// The attempts of a session, with all that is needed to send their packets.
 struct Sending<'env> {
     attempts: &'env [Attempt<'env>],
     assignment: Option<&'env CpuAssignment>,
@@ -229,10 +231,10 @@ impl<'env> Sending<'env> {
         metering: &mut Metering,
     ) -> Result<Measured> {
         let Sending { attempts: [first, ..], assignment, shared, .. } = *self else {
-            bail!("a session without trials");
+            bail!("the session has no trials");
         };
-        // Taps start first: the kernel serves the newest socket of a link first, which should be the
-        // device's.
+        // The taps start before the devices. The kernel serves the newest socket of a link first, and this
+        // should be the device's socket.
         let recorder = self.start_recorder(scope, testbed)?;
         let started = devices::start(
             scope,
@@ -256,7 +258,7 @@ impl<'env> Sending<'env> {
             watched: &shared.watched,
         };
         let sent = self.send_all(scope, context, metering, &mut progress);
-        // The trace needs the names of threads, which must still be running.
+        // The trace needs the names of the threads, so the threads must still be running.
         let traced = tracing.map(|tracing| tracing.finish(devices.packet_threads())).transpose();
         let injected = progress.injectors.map(Injectors::stop).transpose();
         // The failure of a device causes the other errors, so it is reported first.
@@ -306,7 +308,7 @@ impl<'env> Sending<'env> {
         let first = &self.attempts[0];
         context.devices.await_ready(first.stop)?;
         await_forwarding(first, context.testbed, context.devices)?;
-        // A probe in flight would be counted.
+        // A probe that is still in flight would be counted as a packet of the trial.
         context.settle_probes();
         metering.hold(EnergyState::Available, first.stop);
         let mut coming = self.attempts.iter().skip(1);
@@ -331,8 +333,8 @@ impl<'env> Sending<'env> {
     }
 }
 
-/// Waits until a probe crosses the device in every direction: new links and a bridge's ports take up to a
-/// second to forward. Probes carry no signature.
+/// Waits until a probe crosses the device in every direction. New links and the ports of a bridge do not
+/// forward for up to a second. Probes do not contain the load generator's signature.
 fn await_forwarding(attempt: &Attempt<'_>, testbed: &Testbed, devices: &Devices<'_>) -> Result<()> {
     let patience = Duration::from(attempt.trial.dut.ready_timeout);
     let ring = RingPlan {

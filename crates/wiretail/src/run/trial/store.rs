@@ -1,4 +1,4 @@
-//! Storage of the packets that the taps record: a capture keeps every packet; a soak matches packets
+//! Stores for the packets that the taps record. A capture keeps every packet. A soak matches packets
 //! immediately and keeps only their outcomes.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::run::testbed::topology::{TapPlace, Topology};
 use crate::run::testbed::traffic;
 use crate::run::trial::soak::{LiveStats, Soak, SoakSettings, WINDOW_NS};
 
-/// Source of the timestamps: a veth has no clock.
+/// Source of the timestamps. It is the kernel, because a veth has no clock.
 pub const SOURCE: TimestampSource = TimestampSource::KernelSoftware;
 
 /// Maximum number of packets for which `trial.capture = "auto"` keeps every packet.
@@ -25,7 +25,8 @@ const KEPT_MAX: u64 = 20_000_000;
 
 /// Receives the packets of the taps, in order per tap.
 pub trait Store: Send {
-    /// Adds one packet: the tap's number, timestamp in ns, length on the wire, first bytes.
+    /// Adds one packet: the number of its tap, its timestamp in ns, its length on the wire and its first
+    /// bytes.
     ///
     /// # Errors
     /// Returns an error if the packet cannot be written.

@@ -1,6 +1,6 @@
-//! The kernel's trace of a trial (`trace.record`), recorded from before the devices start until their last
-//! counters are read. A second file lists the role of each task and core ([`TraceRoles`]). The files are
-//! analyzed later.
+//! Records the kernel's trace of a trial (`trace.record`). The recording begins before the devices start and
+//! ends after their last counters are read. A second file lists the role of each task and core
+//! ([`TraceRoles`]). Both files are analyzed later.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -26,30 +26,32 @@ use crate::run::trial::store;
 
 /// Folder of the trace in the trial's directory.
 pub const FOLDER: &str = "trace";
-/// How long the device's core is observed before the traffic, in ns: some 150 kernel ticks.
+/// Time for which the device's core is observed before the traffic, in ns. It is about 150 kernel ticks.
 const SPIN_NS: u64 = 600_000_000;
-/// Interval between injections during this time.
+/// Interval between the events that are triggered during this time.
 const INTERFERENCE_EVERY: Duration = Duration::from_millis(2);
 
 pub fn is_traced(trial: &Trial) -> bool {
     trial.trace.record
 }
 
-/// Refuses a traced trial that keeps no packets to explain.
+/// Refuses a traced trial that keeps no packets, because an explanation needs them.
 ///
 /// # Errors
 /// Returns an error if the trial is refused; the message names the key to set.
 pub fn refuse(trial: &Trial) -> Result<()> {
     if is_traced(trial) && store::is_soak(trial) {
         bail!(
-            "trace.record = true explains single packets, but this trial keeps none, because it has too many \
-             or because trial.capture = \"none\"; set trace.record = false, or a shorter trial.duration"
+            "trace.record = true requires the packets of the trial, but this trial keeps none, because it \
+             sends too many or because trial.capture = \"none\"; set trace.record = false, or a shorter \
+             trial.duration"
         );
     }
     Ok(())
 }
 
-/// A running trace. If it is dropped before its testbed is removed, it ends without a document.
+/// A running trace. If it is dropped before its testbed is removed, the recording ends and no document is
+/// written.
 pub struct Tracing {
     folder: PathBuf,
     recorder: Recorder,
@@ -57,7 +59,7 @@ pub struct Tracing {
     in_sender: bool,
 }
 
-/// A completed trace without its documents.
+/// A completed trace whose documents are not written yet.
 pub struct Traced {
     folder: PathBuf,
     info: TraceInfo,
@@ -110,7 +112,7 @@ pub fn start(
     Ok(Some(Tracing { folder, recorder, roles, in_sender }))
 }
 
-/// Measures the overhead of events on the device's core, at the same placement as the device. Rare events are
+/// Measures the overhead of events on the device's core, with the device's core and priority. Rare events are
 /// triggered from the housekeeping core.
 fn calibrate(assignment: &CpuAssignment, page_faults: bool) -> Result<Spin> {
     let (here, beside) = (assignment.for_device(), assignment.for_control());
@@ -127,9 +129,9 @@ fn calibrate(assignment: &CpuAssignment, page_faults: bool) -> Result<Spin> {
     })
 }
 
-/// Selects the cores to trace: the device's core, and the core that feeds it. The latter is excluded if it is
-/// also the housekeeping core, which drains the trace: with two cores, most of its events are unrelated to
-/// the packets.
+/// Selects the cores to trace: the device's core, and the core that sends packets to it. The sending core is
+/// excluded if it is also the housekeeping core, as on a machine with two cores. The housekeeping core drains
+/// the trace, so most of its events are unrelated to the packets.
 fn watched(assignment: &CpuAssignment) -> CoreSet {
     let feeding = Some(assignment.generator).filter(|core| *core != assignment.housekeeping);
     CoreSet::new(std::iter::once(assignment.device).chain(feeding))
@@ -153,7 +155,7 @@ fn polls(trial: &Trial, in_sender: bool) -> bool {
     }
 }
 
-/// Returns whether the skeleton delays packets; such a skeleton does not sleep.
+/// Returns whether the skeleton delays packets. A skeleton that delays packets does not sleep.
 fn delays(trial: &Trial) -> bool {
     trial.dut.delay.ns > 0 && trial.dut.delay_every > 0
 }
@@ -179,14 +181,14 @@ impl Tracing {
             self.roles.fifo = !threads.is_empty() && threads.iter().all(realtime);
             self.roles.threads = threads;
         }
-        let info = self.recorder.finish().context("the trial's trace")?;
+        let info = self.recorder.finish().context("cannot finish the trace of the trial")?;
         Ok(Traced { folder: self.folder, info, roles: self.roles, in_sender: self.in_sender })
     }
 }
 
 impl Traced {
-    /// Writes the roles: the sending thread, and the device's stalls while packets were in flight, in ns of
-    /// the monotonic clock.
+    /// Writes the roles with the sending thread and with the device's stalls while packets were in flight, in
+    /// ns of the monotonic clock.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -205,8 +207,8 @@ impl Traced {
                 .map(|stall| Gap { from_ns: stall.start_ns, to_ns: stall.start_ns + stall.duration_ns })
                 .filter(|gap| gap.to_ns > traffic.start && gap.from_ns < traffic.end);
             self.roles.stalls = gaps.collect();
-            // If there were too many stalls, some were only counted: a period without a listed stall may
-            // still contain one.
+            // If there were too many stalls to list, some were only counted. A period without a listed stall
+            // may still contain a stall.
             self.roles.logs_stalls = log.count() == log.kept().len() as u64;
         }
         let mut text = serde_json::to_vec_pretty(&self.roles)?;
@@ -220,7 +222,8 @@ impl Traced {
     /// # Errors
     /// Returns an error if a file cannot be read or written.
     pub fn complete(self) -> Result<()> {
-        crate::trace::complete(&self.folder, self.info).context("the trial's trace")
+        crate::trace::complete(&self.folder, self.info)
+            .context("cannot write the documents of the trial's trace")
     }
 }
 

@@ -1,5 +1,5 @@
-//! Validity of a trial: capture drops, late departures and stalls. A trial that exceeds a limit is invalid,
-//! and each exceeded limit is reported.
+//! Checks the validity of a trial. Capture drops, late departures and stalls have limits. A trial that
+//! exceeds a limit is invalid, and each exceeded limit is reported.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const LISTED: usize = 100;
 /// Stalls of at least this duration, in ns, count against `trial.stall-share`. Shorter ones may be caused by
 /// a tick or an interrupt.
 const LONG_NS: u64 = 1_000_000;
-/// Maximum difference between the starts of the same pause as seen by two loops, in ns.
+/// Maximum difference between the start times that two loops measure for the same pause, in ns.
 const SAME_NS: u64 = 100_000;
 
 const GENERATOR: &str = "load generator";
@@ -45,7 +45,7 @@ pub fn generator_record(trial: &Trial, report: &GeneratorReport) -> GeneratorRec
     }
 }
 
-/// Returns why the numbers do not describe the device; empty if they do.
+/// Returns the reasons why the numbers do not describe the device; empty if the trial is valid.
 pub fn faults(
     trial: &Trial,
     generator: &GeneratorRecord,
@@ -73,7 +73,7 @@ pub fn faults(
     let long_ns = (stalls.long_ns as f64).min(duration_ns);
     if long_ns > trial.trial.stall_share.fraction() * duration_ns {
         faults.push(format!(
-            "the packets' cores stalled for {:.1} ms of {:.0} ms, in stalls of 1 ms or longer",
+            "the load generator or the device stalled for {:.1} ms of {:.0} ms, counting stalls of 1 ms or longer",
             long_ns / 1e6,
             duration_ns / 1e6
         ));
@@ -92,8 +92,8 @@ pub struct Stalls {
     pub notes: Vec<String>,
 }
 
-/// Determines the cause of every stall of the generator, and of a polling device's stalls during the traffic
-/// (in ns of the monotonic clock). Before and after the traffic, the device polls without work.
+/// Determines the cause of every stall of the generator and of every stall of a polling device during
+/// `traffic` (in ns of the monotonic clock). Before and after the traffic, the device polls without work.
 pub fn stalls(
     generator: &StallLog,
     device: Option<&StallLog>,
@@ -182,13 +182,14 @@ pub fn list(
     list
 }
 
-/// Describes stalls that were only counted, because a trial of several minutes can exceed the list.
+/// Describes the stalls that were counted but not listed. In a trial of several minutes, there can be more
+/// stalls than the list holds.
 fn uncaused(role: &str, log: &StallLog) -> Option<String> {
     let count = log.count() - log.kept().len() as u64;
     let kept_ns: u64 = log.kept().iter().map(|stall| stall.duration_ns).sum();
     let ms = (log.total_ns() - kept_ns) as f64 / 1e6;
     (count > 0).then(|| {
-        format!("{count} further stalls of the {role}, {ms:.1} ms in total, were counted without a cause")
+        format!("{count} further stalls of the {role}, {ms:.1} ms in total, were counted, but their causes are unknown")
     })
 }
 
@@ -196,8 +197,8 @@ fn cause_alone(stall: &Stall) -> StallCause {
     if stall.preempted { StallCause::Scheduler } else { StallCause::OneCorePaused }
 }
 
-/// Returns whether two loops stalled together: most of the shorter stall lies within the longer one. Ticks
-/// also interrupt both cores at once, but are shorter than [`SAME_NS`].
+/// Returns whether two loops stalled together, that is, whether most of the shorter stall lies within the
+/// longer one. Ticks also interrupt both cores at once, but are shorter than [`SAME_NS`].
 fn is_same(a: &Stall, b: &Stall) -> bool {
     let end = |stall: &Stall| stall.start_ns + stall.duration_ns;
     let common = end(a).min(end(b)).saturating_sub(a.start_ns.max(b.start_ns));

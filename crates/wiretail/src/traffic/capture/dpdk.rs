@@ -1,4 +1,4 @@
-//! Implements `wiretail capture --socket dpdk`: a loop polls DPDK ports and records into memory.
+//! Implements `wiretail capture --socket dpdk`. A loop polls DPDK ports and records packets into memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -20,10 +20,12 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) -> Result<(Vec<TapReport>, Duration)> {
     if arguments.stream {
-        bail!("--stream goes with --socket packet: with dpdk, the capture stays in memory until it ends");
+        bail!(
+            "--stream requires --socket packet: with --socket dpdk, the capture stays in memory until it ends"
+        );
     }
     if let Some(tap) = arguments.taps.iter().find(|tap| tap.direction == Direction::Out) {
-        bail!("{}: a DPDK port only sees packets that it receives; expected :in", tap.place);
+        bail!("{}: a DPDK port records only packets that it receives; expected the suffix :in", tap.place);
     }
     let source = match arguments.timestamps {
         TimestampChoice::Software => TimestampSource::Poll,
@@ -43,7 +45,7 @@ pub(super) fn run(
     let mut reports = taps.drain(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
     for (report, written) in reports.iter_mut().zip(&file.written) {
         if report.packets >= file.most {
-            // Packets that did not fit into memory arrived after the last requested one.
+            // Packets that did not fit into memory arrived after the last requested packet.
             report.drops = 0;
         }
         report.packets = *written;

@@ -28,11 +28,12 @@ use crate::traffic::live::{self, OpenPlace, nanoseconds};
 const READ_EVERY: Duration = Duration::from_millis(20);
 /// Interval between reads of the counters while the rings are not read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for packets in flight, once a tap has seen the requested number of packets.
+/// Time for packets in flight, after a tap has seen the requested number of packets.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Memory limit for a capture that is read only when it ends, over all taps, in bytes.
 const MEMORY_MAX: u64 = 512 << 20;
-/// Memory per tap that is read continuously, in bytes: one second at 400 kpps.
+/// Ring size for each tap that is read continuously, in bytes. The ring holds one second of traffic at 400
+/// kpps.
 const STREAM_RING: u64 = 64 << 20;
 /// Memory in the ring per packet, in addition to the captured bytes.
 const PACKET_OVERHEAD: u64 = 90;
@@ -85,7 +86,7 @@ fn check_names(taps: &[TapPlace]) -> Result<()> {
     for (at, tap) in taps.iter().enumerate() {
         if taps[..at].iter().any(|other| other.name == tap.name) {
             bail!(
-                "two taps are named {}; expected a unique name for each, such as \
+                "two taps have the name {}; expected a different name for each tap, such as \
                  pre={} post=...",
                 tap.name,
                 tap.place
@@ -137,7 +138,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Opens the file and writes its header, so that a full disk is noticed before recording starts.
+    /// Opens the file and writes its header, so that a full disk is reported before the recording starts.
     fn create(arguments: &'a CaptureArgs, source: TimestampSource) -> Result<Self> {
         let interface = |tap: &TapPlace| TapInterface {
             name: tap.name.clone(),
@@ -163,7 +164,7 @@ impl<'a> Output<'a> {
         self.failure = self.writer.write(tap, ts_ns, wire_len, frame).err();
     }
 
-    /// Flushes added packets, and returns an error that occurred when one was added.
+    /// Flushes the file, and returns an error if a packet could not be written.
     fn flush(&mut self) -> Result<()> {
         let result = match self.failure.take() {
             Some(error) => Err(error),
@@ -223,7 +224,7 @@ impl Recording<'_> {
         let mut file = self.file;
         let mut reports = self.timestamper.drain(&mut |tap, ts, len, frame| file.add(tap, ts, len, frame));
         if self.in_memory {
-            // The rings were not read, so they hold the first packets, and any dropped packets arrived later.
+            // The rings were not read, so they hold the first packets. Any dropped packets arrived later.
             reports.iter_mut().filter(|report| report.packets >= most).for_each(|report| {
                 (report.drops, report.missing) = (0, 0);
             });

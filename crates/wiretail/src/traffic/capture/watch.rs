@@ -41,8 +41,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Updates the progress line, and returns whether a signal, the duration, or the number of packets ends
-    /// the capture. After one tap has seen enough packets, the others get some time, because a tap may see
-    /// fewer packets than another.
+    /// the capture. After one tap has seen the requested number of packets, the capture continues for a short
+    /// time, because other taps may see their packets later or see fewer packets.
     pub(super) fn is_over(&mut self, seen: &[u64]) -> bool {
         self.progress.show(&|| {
             let seen: Vec<String> = seen.iter().map(|packets| format::count(*packets)).collect();

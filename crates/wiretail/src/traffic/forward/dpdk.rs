@@ -18,9 +18,11 @@ pub(super) fn run(
     questions: Questions,
 ) -> Result<(Counted, serde_json::Value)> {
     if arguments.delay.is_some() {
-        bail!("--delay goes with --socket packet or xdp: with dpdk, every packet is sent immediately");
+        bail!(
+            "--delay requires --socket packet or xdp: with --socket dpdk, every packet is sent immediately"
+        );
     }
-    // The output is opened first, so that packets that arrive from then on can leave.
+    // The output port is opened before the input port, so that packets can leave as soon as they arrive.
     let mut ports = crate::traffic::dpdk::open(
         &[&arguments.output, &arguments.input],
         &arguments.dpdk,
@@ -72,7 +74,7 @@ fn count(watcher: &Watcher) -> Counted {
     }
     for port in watcher.ports().iter().map(Port::counts) {
         counted.dropped += port.missed + port.no_buffer;
-        // Drivers accept packets that they later fail to send.
+        // Drivers may accept packets and later fail to send them.
         counted.failed += port.tx_errors;
         counted.sent = counted.sent.saturating_sub(port.tx_errors);
     }

@@ -25,7 +25,7 @@ pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
     live::stay_off(&arguments.thread);
     let (stop, questions) = (live::stop_on_signals()?, Questions::register()?);
     if arguments.socket != ForwardSocket::Dpdk && (arguments.work.is_some() || arguments.coalesce.is_some()) {
-        bail!("--work and --coalesce go with --socket dpdk");
+        bail!("--work and --coalesce require --socket dpdk");
     }
     let stop: &AtomicBool = &stop;
     let (counted, more) = match arguments.socket {
@@ -56,7 +56,8 @@ fn say_ready(arguments: &ForwardArgs) {
     eprintln!("forwarding from {} to {}; press Ctrl-C to stop", arguments.input, arguments.output);
 }
 
-/// Forwards with the kernel's sockets. Returns the counters, and additions to the final document.
+/// Forwards packets with the kernel's sockets. Returns the counters, and further fields for the final
+/// document.
 fn run_skeleton(
     arguments: &ForwardArgs,
     stop: &AtomicBool,
@@ -121,7 +122,7 @@ fn plan(arguments: &ForwardArgs) -> Result<SkeletonPlan> {
     Ok(SkeletonPlan { batch: arguments.batch, release, port, delay, ..SkeletonPlan::default() })
 }
 
-/// Formats the answer to SIGUSR1, which is also the start of the final document.
+/// Formats the counters as JSON. They are the answer to SIGUSR1 and the first part of the final document.
 fn so_far(counted: &Counted) -> serde_json::Value {
     json!({
         "received": counted.received,

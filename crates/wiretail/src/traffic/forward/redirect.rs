@@ -1,5 +1,5 @@
-//! Implements `wiretail forward --socket xdp-redirect`: the kernel forwards, and this process loads the
-//! programs and reads their counters.
+//! Implements `wiretail forward --socket xdp-redirect`. The kernel forwards packets. This process loads the
+//! XDP programs and reads their counters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +20,8 @@ use crate::traffic::live::{self, OpenPlace, ProgressLine, Questions};
 /// Interval between checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Lets the kernel forward until a signal arrives. Returns the counters, and additions to the final document.
+/// Lets the kernel forward packets until a signal arrives. Returns the counters, and further fields for the
+/// final document.
 pub(super) fn run(
     arguments: &ForwardArgs,
     stop: &AtomicBool,
@@ -61,7 +62,7 @@ pub(super) fn run(
     Ok((redirect.total()?.into(), json!({ "xdp": counted })))
 }
 
-/// Shows the progress until the end.
+/// Shows the progress until a signal arrives.
 fn watch(redirect: &Redirect, stop: &AtomicBool) {
     let mut progress = ProgressLine::new();
     while !stop.load(Ordering::Relaxed) {
@@ -75,7 +76,7 @@ fn watch(redirect: &Redirect, stop: &AtomicBool) {
     progress.clear();
 }
 
-/// XDP redirection has no ring that could be full, and no frame size limit.
+/// XDP redirection uses no ring that could be full, and it has no limit on the frame size.
 impl From<RedirectCounts> for Counted {
     fn from(counts: RedirectCounts) -> Self {
         let RedirectCounts { received, sent, failed } = counts;
@@ -100,7 +101,7 @@ fn mode(native: bool) -> &'static str {
     if native { "native XDP" } else { "generic XDP" }
 }
 
-/// Returns whether the interface can send redirected frames, or true if this is unknown.
+/// Returns whether the interface can send redirected frames. Returns true if this is unknown.
 fn takes_frames(port: &PortSpec<'_>) -> bool {
     let takes = in_namespace(port.netns, || takes_redirected_frames(port.interface));
     !matches!(takes, Ok(Ok(Some(false))))

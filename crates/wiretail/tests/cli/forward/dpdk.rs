@@ -131,7 +131,7 @@ fn dpdk_records_arriving_packets() {
         "{message}"
     );
     let message = fail(["capture", "lo:out", "--socket", "dpdk", "--write", file.to_str().unwrap()]);
-    assert!(message.contains("only sees packets that it receives"), "{message}");
+    assert!(message.contains("records only packets that it receives"), "{message}");
 }
 
 #[test]

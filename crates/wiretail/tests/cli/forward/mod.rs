@@ -82,7 +82,7 @@ fn rejects_options_of_other_sockets() {
     let message = fail(["forward", "dpdk:net_null0", "lo"]);
     assert!(message.contains("dpdk:net_null0: a DPDK device requires --socket dpdk"), "{message}");
     let message = fail(["forward", "lo", "lo", "--socket", "dpdk", "--delay", "1us"]);
-    assert!(message.contains("--delay goes with --socket packet or xdp"), "{message}");
+    assert!(message.contains("--delay requires --socket packet or xdp"), "{message}");
     let message =
         fail(["generate", "lo", "--socket", "dpdk", "--qdisc", "--rate", "1kpps", "--packets", "1"]);
     assert!(message.contains("qdisc_bypass=0"), "{message}");

@@ -78,7 +78,7 @@ fn compares_program_with_skeleton_and_ranks_both() {
     );
     assert!(page.contains("<section id=\"ranking\""));
     assert!(
-        told.stdout.contains("by p99.9; a range of ranks")
+        told.stdout.contains("by p99.9; devices with a range of ranks")
             && told.stdout.contains("forward: infrastructure p50")
     );
 }

@@ -80,7 +80,7 @@ fn reports_missing_energy_source() {
     let report = |bed: &Bed| std::fs::read_to_string(bed.out().join("report.html")).expect("a report");
     let asked = bed("source = \"rapl\"\n");
     let finished = asked.run().with_code(0);
-    assert!(finished.stdout.contains(&format!("energy: none: {why}")), "{}", finished.stdout);
+    assert!(finished.stdout.contains(&format!("energy: not measured: {why}")), "{}", finished.stdout);
     assert!(report(&asked).contains(&format!("Not measured: {why}")));
     // Not requested: no note, and no column in the table.
     let auto = bed("");

@@ -1,4 +1,5 @@
-//! The testbed of a trial as data: its nodes, links and taps, and which pairs of taps are compared.
+//! The testbed of a trial as data: its nodes, links and taps, and the pairs of taps whose packets are
+//! compared.
 //!
 //! ```text
 //! wire       gen ═══════════════════════════════════════ sink
@@ -10,9 +11,9 @@
 //! ```
 //!
 //! Each node is a network namespace, and each double line is a veth pair. A node's link towards the load
-//! generator is called `in`, the other one `out`. A guest (virtual machine) has no veth pair. Either the
-//! other end of its link is a TAP interface, whose packets the hypervisor reads, or the guest shares memory
-//! with the switch. In that case, the kernel has no such link, and there can be no tap.
+//! generator is called `in`, and its link towards the sink is called `out`. A guest (virtual machine) has no
+//! veth pair. Its link either ends at a TAP interface, whose packets the hypervisor reads, or is memory that
+//! the guest shares with the switch. The kernel does not see shared memory as a link, so it cannot be tapped.
 
 use std::net::Ipv4Addr;
 
@@ -43,10 +44,11 @@ pub enum Middle {
     Nothing,
     Bridge,
     Router,
-    /// Nodes with two links. A program configures the kernel to forward between them, on the sender's core.
+    /// Nodes with two links. A program configures the kernel to forward packets between the links, on the
+    /// sender's core.
     Kernel {
-        /// Whether the program uses XDP. A veth only delivers frames that were redirected to it if its peer
-        /// polls, which it does with GRO.
+        /// Whether the program uses XDP. A veth delivers redirected frames only if its peer polls, and the
+        /// peer polls only if GRO is enabled.
         by_xdp: bool,
     },
     /// Nodes with two links, between which a program forwards.
@@ -83,15 +85,15 @@ pub struct Topology {
     pub guests: Guests,
     /// Whether traffic also flows from the sink to the load generator.
     pub both_directions: bool,
-    /// Whether a device's ingress tap is at the sender's end of the link. AF_XDP and XDP programs take
-    /// packets before a tap at the device's end can see them.
+    /// Whether a device's ingress tap is at the sender's end of the link. AF_XDP sockets and XDP programs
+    /// take packets before a tap at the device's end can see them.
     pub tap_senders: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkEnd {
     pub node: usize,
-    /// Name of the link in that node.
+    /// Name of the link in its node.
     pub link: String,
 }
 
@@ -188,7 +190,7 @@ impl Topology {
         first.chain(devices).chain([format!("{prefix}-sink")]).chain(switch).collect()
     }
 
-    /// The links in the order in which packets cross them, each from the load generator's side to the sink's.
+    /// The links in the order in which packets cross them. The end on the load generator's side comes first.
     pub fn links(&self) -> Vec<(LinkEnd, LinkEnd)> {
         let end = |node: usize, link: &str| LinkEnd { node, link: link.to_owned() };
         let sink = self.sink();
@@ -290,8 +292,8 @@ impl Topology {
         plan
     }
 
-    /// Destination Ethernet addresses, forward and back. A router only accepts frames for its own address;
-    /// all other devices forward frames for the far end.
+    /// Destination Ethernet addresses, forward and back. A router accepts only frames for its own address.
+    /// All other devices forward frames that are addressed to the far end.
     pub fn first_hops(&self) -> [MacAddress; 2] {
         let mac = |node, link: &str| self.mac(&LinkEnd { node, link: link.to_owned() });
         match self.middle {
@@ -305,7 +307,7 @@ impl Topology {
         VethEnd { namespace, link, mac: Some(self.mac(end)) }
     }
 
-    /// The links of a device, each with its other end: towards the load generator, and away from it.
+    /// The links of a device, each with its other end. The link towards the load generator comes first.
     pub fn links_of(&self, node: usize) -> Vec<(LinkEnd, LinkEnd)> {
         let ends = self.links().into_iter();
         let own = ends.filter_map(|(left, right)| match node {
@@ -338,7 +340,8 @@ impl Topology {
         taps
     }
 
-    /// Returns the taps along links, which packets cross in this order and from first to second end.
+    /// Returns the taps along `links`. Packets cross the links in this order, each from its first to its
+    /// second end.
     fn taps_along(&self, links: &[(LinkEnd, LinkEnd)], prefix: &str) -> Vec<TapPlace> {
         let device = |node: usize| (1..=self.devices).contains(&node).then_some(node);
         let last = links.len() - 1;
@@ -349,15 +352,16 @@ impl Topology {
             let name = match (place, leaves, enters) {
                 (0, ..) => "pre".to_owned(),
                 (place, ..) if place == last => "post".to_owned(),
-                // Between two devices in a chain, the egress tap of one is the ingress tap of the next. There
-                // is no such tap in the reverse direction, or if devices take packets before a tap sees them.
+                // Between two devices in a chain, the egress tap of the first device is the ingress tap of
+                // the second. There is no tap between them in the reverse direction, or if devices take
+                // packets before a tap sees them.
                 (_, Some(_), Some(_)) if self.tap_senders || !prefix.is_empty() => continue,
                 (_, Some(node), Some(_)) => format!("hop{node}"),
                 (_, None, Some(node)) => format!("vnf{node}-in"),
                 (_, Some(node), None) => format!("vnf{node}-out"),
                 (_, None, None) => continue,
             };
-            // A device may take packets before a tap sees them; the tap is then at the sender's end.
+            // If a device takes packets before a tap can see them, the tap is at the sender's end.
             let hidden = self.devices == 0 || self.tap_senders && enters.is_some();
             let (end, direction) = if hidden { (from, Direction::Out) } else { (to, Direction::In) };
             let (node, link) = (end.node, end.link.clone());

@@ -1,5 +1,5 @@
-//! The kernel's router as a device: the configuration of its namespaces. It makes a router forward the load
-//! generator's packets and keeps all other packets off the wire.
+//! Configures the namespaces of the kernel's router as a device. A router then forwards the load generator's
+//! packets, and no other packets appear on the wire.
 //!
 //! ```text
 //! 198.18.0.0/16        169.254.0.0/30         169.254.1.0/30        198.19.0.0/16
@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Each link has its own network, from which the routers get their addresses. The load generator and the sink
-//! have no addresses: the adjacent router has static entries for them. Packets for the sink's network go to
-//! the next node towards the sink, and packets for the load generator's network to the next node back. All
-//! Ethernet addresses are configured statically, so no ARP request is ever sent.
+//! have no IP addresses, because the adjacent router has static neighbour entries for them. Packets for the
+//! sink's network are sent to the next node towards the sink. Packets for the load generator's network are
+//! sent to the next node towards the load generator. All Ethernet addresses are configured statically, so no
+//! ARP request is ever sent.
 //!
 //! A router accepts frames for its own Ethernet address, so the load generator sends to the first router's
 //! address ([`Topology::first_hops`]). The router rewrites both Ethernet addresses, and the time to live with
@@ -22,7 +23,7 @@ use wiretail_host::{MacAddress, Plan, Step};
 use super::{NETWORK_GENERATOR, NETWORK_LEN, NETWORK_SINK};
 use crate::run::testbed::topology::{LinkEnd, Topology};
 
-/// Prefix length of a link's network: four addresses, two of them usable.
+/// Prefix length of a link's network. The network has four addresses, of which two are usable.
 const LINK_LEN: u8 = 30;
 
 /// One of the two sides of a router.
@@ -39,21 +40,21 @@ pub struct Side {
     pub behind: (Ipv4Addr, u8),
 }
 
-/// Returns the steps that turn a namespace with active links into a router. The namespace's removal reverts
-/// them.
+/// Returns the steps that turn a namespace with active links into a router. They are reverted when the
+/// namespace is removed.
 pub fn plan(namespace: &str, sides: &[Side; 2]) -> Plan {
     let mut plan = Plan::new();
     let mut sysctl = |name: &str, value: &str| {
         let (namespace, name) = (namespace.to_owned(), format!("net/ipv4/{name}"));
         plan.push(Step::SetSysctl { namespace, name, value: value.to_owned() });
     };
-    // Disables the reverse path filter. The larger of the values for `all` and for the link applies, and a
-    // namespace may inherit either one.
+    // Disables the reverse path filter. The kernel applies the larger of the values for `all` and for the
+    // link, and a namespace may inherit either value.
     sysctl("conf/all/rp_filter", "0");
     for side in sides {
         sysctl(&format!("conf/{}/rp_filter", side.link), "0");
     }
-    // ICMP redirects need not be disabled: packets never leave on the link on which they arrived.
+    // ICMP redirects need not be disabled, because packets never leave on the link on which they arrived.
     sysctl("ip_forward", "1");
     let place = || Some(namespace.to_owned());
     for side in sides {
@@ -73,7 +74,8 @@ pub fn plan(namespace: &str, sides: &[Side; 2]) -> Plan {
     plan
 }
 
-/// Returns the sides of a node's router: towards the load generator, and towards the sink.
+/// Returns the two sides of a node's router: first the side towards the load generator, then the side towards
+/// the sink.
 pub fn sides(topology: &Topology, node: usize) -> [Side; 2] {
     let mac = |node, link: &str| topology.mac(&LinkEnd { node, link: link.to_owned() });
     // A node's `out` link has the node's number, and the node has the first address on it.

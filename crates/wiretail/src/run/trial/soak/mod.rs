@@ -2,11 +2,11 @@
 //!
 //! Packets are passed in as the taps are drained ([`Soak::packet`], [`Soak::advance`]). About once a second,
 //! [`Soak::tick`] appends the packets' outcomes to `intervals.log` in the trial's directory. [`soak_summary`]
-//! computes the result from that log, whether the soak ended or was killed.
+//! computes the result from that log, even if the soak was killed.
 //!
 //! Read the time *before* draining the taps, subtract the maximum time between a packet's timestamp and its
-//! arrival in the ring, and pass the result to `advance`. All packets with earlier timestamps have been
-//! passed in by then.
+//! arrival in the ring, and pass the result to `advance`. All packets with timestamps before the resulting
+//! time have then been added.
 
 use std::path::{Path, PathBuf};
 
@@ -28,10 +28,10 @@ use wiretail_schema::units::Budget;
 
 /// Name of the log in a trial's directory.
 pub const LOG_NAME: &str = "intervals.log";
-/// Default window of a soak, in ns. Lost packets are reported 2 s after they were sent, and the memory holds
-/// the packets of two seconds.
+/// Default window of a soak, in ns. With this window, lost packets are reported 2 s after they were sent, and
+/// the packets of the last 2 s are kept in memory.
 pub const WINDOW_NS: i64 = 1_000_000_000;
-/// 99th percentile, in billionths.
+/// The 99th percentile as a fraction, in billionths.
 const P99: u64 = 990_000_000;
 
 /// Settings of a soak.
@@ -41,9 +41,9 @@ pub struct SoakSettings {
     pub title: String,
     /// Maximum delay of a packet that counts as arrived, in ns; the default is [`WINDOW_NS`].
     pub window_ns: i64,
-    /// Duration of the initial part to exclude, in ns.
+    /// Duration of the warm-up to exclude, in ns.
     pub trim_ns: i64,
-    /// How packets are identified: [`KeyRule::Signature`] for the load generator's packets.
+    /// Rule that identifies packets. It is [`KeyRule::Signature`] for the load generator's packets.
     pub key: KeyRule,
     /// Budgets to evaluate.
     pub budgets: Vec<Budget>,
@@ -58,7 +58,7 @@ pub struct LiveStats {
     pub sent: u64,
     /// Packets that arrived within the window.
     pub matched: u64,
-    /// Packets that are lost: sent more than twice the window ago.
+    /// Packets that were sent more than twice the window ago and have not arrived.
     pub lost: u64,
     /// Packets seen at ingress in the last complete second.
     pub rate_pps: u64,
@@ -89,7 +89,7 @@ impl Soak {
     /// other settings.
     pub fn create(directory: &Path, settings: &SoakSettings) -> Result<Self> {
         if settings.window_ns <= 0 || settings.trim_ns < 0 {
-            bail!("the window of a soak must be longer than 0s and its warm-up not negative");
+            bail!("the window of a soak must be longer than 0 s, and its warm-up must not be negative");
         }
         let start = SegmentStart {
             schema: INTERVAL_SCHEMA.to_owned(),
@@ -110,8 +110,8 @@ impl Soak {
             };
             if same(before.start()) != same(&start) {
                 bail!(
-                    "{}: was started with another window, warm-up, key or other budgets; continue with those \
-                     settings, or choose another directory",
+                    "{}: this soak was started with a different window, warm-up, key or list of budgets; continue \
+                     it with the original settings, or choose another directory",
                     path.display()
                 );
             }
@@ -158,8 +158,8 @@ impl Soak {
     }
 
     /// Appends the records of the seconds completed since the last call to the log. Call it after every
-    /// [`advance`](Self::advance): it does nothing until a second is complete, and a killed process loses
-    /// whatever was not appended.
+    /// [`advance`](Self::advance): it does nothing until a second is complete, and if the process is killed,
+    /// the records that were not appended are lost.
     ///
     /// # Errors
     /// Returns an error if the log cannot be written. The log then has a gap for these seconds.
@@ -170,7 +170,8 @@ impl Soak {
         Ok(())
     }
 
-    /// Returns the numbers at the last [`tick`](Self::tick), without segments before a resumption.
+    /// Returns the numbers at the last [`tick`](Self::tick). They do not include the time before the soak was
+    /// resumed.
     pub fn stats(&self) -> LiveStats {
         let matching = self.totals.matching();
         let last = self.last.as_ref();
@@ -225,7 +226,7 @@ fn read_totals(path: &Path) -> Result<(SoakTotals, LogFacts)> {
         (LogLine::Segment(_), Some(totals)) => totals.resume(),
         (LogLine::Interval(record), Some(totals)) => totals.add(&record),
         (LogLine::End(_), Some(totals)) => totals.end(),
-        // A log starts with a segment, which its reader has verified.
+        // The log's reader has verified that the log starts with a segment.
         (_, None) => {}
     })?;
     let totals = totals.with_context(|| format!("{}: empty", path.display()))?;
@@ -246,8 +247,9 @@ pub fn logged_ns(directory: &Path) -> Result<u64> {
     Ok(ns)
 }
 
-/// Computes the result of a soak from the log in its directory, whether it ended, was killed, or is still
-/// running. Also returns the delays, each within 0.1 %, for [`crate::analyze::outputs::write_all`].
+/// Computes the result of a soak from the log in its directory. The soak may have ended, may have been
+/// killed, or may still be running. Also returns the delays, each accurate to 0.1 %, for
+/// [`crate::analyze::outputs::write_all`].
 ///
 /// # Errors
 /// Returns an error if there is no log, it cannot be read, or it contains no matched packet.

@@ -1,4 +1,5 @@
-//! Soaks from frames to documents: completed, killed and resumed; memory, speed and log size.
+//! Tests of soaks, from frames to documents: completed, killed and resumed soaks, and their memory, speed and
+//! log size.
 
 use std::time::Instant;
 
@@ -76,7 +77,7 @@ impl Source {
                 self.arrived += 1;
                 continue;
             };
-            // The queue after the device keeps the order.
+            // The queue downstream of the device does not reorder packets.
             let post_ns = self.at_post.max(self.sent_ns(self.arrived) + delay_ns);
             if post_ns >= until_ns {
                 break;
@@ -132,7 +133,7 @@ fn killed_soak_loses_only_last_second_and_resumes() {
     source.run(&mut soak, 0, 3);
     let logged = soak.stats();
     drop(soak);
-    // In the middle of a line.
+    // The log is cut in the middle of a line.
     let path = folder.path().join(LOG_NAME);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"check\":\"12");
@@ -168,7 +169,7 @@ fn resident() -> u64 {
 }
 
 /// Prints memory, speed and log growth. `WIRETAIL_SOAK_PACKETS=50000000 cargo test --release -p wiretail
-/// soak::tests::memory -- --nocapture` runs a longer measurement; the default is short.
+/// soak::tests::memory -- --nocapture` runs a longer measurement. The default measurement is short.
 #[test]
 fn memory_and_log_rate_stay_constant() {
     let packets =

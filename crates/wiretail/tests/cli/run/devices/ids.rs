@@ -74,7 +74,7 @@ fn rule_drops_marked_packets_and_lists_them() {
     });
     assert_eq!(trial["filtering"], expected);
     assert!(
-        finished.stdout.contains("filter holds: marked 20, lost 20 of them, 0 others"),
+        finished.stdout.contains("filter holds: 20 packets marked; 20 marked and 0 other packets lost"),
         "{}",
         finished.stdout
     );

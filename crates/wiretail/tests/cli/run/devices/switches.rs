@@ -173,7 +173,7 @@ fn rejects_vhost_user_machine_without_switch_before_changes() {
     assert_eq!(plan.matches(folder).count(), 1, "{plan}");
     assert_eq!(plan.matches("add veth").count(), 2, "the load generator's and the sink's: {plan}");
     assert!(!plan.contains("add tap"), "{plan}");
-    let refused = "fails, dut.network = \"vhost-user\" shares memory with Open vSwitch with DPDK";
+    let refused = "fails, dut.network = \"vhost-user\" requires dut.switch = \"ovs-dpdk\"";
     assert!(plan.contains(refused) && plan.contains("set dut.switch = \"ovs-dpdk\""), "{plan}");
     let checked = wiretail(["check", &file]);
     let text = String::from_utf8_lossy(&checked.stdout);

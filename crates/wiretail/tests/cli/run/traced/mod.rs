@@ -117,5 +117,5 @@ fn plan_shows_tracing() {
     fs::write(&file, traced("1 s").replace("[trial]", "[trial]\ncapture = \"none\""))
         .expect("the experiment");
     let plan = succeed(["run", &file, "--dry-run"]);
-    assert!(plan.contains("fails, trace.record = true explains single packets"), "{plan}");
+    assert!(plan.contains("fails, trace.record = true requires the packets of the trial"), "{plan}");
 }
