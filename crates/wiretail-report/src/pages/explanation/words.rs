@@ -105,8 +105,9 @@ pub fn cause_and_sender(explanation: &TrialExplanation, cause: usize, sender: Op
     }
 }
 
-/// What delayed a packet, in a sentence: "635 µs: 612 µs TLB shootdown by suricata-main (munmap), 13 µs local timer, 10 µs
-/// unexplained". If the median delay is a visible part of the delay, the excess is named, too: the parts add up to that.
+/// What delayed a packet, in a sentence: "635 µs: 612 µs TLB shootdown by suricata-main (munmap), 13 µs local
+/// timer, 10 µs unexplained". If the median delay is a visible part of the delay, the excess is named, too: the
+/// parts add up to that.
 pub fn sentence(explanation: &TrialExplanation, packet: &PacketExplanation) -> String {
     let delay = format::about(packet.delay_ns as f64);
     if packet.events_missing {
@@ -166,7 +167,8 @@ fn took(explanation: &TrialExplanation, part: &Part) -> String {
     }
 }
 
-/// The explanation in a sentence: the largest causes of the tail's excess delay, their senders, and the unexplained share.
+/// The explanation in a sentence: the largest causes of the tail's excess delay, their senders, and the
+/// unexplained share.
 pub fn headline(explanation: &TrialExplanation) -> String {
     if explanation.tail_packets == 0 || explanation.tail_lost_ns == 0 {
         return "No packet of this trial has excess delay: there is nothing to explain.".to_owned();

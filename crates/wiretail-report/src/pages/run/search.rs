@@ -180,8 +180,8 @@ fn way(search: &Search) -> Figure {
     }
 }
 
-/// Range of loads to draw: from half the lowest load found to 1.5 times the highest, so that the trials close to the results
-/// can be distinguished. All loads if nothing was found.
+/// Range of loads to draw: from half the lowest load found to 1.5 times the highest, so that the trials close
+/// to the results can be distinguished. All loads if nothing was found.
 fn near(search: &Search) -> RangeInclusive<u64> {
     let found = || search.goals.iter().filter_map(|goal| goal.lower);
     match (found().min(), found().max()) {
