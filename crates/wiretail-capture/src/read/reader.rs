@@ -79,7 +79,7 @@ impl CaptureReader {
     /// Reads from any source; errors refer to it as `name`.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn from_reader(
         name: &str,
         reader: Box<dyn Read + Send>,

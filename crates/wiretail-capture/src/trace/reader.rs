@@ -91,7 +91,7 @@ impl Trace {
     /// Reads all events, ordered by time, and by stream for equal times.
     ///
     /// # Errors
-    /// Returns an error if a file is missing, has another length than in the document, or is invalid. All
+    /// Returns an error if a file is missing, has a length other than in the document, or is invalid. All
     /// events before the error have been visited.
     pub fn read(&mut self, visit: impl FnMut(&Event)) -> Result<TraceEnd, TraceError> {
         let mut sources = Vec::new();

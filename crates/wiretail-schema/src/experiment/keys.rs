@@ -191,8 +191,8 @@ keys! {
         /// point, or always the point where they leave for the device. The second position makes all kinds of
         /// devices comparable.
         "ingress" ingress: one IngressTap { Auto = "auto", Sender = "sender" } = "auto";
-        /// Whether to keep every packet, or histograms and the worst packets of each second; auto keeps up to
-        /// 20 million packets.
+        /// What is kept of a trial: every packet, or histograms and the worst packets of each second. auto
+        /// keeps every packet if the trial sends at most 20 million.
         "capture" capture: one PacketCapture { Auto = "auto", Full = "full", None = "none" } = "auto";
     }
 

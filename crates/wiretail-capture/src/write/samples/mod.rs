@@ -1,8 +1,8 @@
 //! Writes `samples.parquet`: the outcome of every packet, one row each.
 //!
 //! Rows are collected column by column and written in groups, so memory is limited to one group regardless of
-//! the capture's length. Timestamps and indices increase almost steadily, so delta encoding keeps them small,
-//! whereas they look like noise to a general compressor.
+//! the capture's length. Timestamps and indices increase almost steadily, so delta encoding keeps them small. A
+//! general compressor would treat them as noise.
 
 use std::path::Path;
 use std::sync::Arc;
