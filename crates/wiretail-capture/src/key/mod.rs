@@ -6,7 +6,7 @@
 //! | `signature` | after those bytes, stream and number; in short frames as `moonsniff` | the same as `moonsniff` |
 //! | `offset:OFF+LEN` | 1 to 8 payload bytes: the number itself, little endian | the same as `moonsniff` |
 //! | `bytes:A-B` | frame bytes A to B (exclusive), hashed | changes of other bytes and of zeroed checksums |
-//! | `invariant` | protocol, identification, lengths, sequence numbers, payload, hashed | routing, NAT, VLAN, TTL, DSCP |
+//! | `invariant` | protocol, identification, lengths, sequences, payload, hashed | routing, NAT, VLAN, TTL, DSCP |
 //! | `payload` | the transport payload, hashed | the same as `invariant`, and new identifications |
 //! | `ip-id` | IPv4 identification, protocol, length: the number itself | routing, NAT, VLAN tagging |
 //!

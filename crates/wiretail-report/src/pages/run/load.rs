@@ -172,11 +172,11 @@ fn overloads(m: &mut Markup, marks: &[OverloadMark]) {
         });
     }
     m.tag("p").class("rests").text(format_args!(
-        "A rate counts as overloaded if more than {} of the packets are lost, and more than {} times the median \
-         of the lower rates (or the loss exceeds that median by {} of the packets); or if the median delay is \
-         more than {} times the median of at least {} lower rates; each only if the same holds for every higher \
-         rate. The lowest rate therefore never counts as overloaded, and at the highest one a single odd trial looks the same as \
-         an overload. The median over repeats is used; invalid trials are excluded.",
+        "A rate counts as overloaded in two cases. Either more than {} of the packets are lost, and the loss is \
+         more than {} times the median loss of the lower rates (or exceeds it by {} of the packets). Or the \
+         median delay is more than {} times the median delay of at least {} lower rates. The same must hold for \
+         every higher rate. The lowest rate therefore never counts as overloaded. At the highest rate, a single \
+         outlier looks the same as an overload. The median over repeats is used; invalid trials are excluded.",
         format::ratio(Overload::LOSS_MIN),
         format::short(Overload::LOSS_FACTOR),
         format::ratio(Overload::LOSS_STEP),

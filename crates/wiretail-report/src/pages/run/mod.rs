@@ -227,7 +227,7 @@ fn banner(m: &mut Markup, page: &Page<'_>) {
         ));
     }
     if page.missing() > 0 {
-        faults.push(format!("{} of the plan not run.", counted(page.missing(), "trial")));
+        faults.push(format!("{} of the plan did not run.", counted(page.missing(), "trial")));
     }
     if faults.is_empty() {
         return;
