@@ -326,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        /// The fast path returns the same as the general one.
+        /// The fast path returns the same result as the general path.
         #[test]
         fn fast_and_general_path_agree(
             mut data in prop::collection::vec(any::<u8>(), 0..100),

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const LINE_MAX: u64 = 1 << 22;
 /// Start of a line; eight hexadecimal digits and `",` follow.
 const CHECK: &str = "{\"check\":\"";
-/// Length of the checksum with the text around it.
+/// Length of the checksum and of the text around it.
 const CHECK_LEN: usize = CHECK.len() + 10;
 
 /// Error when a log cannot be written or read.
@@ -129,7 +129,7 @@ fn whole_len(file: &mut File) -> io::Result<u64> {
 pub struct LogEnd {
     /// Whether the last line was incomplete or damaged because the log ended during a write.
     pub torn: bool,
-    /// Number of damaged lines before the last one.
+    /// Number of damaged lines before the last line.
     pub damaged: u64,
     /// Total number of lines.
     pub lines: u64,

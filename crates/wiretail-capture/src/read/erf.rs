@@ -99,7 +99,7 @@ impl Header {
     }
 }
 
-/// The ports seen so far, and the requested one.
+/// The ports seen so far, and the requested port.
 #[derive(Debug, Clone)]
 pub(crate) struct Erf {
     interfaces: Vec<Interface>,

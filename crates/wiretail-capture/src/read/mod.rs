@@ -79,7 +79,7 @@ impl LinkType {
         }
     }
 
-    /// Whether the header contains the ethertype of the next one.
+    /// Whether the header contains the ethertype of the next header.
     pub(crate) fn has_ethertype(self) -> bool {
         matches!(self, Self::Ethernet | Self::Sll | Self::Sll2)
     }

@@ -127,7 +127,7 @@ impl Trace {
         }
         let (plans, names) = (&self.plans, &mut self.names);
         let mut end = TraceEnd::default();
-        // The next event of each stream that has one.
+        // The next event of each stream that has further events.
         let mut heads = Vec::new();
         for (at, stream) in streams.iter_mut().enumerate() {
             heads.extend(stream.next(plans, names)?.map(|event| (event, at)));

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-/// Magic number of pcap with nanoseconds; pcap with microseconds has another one.
+/// Magic number of pcap with nanoseconds; pcap with microseconds has another magic number.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 /// Longest frame that can be written, in bytes: the limit of readers (libpcap's `MAXIMUM_SNAPLEN`).

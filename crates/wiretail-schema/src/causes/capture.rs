@@ -191,7 +191,7 @@ pub struct Recurrence {
     /// Upper bound on the probability that late packets at random times show an equally strong pattern of any
     /// period.
     pub false_alarm: f64,
-    /// Name of a known clock that has this frequency or a multiple of it; null if there is none.
+    /// Name of a known clock that has this frequency or a multiple of it; null if no known clock does.
     pub clock: Option<String>,
     /// Packet position and packet fields that have a constant residue wherever the pattern occurs.
     pub residues: Vec<Residue>,

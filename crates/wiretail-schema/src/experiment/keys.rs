@@ -121,8 +121,8 @@ keys! {
         /// Command line of the program, run by sh in the device's namespace. The program forwards between the
         /// links `in` and `out`.
         "command" command: list String = required, only where dut.kind is [DutKind::Command];
-        /// Text that the program prints when it is ready. If empty, the program is ready when a packet
-        /// crosses it.
+        /// Text that the program prints when it is ready. If the text is empty, the program is ready when a
+        /// packet crosses it.
         "ready" ready: one String = "", only where dut.kind is [DutKind::Command];
         /// Maximum time until a device forwards packets.
         "ready-timeout" ready_timeout: one Duration = "10 s";

@@ -35,7 +35,8 @@ impl Combination {
     }
 
     /// Returns everything that the device and its measurement depend on: all keys except those that only
-    /// concern the load generator. A new traffic key must be assigned to one of the two groups here.
+    /// concern the load generator. A new traffic key must be assigned to one of these two groups in this
+    /// function.
     pub fn of_device(&self) -> impl PartialEq + '_ {
         let Settings { title: _, seed: _, dut, traffic, trial, host, trace, search, energy } = &self.settings;
         let TrafficKeys {

@@ -1,8 +1,9 @@
-//! Effect of the settings of a profile: `ablation.json` in a run directory. Method: `docs/ablation.md`.
+//! Effect of the settings of a profile: `ablation.json` in a run directory. The method is described in
+//! `docs/ablation.md`.
 //!
-//! Every trial belongs to a *configuration*: the host as it is, with all settings, with all but one, or with
-//! one alone. Each repeat runs all configurations once, in random order. Effects are differences between two
-//! configurations of the same repeat.
+//! Every trial belongs to a *configuration*: the host as it is, the host with all settings, with all settings
+//! but one, or with a single setting. Each repeat runs all configurations once, in random order. Effects are
+//! differences between two configurations of the same repeat.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -55,7 +55,7 @@ pub struct RunLooked {
     pub title: String,
     /// Number of executed trials.
     pub trials: usize,
-    /// Number of valid and analyzed trials. All evidence is based on these.
+    /// Number of valid and analyzed trials. All evidence is based on these trials.
     pub valid: usize,
     /// Number of searches in the run.
     pub searches: usize,

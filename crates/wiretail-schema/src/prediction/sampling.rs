@@ -112,7 +112,7 @@ pub struct MeasuredLate {
     pub median_ns: i64,
     /// Packets with the highest delay, in order of time; as many as in the simulation.
     pub worst: Vec<LatePacket>,
-    /// Comparison with the simulation; null if no packet waited in either of them.
+    /// Comparison with the simulation; null if no packet waited in the simulation or in the measurement.
     #[serde(default)]
     pub against: Option<SamplingValidation>,
 }

@@ -56,7 +56,7 @@ impl InterferenceKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns whether the device's own loop injects it.
+    /// Returns whether the device's own loop injects this kind of interference.
     pub fn is_own(self) -> bool {
         matches!(self, Self::PageFaults | Self::Pause)
     }
@@ -71,7 +71,7 @@ pub struct Interference {
     pub start_ns: i64,
     /// End, in ns since 1970.
     pub end_ns: i64,
-    /// Thread that injected it; for timers, the thread that armed them.
+    /// Thread that injected the interference; for timers, the thread that armed them.
     pub pid: i32,
     /// Name of the thread.
     pub task: String,
@@ -183,7 +183,7 @@ pub struct GroundTruthReport {
     pub confused: Vec<Confused>,
 }
 
-/// Packets attributed to another cause than the injected one.
+/// Packets attributed to a cause other than the injected one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confused {
     /// Injected kind.

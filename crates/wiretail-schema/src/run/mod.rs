@@ -328,7 +328,7 @@ pub struct StallRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StallCause {
-    /// All busy cores stood still at the same time: the hypervisor or the firmware paused them.
+    /// All busy cores stood still at the same time: the hypervisor or the firmware paused the cores.
     AllCoresPaused,
     /// The scheduler ran another thread on the core: the fair server in place of a real-time thread, or
     /// another task.

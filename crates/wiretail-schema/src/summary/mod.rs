@@ -472,7 +472,7 @@ pub struct Flow {
     pub name: String,
     /// Number of packets sent.
     pub sent: u64,
-    /// Number of packets lost, without late ones.
+    /// Number of packets lost, without late packets.
     pub lost: u64,
     /// Number of packets reordered.
     pub reordered: u64,

@@ -148,7 +148,7 @@ fn rounded(value: f64) -> String {
     }
 }
 
-/// The mitigations, in the order of the ranking. Causes with the same mitigation share it.
+/// The mitigations, in the order of the ranking. Causes with the same mitigation share one entry.
 fn advice(m: &mut Markup, page: &ExplanationPage<'_>) {
     let explanation = page.explanation;
     let shares = Breakdown::of_tail(explanation);

@@ -86,7 +86,7 @@ pub fn waits(sampling: &InterruptSampling) -> Figure {
     }
 }
 
-/// Formats a rate with all digits: the pattern depends on the last one.
+/// Formats a rate with all digits, because the pattern depends on the last digit.
 fn exactly(pps: f64) -> String {
     format!("{}{}pps", format::short(pps), format::SPACE)
 }

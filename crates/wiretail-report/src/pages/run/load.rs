@@ -1,4 +1,4 @@
-//! Delay and loss over the offered rate, and the rate from which on a device is overloaded.
+//! Delay and loss over the offered rate, and the lowest rate at which a device is overloaded.
 
 use wiretail_schema::run::TrialState;
 use wiretail_schema::run::scenario::{Overload, OverloadMark, OverloadSign, RATE, Scenario};
@@ -17,7 +17,7 @@ use crate::plot::Size;
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 /// Maximum number of curves with confidence intervals. With more, the intervals would hide each other.
 const BANDS: usize = 4;
-/// Ratio of the highest to the lowest rate from which on the axis is logarithmic.
+/// Smallest ratio of the highest to the lowest rate for which the axis is logarithmic.
 const WIDE: u64 = 20;
 
 /// The section; empty if fewer than two rates have valid trials.
@@ -132,7 +132,7 @@ fn over_rate(
     }
 }
 
-/// A line at each rate from which on scenarios of the figure are overloaded.
+/// A line at the lowest rate at which each scenario of the figure is overloaded.
 fn reference_lines(page: &Page<'_>, lines: &[&Vec<Curve<'_>>], keys: &[&str]) -> Vec<ReferenceLine> {
     let mut rates: Vec<(u64, Vec<String>)> = Vec::new();
     for line in lines {

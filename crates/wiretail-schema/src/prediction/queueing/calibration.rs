@@ -130,7 +130,7 @@ pub struct QueueingValidation {
 }
 
 /// Comparison of a load simulated with the recorded arrivals of each trial and, if the trial lists them, its
-/// recorded stalls. Errors that appear here are caused by the device; errors that appear only in the
+/// recorded stalls. Errors of this comparison are caused by the device; errors that appear only in the
 /// prediction are caused by the load generator and the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueingReplay {
