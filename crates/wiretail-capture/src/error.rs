@@ -102,7 +102,7 @@ pub enum CaptureError {
     #[error(
         "{file}: no timestamp trailer in any of the first {frames} frames (the last 8 bytes: nanoseconds below \
          1,000,000,000 and seconds, little endian, of a frame that was captured whole); \
-         is it a libmoon capture from a NIC that appends timestamps? If not, use --timestamps header"
+         if it is not a libmoon capture of a NIC that appends timestamps, pass --timestamps header"
     )]
     NoTrailer {
         /// File name as given, or `-`.
